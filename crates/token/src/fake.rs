@@ -1,0 +1,1 @@
+//! A token in memory, with injected faults and latencies.

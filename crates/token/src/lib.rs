@@ -1,0 +1,29 @@
+//! The words of hsmux: what a token is, what can be asked of it, and how it fails.
+//!
+//! Everything above speaks these words and nothing else: a vendor's module, a worker process, a
+//! pool of many tokens and a host at the other end of a network are each a [`Token`]. This crate
+//! does no I/O and holds no `unsafe`.
+
+mod attribute;
+mod blob;
+mod error;
+#[cfg(feature = "fake")]
+pub mod fake;
+mod mechanism;
+mod object;
+mod operation;
+mod rv;
+mod table;
+mod token;
+
+pub use attribute::{Attribute, Attributes};
+pub use blob::{Blob, Borrow, Secret};
+pub use error::{Error, Kind, Result, Scope};
+pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
+pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
+pub use operation::{Made, Operation, Outcome, Verb};
+pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entry, entry_by_name};
+pub use token::{Batch, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
+
+/// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.
+pub use cryptoki_sys as ck;

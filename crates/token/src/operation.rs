@@ -1,0 +1,328 @@
+//! What can be asked of a token. One shape for every keyed operation: sign and decrypt differ in a word.
+
+use crate::{Attributes, Blob, Borrow, Mechanism, Object, ObjectRef, SessionObject, Uses};
+use minicbor::{Decode, Encode};
+
+/// What is done with a key and some data.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Verb {
+    /// C_Sign, also a MAC.
+    #[n(0)]
+    Sign,
+    /// C_SignRecover.
+    #[n(1)]
+    SignRecover,
+    /// C_Encrypt.
+    #[n(2)]
+    Encrypt,
+    /// C_Decrypt.
+    #[n(3)]
+    Decrypt,
+    /// C_Verify of a MAC by the token: `data` is the 4-byte big-endian length of the MAC, the MAC, the message.
+    #[n(4)]
+    VerifyMac,
+}
+
+impl Verb {
+    /// The mechanism flag (and key usage) that this verb needs.
+    pub const fn needs(self) -> Uses {
+        match self {
+            Self::Sign => Uses::SIGN,
+            Self::SignRecover => Uses::SIGN_RECOVER,
+            Self::Encrypt => Uses::ENCRYPT,
+            Self::Decrypt => Uses::DECRYPT,
+            Self::VerifyMac => Uses::VERIFY,
+        }
+    }
+}
+
+/// One request to a token.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(context_bound = "Borrow")]
+pub enum Operation {
+    /// A keyed operation on data. Repeatable.
+    #[n(0)]
+    Use {
+        /// What to do.
+        #[n(0)]
+        verb: Verb,
+        /// With which key.
+        #[n(1)]
+        key: ObjectRef,
+        /// How.
+        #[n(2)]
+        mechanism: Mechanism,
+        /// On what.
+        #[n(3)]
+        data: Blob,
+    },
+    /// C_GenerateRandom: this many bytes. Repeatable.
+    #[n(1)]
+    Random {
+        /// Bytes wanted.
+        #[n(0)]
+        len: u32,
+    },
+    /// C_GenerateKey.
+    #[n(2)]
+    Generate {
+        /// How.
+        #[n(0)]
+        mechanism: Mechanism,
+        /// The key's attributes.
+        #[n(1)]
+        template: Attributes,
+    },
+    /// C_GenerateKeyPair. The outcome lists the public key first.
+    #[n(3)]
+    GeneratePair {
+        /// How.
+        #[n(0)]
+        mechanism: Mechanism,
+        /// The public key's attributes.
+        #[n(1)]
+        public: Attributes,
+        /// The private key's attributes.
+        #[n(2)]
+        private: Attributes,
+    },
+    /// C_DeriveKey.
+    #[n(4)]
+    Derive {
+        /// The base key.
+        #[n(0)]
+        key: ObjectRef,
+        /// How.
+        #[n(1)]
+        mechanism: Mechanism,
+        /// The new key's attributes.
+        #[n(2)]
+        template: Attributes,
+    },
+    /// C_WrapKey. Repeatable.
+    #[n(5)]
+    Wrap {
+        /// The wrapping key.
+        #[n(0)]
+        wrapping: ObjectRef,
+        /// How.
+        #[n(1)]
+        mechanism: Mechanism,
+        /// The key that is wrapped.
+        #[n(2)]
+        key: ObjectRef,
+    },
+    /// C_UnwrapKey.
+    #[n(6)]
+    Unwrap {
+        /// The unwrapping key.
+        #[n(0)]
+        unwrapping: ObjectRef,
+        /// How.
+        #[n(1)]
+        mechanism: Mechanism,
+        /// The wrapped key.
+        #[n(2)]
+        wrapped: Blob,
+        /// The new key's attributes.
+        #[n(3)]
+        template: Attributes,
+    },
+    /// C_CreateObject.
+    #[n(7)]
+    Create {
+        /// The object's attributes.
+        #[n(0)]
+        template: Attributes,
+    },
+    /// C_CopyObject.
+    #[n(8)]
+    Copy {
+        /// The object that is copied.
+        #[n(0)]
+        object: ObjectRef,
+        /// What differs in the copy.
+        #[n(1)]
+        template: Attributes,
+    },
+    /// C_DestroyObject.
+    #[n(9)]
+    Destroy {
+        /// The object.
+        #[n(0)]
+        object: ObjectRef,
+    },
+    /// C_SetAttributeValue.
+    #[n(10)]
+    SetAttributes {
+        /// The object.
+        #[n(0)]
+        object: ObjectRef,
+        /// The new values.
+        #[n(1)]
+        template: Attributes,
+    },
+    /// C_GetAttributeValue of a session object: what can be read of it.
+    #[n(11)]
+    Read {
+        /// The object.
+        #[n(0)]
+        object: ObjectRef,
+    },
+}
+
+impl Operation {
+    /// Whether a second run on another replica gives an answer that is as good as the first.
+    ///
+    /// Only these fail over. What makes, changes or removes an object never does.
+    pub const fn repeatable(&self) -> bool {
+        matches!(
+            self,
+            Self::Use { .. } | Self::Random { .. } | Self::Wrap { .. } | Self::Read { .. }
+        )
+    }
+
+    /// Whether it changes token objects, so that a read-only listener refuses it.
+    pub fn changes_token(&self) -> bool {
+        let makes = |template: &Attributes| template.flag(crate::ck::CKA_TOKEN) == Some(true);
+        let of_token = |object: &ObjectRef| matches!(object, ObjectRef::Token(_));
+        match self {
+            Self::Use { .. } | Self::Random { .. } | Self::Wrap { .. } | Self::Read { .. } => false,
+            Self::Generate { template, .. }
+            | Self::Derive { template, .. }
+            | Self::Unwrap { template, .. }
+            | Self::Create { template } => makes(template),
+            Self::GeneratePair {
+                public, private, ..
+            } => makes(public) || makes(private),
+            // A copy keeps CKA_TOKEN of its model unless the template says otherwise.
+            Self::Copy { object, template } => template
+                .flag(crate::ck::CKA_TOKEN)
+                .unwrap_or(of_token(object)),
+            Self::Destroy { object } | Self::SetAttributes { object, .. } => of_token(object),
+        }
+    }
+
+    /// The objects that it works on, the key first.
+    pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
+        let (first, second) = match self {
+            Self::Use { key, .. } | Self::Derive { key, .. } => (Some(key), None),
+            Self::Wrap { wrapping, key, .. } => (Some(wrapping), Some(key)),
+            Self::Unwrap { unwrapping, .. } => (Some(unwrapping), None),
+            Self::Copy { object, .. }
+            | Self::Destroy { object }
+            | Self::SetAttributes { object, .. }
+            | Self::Read { object } => (Some(object), None),
+            Self::Random { .. }
+            | Self::Generate { .. }
+            | Self::GeneratePair { .. }
+            | Self::Create { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The same, to be rewritten: a pool and a worker number session objects differently.
+    pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut ObjectRef> {
+        let (first, second) = match self {
+            Self::Use { key, .. } | Self::Derive { key, .. } => (Some(key), None),
+            Self::Wrap { wrapping, key, .. } => (Some(wrapping), Some(key)),
+            Self::Unwrap { unwrapping, .. } => (Some(unwrapping), None),
+            Self::Copy { object, .. }
+            | Self::Destroy { object }
+            | Self::SetAttributes { object, .. }
+            | Self::Read { object } => (Some(object), None),
+            Self::Random { .. }
+            | Self::Generate { .. }
+            | Self::GeneratePair { .. }
+            | Self::Create { .. } => (None, None),
+        };
+        first.into_iter().chain(second)
+    }
+
+    /// The mechanism, where there is one.
+    pub fn mechanism(&self) -> Option<&Mechanism> {
+        match self {
+            Self::Use { mechanism, .. }
+            | Self::Generate { mechanism, .. }
+            | Self::GeneratePair { mechanism, .. }
+            | Self::Derive { mechanism, .. }
+            | Self::Wrap { mechanism, .. }
+            | Self::Unwrap { mechanism, .. } => Some(mechanism),
+            _ => None,
+        }
+    }
+
+    /// The PKCS#11 call behind it, for errors and logs.
+    pub const fn call(&self) -> &'static str {
+        match self {
+            Self::Use { verb, .. } => match verb {
+                Verb::Sign => "C_Sign",
+                Verb::SignRecover => "C_SignRecover",
+                Verb::Encrypt => "C_Encrypt",
+                Verb::Decrypt => "C_Decrypt",
+                Verb::VerifyMac => "C_Verify",
+            },
+            Self::Random { .. } => "C_GenerateRandom",
+            Self::Generate { .. } => "C_GenerateKey",
+            Self::GeneratePair { .. } => "C_GenerateKeyPair",
+            Self::Derive { .. } => "C_DeriveKey",
+            Self::Wrap { .. } => "C_WrapKey",
+            Self::Unwrap { .. } => "C_UnwrapKey",
+            Self::Create { .. } => "C_CreateObject",
+            Self::Copy { .. } => "C_CopyObject",
+            Self::Destroy { .. } => "C_DestroyObject",
+            Self::SetAttributes { .. } => "C_SetAttributeValue",
+            Self::Read { .. } => "C_GetAttributeValue",
+        }
+    }
+}
+
+/// A new object as a token answers it: where it is, and what can be read of it.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array, context_bound = "Borrow")]
+pub struct Made {
+    /// Set for a session object; a token object is found by `object.id`.
+    #[n(0)]
+    pub session: Option<SessionObject>,
+    /// What it is, and what can be read of it.
+    #[n(1)]
+    pub object: Object,
+}
+
+/// The answer to an operation.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(context_bound = "Borrow")]
+pub enum Outcome {
+    /// Done; there is nothing to say.
+    #[n(0)]
+    Done,
+    /// A signature, a text, random bytes, a wrapped key.
+    #[n(1)]
+    Bytes(#[n(0)] Blob),
+    /// New or read objects, the public key of a pair first.
+    #[n(2)]
+    Objects(#[n(0)] Vec<Made>),
+}
+
+impl Outcome {
+    /// The bytes, for an operation that answers bytes.
+    pub fn into_bytes(self) -> crate::Result<bytes::Bytes> {
+        match self {
+            Self::Bytes(Blob(bytes)) => Ok(bytes),
+            other => Err(crate::Error::protocol(format!(
+                "expected bytes, got {other:?}"
+            ))),
+        }
+    }
+
+    /// The objects, for an operation that makes or reads some.
+    pub fn into_objects(self) -> crate::Result<Vec<Made>> {
+        match self {
+            Self::Objects(made) => Ok(made),
+            other => Err(crate::Error::protocol(format!(
+                "expected objects, got {other:?}"
+            ))),
+        }
+    }
+}

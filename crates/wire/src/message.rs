@@ -1,0 +1,158 @@
+//! What travels: calls and answers, one at a time on each connection.
+//!
+//! A frame is a 32-bit little-endian length and one CBOR array (RFC 8949). Fields are numbered and
+//! an unknown one is skipped, so a newer peer may say more than an older one reads; what an older
+//! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
+
+use hsmux_token::{Blob, Borrow, Error, Object, Operation, Outcome, Secret, Snapshot, TokenInfo};
+use minicbor::{Decode, Encode};
+
+/// The newest version that this code speaks.
+pub const VERSION: u16 = 2;
+
+/// The oldest version that this code speaks.
+pub const OLDEST: u16 = 1;
+
+/// The first frame of a client.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Hello {
+    /// The oldest version that the client speaks.
+    #[n(0)]
+    pub oldest: u16,
+    /// The newest version that the client speaks.
+    #[n(1)]
+    pub newest: u16,
+    /// Random, one for each C_Initialize: the connections of one application share login and session objects.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub client: [u8; 16],
+    /// The program's name, for logs; not to be trusted.
+    #[n(3)]
+    pub program: String,
+}
+
+/// The first frame of a server.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Welcome {
+    /// The version that is spoken from here on.
+    #[n(0)]
+    pub version: u16,
+    /// Random for each start of the server: another value means that session objects and logins are gone.
+    #[n(1)]
+    pub boot: u64,
+    /// Whether C_Login needs the pool's PIN (`login = "pin"`); without it the peer's user id is enough.
+    #[n(2)]
+    pub pin_login: bool,
+    /// Whether the listener refuses to change tokens.
+    #[n(3)]
+    pub read_only: bool,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(context_bound = "Borrow")]
+pub enum Call {
+    /// Run these operations; answered by [`Answer::Results`] in the same order, when all are done.
+    #[n(0)]
+    Execute(#[n(0)] Vec<Item>),
+    /// What the token says of itself; answered by [`Answer::Info`].
+    #[n(1)]
+    Info,
+    /// Read the token's objects afresh; answered by [`Answer::Objects`]. Of workers and nodes.
+    #[n(2)]
+    Objects,
+    /// The part of the catalogue that this client may see, unless it is still `known`; answered by
+    /// [`Answer::Catalogue`].
+    #[n(3)]
+    Catalogue {
+        /// The epoch that the client has, 0 for none.
+        #[n(0)]
+        known: u64,
+    },
+    /// C_Login as CKU_USER with the pool's PIN.
+    #[n(4)]
+    Login(#[n(0)] Secret),
+    /// C_Logout.
+    #[n(5)]
+    Logout,
+    /// An administrative request, in JSON; only on the administration's listener.
+    #[n(6)]
+    Admin(#[n(0)] Blob),
+    /// Of workers: what to load; opaque to the wire.
+    #[n(7)]
+    Start(#[n(0)] Secret),
+}
+
+/// One operation of a batch.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array, context_bound = "Borrow")]
+pub struct Item {
+    /// What to do.
+    #[n(0)]
+    pub operation: Operation,
+    /// How long the answer is worth waiting for, in microseconds; clocks of two hosts differ.
+    #[n(1)]
+    pub remaining_us: u64,
+}
+
+/// What a server answers.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array, context_bound = "Borrow")]
+pub struct Reply {
+    /// The epoch of the catalogue as this client may see it: another value than the last one means
+    /// that the catalogue is to be fetched again before the next search.
+    #[n(0)]
+    pub epoch: u64,
+    /// The answer itself.
+    #[n(1)]
+    pub answer: Answer,
+}
+
+/// The answer to a [`Call`].
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(context_bound = "Borrow")]
+pub enum Answer {
+    /// Done; there is nothing to say.
+    #[n(0)]
+    Done,
+    /// The call as a whole failed.
+    #[n(1)]
+    Failed(#[n(0)] Error),
+    /// One for each item.
+    #[n(2)]
+    Results(#[n(0)] Vec<Result<Outcome, Error>>),
+    /// See [`Call::Info`].
+    #[n(3)]
+    Info(#[n(0)] TokenInfo),
+    /// See [`Call::Objects`].
+    #[n(4)]
+    Objects(#[n(0)] Snapshot),
+    /// `None`: what the client has is still true.
+    #[n(5)]
+    Catalogue(#[n(0)] Option<View>),
+    /// Administration's answer, in JSON.
+    #[n(6)]
+    Admin(#[n(0)] Blob),
+    /// A worker has started.
+    #[n(7)]
+    Started(#[n(0)] TokenInfo),
+}
+
+/// The catalogue as one client may see it.
+#[derive(Clone, Default, Debug, Encode, Decode)]
+#[cbor(array, context_bound = "Borrow")]
+pub struct View {
+    /// See [`Reply::epoch`].
+    #[n(0)]
+    pub epoch: u64,
+    /// The one token: label, serial and flags of the pool, and the mechanisms that its members have.
+    #[n(1)]
+    pub info: TokenInfo,
+    /// The objects.
+    #[n(2)]
+    pub objects: Vec<Object>,
+    /// Whether the client is logged in; private objects are listed only then.
+    #[n(3)]
+    pub logged_in: bool,
+}
