@@ -1,0 +1,3 @@
+//! The command `hsmux`.
+
+fn main() {}

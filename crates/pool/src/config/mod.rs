@@ -1,0 +1,1 @@
+//! Configuration: one TOML file, every mistake with its line.

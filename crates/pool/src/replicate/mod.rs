@@ -1,0 +1,1 @@
+//! Changes that reach enough members, or none.
