@@ -15,6 +15,7 @@ mod operation;
 mod rv;
 mod table;
 mod token;
+mod uri;
 
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
@@ -24,6 +25,7 @@ pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome, Verb};
 pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entry, entry_by_name};
 pub use token::{Batch, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
+pub use uri::{Uri, UriError};
 
 /// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.
 pub use cryptoki_sys as ck;

@@ -1,0 +1,464 @@
+//! PKCS#11 URIs (RFC 7512): how people and configuration files name tokens and keys.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use crate::{Class, Object, TokenInfo, ck};
+use minicbor::{Decode, Decoder, Encode, Encoder, decode, encode};
+
+/// A PKCS#11 URI. An attribute that is absent matches everything.
+///
+/// `pin-value` is refused: a PIN in a URI ends in argv, in logs and in backups.
+#[derive(Clone, Default, PartialEq, Eq, Hash, Debug)]
+pub struct Uri {
+    /// `token`: the token's label.
+    pub token: Option<String>,
+    /// `manufacturer`: of the token.
+    pub manufacturer: Option<String>,
+    /// `serial`: the token's serial number.
+    pub serial: Option<String>,
+    /// `model`: of the token.
+    pub model: Option<String>,
+    /// `library-manufacturer`.
+    pub library_manufacturer: Option<String>,
+    /// `library-description`.
+    pub library_description: Option<String>,
+    /// `library-version`: major and minor.
+    pub library_version: Option<(u8, u8)>,
+    /// `slot-manufacturer`.
+    pub slot_manufacturer: Option<String>,
+    /// `slot-description`.
+    pub slot_description: Option<String>,
+    /// `slot-id`.
+    pub slot_id: Option<u64>,
+    /// `object`: CKA_LABEL.
+    pub object: Option<String>,
+    /// `type`: CKA_CLASS.
+    pub class: Option<Class>,
+    /// `id`: CKA_ID.
+    pub id: Option<Vec<u8>>,
+    /// `pin-source`: where the PIN is, as the URI gives it.
+    pub pin_source: Option<String>,
+    /// `module-name`: the module's file name without path and suffix.
+    pub module_name: Option<String>,
+    /// `module-path`: the module's file.
+    pub module_path: Option<String>,
+}
+
+/// Why a text is not a PKCS#11 URI, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message} (at character {position} of {uri:?})")]
+pub struct UriError {
+    /// Where, in characters from 1.
+    pub position: usize,
+    /// What is wrong, with the attribute's name.
+    pub message: String,
+    /// The whole text, with the value of a `pin-value` blotted out.
+    uri: String,
+}
+
+impl Uri {
+    /// Whether it can mean this token in this slot. The slot's and the library's own texts are not
+    /// in [`TokenInfo`]: whoever has them compares them besides.
+    pub fn matches_token(&self, info: &TokenInfo, slot_id: Option<u64>) -> bool {
+        same(self.token.as_deref(), &info.label)
+            && same(self.manufacturer.as_deref(), &info.manufacturer)
+            && same(self.serial.as_deref(), &info.serial)
+            && same(self.model.as_deref(), &info.model)
+            && same(self.library_description.as_deref(), &info.library)
+            && self
+                .library_version
+                .is_none_or(|wanted| wanted == info.library_version)
+            && self.slot_id.is_none_or(|wanted| slot_id == Some(wanted))
+    }
+
+    /// Whether it can mean this object, by label, id and class.
+    pub fn matches_object(&self, object: &Object) -> bool {
+        let has = |kind, wanted: Option<&[u8]>| {
+            wanted.is_none_or(|wanted| object.attributes.get(kind).unwrap_or_default() == wanted)
+        };
+        self.class.is_none_or(|wanted| wanted == object.id.class)
+            && has(ck::CKA_LABEL, self.object.as_deref().map(str::as_bytes))
+            && has(ck::CKA_ID, self.id.as_deref())
+    }
+
+    /// Whether it says anything that picks a token.
+    pub fn names_token(&self) -> bool {
+        let texts = [
+            &self.token,
+            &self.manufacturer,
+            &self.serial,
+            &self.model,
+            &self.slot_manufacturer,
+            &self.slot_description,
+        ];
+        self.slot_id.is_some() || texts.iter().any(|text| text.is_some())
+    }
+
+    /// Whether it says anything that picks an object.
+    pub fn names_object(&self) -> bool {
+        self.object.is_some() || self.class.is_some() || self.id.is_some()
+    }
+
+    fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), String> {
+        if name == "id" {
+            return once(&mut self.id, name, value);
+        }
+        let text = String::from_utf8(value).map_err(|_| format!("{name}: not UTF-8"))?;
+        match name {
+            "slot-id" => {
+                let id = text
+                    .parse()
+                    .map_err(|_| format!("slot-id: {text:?} is not a decimal number"))?;
+                once(&mut self.slot_id, name, id)
+            }
+            "library-version" => once(&mut self.library_version, name, version(&text)?),
+            "type" => once(&mut self.class, name, class(&text)?),
+            "pin-value" => Err(
+                "pin-value: a PIN does not belong in a URI, which others can read; \
+                 give it by file, by environment or at the prompt"
+                    .into(),
+            ),
+            _ => match self.text(name) {
+                Some(field) => once(field, name, text),
+                None => Err(unknown(name)),
+            },
+        }
+    }
+
+    /// The field of a text attribute.
+    fn text(&mut self, name: &str) -> Option<&mut Option<String>> {
+        Some(match name {
+            "token" => &mut self.token,
+            "manufacturer" => &mut self.manufacturer,
+            "serial" => &mut self.serial,
+            "model" => &mut self.model,
+            "library-manufacturer" => &mut self.library_manufacturer,
+            "library-description" => &mut self.library_description,
+            "slot-manufacturer" => &mut self.slot_manufacturer,
+            "slot-description" => &mut self.slot_description,
+            "object" => &mut self.object,
+            "pin-source" => &mut self.pin_source,
+            "module-name" => &mut self.module_name,
+            "module-path" => &mut self.module_path,
+            _ => return None,
+        })
+    }
+}
+
+/// `id` stands apart: its value is bytes.
+const PATH: [&str; 13] = [
+    "token",
+    "manufacturer",
+    "serial",
+    "model",
+    "library-manufacturer",
+    "library-description",
+    "library-version",
+    "slot-manufacturer",
+    "slot-description",
+    "slot-id",
+    "object",
+    "type",
+    "id",
+];
+const QUERY: [&str; 4] = ["pin-source", "pin-value", "module-name", "module-path"];
+
+/// RFC 7512, section 2.3, and CKO_* for each.
+const TYPES: [(&str, Class); 5] = [
+    ("public", Class::PUBLIC_KEY),
+    ("private", Class::PRIVATE_KEY),
+    ("cert", Class::CERTIFICATE),
+    ("secret-key", Class::SECRET_KEY),
+    ("data", Class::DATA),
+];
+
+impl FromStr for Uri {
+    type Err = UriError;
+
+    fn from_str(text: &str) -> Result<Self, UriError> {
+        let fail = |offset: usize, message: String| UriError {
+            position: text[..offset].chars().count() + 1,
+            message,
+            uri: without_pin(text),
+        };
+        let scheme = text.get(..7).unwrap_or_default();
+        if !scheme.eq_ignore_ascii_case("pkcs11:") {
+            let message = "not a PKCS#11 URI, which is like pkcs11:token=hsm1;object=web";
+            return Err(fail(0, message.into()));
+        }
+        let (path, query) = text[7..].split_once('?').unwrap_or((&text[7..], ""));
+        let mut uri = Self::default();
+        for (part, separator, names) in [(path, ';', &PATH[..]), (query, '&', &QUERY[..])] {
+            for pair in part.split(separator).filter(|pair| !pair.is_empty()) {
+                let offset = pair.as_ptr() as usize - text.as_ptr() as usize;
+                let Some((name, value)) = pair.split_once('=') else {
+                    return Err(fail(offset, format!("{pair:?} has no '='")));
+                };
+                let known = PATH.contains(&name) || QUERY.contains(&name);
+                if known && !names.contains(&name) {
+                    return Err(fail(offset, misplaced(name)));
+                }
+                let value_offset = offset + name.len() + 1;
+                let value = decoded(value)
+                    .map_err(|(at, why)| fail(value_offset + at, format!("{name}: {why}")))?;
+                uri.set(name, value).map_err(|why| fail(offset, why))?;
+            }
+        }
+        Ok(uri)
+    }
+}
+
+fn same(wanted: Option<&str>, found: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
+}
+
+fn once<T>(field: &mut Option<T>, name: &str, value: T) -> Result<(), String> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("{name} stands twice")),
+    }
+}
+
+fn misplaced(name: &str) -> String {
+    if QUERY.contains(&name) {
+        format!("{name} belongs behind a '?'")
+    } else {
+        format!("{name} belongs before the '?'")
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let near = PATH
+        .iter()
+        .chain(&QUERY)
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .min();
+    match near {
+        Some((distance, known)) if distance <= 2 + name.len() / 6 => {
+            format!("unknown attribute {name:?}; did you mean {known:?}?")
+        }
+        _ => format!("unknown attribute {name:?}; there are {}", PATH.join(", ")),
+    }
+}
+
+fn class(text: &str) -> Result<Class, String> {
+    let found = TYPES.iter().find(|(name, _)| *name == text);
+    found
+        .map(|(_, class)| *class)
+        .ok_or_else(|| format!("type: {text:?} is none of public, private, cert, secret-key, data"))
+}
+
+fn version(text: &str) -> Result<(u8, u8), String> {
+    let (major, minor) = text.split_once('.').unwrap_or((text, "0"));
+    match (major.parse(), minor.parse()) {
+        (Ok(major), Ok(minor)) => Ok((major, minor)),
+        _ => Err(format!("library-version: {text:?} is not like 2.6")),
+    }
+}
+
+/// What is wrong with a value: the offset in it, and why.
+type Fault = (usize, &'static str);
+
+fn decoded(value: &str) -> Result<Vec<u8>, Fault> {
+    let bytes = value.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'%' => {
+                let digits = value.get(at + 1..at + 3);
+                let byte = digits
+                    .filter(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+                    .and_then(|digits| u8::from_str_radix(digits, 16).ok())
+                    .ok_or((at, "'%' is not followed by two hexadecimal digits"))?;
+                out.push(byte);
+                at += 3;
+            }
+            b' ' => return Err((at, "a space is written %20")),
+            byte => {
+                out.push(byte);
+                at += 1;
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// An error message may be logged; a PIN may not.
+fn without_pin(text: &str) -> String {
+    match text.find("pin-value=") {
+        Some(at) => {
+            let value = at + "pin-value=".len();
+            let end = text[value..]
+                .find(['&', ';'])
+                .map_or(text.len(), |n| value + n);
+            format!("{}...{}", &text[..value], &text[end..])
+        }
+        None => text.to_owned(),
+    }
+}
+
+impl fmt::Display for Uri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.library_version.map(|(a, b)| format!("{a}.{b}"));
+        let slot_id = self.slot_id.map(|id| id.to_string());
+        let class = self
+            .class
+            .and_then(|class| TYPES.iter().find(|(_, known)| *known == class))
+            .map(|(name, _)| (*name).to_owned());
+        let path = [
+            &self.token,
+            &self.manufacturer,
+            &self.serial,
+            &self.model,
+            &self.library_manufacturer,
+            &self.library_description,
+            &version,
+            &self.slot_manufacturer,
+            &self.slot_description,
+            &slot_id,
+            &self.object,
+            &class,
+        ];
+        let query = [
+            ("pin-source", &self.pin_source),
+            ("module-name", &self.module_name),
+            ("module-path", &self.module_path),
+        ];
+        f.write_str("pkcs11:")?;
+        let mut separator = "";
+        for (name, value) in PATH.into_iter().zip(path) {
+            if let Some(value) = value {
+                write!(f, "{separator}{name}=")?;
+                encoded(f, value.as_bytes(), true)?;
+                separator = ";";
+            }
+        }
+        if let Some(id) = &self.id {
+            write!(f, "{separator}id=")?;
+            encoded(f, id, false)?;
+        }
+        separator = "?";
+        for (name, value) in query {
+            if let Some(value) = value {
+                write!(f, "{separator}{name}=")?;
+                encoded(f, value.as_bytes(), true)?;
+                separator = "&";
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `bare`: letters and digits stand for themselves; without it every byte is written in hexadecimal.
+fn encoded(f: &mut fmt::Formatter<'_>, value: &[u8], bare: bool) -> fmt::Result {
+    for &byte in value {
+        if bare && (byte.is_ascii_alphanumeric() || b"-._~:@/+".contains(&byte)) {
+            f.write_char(char::from(byte))?;
+        } else {
+            write!(f, "%{byte:02X}")?;
+        }
+    }
+    Ok(())
+}
+
+impl<C> Encode<C> for Uri {
+    fn encode<W: encode::Write>(
+        &self,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        e.str(&self.to_string())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Uri {
+    fn decode(d: &mut Decoder<'b>, _: &mut C) -> Result<Self, decode::Error> {
+        d.str()?.parse().map_err(decode::Error::message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Attributes, ObjectId};
+
+    fn parse(text: &str) -> Result<Uri, UriError> {
+        text.parse()
+    }
+
+    #[test]
+    fn what_is_printed_reads_back() {
+        for text in [
+            "pkcs11:",
+            "pkcs11:token=hsm1",
+            "pkcs11:token=The%20Software%20token;manufacturer=Snake%20Oil;serial=;model=v1",
+            "pkcs11:library-description=SoftHSM;library-version=2.6;slot-id=1870742391",
+            "pkcs11:object=web;type=private;id=%00%FFa?pin-source=file:/etc/pin&module-path=/x.so",
+            "pkcs11:slot-description=a%3Bb;slot-manufacturer=%C3%A4?module-name=opensc",
+        ] {
+            let uri = parse(text).unwrap();
+            assert_eq!(parse(&uri.to_string()).unwrap(), uri, "{text}");
+        }
+        assert_eq!(parse("PKCS11:id=%01%Af").unwrap().id.unwrap(), [1, 0xaf]);
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_place() {
+        for (text, position, word) in [
+            ("token=hsm1", 1, "pkcs11:token=hsm1"),
+            ("pkcs11:tokn=hsm1", 8, "did you mean \"token\""),
+            ("pkcs11:token=a;zzzzzzzz=1", 16, "there are token"),
+            ("pkcs11:token", 8, "no '='"),
+            ("pkcs11:token=a;token=b", 16, "twice"),
+            ("pkcs11:token=a%2", 15, "hexadecimal"),
+            ("pkcs11:token=a%+1", 15, "hexadecimal"),
+            ("pkcs11:token=a b", 15, "%20"),
+            ("pkcs11:token=%ff", 8, "UTF-8"),
+            ("pkcs11:slot-id=0x1", 8, "decimal"),
+            ("pkcs11:type=key", 8, "secret-key"),
+            ("pkcs11:library-version=2.x", 8, "like 2.6"),
+            ("pkcs11:module-path=/x", 8, "behind a '?'"),
+            ("pkcs11:?token=x", 9, "before the '?'"),
+            ("pkcs11:ä=x;token=%", 8, "unknown"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.position, position, "{error}");
+            assert!(error.to_string().contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_pin_is_refused_and_not_repeated() {
+        let error = parse("pkcs11:token=a?pin-value=98765&module-name=x").unwrap_err();
+        assert!(error.to_string().contains("does not belong"), "{error}");
+        assert!(!error.to_string().contains("98765"), "{error}");
+    }
+
+    #[test]
+    fn it_picks_tokens_and_objects() {
+        let info = TokenInfo {
+            label: "hsm1".into(),
+            serial: "0001".into(),
+            ..TokenInfo::default()
+        };
+        let token = |text| parse(text).unwrap().matches_token(&info, Some(7));
+        assert!(token("pkcs11:"));
+        assert!(token("pkcs11:token=hsm1;serial=0001;slot-id=7"));
+        assert!(!token("pkcs11:token=hsm1;slot-id=8"));
+        assert!(!token("pkcs11:token=hsm"));
+
+        let object = Object {
+            id: ObjectId::of_public_key(Class::PRIVATE_KEY, b"spki"),
+            attributes: Attributes::default()
+                .with(ck::CKA_LABEL, b"web".to_vec())
+                .with(ck::CKA_ID, vec![1, 2]),
+        };
+        let key = |text| parse(text).unwrap().matches_object(&object);
+        assert!(key("pkcs11:object=web;type=private;id=%01%02"));
+        assert!(key("pkcs11:token=whatever"));
+        assert!(!key("pkcs11:object=web;type=public"));
+        assert!(!key("pkcs11:id=%01"));
+    }
+}
