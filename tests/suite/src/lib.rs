@@ -1,1 +1,39 @@
-//! 
+//! The harness of the tests that drive whole processes: real programs on the module, and faults.
+//!
+//! A [`Rig`] is a temporary folder with SoftHSM tokens, keys and a configuration, and in most
+//! set-ups a daemon. A [`Run`] is a program with a time limit. Nothing here waits a fixed time:
+//! [`until`] polls and has a deadline. Everything that a rig starts ends with it, by process id.
+
+mod built;
+mod caller;
+mod config;
+mod process;
+mod rig;
+mod run;
+mod softhsm;
+mod wait;
+
+pub use built::{Program, built, source};
+pub use caller::Caller;
+pub use config::{Config, Member};
+pub use process::Process;
+pub use rig::{Rig, Setup};
+pub use run::{Finished, Run};
+pub use softhsm::{Keys, SOFTHSM, SoftHsm};
+pub use wait::{free_port, until};
+
+/// Turns functions of a [`Rig`] into tests: one on the bare token, one through the daemon and one
+/// with the pool embedded in the program. What passes on the bare token has to pass on the pool.
+#[macro_export]
+macro_rules! on_every_setup {
+    ($($test:ident),* $(,)?) => {
+        $crate::on_every_setup!(@ bare, Bare, $($test),*);
+        $crate::on_every_setup!(@ daemon, Daemon, $($test),*);
+        $crate::on_every_setup!(@ embedded, Embedded, $($test),*);
+    };
+    (@ $module:ident, $setup:ident, $($test:ident),*) => {
+        mod $module {
+            $(#[test] fn $test() { super::$test(&$crate::Rig::new($crate::Setup::$setup)); })*
+        }
+    };
+}

@@ -1,0 +1,57 @@
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// What the workspace builds and the tests run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// The one binary.
+    Hsmux,
+    /// The PKCS#11 module.
+    Module,
+    /// The stand-in for a vendor's module.
+    StandIn,
+}
+
+impl Program {
+    fn file(self) -> &'static str {
+        match self {
+            Self::Hsmux => "hsmux",
+            Self::Module => "libhsmux_pkcs11.so",
+            Self::StandIn => "libhsmux_standin.so",
+        }
+    }
+}
+
+/// The path of a program of the workspace, built when that has not been done yet.
+///
+/// `make test` builds first and names the folder in `HSMUX_BUILT`; otherwise cargo is asked once for each
+/// test binary. The whole workspace is built, as `cargo test` does, so that nothing is built twice.
+pub fn built(program: Program) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| {
+        std::env::var_os("HSMUX_BUILT").map_or_else(build_workspace, PathBuf::from)
+    });
+    let path = folder.join(program.file());
+    assert!(path.exists(), "{} is missing", path.display());
+    path
+}
+
+fn build_workspace() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let folder = test.ancestors().nth(2).expect("target/<profile>");
+    let target = folder.parent().expect("target");
+    let status = Command::new(env!("CARGO"))
+        .args(["build", "--workspace", "--quiet", "--target-dir"])
+        .arg(target)
+        .current_dir(source())
+        .status()
+        .expect("run cargo");
+    assert!(status.success(), "the workspace does not build");
+    folder.to_owned()
+}
+
+/// The root of the source tree.
+pub fn source() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

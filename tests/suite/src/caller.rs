@@ -1,0 +1,83 @@
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::{Rig, source};
+
+/// A program with the module loaded that lives as long as a test wants: `programs/caller.py`.
+pub struct Caller {
+    child: Child,
+    requests: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Caller {
+    /// Starts the program; nothing is called yet.
+    pub fn start(rig: &Rig) -> Self {
+        let mut child = rig
+            .run("/usr/bin/python3")
+            .arg(source().join("tests/suite/programs/caller.py"))
+            .arg(rig.module())
+            .into_command()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the caller");
+        let requests = child.stdin.take().expect("its input");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let (sender, answers) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            child,
+            requests,
+            answers,
+        }
+    }
+
+    /// Starts the program with a session on the rig's token, logged in.
+    pub fn open(rig: &Rig) -> Self {
+        let mut caller = Self::start(rig);
+        caller.ok("open", json!({"label": rig.label(), "pin": rig.pin()}));
+        caller
+    }
+
+    /// Asks for one thing (a `do_` function of `caller.py`) and waits up to 60 seconds; the error is the
+    /// CK_RV that the module gave.
+    pub fn ask(&mut self, what: &str, arguments: Value) -> Result<Value, u64> {
+        let mut request = arguments;
+        request["do"] = what.into();
+        writeln!(self.requests, "{request}").expect("ask the caller");
+        let line = self
+            .answers
+            .recv_timeout(Duration::from_secs(60))
+            .unwrap_or_else(|error| panic!("{what}: no answer from the caller: {error}"));
+        let mut answer: Value = serde_json::from_str(&line).expect("JSON from the caller");
+        match answer["rv"].as_u64() {
+            Some(rv) => Err(rv),
+            None => Ok(answer["ok"].take()),
+        }
+    }
+
+    /// The same, for what has to work.
+    #[track_caller]
+    pub fn ok(&mut self, what: &str, arguments: Value) -> Value {
+        self.ask(what, arguments)
+            .unwrap_or_else(|rv| panic!("{what}: CK_RV 0x{rv:08x}"))
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,74 @@
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use crate::SOFTHSM;
+
+/// A configuration to be written as `hsmux.toml`; its parts are lines of their table.
+#[derive(Clone)]
+pub struct Config {
+    /// Further lines of `[pool]`; label and deadline are there already.
+    pub pool: String,
+    /// Further lines of `[daemon]`; socket, mode and PIN are there already.
+    pub daemon: String,
+    /// Lines of `[module]`.
+    pub module: String,
+    /// The members.
+    pub members: Vec<Member>,
+}
+
+/// One `[[token]]`.
+#[derive(Clone)]
+pub struct Member {
+    /// The vendor's module.
+    pub module: PathBuf,
+    /// The token's label.
+    pub label: String,
+    /// Further lines.
+    pub more: String,
+}
+
+impl Member {
+    /// A SoftHSM token.
+    pub fn softhsm(label: &str) -> Self {
+        Self {
+            module: SOFTHSM.into(),
+            label: label.to_owned(),
+            more: String::new(),
+        }
+    }
+
+    /// With further lines.
+    #[must_use]
+    pub fn with(mut self, more: &str) -> Self {
+        writeln!(self.more, "{more}").expect("a string");
+        self
+    }
+}
+
+impl std::fmt::Display for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            pool,
+            daemon,
+            module,
+            members,
+        } = self;
+        writeln!(f, "[pool]\nlabel = \"web\"\nstate = \"state\"\n{pool}")?;
+        writeln!(f, "[daemon]\nsocket = \"hsmux.sock\"\nmode = \"0600\"")?;
+        writeln!(f, "pin = {{ file = \"pool.pin\" }}\n{daemon}")?;
+        writeln!(f, "[module]\n{module}")?;
+        for Member {
+            module,
+            label,
+            more,
+        } in members
+        {
+            writeln!(
+                f,
+                "[[token]]\nmodule = {module:?}\nuri = \"pkcs11:token={label}\""
+            )?;
+            writeln!(f, "pin = {{ file = \"{label}.pin\" }}\n{more}")?;
+        }
+        Ok(())
+    }
+}

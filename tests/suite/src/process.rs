@@ -1,0 +1,115 @@
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use crate::{Run, until};
+
+/// A program in the background with its output in a file; it ends with this value.
+///
+/// When a test fails, the end of the output is printed with it.
+pub struct Process {
+    name: String,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `run`, which writes to `<name>.log` in `folder`.
+    pub fn start(name: &str, folder: &Path, run: Run) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&log)
+            .expect("open the log");
+        let child = run
+            .into_command()
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().expect("share the log"))
+            .stderr(output)
+            .spawn()
+            .unwrap_or_else(|error| panic!("start {name}: {error}"));
+        Self {
+            name: name.to_owned(),
+            child,
+            log,
+        }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All that it has written so far, also in an earlier life with the same name and folder.
+    pub fn log(&self) -> String {
+        fs::read(&self.log).map_or_else(
+            |_| String::new(),
+            |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+        )
+    }
+
+    /// Whether it still runs.
+    pub fn running(&mut self) -> bool {
+        self.child.try_wait().expect("wait for a child").is_none()
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signal a child");
+    }
+
+    /// Waits until it has written `text`; panics when it ends before, or after 30 seconds.
+    pub fn wait_for(&mut self, text: &str) {
+        let what = format!("{}: {text:?} in its output", self.name);
+        until(&what, Duration::from_secs(30), || {
+            if self.log().contains(text) {
+                return Some(());
+            }
+            assert!(self.running(), "{what}: it has ended\n{}", self.log());
+            None
+        });
+    }
+
+    /// Asks it to end (SIGTERM) and waits for that; panics after 15 seconds.
+    pub fn stop(&mut self) -> ExitStatus {
+        if let Some(status) = self.child.try_wait().expect("wait for a child") {
+            return status;
+        }
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Ends it at once (SIGKILL).
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        self.wait();
+    }
+
+    /// Waits for its end; panics after 15 seconds.
+    pub fn wait(&mut self) -> ExitStatus {
+        let child = &mut self.child;
+        let what = format!("the end of {}", self.name);
+        until(&what, Duration::from_secs(15), || {
+            child.try_wait().expect("wait for a child")
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.running() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.wait();
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let lines: Vec<_> = log.lines().collect();
+            let last = lines[lines.len().saturating_sub(60)..].join("\n");
+            eprintln!("--- the end of {}'s output\n{last}\n---", self.name);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Config, Keys, Member, Process, Program, Run, SOFTHSM, SoftHsm, built, until};
+
+/// How a program reaches its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setup {
+    /// SoftHSM's module and one token: what the pool is compared with.
+    Bare,
+    /// hsmux's module and a daemon.
+    Daemon,
+    /// hsmux's module with the pool inside the program.
+    Embedded,
+}
+
+/// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`Keys`], a configuration, and
+/// a daemon where the set-up has one.
+pub struct Rig {
+    setup: Setup,
+    /// The tokens.
+    pub softhsm: SoftHsm,
+    /// What every token holds.
+    pub keys: Keys,
+    /// What `hsmux.toml` says; see [`Rig::write_config`].
+    pub config: Config,
+    /// The daemon, once started. Ends before the folder does.
+    pub daemon: Option<Process>,
+    folder: TempDir,
+}
+
+/// What an application gives to C_Login; no token's PIN is the same.
+const POOL_PIN: &str = "pin-of-the-pool";
+
+impl Rig {
+    /// A rig that is ready to be used: three members, one token where it is bare.
+    pub fn new(setup: Setup) -> Self {
+        let mut rig = Self::prepare(setup, if setup == Setup::Bare { 1 } else { 3 });
+        if setup == Setup::Daemon {
+            rig.start();
+        }
+        rig
+    }
+
+    /// A rig whose daemon is not started yet, so that its configuration or tokens can be changed first.
+    pub fn prepare(setup: Setup, members: usize) -> Self {
+        let folder = tempfile::Builder::new()
+            .prefix("hsmux-")
+            .tempdir()
+            .expect("a temporary folder");
+        let path = folder.path();
+        let softhsm = SoftHsm::new(path);
+        let keys = Keys::new(&path.join("keys"));
+        let labels: Vec<_> = (1..=members).map(|n| format!("hsm{n}")).collect();
+        for label in &labels {
+            softhsm.init(label);
+            softhsm.import(label, &keys);
+            write_secret(&path.join(format!("{label}.pin")), &SoftHsm::pin(label));
+        }
+        write_secret(&path.join("pool.pin"), POOL_PIN);
+        let mode = if setup == Setup::Embedded {
+            "embedded"
+        } else {
+            "daemon"
+        };
+        let config = Config {
+            pool: "deadline = \"10s\"".to_owned(),
+            daemon: String::new(),
+            module: format!("mode = \"{mode}\""),
+            members: labels.iter().map(|label| Member::softhsm(label)).collect(),
+        };
+        let rig = Self {
+            setup,
+            softhsm,
+            keys,
+            config,
+            daemon: None,
+            folder,
+        };
+        rig.write_config();
+        rig
+    }
+
+    /// Writes `hsmux.toml` as [`Rig::config`] says.
+    pub fn write_config(&self) {
+        fs::write(self.path("hsmux.toml"), self.config.to_string()).expect("write hsmux.toml");
+    }
+
+    /// Starts the daemon and waits until every member serves.
+    pub fn start(&mut self) {
+        self.start_daemon();
+        self.wait_for_members(self.config.members.len());
+    }
+
+    /// Starts the daemon and waits until it answers.
+    pub fn start_daemon(&mut self) {
+        self.write_config();
+        let run = self.hsmux("serve");
+        let daemon = Process::start("daemon", self.folder.path(), run);
+        self.daemon = Some(daemon);
+        until("the daemon answers", Duration::from_secs(30), || {
+            let daemon = self.daemon.as_mut().expect("just started");
+            assert!(daemon.running(), "the daemon has ended\n{}", daemon.log());
+            (self.hsmux("status --json").finish().code == Some(0)).then_some(())
+        });
+    }
+
+    /// Waits until so many members serve.
+    pub fn wait_for_members(&self, count: usize) {
+        let what = format!("{count} members serve");
+        until(&what, Duration::from_secs(30), || {
+            let serving = self.members_in("serving").len();
+            (serving == count).then_some(())
+        });
+    }
+
+    /// The names of the members that `hsmux status` calls so.
+    pub fn members_in(&self, state: &str) -> Vec<String> {
+        let status = self.status();
+        let members = status["members"].as_array().expect("members in the status");
+        members
+            .iter()
+            .filter(|member| member["state"] == state)
+            .map(|member| member["name"].as_str().expect("a name").to_owned())
+            .collect()
+    }
+
+    /// `hsmux status --json`.
+    pub fn status(&self) -> Value {
+        let status = self.hsmux("status --json").ok();
+        serde_json::from_str(&status.out).expect("JSON from hsmux status")
+    }
+
+    /// Stops the daemon the way an administrator does, and sees that it ends well.
+    pub fn stop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let status = daemon.stop();
+            assert!(status.success(), "the daemon: {status}\n{}", daemon.log());
+        }
+    }
+
+    /// Ends the daemon with SIGKILL.
+    pub fn kill(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill();
+        }
+    }
+
+    /// Has the daemon read its configuration again (SIGHUP), as [`Rig::config`] says now.
+    pub fn reload(&self) {
+        self.write_config();
+        self.daemon.as_ref().expect("a daemon").signal(Signal::HUP);
+    }
+
+    /// A path in the rig's folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The module that the set-up's programs load.
+    pub fn module(&self) -> PathBuf {
+        match self.setup {
+            Setup::Bare => SOFTHSM.into(),
+            _ => built(Program::Module),
+        }
+    }
+
+    /// The label of the one token that programs are to see.
+    pub fn label(&self) -> &'static str {
+        match self.setup {
+            Setup::Bare => "hsm1",
+            _ => "web",
+        }
+    }
+
+    /// The PIN that programs give.
+    pub fn pin(&self) -> String {
+        match self.setup {
+            Setup::Bare => SoftHsm::pin("hsm1"),
+            _ => POOL_PIN.to_owned(),
+        }
+    }
+
+    /// Whether this is the token that the pool is compared with.
+    pub fn is_bare(&self) -> bool {
+        self.setup == Setup::Bare
+    }
+
+    /// A program in the rig's folder and environment.
+    pub fn run(&self, program: impl AsRef<std::ffi::OsStr>) -> Run {
+        Run::new(program)
+            .dir(self.folder.path())
+            .env("HOME", self.folder.path())
+            .env("SOFTHSM2_CONF", self.softhsm.conf())
+            .env("HSMUX_CONFIG", self.path("hsmux.toml"))
+    }
+
+    /// `hsmux` with a line of arguments.
+    pub fn hsmux(&self, line: &str) -> Run {
+        self.run(built(Program::Hsmux)).args(line)
+    }
+
+    /// `pkcs11-tool` on the rig's token, logged in.
+    pub fn pkcs11_tool(&self, line: &str) -> Run {
+        self.run("pkcs11-tool")
+            .arg("--module")
+            .arg(self.module())
+            .args("--login --pin")
+            .arg(self.pin())
+            .args(line)
+    }
+}
+
+fn write_secret(path: &Path, text: &str) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    fs::File::options()
+        .create(true)
+        .write(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .expect("write a secret");
+}

@@ -1,0 +1,131 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::Run;
+
+/// SoftHSM's module.
+pub const SOFTHSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
+
+/// SoftHSM tokens in a folder of their own.
+pub struct SoftHsm {
+    folder: PathBuf,
+}
+
+impl SoftHsm {
+    /// No tokens yet; `folder` is made.
+    pub fn new(folder: &Path) -> Self {
+        let tokens = folder.join("tokens");
+        fs::create_dir_all(&tokens).expect("make the folder of tokens");
+        let conf = format!(
+            "directories.tokendir = {}\nobjectstore.backend = file\nlog.level = ERROR\n",
+            tokens.display()
+        );
+        let softhsm = Self {
+            folder: folder.to_owned(),
+        };
+        fs::write(softhsm.conf(), conf).expect("write softhsm2.conf");
+        softhsm
+    }
+
+    /// The path for `SOFTHSM2_CONF`.
+    pub fn conf(&self) -> PathBuf {
+        self.folder.join("softhsm2.conf")
+    }
+
+    /// The PIN of a token: no two tokens have the same.
+    pub fn pin(label: &str) -> String {
+        format!("pin-of-{label}")
+    }
+
+    /// The SO-PIN of every token.
+    pub const SO_PIN: &str = "so-pin-12345";
+
+    fn util(&self, line: &str) -> Run {
+        Run::new("softhsm2-util")
+            .env("SOFTHSM2_CONF", self.conf())
+            .args(line)
+    }
+
+    /// Initialises a token.
+    pub fn init(&self, label: &str) {
+        let (pin, so_pin) = (Self::pin(label), Self::SO_PIN);
+        self.util(&format!(
+            "--init-token --free --label {label} --so-pin {so_pin} --pin {pin}"
+        ))
+        .ok();
+    }
+
+    /// Puts all of `keys` into a token, the way its vendor's tool does it.
+    pub fn import(&self, label: &str, keys: &Keys) {
+        let pin = Self::pin(label);
+        for (name, id, extra) in [("rsa", "01", ""), ("ec", "02", ""), ("aes", "03", "--aes")] {
+            self.util(&format!(
+                "--token {label} --pin {pin} --label {name} --id {id} {extra}"
+            ))
+            .arg("--import")
+            .arg(keys.file(name))
+            .ok();
+        }
+        for (name, id) in [("rsa", "01"), ("ec", "02")] {
+            self.tool(label)
+                .args(&format!("--id {id} --label {name} --type cert"))
+                .arg("--write-object")
+                .arg(keys.folder.join(format!("{name}.der")))
+                .ok();
+        }
+    }
+
+    /// `pkcs11-tool` on the bare token, logged in.
+    pub fn tool(&self, label: &str) -> Run {
+        let pin = Self::pin(label);
+        Run::new("pkcs11-tool")
+            .env("SOFTHSM2_CONF", self.conf())
+            .args(&format!(
+                "--module {SOFTHSM} --token-label {label} --login --pin {pin}"
+            ))
+    }
+}
+
+/// Keys made outside, to have the same ones in several tokens: `rsa` (2048 bits, id 01), `ec` (P-256,
+/// id 02) with certificates of their own, and `aes` (256 bits, id 03).
+pub struct Keys {
+    folder: PathBuf,
+}
+
+impl Keys {
+    /// Makes new keys.
+    pub fn new(folder: &Path) -> Self {
+        fs::create_dir_all(folder).expect("make the folder of keys");
+        let openssl = |line: &str| Run::new("openssl").dir(folder).args(line).ok();
+        let kinds = [
+            ("rsa", "RSA -pkeyopt rsa_keygen_bits:2048"),
+            ("ec", "EC -pkeyopt ec_paramgen_curve:P-256"),
+        ];
+        for (name, kind) in kinds {
+            openssl(&format!("genpkey -quiet -algorithm {kind} -out {name}.key"));
+            openssl(&format!("pkey -in {name}.key -pubout -out {name}.pub"));
+            openssl(&format!(
+                "req -new -x509 -key {name}.key -subj /CN={name}.test -days 30 -outform DER -out {name}.der"
+            ));
+        }
+        openssl("rand -out aes.key 32");
+        Self {
+            folder: folder.to_owned(),
+        }
+    }
+
+    /// A key's file: PKCS#8, or the bare 32 bytes of `aes`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.key"))
+    }
+
+    /// A public key's file, PEM.
+    pub fn public(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.pub"))
+    }
+
+    /// A certificate's file, DER.
+    pub fn certificate(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.der"))
+    }
+}
