@@ -1,1 +1,20 @@
-//! 
+//! What needs no token: public keys, digests, and the names of objects.
+//!
+//! Everything here works on public values in memory. Verifying on a token would cost a signature's
+//! time of the slowest part of the system, for an answer that anybody can compute.
+
+pub mod csr;
+mod curve;
+mod der;
+mod ec;
+mod edwards;
+mod hash;
+mod identify;
+mod key;
+mod prehash;
+mod rsa;
+
+pub use hash::{Hasher, digest};
+pub use identify::identify;
+pub use key::PublicKey;
+pub use prehash::{prehash, prehashed_input};

@@ -112,6 +112,12 @@ impl Hash {
             .map(|row| row.0)
     }
 
+    /// The hash of a `CKG_MGF1_*` (0 is none of them).
+    pub fn of_mgf(mgf: u64) -> Option<Self> {
+        let of_row = |row: &&HashRow| row.2 == mgf && mgf != 0;
+        HASHES.iter().find(of_row).map(|row| row.0)
+    }
+
     /// Its `CKM_*`.
     pub fn mechanism(self) -> u64 {
         self.row().1

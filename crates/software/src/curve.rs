@@ -1,0 +1,183 @@
+//! Public keys on curves: which curve, where on it, and what can be computed there.
+
+use der::asn1::{BitStringRef, ObjectIdentifier};
+use der::{Decode, Encode, Tag};
+use hsmux_token::{Error, KeyKind, Kind, Mechanism, Result};
+
+use crate::{ec, edwards};
+
+/// A point on a curve; the curve may be one whose arithmetic is not here, then the key still has a name.
+pub struct Key {
+    /// Ec, Edwards or Montgomery.
+    pub kind: KeyKind,
+    /// The DER of CKA_EC_PARAMS: the OID of the curve, or explicit parameters.
+    pub params: Vec<u8>,
+    /// The point, bare: uncompressed for a known curve, as it came for another.
+    pub point: Vec<u8>,
+    /// The size of the curve's field.
+    pub bits: usize,
+    name: String,
+    verifier: Option<Box<dyn Verifier>>,
+}
+
+/// Checks signatures by one public key.
+pub trait Verifier: Send + Sync {
+    /// With a mechanism that does not hash, and its parameter.
+    fn verify(&self, mechanism: &Mechanism, data: &[u8], signature: &[u8]) -> Result<()>;
+    /// In bytes.
+    fn signature_len(&self) -> usize;
+}
+
+/// A point that lies on its curve.
+pub struct Decoded {
+    /// The encoding that the key is named by.
+    pub canonical: Vec<u8>,
+    pub verifier: Box<dyn Verifier>,
+}
+
+impl Key {
+    /// From CKA_EC_PARAMS (an OID, a curve's name, or explicit parameters) and CKA_EC_POINT (bare,
+    /// or inside an OCTET STRING or BIT STRING: tokens do all three).
+    pub fn new(kind: KeyKind, params: &[u8], point: &[u8]) -> Result<Self> {
+        let curve = curve(kind, params);
+        let Some(Curve {
+            oid,
+            bits,
+            decode: Some(decode),
+            name,
+            ..
+        }) = curve
+        else {
+            return Ok(Self::without_arithmetic(kind, curve, params, point));
+        };
+        let decoded = unwrapped(point)
+            .and_then(decode)
+            .or_else(|| decode(point))
+            .ok_or_else(|| {
+                Error::request(
+                    Kind::Invalid,
+                    format!("CKA_EC_POINT: not a point of {name}"),
+                )
+            })?;
+        Ok(Self {
+            kind,
+            params: oid_der(*oid),
+            point: decoded.canonical,
+            bits: *bits,
+            name: (*name).to_owned(),
+            verifier: Some(decoded.verifier),
+        })
+    }
+
+    fn without_arithmetic(
+        kind: KeyKind,
+        curve: Option<&Curve>,
+        params: &[u8],
+        point: &[u8],
+    ) -> Self {
+        let point = unwrapped(point).unwrap_or(point).to_vec();
+        // 04, x and y on a Weierstrass curve; one coordinate on the others.
+        let bits = match kind {
+            KeyKind::Ec => point.len().saturating_sub(1) / 2 * 8,
+            _ => point.len() * 8,
+        };
+        let name = match (curve, <ObjectIdentifier>::from_der(params)) {
+            (Some(curve), _) => curve.name.to_owned(),
+            (None, Ok(oid)) => oid.to_string(),
+            (None, Err(_)) => "with explicit parameters".to_owned(),
+        };
+        Self {
+            kind,
+            params: curve.map_or_else(|| params.to_vec(), |curve| oid_der(curve.oid)),
+            point,
+            bits: curve.map_or(bits, |curve| curve.bits),
+            name,
+            verifier: None,
+        }
+    }
+
+    /// Checks a signature; where the curve has no arithmetic here, the error names it.
+    pub fn verifier(&self) -> Result<&dyn Verifier> {
+        self.verifier.as_deref().ok_or_else(|| {
+            Error::request(
+                Kind::Unsupported,
+                format!("C_Verify: the curve {} has no arithmetic here", self.name),
+            )
+        })
+    }
+
+    /// In bytes; for a curve without arithmetic as long as its field says.
+    pub fn signature_len(&self) -> usize {
+        match &self.verifier {
+            Some(verifier) => verifier.signature_len(),
+            None => 2 * self.bits.div_ceil(8),
+        }
+    }
+
+    /// The BIT STRING of the SubjectPublicKeyInfo (RFC 5480, section 2.2; RFC 8410, section 4).
+    pub fn subject_public_key(&self) -> der::Result<BitStringRef<'_>> {
+        BitStringRef::from_bytes(&self.point)
+    }
+}
+
+/// The content of a DER OCTET STRING or BIT STRING.
+fn unwrapped(point: &[u8]) -> Option<&[u8]> {
+    crate::der::content(point, Tag::OctetString).or_else(|| {
+        // The first octet of a BIT STRING counts unused bits.
+        crate::der::content(point, Tag::BitString)?.strip_prefix(&[0])
+    })
+}
+
+fn oid_der(oid: ObjectIdentifier) -> Vec<u8> {
+    oid.to_der().unwrap_or_default()
+}
+
+struct Curve {
+    kind: KeyKind,
+    name: &'static str,
+    aliases: &'static [&'static str],
+    oid: ObjectIdentifier,
+    bits: usize,
+    decode: Option<fn(&[u8]) -> Option<Decoded>>,
+}
+
+fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static Curve> {
+    let of_kind = || CURVES.iter().filter(|curve| curve.kind == kind);
+    if let Ok(oid) = ObjectIdentifier::from_der(params) {
+        return of_kind().find(|curve| curve.oid == oid);
+    }
+    let name = crate::der::content(params, Tag::PrintableString)?;
+    let name = std::str::from_utf8(name).ok()?;
+    of_kind().find(|curve| curve.name == name || curve.aliases.contains(&name))
+}
+
+macro_rules! curves {
+    ($($kind:ident $name:literal [$($alias:literal)*] $oid:literal $bits:literal $($decode:expr)?;)*) => {
+        static CURVES: &[Curve] = &[$(Curve {
+            kind: KeyKind::$kind,
+            name: $name,
+            aliases: &[$($alias),*],
+            oid: ObjectIdentifier::new_unwrap($oid),
+            bits: $bits,
+            decode: curves!(@some $($decode)?),
+        },)*];
+    };
+    (@some $decode:expr) => { Some($decode) };
+    (@some) => { None };
+}
+
+curves! {
+    Ec "P-224" ["secp224r1"] "1.3.132.0.33" 224 ec::decode::<p224::NistP224>;
+    Ec "P-256" ["secp256r1" "prime256v1"] "1.2.840.10045.3.1.7" 256 ec::decode::<p256::NistP256>;
+    Ec "P-384" ["secp384r1"] "1.3.132.0.34" 384 ec::decode::<p384::NistP384>;
+    Ec "P-521" ["secp521r1"] "1.3.132.0.35" 521 ec::decode::<p521::NistP521>;
+    Ec "secp256k1" [] "1.3.132.0.10" 256 ec::decode::<k256::Secp256k1>;
+    Ec "brainpoolP256r1" [] "1.3.36.3.3.2.8.1.1.7" 256 ec::decode::<bp256::BrainpoolP256r1>;
+    Ec "brainpoolP256t1" [] "1.3.36.3.3.2.8.1.1.8" 256 ec::decode::<bp256::BrainpoolP256t1>;
+    Ec "brainpoolP384r1" [] "1.3.36.3.3.2.8.1.1.11" 384 ec::decode::<bp384::BrainpoolP384r1>;
+    Ec "brainpoolP384t1" [] "1.3.36.3.3.2.8.1.1.12" 384 ec::decode::<bp384::BrainpoolP384t1>;
+    Edwards "Ed25519" ["edwards25519"] "1.3.101.112" 255 edwards::decode;
+    Edwards "Ed448" ["edwards448"] "1.3.101.113" 448;
+    Montgomery "X25519" ["curve25519"] "1.3.101.110" 255;
+    Montgomery "X448" ["curve448"] "1.3.101.111" 448;
+}

@@ -1,0 +1,75 @@
+//! ECDSA on the curves whose arithmetic there is (FIPS 186-5, section 6.4.2).
+
+use ecdsa::elliptic_curve::sec1::{FromSec1Point, ModulusSize, ToSec1Point};
+use ecdsa::elliptic_curve::{AffinePoint, CurveArithmetic, FieldBytesSize, PublicKey};
+use ecdsa::{EcdsaCurve, Signature, hazmat};
+use hsmux_token::{Error, Mechanism, Result, ck};
+
+use crate::curve::{Decoded, Verifier};
+
+/// A point on the curve `C`, with its canonical (uncompressed) encoding.
+pub fn decode<C>(point: &[u8]) -> Option<Decoded>
+where
+    C: EcdsaCurve + CurveArithmetic,
+    AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
+    FieldBytesSize<C>: ModulusSize,
+{
+    let key = PublicKey::<C>::from_sec1_bytes(point).ok()?;
+    Some(Decoded {
+        canonical: key.as_affine().to_sec1_point(false).as_bytes().to_vec(),
+        verifier: Box::new(Ecdsa(key)),
+    })
+}
+
+struct Ecdsa<C: CurveArithmetic>(PublicKey<C>);
+
+impl<C> Verifier for Ecdsa<C>
+where
+    C: EcdsaCurve + CurveArithmetic,
+{
+    /// CKM_ECDSA: `data` is a digest of any length, the signature r and s of equal length (PKCS#11
+    /// 3.0, section 2.3.1). A token may leave out zeros that both begin with.
+    fn verify(&self, mechanism: &Mechanism, data: &[u8], signature: &[u8]) -> Result<()> {
+        if mechanism.kind != ck::CKM_ECDSA {
+            return Err(Error::vendor("C_Verify", ck::CKR_KEY_TYPE_INCONSISTENT));
+        }
+        let half = signature.len() / 2;
+        if signature.is_empty() || signature.len() % 2 != 0 || half > self.signature_len() / 2 {
+            return Err(Error::vendor("C_Verify", ck::CKR_SIGNATURE_LEN_RANGE));
+        }
+        let mut full = vec![0; self.signature_len()];
+        let (r, s) = full.split_at_mut(self.signature_len() / 2);
+        for (wide, narrow) in [(r, &signature[..half]), (s, &signature[half..])] {
+            let pad = wide.len() - half;
+            wide[pad..].copy_from_slice(narrow);
+        }
+        Signature::<C>::from_slice(&full)
+            // secp256k1's arithmetic takes the low one of the two values of s; a token may give either.
+            .map(|signature| {
+                if C::NORMALIZE_S {
+                    signature.normalize_s()
+                } else {
+                    signature
+                }
+            })
+            .and_then(|signature| {
+                hazmat::verify_prehashed(&self.0.to_projective(), data, &signature)
+            })
+            .map_err(|_| Error::vendor("C_Verify", ck::CKR_SIGNATURE_INVALID))
+    }
+
+    fn signature_len(&self) -> usize {
+        2 * C::field_bytes_len()
+    }
+}
+
+/// The length of a field element, which for these curves is that of the order.
+trait FieldLen {
+    fn field_bytes_len() -> usize;
+}
+
+impl<C: EcdsaCurve + CurveArithmetic> FieldLen for C {
+    fn field_bytes_len() -> usize {
+        <FieldBytesSize<C> as ecdsa::elliptic_curve::array::typenum::Unsigned>::USIZE
+    }
+}

@@ -1,0 +1,123 @@
+//! Naming the objects of a token by what they are.
+
+use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck};
+
+use crate::PublicKey;
+
+/// Gives every object of one token its [`ObjectId`], in the order given.
+///
+/// Private keys whose public half is known get CKA_PUBLIC_KEY_INFO: RSA keys from their own modulus
+/// and exponent, others from the public key or certificate with the same CKA_ID. `serial` is the
+/// token's serial number; it names what only this token can name.
+pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
+    let halves: Vec<Half> = objects.iter().filter_map(Half::of).collect();
+    objects
+        .into_iter()
+        .map(|mut attributes| {
+            let key = public_key(&attributes, &halves);
+            if let (Some(key), Class::PRIVATE_KEY) = (&key, class(&attributes)) {
+                attributes.set(ck::CKA_PUBLIC_KEY_INFO, key.spki().to_vec());
+            }
+            let id = name(&attributes, key.as_ref())
+                .unwrap_or_else(|| unidentified(serial, &attributes));
+            Object { id, attributes }
+        })
+        .collect()
+}
+
+/// A public key that the token shows: the public half of private keys with the same CKA_ID.
+struct Half {
+    id: Vec<u8>,
+    label: Vec<u8>,
+    class: Class,
+    key: PublicKey,
+}
+
+impl Half {
+    fn of(attributes: &Attributes) -> Option<Self> {
+        let class = class(attributes);
+        let shows_key = [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&class);
+        let key = shows_key.then(|| PublicKey::from_attributes(attributes).ok())??;
+        Some(Self {
+            id: bytes(attributes, ck::CKA_ID).to_vec(),
+            label: bytes(attributes, ck::CKA_LABEL).to_vec(),
+            class,
+            key,
+        })
+    }
+}
+
+fn public_key(attributes: &Attributes, halves: &[Half]) -> Option<PublicKey> {
+    match class(attributes) {
+        Class::PUBLIC_KEY => PublicKey::from_attributes(attributes).ok(),
+        Class::PRIVATE_KEY => {
+            let own = PublicKey::from_attributes(attributes).ok();
+            own.or_else(|| other_half(attributes, halves))
+        }
+        _ => None,
+    }
+}
+
+/// The public half of a private key that does not tell it.
+///
+/// CKA_ID is not unique on every token: public keys go before certificates, and where several
+/// different keys remain, those with the same label. A guess would only fail its proof later.
+fn other_half(private: &Attributes, halves: &[Half]) -> Option<PublicKey> {
+    let id = private.get(ck::CKA_ID).filter(|id| !id.is_empty())?;
+    let kind = KeyKind::of(private.number(ck::CKA_KEY_TYPE)?);
+    let label = bytes(private, ck::CKA_LABEL);
+    let same_id: Vec<&Half> = halves
+        .iter()
+        .filter(|half| half.id == id && half.key.kind() == kind)
+        .collect();
+    let only = |wanted: &dyn Fn(&Half) -> bool| {
+        let mut keys = same_id
+            .iter()
+            .filter(|half| wanted(half))
+            .map(|half| &half.key);
+        let first = keys.next()?;
+        keys.all(|key| key == first).then(|| first.clone())
+    };
+    only(&|half| half.class == Class::PUBLIC_KEY)
+        .or_else(|| only(&|_| true))
+        .or_else(|| only(&|half| half.label == label))
+}
+
+/// The name of an object that all its copies share.
+fn name(attributes: &Attributes, key: Option<&PublicKey>) -> Option<ObjectId> {
+    let some = |kind| attributes.get(kind).filter(|value| !value.is_empty());
+    match class(attributes) {
+        class @ (Class::PUBLIC_KEY | Class::PRIVATE_KEY) => {
+            Some(ObjectId::of_public_key(class, key?.spki()))
+        }
+        Class::SECRET_KEY => Some(ObjectId::of_secret_key(
+            attributes.number(ck::CKA_KEY_TYPE)?,
+            bytes(attributes, ck::CKA_ID),
+            some(ck::CKA_CHECK_VALUE)?,
+        )),
+        Class::CERTIFICATE => Some(ObjectId::of_certificate(some(ck::CKA_VALUE)?)),
+        Class::DATA => Some(ObjectId::of_data(
+            bytes(attributes, ck::CKA_APPLICATION),
+            bytes(attributes, ck::CKA_LABEL),
+            attributes.get(ck::CKA_VALUE)?,
+        )),
+        _ => None,
+    }
+}
+
+fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
+    ObjectId::of_unidentified(
+        class(attributes),
+        serial,
+        bytes(attributes, ck::CKA_ID),
+        bytes(attributes, ck::CKA_LABEL),
+    )
+}
+
+fn class(attributes: &Attributes) -> Class {
+    Class(attributes.number(ck::CKA_CLASS).unwrap_or(u64::MAX))
+}
+
+fn bytes(attributes: &Attributes, kind: u64) -> &[u8] {
+    attributes.get(kind).unwrap_or_default()
+}
