@@ -1,1 +1,347 @@
-//! A token in memory, with injected faults and latencies.
+//! A token in memory for tests: it answers by a closure, with injected latencies and faults.
+//!
+//! ```
+//! use hsmux_token::{Operation, Token, fake::FakeToken};
+//! use std::time::{Duration, Instant};
+//!
+//! let token = FakeToken::builder("one").latency(Duration::from_millis(1)).build();
+//! let bytes = token.execute(&Operation::Random { len: 8 }, Instant::now() + Duration::from_secs(1));
+//! assert_eq!(bytes.unwrap().into_bytes().unwrap().len(), 8);
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    Batch, Error, Kind, MechanismInfo, Object, Operation, Outcome, Request, Result, Snapshot,
+    Token, TokenFlags, TokenInfo, ck,
+};
+
+/// What a token answers to an operation.
+pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
+
+/// See the module's page. `submit` without latency answers on the caller's thread, otherwise on
+/// one thread for each lane, so that a lane serves one operation at a time as a device does.
+pub struct FakeToken(Arc<Inner>);
+
+/// Makes a [`FakeToken`].
+pub struct Builder {
+    info: TokenInfo,
+    latency: Duration,
+    objects: Vec<Object>,
+    answer: Box<Answer>,
+}
+
+struct Inner {
+    info: Arc<TokenInfo>,
+    answer: Box<Answer>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    latency: Duration,
+    snapshot: Arc<Snapshot>,
+    waiting: VecDeque<Request>,
+    threads: u32,
+    fault: Option<(Error, usize)>,
+    hanging: bool,
+    ended: Option<Error>,
+    lost: Vec<Box<dyn FnOnce(Error) + Send>>,
+    calls: usize,
+    aborts: usize,
+}
+
+/// Mechanisms that a fake token says it has.
+const MECHANISMS: [u64; 12] = [
+    ck::CKM_RSA_PKCS,
+    ck::CKM_RSA_PKCS_OAEP,
+    ck::CKM_SHA256_RSA_PKCS,
+    ck::CKM_GENERIC_SECRET_KEY_GEN,
+    ck::CKM_SHA256_HMAC,
+    ck::CKM_EC_KEY_PAIR_GEN,
+    ck::CKM_ECDSA,
+    ck::CKM_ECDH1_DERIVE,
+    ck::CKM_AES_KEY_GEN,
+    ck::CKM_AES_ECB,
+    ck::CKM_AES_CBC,
+    ck::CKM_AES_KEY_WRAP_PAD,
+];
+
+impl FakeToken {
+    /// A token with this label and serial number, one lane, no latency and no objects.
+    pub fn builder(label: &str) -> Builder {
+        let mut mechanisms = MECHANISMS;
+        mechanisms.sort_unstable();
+        Builder {
+            info: TokenInfo {
+                label: label.into(),
+                manufacturer: "hsmux".into(),
+                model: "fake".into(),
+                serial: label.into(),
+                flags: TokenFlags::RNG | TokenFlags::TOKEN_INITIALIZED,
+                lanes: 1,
+                mechanisms: mechanisms
+                    .map(|kind| MechanismInfo {
+                        kind,
+                        min_key: 0,
+                        max_key: u64::from(u32::MAX),
+                        flags: 0,
+                    })
+                    .to_vec(),
+                ..TokenInfo::default()
+            },
+            latency: Duration::ZERO,
+            objects: Vec::new(),
+            answer: Box::new(plain_answer),
+        }
+    }
+
+    /// From now on each operation takes this long.
+    pub fn set_latency(&self, latency: Duration) {
+        self.0.state.lock().latency = latency;
+    }
+
+    /// From now on the token holds these objects; its epoch grows.
+    pub fn set_objects(&self, objects: Vec<Object>) {
+        let mut state = self.0.state.lock();
+        let epoch = state.snapshot.epoch + 1;
+        state.snapshot = Arc::new(Snapshot { epoch, objects });
+    }
+
+    /// The next `times` operations fail with this error; `usize::MAX` for all.
+    pub fn fail(&self, error: Error, times: usize) {
+        self.0.state.lock().fault = (times > 0).then_some((error, times));
+    }
+
+    /// From now on no operation is answered, until [`Self::heal`] or the connection ends.
+    pub fn hang(&self) {
+        self.0.state.lock().hanging = true;
+    }
+
+    /// No more faults; what hangs is answered.
+    pub fn heal(&self) {
+        let mut state = self.0.state.lock();
+        state.hanging = false;
+        state.fault = None;
+        self.0.changed.notify_all();
+    }
+
+    /// The connection ends by itself, as when a worker dies.
+    pub fn lose(&self, reason: &str) {
+        self.0.end(Error::lost(reason), true);
+    }
+
+    /// How many operations were started.
+    pub fn calls(&self) -> usize {
+        self.0.state.lock().calls
+    }
+
+    /// How often the pool has ended the connection.
+    pub fn aborts(&self) -> usize {
+        self.0.state.lock().aborts
+    }
+}
+
+impl Builder {
+    /// How many operations it runs at once.
+    #[must_use]
+    pub fn lanes(mut self, lanes: u32) -> Self {
+        self.info.lanes = lanes;
+        self
+    }
+
+    /// How long each operation takes.
+    #[must_use]
+    pub fn latency(mut self, latency: Duration) -> Self {
+        self.latency = latency;
+        self
+    }
+
+    /// What it holds.
+    #[must_use]
+    pub fn objects(mut self, objects: Vec<Object>) -> Self {
+        self.objects = objects;
+        self
+    }
+
+    /// What it answers, in place of zeros.
+    #[must_use]
+    pub fn answer(
+        mut self,
+        answer: impl Fn(&Operation) -> Result<Outcome> + Send + Sync + 'static,
+    ) -> Self {
+        self.answer = Box::new(answer);
+        self
+    }
+
+    /// Changes what it says of itself.
+    #[must_use]
+    pub fn info(mut self, change: impl FnOnce(&mut TokenInfo)) -> Self {
+        change(&mut self.info);
+        self
+    }
+
+    /// The token.
+    pub fn build(self) -> Arc<FakeToken> {
+        Arc::new(FakeToken(Arc::new(Inner {
+            info: Arc::new(self.info),
+            answer: self.answer,
+            changed: Condvar::new(),
+            state: Mutex::new(State {
+                latency: self.latency,
+                snapshot: Arc::new(Snapshot {
+                    epoch: 1,
+                    objects: self.objects,
+                }),
+                ..State::default()
+            }),
+        })))
+    }
+}
+
+impl Token for FakeToken {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::clone(&self.0.info)
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        let state = self.0.state.lock();
+        match &state.ended {
+            Some(error) => Err(error.clone()),
+            None => Ok(Arc::clone(&state.snapshot)),
+        }
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            let mut state = self.0.state.lock();
+            if let Some(error) = state.ended.clone() {
+                drop(state);
+                request.done.complete(Err(error));
+            } else if state.latency.is_zero() && !state.hanging {
+                drop(state);
+                let result = self.0.run(&request.operation, request.deadline);
+                request.done.complete(result);
+            } else {
+                state.waiting.push_back(request);
+                if state.threads < self.0.info.lanes {
+                    state.threads += 1;
+                    let inner = Arc::clone(&self.0);
+                    std::thread::spawn(move || inner.serve_lane());
+                }
+                self.0.changed.notify_all();
+            }
+        }
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        self.0.run(operation, deadline)
+    }
+
+    fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
+        let mut state = self.0.state.lock();
+        match state.ended.clone() {
+            Some(error) => {
+                drop(state);
+                lost(error);
+            }
+            None => state.lost.push(lost),
+        }
+    }
+
+    fn abort(&self, reason: &str) {
+        self.0.state.lock().aborts += 1;
+        self.0.end(Error::lost(reason), false);
+    }
+}
+
+impl Drop for FakeToken {
+    fn drop(&mut self) {
+        self.0.end(Error::lost("the fake token was dropped"), false);
+    }
+}
+
+impl Inner {
+    /// One operation from start to end, on this thread.
+    fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let mut state = self.state.lock();
+        state.calls += 1;
+        if !state.latency.is_zero() {
+            let until = Instant::now() + state.latency;
+            while state.ended.is_none() && !self.changed.wait_until(&mut state, until).timed_out() {
+            }
+        }
+        while state.hanging && state.ended.is_none() {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return Err(Error::token(Kind::Deadline, "the fake token hangs"));
+            }
+        }
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
+        }
+        if let Some((error, times)) = state.fault.take() {
+            if times > 1 {
+                let left = if times == usize::MAX { times } else { times - 1 };
+                state.fault = Some((error.clone(), left));
+            }
+            return Err(error);
+        }
+        drop(state);
+        (self.answer)(operation)
+    }
+
+    fn serve_lane(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let request = loop {
+                if state.ended.is_some() {
+                    return;
+                }
+                match state.waiting.pop_front() {
+                    Some(request) => break request,
+                    None => self.changed.wait(&mut state),
+                }
+            };
+            drop(state);
+            // The pool decides about deadlines; a device does not know them.
+            let never = Instant::now() + Duration::from_secs(86_400);
+            let result = self.run(&request.operation, never);
+            request.done.complete(result);
+        }
+    }
+
+    fn end(&self, error: Error, by_itself: bool) {
+        let mut state = self.state.lock();
+        if state.ended.is_some() {
+            return;
+        }
+        state.ended = Some(error.clone());
+        let waiting = std::mem::take(&mut state.waiting);
+        let lost = std::mem::take(&mut state.lost);
+        self.changed.notify_all();
+        drop(state);
+        for request in waiting {
+            request.done.complete(Err(error.clone()));
+        }
+        if by_itself {
+            for tell in lost {
+                tell(error.clone());
+            }
+        }
+    }
+}
+
+/// Zeros of a plausible length.
+fn plain_answer(operation: &Operation) -> Result<Outcome> {
+    match operation {
+        Operation::Random { len } => Ok(Outcome::Bytes(vec![0; *len as usize].into())),
+        Operation::Use { data, .. } => Ok(Outcome::Bytes(data.clone())),
+        Operation::Destroy { .. } | Operation::SetAttributes { .. } => Ok(Outcome::Done),
+        other => Err(Error::vendor(other.call(), ck::CKR_FUNCTION_NOT_SUPPORTED)),
+    }
+}

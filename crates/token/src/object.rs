@@ -90,15 +90,15 @@ impl ObjectId {
     /// Public keys are hashed bare, so that `name` is what other tools print; all else with its domain.
     fn hashed(class: Class, domain: &str, parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
-        if domain != "spki" {
+        if domain == "spki" {
+            hash.update(parts[0]);
+        } else {
             hash.update(b"hsmux ");
             hash.update(domain);
             for part in parts {
                 hash.update((part.len() as u64).to_be_bytes());
                 hash.update(part);
             }
-        } else {
-            hash.update(parts[0]);
         }
         Self {
             class,

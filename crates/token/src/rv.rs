@@ -1,5 +1,6 @@
 //! CK_RV: what a vendor's code means for the pool, and which code an application gets for an error.
 
+#[allow(clippy::wildcard_imports, reason = "a table of the standard's constants")]
 use crate::ck::*;
 use crate::{Error, Kind, Scope};
 
@@ -56,16 +57,18 @@ pub fn ends_connection(code: u64) -> bool {
 /// The one map from errors to CK_RV (PKCS#11 3.0, section 5.1).
 pub fn of_error(error: &Error) -> u64 {
     match error.kind() {
-        // Handles and sessions are the module's own: a vendor's word about them means the token.
+        // Handles, sessions and PINs towards the vendor are ours, never the application's.
         Kind::Vendor(
             CKR_SESSION_HANDLE_INVALID
             | CKR_SESSION_CLOSED
             | CKR_CRYPTOKI_NOT_INITIALIZED
             | CKR_SLOT_ID_INVALID
             | CKR_USER_NOT_LOGGED_IN
-            | CKR_OPERATION_ACTIVE,
+            | CKR_OPERATION_ACTIVE
+            | CKR_PIN_INCORRECT
+            | CKR_PIN_EXPIRED
+            | CKR_PIN_LOCKED,
         ) => CKR_DEVICE_ERROR,
-        Kind::Vendor(CKR_PIN_INCORRECT | CKR_PIN_EXPIRED | CKR_PIN_LOCKED) => CKR_DEVICE_ERROR,
         Kind::Vendor(code) => code,
         Kind::Busy | Kind::Deadline | Kind::PinThrottled => CKR_FUNCTION_FAILED,
         Kind::NoReplica | Kind::Lost | Kind::Protocol => CKR_DEVICE_REMOVED,

@@ -1,5 +1,6 @@
 //! The one table of mechanisms: name, key, uses, and how data may be hashed on the host.
 
+#[allow(clippy::wildcard_imports, reason = "a table of the standard's constants")]
 use crate::ck::*;
 
 bitflags::bitflags! {
@@ -129,6 +130,7 @@ impl Hash {
     }
 
     /// Length of the digest in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "a digest is never empty")]
     pub fn len(self) -> usize {
         self.row().3
     }
