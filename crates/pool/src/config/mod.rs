@@ -1,1 +1,204 @@
 //! Configuration: one TOML file, every mistake with its line.
+
+mod files;
+mod mistake;
+mod parse;
+mod pin;
+mod print;
+mod reader;
+pub mod schema;
+#[cfg(test)]
+mod tests;
+mod users;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hsmux_token::Uri;
+
+pub use files::check;
+pub use mistake::{Mistake, Severity};
+pub use pin::PinSource;
+pub use print::{example, markdown};
+pub use reader::duration as parse_duration;
+pub use users::{User, group_id};
+
+/// Who is given an operation, when several members could.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum Policy {
+    /// The member that will be done first.
+    #[default]
+    LeastLoaded,
+    /// One after the other.
+    RoundRobin,
+    /// The first of the file that serves; the others are for when it does not.
+    FirstAvailable,
+}
+
+/// A configuration file, read and found good. Paths are already relative to its folder.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// The file that it was read from.
+    pub file: PathBuf,
+    /// `[pool]`.
+    pub pool: PoolSection,
+    /// `[daemon]`'s own listener first, then each `[[listener]]`.
+    pub listeners: Vec<Listener>,
+    /// `[admin]`.
+    pub admin: Admin,
+    /// `[daemon] state`.
+    pub state: PathBuf,
+    /// `[daemon] worker`.
+    pub worker: Option<PathBuf>,
+    /// `[module]`.
+    pub module: ModuleSection,
+    /// `[audit]`.
+    pub audit: AuditSection,
+    /// Each `[[token]]`.
+    pub tokens: Vec<Member>,
+}
+
+/// `[pool]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PoolSection {
+    /// The one token's label.
+    pub label: String,
+    /// Who is given an operation.
+    pub policy: Policy,
+    /// Whether every listener is read-only.
+    pub read_only: bool,
+    /// Operations that may wait.
+    pub queue: usize,
+    /// How long one may take.
+    pub deadline: Duration,
+    /// How many members a new object must reach at once.
+    pub replicas: usize,
+}
+
+/// A unix socket and who may open it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Socket {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its permissions.
+    pub mode: u32,
+    /// Its group.
+    pub group: Option<String>,
+    /// The only users who may connect besides root and the daemon's own; empty: whom the mode lets in.
+    pub allow_users: Vec<User>,
+}
+
+/// A listener for applications.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// Its socket.
+    pub socket: Socket,
+    /// Which objects it shows; empty: all.
+    pub keys: Vec<Uri>,
+    /// Whether it refuses to change tokens.
+    pub read_only: bool,
+    /// What C_Login needs.
+    pub login: Login,
+    /// The pool's PIN; `None`: the first member's.
+    pub pin: Option<PinSource>,
+}
+
+/// What C_Login needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Login {
+    /// The pool's PIN.
+    Pin,
+    /// Nothing: that the connecting user may connect is enough.
+    Peer,
+}
+
+/// `[admin]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admin {
+    /// Its socket. `allow_users` are let in besides root and the daemon's user; empty: nobody is.
+    pub socket: Socket,
+}
+
+/// `[module]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModuleSection {
+    /// Whether the pool runs within the application.
+    pub embedded: bool,
+    /// The socket of the daemon.
+    pub socket: PathBuf,
+}
+
+/// `[audit]`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AuditSection {
+    /// Where the lines go.
+    pub file: PathBuf,
+    /// Whether each use of a key is a line.
+    pub keys: bool,
+}
+
+/// `[[token]]`: one token of a vendor's module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its name in commands and logs.
+    pub name: String,
+    /// The vendor's module.
+    pub module: PathBuf,
+    /// Which of its tokens.
+    pub uri: Uri,
+    /// Its user PIN.
+    pub pin: Option<PinSource>,
+    /// Where the module is loaded.
+    pub isolation: Isolation,
+    /// Operations that one worker runs at once.
+    pub sessions: u32,
+    /// How many workers.
+    pub workers: u32,
+    /// Its share.
+    pub weight: u32,
+    /// How long one operation may take.
+    pub timeout: Duration,
+    /// Environment of its workers.
+    pub env: Vec<(String, String)>,
+    /// Where it stands in the file.
+    pub line: usize,
+}
+
+/// Where a vendor's module is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// In a worker process.
+    Process,
+    /// In this process.
+    Thread,
+}
+
+/// Reads a configuration file. Looks at nothing but the file itself: the modules and PIN files that
+/// it names are [`check`]'s to see, and may be out of the reach of an application.
+pub fn load(file: &Path) -> Result<Config, Vec<Mistake>> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|e| vec![Mistake::whole(file, format!("cannot read it: {e}"))])?;
+    parse(file, &text)
+}
+
+/// Reads a configuration from its text; `file` says where it is, for messages and relative paths.
+pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
+    parse::config(file, text)
+}
+
+/// Where the configuration is: `$HSMUX_CONFIG`, else `/etc/hsmux/hsmux.toml` if it is there, else
+/// `hsmux/hsmux.toml` in the user's configuration folder (XDG base directory specification).
+pub fn default_path() -> PathBuf {
+    if let Some(path) = std::env::var_os("HSMUX_CONFIG").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    let system = PathBuf::from("/etc/hsmux/hsmux.toml");
+    let folder = std::env::var_os("XDG_CONFIG_HOME")
+        .filter(|folder| Path::new(folder).is_absolute())
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
+    match folder {
+        Some(folder) if !system.exists() => folder.join("hsmux/hsmux.toml"),
+        _ => system,
+    }
+}

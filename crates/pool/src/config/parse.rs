@@ -1,0 +1,368 @@
+//! From the file's text to a [`Config`], with every mistake on the way.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::reader::{Fields, Source, integer, text, uri};
+use super::schema::{SECTIONS, section};
+use super::{
+    Admin, AuditSection, Config, Isolation, Listener, Login, Member, Mistake, ModuleSection,
+    Policy, PoolSection, Socket, User,
+};
+
+/// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
+const LABEL_BYTES: usize = 32;
+
+pub fn config(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
+    let mut source = Source::new(file, text);
+    let (document, faults) = DeTable::parse_recoverable(text);
+    for fault in faults {
+        source.error(fault.span().unwrap_or(0..0), fault.message().trim());
+    }
+    let config = read(&mut source, document.get_ref());
+    let mut mistakes = source.mistakes;
+    mistakes.sort_by_key(|mistake| mistake.line);
+    mistakes.dedup();
+    match config {
+        Some(config) if mistakes.is_empty() => Ok(config),
+        _ => Err(mistakes),
+    }
+}
+
+/// `None` where a required value is missing, which is then among the mistakes.
+fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
+    let names = SECTIONS.iter().map(|section| section.name);
+    source.unknown(document, "the file", &names);
+
+    let tokens = members(source, document);
+    let count = tokens.len().max(1) as u64;
+    let pool = one(source, document, "pool", |fields| pool(fields, count));
+    let read_only = pool.as_ref().is_some_and(|pool| pool.read_only);
+    let (state, worker) = one(source, document, "daemon", |fields| {
+        let state = fields.path("state");
+        (
+            state.unwrap_or_else(|| fields.source.path("state")),
+            fields.path("worker"),
+        )
+    });
+    let mut listeners = Vec::new();
+    listeners.extend(one(source, document, "daemon", |fields| {
+        listener(fields, Some("run/hsmux.sock"), read_only)
+    }));
+    listeners.extend(many(source, document, "listener", |fields| {
+        listener(fields, None, read_only)
+    }));
+    let socket = |listener: &Listener| listener.socket.path.display().to_string();
+    unique(source, &listeners, "socket", |(listener, span)| {
+        (socket(listener), span.clone())
+    });
+    let listeners: Vec<_> = listeners
+        .into_iter()
+        .map(|(listener, _)| listener)
+        .collect();
+
+    let first = &listeners.first()?.socket.path;
+    let admin = one(source, document, "admin", |fields| admin(fields, first));
+    let module = one(source, document, "module", |fields| {
+        module(fields, &listeners)
+    });
+    let audit = one(source, document, "audit", |fields| audit(fields, &state));
+    Some(Config {
+        file: source.file.to_owned(),
+        pool: pool?,
+        admin,
+        module,
+        audit,
+        tokens,
+        listeners,
+        state,
+        worker,
+    })
+}
+
+fn pool(fields: &mut Fields<'_, '_, '_>, members: u64) -> Option<PoolSection> {
+    let policies = [
+        ("least-loaded", Policy::LeastLoaded),
+        ("round-robin", Policy::RoundRobin),
+        ("first-available", Policy::FirstAvailable),
+    ];
+    let label = required(fields, "label", |fields| {
+        fields.read("label", |value| match text(value)? {
+            "" => Err("the label is empty".into()),
+            label if label.len() > LABEL_BYTES => Err(format!("longer than {LABEL_BYTES} bytes")),
+            label => Ok(label.to_owned()),
+        })
+    });
+    let section = PoolSection {
+        label: String::new(),
+        policy: fields.choice("policy", &policies).unwrap_or_default(),
+        read_only: fields.flag("read_only").unwrap_or(false),
+        queue: fields.number("queue", 1..=1_000_000).unwrap_or(1024) as usize,
+        deadline: fields
+            .duration("deadline")
+            .unwrap_or(Duration::from_secs(30)),
+        replicas: fields
+            .number("replicas", 1..=members)
+            .unwrap_or(members.min(2)) as usize,
+    };
+    Some(PoolSection {
+        label: label?,
+        ..section
+    })
+}
+
+type Placed<T> = (T, Range<usize>);
+
+fn listener(
+    fields: &mut Fields<'_, '_, '_>,
+    default: Option<&str>,
+    read_only: bool,
+) -> Option<Placed<Listener>> {
+    let words = [("pin", Login::Pin), ("peer", Login::Peer)];
+    let path = match default {
+        Some(path) => Some(
+            fields
+                .path("socket")
+                .unwrap_or_else(|| fields.source.path(path)),
+        ),
+        None => required(fields, "socket", |fields| fields.path("socket")),
+    };
+    let own_read_only = fields.flag("read_only");
+    if read_only && own_read_only == Some(false) {
+        let message = "read_only = false cannot undo [pool] read_only = true; \
+                       set it on each listener instead";
+        fields.source.error(fields.span_of("read_only"), message);
+    }
+    let listener = Listener {
+        socket: socket(fields, PathBuf::new(), 0o660),
+        keys: fields.list("keys", uri).unwrap_or_default(),
+        read_only: own_read_only.unwrap_or(false) || read_only,
+        login: fields.choice("login", &words).unwrap_or(Login::Pin),
+        pin: fields.pin("pin"),
+    };
+    if listener.login == Login::Peer && listener.pin.is_some() {
+        let message = "login = \"peer\" needs no PIN; take one of the two lines out";
+        fields.source.error(fields.span_of("pin"), message);
+    }
+    let socket = Socket {
+        path: path?,
+        ..listener.socket
+    };
+    Some((Listener { socket, ..listener }, fields.span_of("socket")))
+}
+
+fn socket(fields: &mut Fields<'_, '_, '_>, path: PathBuf, mode: u32) -> Socket {
+    Socket {
+        path,
+        mode: fields.mode("mode").unwrap_or(mode),
+        group: fields.text("group"),
+        allow_users: fields.list("allow_users", user).unwrap_or_default(),
+    }
+}
+
+fn user(value: &DeValue<'_>) -> Result<User, String> {
+    if let Some(id) = integer(value) {
+        let id = u32::try_from(id).map_err(|_| format!("{id} is not a user id"))?;
+        return Ok(User::Id(id));
+    }
+    Ok(User::Name(text(value)?.to_owned()))
+}
+
+fn admin(fields: &mut Fields<'_, '_, '_>, first: &Path) -> Admin {
+    let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+    let path = fields
+        .path("socket")
+        .unwrap_or_else(|| first.with_file_name(format!("{stem}-admin.sock")));
+    let socket = socket(fields, path, 0o600);
+    if socket.path == first {
+        let message = "administration has a listener of its own; give it another socket";
+        fields.source.error(fields.span_of("socket"), message);
+    }
+    Admin { socket }
+}
+
+fn module(fields: &mut Fields<'_, '_, '_>, listeners: &[Listener]) -> ModuleSection {
+    let words = [("daemon", false), ("embedded", true)];
+    let embedded = fields.choice("mode", &words).unwrap_or(false);
+    if embedded && listeners.iter().any(|listener| listener.read_only) {
+        let message = "embedded and read_only exclude each other: embedded, the PIN is in the \
+                       application's own process and nothing can hold it back; \
+                       use mode = \"daemon\"";
+        fields.source.error(fields.span_of("mode"), message);
+    }
+    let socket = fields
+        .path("socket")
+        .unwrap_or_else(|| listeners[0].socket.path.clone());
+    if !listeners
+        .iter()
+        .any(|listener| listener.socket.path == socket)
+    {
+        let message = "no listener of this file has that socket";
+        fields.source.error(fields.span_of("socket"), message);
+    }
+    ModuleSection { embedded, socket }
+}
+
+fn audit(fields: &mut Fields<'_, '_, '_>, state: &Path) -> AuditSection {
+    AuditSection {
+        file: fields
+            .path("file")
+            .unwrap_or_else(|| state.join("audit.log")),
+        keys: fields.flag("keys").unwrap_or(false),
+    }
+}
+
+fn members(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
+    let members = many(source, document, "token", member);
+    if members.is_empty() && !document.contains_key("token") {
+        source.error(0..0, "no [[token]]: a pool needs at least one member");
+    }
+    unique(source, &members, "name", |(member, span)| {
+        (member.name.clone(), span.clone())
+    });
+    unique(source, &members, "token", |(member, span)| {
+        (
+            format!("{} of {}", member.uri, member.module.display()),
+            span.clone(),
+        )
+    });
+    members.into_iter().map(|(member, _)| member).collect()
+}
+
+fn member(fields: &mut Fields<'_, '_, '_>) -> Option<Placed<Member>> {
+    let words = [
+        ("process", Isolation::Process),
+        ("thread", Isolation::Thread),
+    ];
+    let module = required(fields, "module", |fields| fields.path("module"));
+    let uri = required(fields, "uri", |fields| fields.uri("uri"));
+    if let Some(uri) = &uri {
+        if !uri.names_token() {
+            let message = "uri: it names no token; write token=, serial= or slot-id=";
+            fields.source.error(fields.span_of("uri"), message);
+        } else if uri.pin_source.is_some() || uri.module_path.is_some() {
+            let message = "uri: PIN and module have keys of their own here, pin = and module =";
+            fields.source.error(fields.span_of("uri"), message);
+        }
+    }
+    let name = fields.read("name", |value| match text(value)? {
+        name if name.is_empty() || name.contains(['#', '/', '\0', '\n']) => {
+            Err(format!("{name:?} is empty or has a '#' or '/'"))
+        }
+        name => Ok(name.to_owned()),
+    });
+    let member = Member {
+        name: String::new(),
+        module: PathBuf::new(),
+        uri: uri.clone().unwrap_or_default(),
+        pin: fields.pin("pin"),
+        isolation: fields
+            .choice("isolation", &words)
+            .unwrap_or(Isolation::Process),
+        sessions: fields.number("sessions", 1..=1024).unwrap_or(4) as u32,
+        workers: fields.number("workers", 1..=256).unwrap_or(1) as u32,
+        weight: fields.number("weight", 1..=1000).unwrap_or(1) as u32,
+        timeout: fields
+            .duration("timeout")
+            .unwrap_or(Duration::from_secs(10)),
+        env: fields.env("env").unwrap_or_default(),
+        line: fields.source.line(fields.span.start),
+    };
+    if member.isolation == Isolation::Thread {
+        for (key, useless) in [
+            ("workers", member.workers > 1),
+            ("env", !member.env.is_empty()),
+        ] {
+            if useless {
+                let message = format!("{key} needs isolation = \"process\"");
+                fields.source.error(fields.span_of(key), message);
+            }
+        }
+    }
+    let uri = uri?;
+    let name = name
+        .or(uri.token.clone())
+        .or(uri.serial.clone())
+        .or(uri.slot_id.map(|id| format!("slot-{id}")))
+        .unwrap_or_else(|| uri.to_string());
+    let member = Member {
+        name,
+        module: module?,
+        ..member
+    };
+    Some((member, fields.span.clone()))
+}
+
+/// Reads a key that must be there.
+fn required<T>(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &str,
+    read: impl FnOnce(&mut Fields<'_, '_, '_>) -> Option<T>,
+) -> Option<T> {
+    if !fields.has(name) {
+        fields.missing(name);
+    }
+    read(fields)
+}
+
+/// Reads a section that stands at most once; an absent one reads as empty.
+fn one<T>(
+    source: &mut Source<'_>,
+    document: &DeTable<'_>,
+    name: &str,
+    read: impl FnOnce(&mut Fields<'_, '_, '_>) -> T,
+) -> T {
+    let value = document.get(name);
+    let span = value.map_or(0..0, Spanned::span);
+    let table = value.and_then(|value| value.get_ref().as_table());
+    if value.is_some() && table.is_none() {
+        source.error(span.clone(), format!("{name} is a section: [{name}]"));
+    }
+    read(&mut Fields::new(source, section(name), table, span))
+}
+
+/// Reads each of a section that may stand many times.
+fn many<T>(
+    source: &mut Source<'_>,
+    document: &DeTable<'_>,
+    name: &str,
+    mut read: impl FnMut(&mut Fields<'_, '_, '_>) -> Option<T>,
+) -> Vec<T> {
+    let Some(value) = document.get(name) else {
+        return Vec::new();
+    };
+    let tables = value.get_ref().as_array().into_iter().flatten();
+    let tables: Vec<_> = tables
+        .filter_map(|item| Some((item.get_ref().as_table()?, item.span())))
+        .collect();
+    if tables.is_empty() {
+        let message = format!("{name} may stand many times, in double brackets: [[{name}]]");
+        source.error(value.span(), message);
+    }
+    tables
+        .into_iter()
+        .filter_map(|(table, span)| {
+            read(&mut Fields::new(source, section(name), Some(table), span))
+        })
+        .collect()
+}
+
+/// Says which of some things is the second of its kind.
+fn unique<T>(source: &mut Source<'_>, items: &[T], what: &str, key: impl Fn(&T) -> Placed<String>) {
+    let mut seen = HashMap::new();
+    for item in items {
+        let (key, span) = key(item);
+        let line = source.line(span.start);
+        if let Some(first) = seen.insert(key.clone(), line) {
+            source.error(
+                span,
+                format!("the {what} {key} stands already in line {first}"),
+            );
+        }
+    }
+}

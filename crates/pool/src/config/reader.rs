@@ -1,0 +1,316 @@
+//! Typed values out of TOML, with every mistake kept and none fatal.
+
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hsmux_token::Uri;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::schema::{Key, Section};
+use super::{Mistake, PinSource, Severity};
+
+/// The file's text, and what is wrong with it so far.
+pub struct Source<'a> {
+    pub file: &'a Path,
+    text: &'a str,
+    pub mistakes: Vec<Mistake>,
+}
+
+impl<'a> Source<'a> {
+    pub fn new(file: &'a Path, text: &'a str) -> Self {
+        let mistakes = Vec::new();
+        Self {
+            file,
+            text,
+            mistakes,
+        }
+    }
+
+    pub fn line(&self, at: usize) -> usize {
+        let before = &self.text.as_bytes()[..at.min(self.text.len())];
+        before.split(|byte| *byte == b'\n').count()
+    }
+
+    pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) {
+        self.mistakes.push(Mistake {
+            file: self.file.to_owned(),
+            line: self.line(span.start),
+            severity: Severity::Error,
+            message: message.into(),
+        });
+    }
+
+    /// A path of the file, which is relative to the file's folder.
+    pub fn path(&self, text: &str) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(text)
+    }
+
+    /// Says which keys of a table are not of the section.
+    pub fn unknown<'k>(
+        &mut self,
+        table: &DeTable<'_>,
+        place: &str,
+        known: &(impl Iterator<Item = &'k str> + Clone),
+    ) {
+        for key in table.keys() {
+            let name = key.get_ref().as_ref();
+            if !known.clone().any(|known| known == name) {
+                let hint = suggestion(name, known.clone());
+                self.error(key.span(), format!("unknown key {name:?} in {place}{hint}"));
+            }
+        }
+    }
+}
+
+/// `; did you mean "label"?`, or all there are.
+pub fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    let near = known
+        .clone()
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .min();
+    match near {
+        Some((distance, known)) if distance <= 2 || distance * 3 <= name.len() => {
+            format!("; did you mean {known:?}?")
+        }
+        _ => format!("; there are: {}", known.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// One section as it stands in the file. Each `read` of a key says what is wrong with it, once.
+pub struct Fields<'s, 'a, 'd> {
+    pub source: &'s mut Source<'a>,
+    section: &'static Section,
+    table: Option<&'d DeTable<'d>>,
+    /// Where the section stands.
+    pub span: Range<usize>,
+}
+
+impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
+    pub fn new(
+        source: &'s mut Source<'a>,
+        section: &'static Section,
+        table: Option<&'d DeTable<'d>>,
+        span: Range<usize>,
+    ) -> Self {
+        if let Some(table) = table {
+            source.unknown(
+                table,
+                &section.title(),
+                &section.keys.iter().map(|key| key.name),
+            );
+        }
+        Self {
+            source,
+            section,
+            table,
+            span,
+        }
+    }
+
+    /// Says that a required key is absent.
+    pub fn missing(&mut self, name: &str) {
+        let section = self.section;
+        let example = self.key(name).map_or("", |key| key.example);
+        let message = format!("{} needs {name} = {example}", section.title());
+        self.source.error(self.span.clone(), message);
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// Where a key's value stands, or else the section.
+    pub fn span_of(&self, name: &str) -> Range<usize> {
+        self.value(name).map_or(self.span.clone(), Spanned::span)
+    }
+
+    fn value(&self, name: &str) -> Option<&'d Spanned<DeValue<'d>>> {
+        debug_assert!(self.key(name).is_some(), "{name} is not in the schema");
+        self.table?.get(name)
+    }
+
+    fn key(&self, name: &str) -> Option<&'static Key> {
+        self.section.keys.iter().find(|key| key.name == name)
+    }
+
+    /// The value of a key, or `None` where it is absent or wrong, which is then on the list.
+    pub fn read<T>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&DeValue<'d>) -> Result<T, String>,
+    ) -> Option<T> {
+        let value = self.value(name)?;
+        match read(value.get_ref()) {
+            Ok(value) => Some(value),
+            Err(why) => {
+                let example = self.key(name).map_or("", |key| key.example);
+                let message = format!("{name}: {why}; for example {name} = {example}");
+                self.source.error(value.span(), message);
+                None
+            }
+        }
+    }
+
+    pub fn text(&mut self, name: &str) -> Option<String> {
+        self.read(name, |value| text(value).map(str::to_owned))
+    }
+
+    pub fn flag(&mut self, name: &str) -> Option<bool> {
+        self.read(name, |value| {
+            value.as_bool().ok_or_else(|| wrong("true or false", value))
+        })
+    }
+
+    pub fn number(&mut self, name: &str, range: RangeInclusive<u64>) -> Option<u64> {
+        self.read(name, |value| {
+            let number = integer(value).ok_or_else(|| wrong("a number", value))?;
+            if range.contains(&number) {
+                Ok(number)
+            } else {
+                Err(format!(
+                    "{number} is not from {} to {}",
+                    range.start(),
+                    range.end()
+                ))
+            }
+        })
+    }
+
+    pub fn duration(&mut self, name: &str) -> Option<Duration> {
+        self.read(name, |value| duration(text(value)?))
+    }
+
+    pub fn path(&mut self, name: &str) -> Option<PathBuf> {
+        let text = self.read(name, |value| match text(value)? {
+            "" => Err("the path is empty".into()),
+            text => Ok(text.to_owned()),
+        })?;
+        Some(self.source.path(&text))
+    }
+
+    pub fn uri(&mut self, name: &str) -> Option<Uri> {
+        self.read(name, uri)
+    }
+
+    pub fn list<T>(
+        &mut self,
+        name: &str,
+        each: impl Fn(&DeValue<'_>) -> Result<T, String>,
+    ) -> Option<Vec<T>> {
+        self.read(name, |value| {
+            let array = value.as_array().ok_or_else(|| wrong("a list", value))?;
+            array.iter().map(|item| each(item.get_ref())).collect()
+        })
+    }
+
+    /// One of some words.
+    pub fn choice<T: Copy>(&mut self, name: &str, words: &[(&'static str, T)]) -> Option<T> {
+        self.read(name, |value| {
+            let text = text(value)?;
+            let found = words.iter().find(|(word, _)| *word == text);
+            found.map(|(_, value)| *value).ok_or_else(|| {
+                let hint = suggestion(text, words.iter().map(|(word, _)| *word));
+                format!("{text:?} is unknown{hint}")
+            })
+        })
+    }
+
+    /// Octal permissions.
+    pub fn mode(&mut self, name: &str) -> Option<u32> {
+        self.read(name, |value| {
+            let text = value
+                .as_str()
+                .ok_or_else(|| wrong("octal permissions in quotes", value))?;
+            match u32::from_str_radix(text, 8) {
+                Ok(mode) if mode <= 0o777 => Ok(mode),
+                _ => Err(format!("{text:?} is not octal permissions")),
+            }
+        })
+    }
+
+    pub fn pin(&mut self, name: &str) -> Option<PinSource> {
+        let (kind, place) = self.read(name, pin)?;
+        Some(match kind {
+            "file" => PinSource::File(self.source.path(&place)),
+            "env" => PinSource::Env(place),
+            _ => PinSource::Credential(place),
+        })
+    }
+
+    pub fn env(&mut self, name: &str) -> Option<Vec<(String, String)>> {
+        self.read(name, |value| {
+            let table = value.as_table().ok_or_else(|| wrong("a table", value))?;
+            let pair = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+                let key: &std::borrow::Cow<'_, str> = key.get_ref();
+                Ok((key.to_string(), text(value.get_ref())?.to_owned()))
+            };
+            table.iter().map(pair).collect()
+        })
+    }
+}
+
+pub fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, String> {
+    value.as_str().ok_or_else(|| wrong("text in quotes", value))
+}
+
+pub fn integer(value: &DeValue<'_>) -> Option<u64> {
+    let integer = value.as_integer()?;
+    u64::from_str_radix(integer.as_str(), integer.radix()).ok()
+}
+
+pub fn uri(value: &DeValue<'_>) -> Result<Uri, String> {
+    text(value)?.parse::<Uri>().map_err(|e| e.to_string())
+}
+
+fn wrong(wanted: &str, found: &DeValue<'_>) -> String {
+    format!("expected {wanted}, found {}", found.type_str())
+}
+
+fn pin(value: &DeValue<'_>) -> Result<(&'static str, String), String> {
+    let shape =
+        "a PIN is named by its place: { file = ... }, { env = ... } or { credential = ... }";
+    let table = value.as_table().ok_or(shape)?;
+    let mut pairs = table.iter();
+    let (Some((key, place)), None) = (pairs.next(), pairs.next()) else {
+        return Err(shape.into());
+    };
+    let place = text(place.get_ref())?;
+    let key = key.get_ref().as_ref();
+    let kind = ["file", "env", "credential"]
+        .into_iter()
+        .find(|kind| *kind == key);
+    match kind {
+        Some(_) if place.is_empty() => Err(shape.into()),
+        Some(kind) => Ok((kind, place.to_owned())),
+        None => Err(format!("{key:?} is unknown; {shape}")),
+    }
+}
+
+/// `30s`, `500ms`, `2m`, `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = match unit.trim_start() {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => {
+            return Err(format!(
+                "{text:?} is not a time: a number and ms, s, m or h"
+            ));
+        }
+    };
+    match number
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit))
+    {
+        Some(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
+        _ => Err(format!("{text:?} is not from 1ms to 24h")),
+    }
+}

@@ -1,0 +1,356 @@
+//! Every key of the configuration file: one table for reading, for the example and for the page in docs/.
+
+/// A section of the file, `[pool]`, or one of many, `[[token]]`.
+pub struct Section {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it may stand many times.
+    pub repeated: bool,
+    /// One sentence.
+    pub help: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+impl Section {
+    /// As it stands in the file: `[pool]`, `[[token]]`.
+    pub fn title(&self) -> String {
+        if self.repeated {
+            format!("[[{}]]", self.name)
+        } else {
+            format!("[{}]", self.name)
+        }
+    }
+}
+
+/// A key of a section.
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// The example's value, as TOML.
+    pub example: &'static str,
+    /// What holds without the key, as TOML or in words.
+    pub default: &'static str,
+    /// Whether the example shows it as a live line; the others stand as comments.
+    pub shown: bool,
+    /// One sentence.
+    pub help: &'static str,
+}
+
+const fn key(
+    name: &'static str,
+    example: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Key {
+    Key {
+        name,
+        example,
+        default,
+        shown: false,
+        help,
+    }
+}
+
+const fn shown(
+    name: &'static str,
+    example: &'static str,
+    default: &'static str,
+    help: &'static str,
+) -> Key {
+    Key {
+        shown: true,
+        ..key(name, example, default, help)
+    }
+}
+
+/// The section of that name, which must be one of [`SECTIONS`].
+pub fn section(name: &str) -> &'static Section {
+    let found = SECTIONS.iter().find(|section| section.name == name);
+    found.expect("a section of the schema")
+}
+
+/// All sections, in the order of the example.
+pub const SECTIONS: &[Section] = &[
+    Section {
+        name: "pool",
+        repeated: false,
+        help: "The one token that applications see.",
+        keys: &[
+            shown(
+                "label",
+                r#""web""#,
+                "required",
+                "The one token's label, at most 32 bytes.",
+            ),
+            shown(
+                "policy",
+                r#""least-loaded""#,
+                r#""least-loaded""#,
+                "Who is given an operation: least-loaded, round-robin or first-available.",
+            ),
+            shown(
+                "read_only",
+                "false",
+                "false",
+                "Refuse every call that would change a token, on every listener.",
+            ),
+            shown(
+                "queue",
+                "1024",
+                "1024",
+                "Operations that may wait; past it callers are told that the pool is busy.",
+            ),
+            shown(
+                "deadline",
+                r#""30s""#,
+                r#""30s""#,
+                "How long an operation may take, its waiting included.",
+            ),
+            key(
+                "replicas",
+                "2",
+                "2, or 1 in a pool of one",
+                "How many members a new object must reach at once, or it is made on none.",
+            ),
+        ],
+    },
+    Section {
+        name: "daemon",
+        repeated: false,
+        help: "The daemon and its first listener.",
+        keys: &[
+            shown(
+                "socket",
+                r#""run/hsmux.sock""#,
+                r#""run/hsmux.sock""#,
+                "The unix socket of the first listener.",
+            ),
+            shown(
+                "mode",
+                r#""0660""#,
+                r#""0660""#,
+                "The socket's permissions, octal.",
+            ),
+            key(
+                "group",
+                r#""hsmux""#,
+                "the daemon's group",
+                "The socket's group.",
+            ),
+            key(
+                "allow_users",
+                r#"["www-data", 1000]"#,
+                "everybody whom the mode lets in",
+                "Only these users (names or numbers), root and the daemon's own user may connect.",
+            ),
+            key(
+                "keys",
+                r#"["pkcs11:object=web"]"#,
+                "all",
+                "Only objects that match one of these URIs are shown and served.",
+            ),
+            key(
+                "read_only",
+                "true",
+                "pool.read_only",
+                "Refuse every call that would change a token, on this listener.",
+            ),
+            shown(
+                "login",
+                r#""pin""#,
+                r#""pin""#,
+                "What C_Login needs: \"pin\" (the pool's PIN) or \"peer\" (the connecting user is enough).",
+            ),
+            shown(
+                "pin",
+                r#"{ file = "pool.pin" }"#,
+                "the first member's PIN",
+                "The pool's own PIN: { file = ... }, { env = ... } or { credential = ... }.",
+            ),
+            key(
+                "state",
+                r#""state""#,
+                r#""state""#,
+                "The folder of journals, PIN breakers and locks; it must survive a restart.",
+            ),
+            key(
+                "worker",
+                r#""/usr/bin/hsmux""#,
+                "the daemon's own executable",
+                "The executable that is started as worker.",
+            ),
+        ],
+    },
+    Section {
+        name: "listener",
+        repeated: true,
+        help: "A further listener, for other applications with other rights.",
+        keys: &[
+            shown(
+                "socket",
+                r#""run/readers.sock""#,
+                "required",
+                "Its unix socket.",
+            ),
+            key("mode", r#""0660""#, r#""0660""#, "As in [daemon]."),
+            key(
+                "group",
+                r#""hsmux""#,
+                "the daemon's group",
+                "As in [daemon].",
+            ),
+            key(
+                "allow_users",
+                r#"["www-data"]"#,
+                "everybody whom the mode lets in",
+                "As in [daemon].",
+            ),
+            key("keys", r#"["pkcs11:object=web"]"#, "all", "As in [daemon]."),
+            shown("read_only", "true", "pool.read_only", "As in [daemon]."),
+            key("login", r#""peer""#, r#""pin""#, "As in [daemon]."),
+            key(
+                "pin",
+                r#"{ file = "readers.pin" }"#,
+                "the first member's PIN",
+                "As in [daemon].",
+            ),
+        ],
+    },
+    Section {
+        name: "admin",
+        repeated: false,
+        help: "The administration's own listener: root and the daemon's user only, unless others are named.",
+        keys: &[
+            key(
+                "socket",
+                r#""run/hsmux-admin.sock""#,
+                "beside the first listener's",
+                "The unix socket.",
+            ),
+            key(
+                "mode",
+                r#""0600""#,
+                r#""0600""#,
+                "The socket's permissions, octal.",
+            ),
+            key(
+                "group",
+                r#""hsmux-admin""#,
+                "the daemon's group",
+                "The socket's group.",
+            ),
+            key(
+                "allow_users",
+                r#"["operator"]"#,
+                "none",
+                "Users who may administer besides root and the daemon's user.",
+            ),
+        ],
+    },
+    Section {
+        name: "module",
+        repeated: false,
+        help: "How libhsmux_pkcs11.so reaches the pool.",
+        keys: &[
+            key(
+                "mode",
+                r#""daemon""#,
+                r#""daemon""#,
+                "\"daemon\": over the socket; \"embedded\": the pool runs within the application.",
+            ),
+            key(
+                "socket",
+                r#""run/readers.sock""#,
+                "the first listener's",
+                "The socket that the module connects to.",
+            ),
+        ],
+    },
+    Section {
+        name: "audit",
+        repeated: false,
+        help: "The audit trail: a JSON line for each administrative act.",
+        keys: &[
+            key(
+                "file",
+                r#""state/audit.log""#,
+                r#""audit.log" in the state folder"#,
+                "Where the lines go; only appended to.",
+            ),
+            key(
+                "keys",
+                "true",
+                "false",
+                "A line for each use of a key, too.",
+            ),
+        ],
+    },
+    Section {
+        name: "token",
+        repeated: true,
+        help: "A member: one token of a vendor's PKCS#11 module.",
+        keys: &[
+            shown(
+                "module",
+                r#""/usr/lib/softhsm/libsofthsm2.so""#,
+                "required",
+                "The vendor's PKCS#11 module.",
+            ),
+            shown(
+                "uri",
+                r#""pkcs11:token=hsm1""#,
+                "required",
+                "Which of its tokens: token=, serial=, slot-id=, model=, manufacturer=.",
+            ),
+            shown(
+                "pin",
+                r#"{ file = "hsm1.pin" }"#,
+                "no login",
+                "The user PIN: { file = ... }, { env = ... } or { credential = ... }.",
+            ),
+            shown(
+                "isolation",
+                r#""process""#,
+                r#""process""#,
+                "\"process\": a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe.",
+            ),
+            key(
+                "sessions",
+                "4",
+                "4",
+                "Operations that one worker runs at once.",
+            ),
+            key(
+                "workers",
+                "1",
+                "1",
+                "Worker processes for this token; a fast token may have several.",
+            ),
+            key(
+                "weight",
+                "1",
+                "1",
+                "Its share of the work where speed alone does not decide.",
+            ),
+            key(
+                "timeout",
+                r#""10s""#,
+                r#""10s""#,
+                "How long one operation may take on the token; past it the worker is ended.",
+            ),
+            key(
+                "name",
+                r#""hsm1""#,
+                "the URI's token, serial or slot-id",
+                "The member's name in commands and logs.",
+            ),
+            key(
+                "env",
+                r#"{ SOFTHSM2_CONF = "softhsm2.conf" }"#,
+                "none",
+                "Environment variables for the worker.",
+            ),
+        ],
+    },
+];

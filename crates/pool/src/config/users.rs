@@ -1,0 +1,47 @@
+//! Users and groups by name or number.
+
+use nix::unistd::{Group, User as Entry};
+
+/// A user as the configuration names one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum User {
+    /// By name.
+    Name(String),
+    /// By number.
+    Id(u32),
+}
+
+impl User {
+    /// The user id, if there is such a user.
+    pub fn id(&self) -> Option<u32> {
+        match self {
+            Self::Id(id) => Some(*id),
+            Self::Name(name) => Some(Entry::from_name(name).ok()??.uid.as_raw()),
+        }
+    }
+
+    /// The name of a user id, or its number.
+    pub fn name_of(id: u32) -> String {
+        match Entry::from_uid(id.into()) {
+            Ok(Some(entry)) => entry.name,
+            _ => id.to_string(),
+        }
+    }
+}
+
+impl std::fmt::Display for User {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Name(name) => f.write_str(name),
+            Self::Id(id) => write!(f, "{id}"),
+        }
+    }
+}
+
+/// A group's id, by name or number.
+pub fn group_id(name: &str) -> Option<u32> {
+    match name.parse() {
+        Ok(id) => Some(id),
+        Err(_) => Some(Group::from_name(name).ok()??.gid.as_raw()),
+    }
+}
