@@ -213,6 +213,11 @@ pub struct MechanismEntry {
     pub prehash: Option<Prehash>,
 }
 
+/// Every mechanism that hsmux knows.
+pub fn entries() -> &'static [MechanismEntry] {
+    TABLE
+}
+
 /// The entry of a `CKM_*`.
 pub fn entry(kind: u64) -> Option<&'static MechanismEntry> {
     // Sixty numbers in one cache-friendly array: faster than hashing.
