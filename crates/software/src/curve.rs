@@ -132,13 +132,16 @@ fn oid_der(oid: ObjectIdentifier) -> Vec<u8> {
     oid.to_der().unwrap_or_default()
 }
 
+/// A point in its encoding, if it lies on the curve.
+type DecodePoint = fn(&[u8]) -> Option<Decoded>;
+
 struct Curve {
     kind: KeyKind,
     name: &'static str,
     aliases: &'static [&'static str],
     oid: ObjectIdentifier,
     bits: usize,
-    decode: Option<fn(&[u8]) -> Option<Decoded>>,
+    decode: Option<DecodePoint>,
 }
 
 fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static Curve> {

@@ -34,7 +34,10 @@ where
             return Err(Error::vendor("C_Verify", ck::CKR_KEY_TYPE_INCONSISTENT));
         }
         let half = signature.len() / 2;
-        if signature.is_empty() || signature.len() % 2 != 0 || half > self.signature_len() / 2 {
+        if signature.is_empty()
+            || !signature.len().is_multiple_of(2)
+            || half > self.signature_len() / 2
+        {
             return Err(Error::vendor("C_Verify", ck::CKR_SIGNATURE_LEN_RANGE));
         }
         let mut full = vec![0; self.signature_len()];
