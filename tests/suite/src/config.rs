@@ -65,7 +65,8 @@ impl std::fmt::Display for Config {
         {
             writeln!(
                 f,
-                "[[token]]\nmodule = {module:?}\nuri = \"pkcs11:token={label}\""
+                "[[token]]\nmodule = \"{}\"\nuri = \"pkcs11:token={label}\"",
+                module.display()
             )?;
             writeln!(f, "pin = {{ file = \"{label}.pin\" }}\n{more}")?;
         }

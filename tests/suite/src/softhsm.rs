@@ -55,24 +55,30 @@ impl SoftHsm {
         .ok();
     }
 
-    /// Puts all of `keys` into a token, the way its vendor's tool does it.
+    /// Puts all of `keys` into a token.
     pub fn import(&self, label: &str, keys: &Keys) {
         let pin = Self::pin(label);
-        for (name, id, extra) in [("rsa", "01", ""), ("ec", "02", ""), ("aes", "03", "--aes")] {
+        for (name, id) in [("rsa", "01"), ("ec", "02")] {
             self.util(&format!(
-                "--token {label} --pin {pin} --label {name} --id {id} {extra}"
+                "--token {label} --pin {pin} --label {name} --id {id} --import"
             ))
-            .arg("--import")
             .arg(keys.file(name))
             .ok();
-        }
-        for (name, id) in [("rsa", "01"), ("ec", "02")] {
-            self.tool(label)
-                .args(&format!("--id {id} --label {name} --type cert"))
-                .arg("--write-object")
-                .arg(keys.folder.join(format!("{name}.der")))
+            self.write(label, &format!("--id {id} --label {name} --type cert"))
+                .arg(keys.certificate(name))
                 .ok();
         }
+        // Not softhsm2-util: its `--aes` reads the file as text and cuts the key at some bytes.
+        self.write(
+            label,
+            "--id 03 --label aes --type secrkey --key-type AES:32 --sensitive",
+        )
+        .arg(keys.file("aes"))
+        .ok();
+    }
+
+    fn write(&self, label: &str, object: &str) -> Run {
+        self.tool(label).args(object).arg("--write-object")
     }
 
     /// `pkcs11-tool` on the bare token, logged in.

@@ -1,0 +1,12 @@
+//! Real programs on the module: each test runs on the bare token, through the daemon and with the
+//! pool embedded in the program, and asks the same of all three.
+
+mod fork;
+mod java;
+mod nss;
+mod openssl;
+mod p11_kit;
+mod p11tool;
+mod pkcs11_tool;
+mod python;
+mod ssh;
