@@ -53,7 +53,7 @@ impl std::fmt::Display for Config {
             module,
             members,
         } = self;
-        writeln!(f, "[pool]\nlabel = \"web\"\nstate = \"state\"\n{pool}")?;
+        writeln!(f, "[pool]\nlabel = \"web\"\n{pool}")?;
         writeln!(f, "[daemon]\nsocket = \"hsmux.sock\"\nmode = \"0600\"")?;
         writeln!(f, "pin = {{ file = \"pool.pin\" }}\n{daemon}")?;
         writeln!(f, "[module]\n{module}")?;

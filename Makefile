@@ -1,0 +1,41 @@
+# hsmux: what people run. Each target says what it does; `make help` lists them.
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+LIBDIR  ?= $(PREFIX)/lib
+UNITDIR ?= $(PREFIX)/lib/systemd/system
+
+.PHONY: help build test demo bench install uninstall clean lint
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+build: ## The program and the module, optimised, in target/release
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+
+test: ## Everything that has to hold: format, lints, borders, licences, all tests (installs what they need)
+	scripts/deps.sh test
+	scripts/test.sh
+
+lint: ## Format and lints alone
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 leaves it up)
+	scripts/deps.sh demo
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	KEEP=$(KEEP) scripts/demo.sh
+
+bench: ## The figures of the README, measured side by side in one run
+	scripts/deps.sh bench
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin
+	scripts/bench.sh
+
+install: build ## Program, module, man pages, completions and systemd unit, under DESTDIR and PREFIX
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh
+
+uninstall: ## What `make install` has installed
+	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh --remove
+
+clean: ## What was built
+	cargo clean

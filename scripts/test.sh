@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Format, lints, the build, every test, dependencies; ends with one line 'N passed, N failed'.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+
+step() {
+    local start=$SECONDS
+    echo
+    echo "== $1"
+    shift
+    "$@"
+    echo "   ($((SECONDS - start)) s)"
+}
+
+component() {
+    cargo "$1" --version >/dev/null 2>&1 || rustup component add "$2" || {
+        echo "cargo $1 is missing and rustup cannot install it: rustup component add $2" >&2
+        exit 1
+    }
+}
+
+# Advisories are not asked for: their database is a git repository outside the package registries.
+dependencies() {
+    cargo deny --version >/dev/null 2>&1 || {
+        echo "cargo-deny is missing; building it takes about five minutes on two cores, once"
+        cargo install --locked --quiet cargo-deny
+    }
+    cargo deny --all-features check bans licenses sources
+}
+
+tests() {
+    export HSMUX_BUILT="${CARGO_TARGET_DIR:-$PWD/target}/debug"
+    cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
+}
+
+component fmt rustfmt
+component clippy clippy
+step "Format" cargo fmt --all --check
+step "Lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "Build" cargo build --workspace --locked --quiet
+result=0
+step "Tests" tests || result=$?
+[ "$result" -ne 0 ] || step "Borders, licences and sources of the dependencies" dependencies
+
+# The closing line, over all test programs. Doc tests count as well.
+awk '/^test result:/ { passed += $4; failed += $6 } END { printf "\n%d passed, %d failed\n", passed, failed }' "$log"
+exit "$result"

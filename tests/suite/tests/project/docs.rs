@@ -1,0 +1,64 @@
+//! Commands in the documentation are commands that work: every `sh` block of the guide is run.
+
+use std::fs;
+
+use hsmux_suite::{Program, Rig, Setup, built, source};
+
+/// Runs the blocks of one page, in their order, in one shell and one folder.
+///
+/// A block marked `sh` is run, one marked `console` is shown only. `hsmux` and the module are the ones
+/// just built, as they would be after `make install`.
+fn run_page(page: &str) {
+    let text = fs::read_to_string(source().join(page)).unwrap();
+    let script: String = blocks(&text, "sh").collect();
+    assert!(!script.is_empty(), "{page} has no sh block");
+    let rig = Rig::prepare(Setup::Daemon, 0);
+    let folder = built(Program::Hsmux).parent().unwrap().to_owned();
+    let script = script.replace(
+        "/usr/local/lib/libhsmux_pkcs11.so",
+        &built(Program::Module).display().to_string(),
+    );
+    // Whatever the page leaves running ends with its shell.
+    let script = format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{script}");
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    fs::create_dir(rig.path("page")).unwrap();
+    rig.run("bash")
+        .args("-euxo pipefail -s")
+        .dir(&rig.path("page"))
+        .env("PATH", path)
+        .env("HSMUX_CONFIG", "")
+        .input(script)
+        .limit(120)
+        .ok();
+}
+
+/// The contents of the fenced blocks of one language.
+fn blocks<'t>(text: &'t str, language: &str) -> impl Iterator<Item = &'t str> {
+    let fence = format!("```{language}\n");
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_once(&fence)?;
+        let (block, after) = after.split_once("```")?;
+        rest = after;
+        Some(block)
+    })
+}
+
+#[test]
+fn the_guide_works() {
+    run_page("docs/guide.md");
+}
+
+/// The page of the configuration is printed by the program, so that both say the same.
+#[test]
+fn the_configuration_page_is_the_programs_own() {
+    let page = fs::read_to_string(source().join("docs/configuration.md")).unwrap();
+    let printed = Rig::prepare(Setup::Daemon, 0)
+        .hsmux("config schema")
+        .ok()
+        .out;
+    assert!(
+        page == printed,
+        "docs/configuration.md is old: `hsmux config schema` prints it"
+    );
+}

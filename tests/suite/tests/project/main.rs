@@ -1,0 +1,5 @@
+//! The project itself: the borders between its crates, its documentation, what it installs.
+
+mod borders;
+mod docs;
+mod install;
