@@ -1,5 +1,31 @@
-//! Frames between processes: a module and its daemon, a daemon and its workers, a host and another.
+//! Frames between processes: a module and its daemon, a daemon and its workers.
+//!
+//! - [`Client`] calls, from an application that may not be given threads;
+//! - [`Reactor`] serves ([`Service`], [`Conversation`]), on one thread for all connections;
+//! - [`RemoteToken`] is a token at the other end of sockets, and [`serve_lane`] that other end.
 
+mod accept;
+mod caller;
+mod client;
+mod connection;
+mod count;
+pub mod frame;
+mod hello;
+mod lane;
 mod message;
+mod outlet;
+mod reactor;
+mod remote;
+mod server;
+mod socket;
 
+pub use accept::Listening;
+pub use client::Client;
+pub use connection::{Broken, Connection, decode};
+pub use hello::{Greeting, SPOKEN, Versions, agree};
+pub use lane::serve_lane;
 pub use message::*;
+pub use reactor::Reactor;
+pub use remote::{Keeper, Link, RemoteToken};
+pub use server::{Answerer, Conversation, Service};
+pub use socket::{Endpoint, Peer};

@@ -156,3 +156,41 @@ pub struct View {
     #[n(3)]
     pub logged_in: bool,
 }
+
+impl Call {
+    /// Whether it may be sent again when its answer was lost on the way.
+    pub fn repeatable(&self) -> bool {
+        match self {
+            Self::Execute(items) => items.iter().all(|item| item.operation.repeatable()),
+            Self::Info | Self::Objects | Self::Catalogue { .. } | Self::Login(_) | Self::Logout => {
+                true
+            }
+            Self::Admin(_) | Self::Start(_) => false,
+        }
+    }
+
+    /// For errors and logs: the PKCS#11 call of the first operation, or the call's own name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Execute(items) => items
+                .first()
+                .map_or("nothing", |item| item.operation.call()),
+            Self::Info => "C_GetTokenInfo",
+            Self::Objects | Self::Catalogue { .. } => "the catalogue",
+            Self::Login(_) => "C_Login",
+            Self::Logout => "C_Logout",
+            Self::Admin(_) => "administration",
+            Self::Start(_) => "the start of a worker",
+        }
+    }
+}
+
+impl Reply {
+    /// A call that failed as a whole, with no word about the catalogue.
+    pub fn failed(error: Error) -> Self {
+        Self {
+            epoch: 0,
+            answer: Answer::Failed(error),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Listeners: who connects becomes a [`Caller`].
+
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Result};
+use rustix::event::epoll::EventFlags;
+use rustix::net::{SocketFlags, accept_with};
+
+use crate::caller::Caller;
+use crate::count::Count;
+use crate::reactor::{Reactor, Source, Watch};
+use crate::server::Service;
+
+/// Connections that one listener holds open at once.
+const MAX_CALLERS: usize = 8192;
+
+/// How long a listener pauses when the process has no descriptors left.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Reactor {
+    /// Serves a listener until the answer is dropped; connections that are open then stay.
+    pub fn listen(&self, listener: UnixListener, service: Arc<dyn Service>) -> Result<Listening> {
+        let failed =
+            |error: io::Error| Error::pool(Kind::Environment, format!("cannot listen: {error}"));
+        listener.set_nonblocking(true).map_err(failed)?;
+        let acceptor = self.adopt(|watch| Acceptor {
+            watch,
+            listener,
+            service,
+            open: Count::default(),
+        });
+        let listening = Listening(acceptor);
+        let acceptor = &listening.0;
+        acceptor.watch.add(0, &acceptor.listener).map_err(failed)?;
+        Ok(listening)
+    }
+}
+
+/// A listener in service; dropping it closes the socket (its file stays).
+pub struct Listening(Arc<Acceptor>);
+
+impl Listening {
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.0.open.get()
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.watch.remove(&self.0.listener);
+        self.0.watch.end();
+    }
+}
+
+struct Acceptor {
+    watch: Watch,
+    listener: UnixListener,
+    service: Arc<dyn Service>,
+    open: Count,
+}
+
+impl Source for Acceptor {
+    fn ready(self: Arc<Self>, _: u16, _: EventFlags, _: &mut [u8]) {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        match accept_with(&self.listener, flags) {
+            Ok(stream) => self.admit(stream.into()),
+            Err(errno) if errno == rustix::io::Errno::AGAIN => {}
+            Err(error) => {
+                // Most likely out of descriptors: the listener stays ready, and would keep the
+                // thread busy for nothing.
+                tracing::warn!(%error, "cannot accept a connection; the listener pauses");
+                let _ = self.watch.set(0, &self.listener, EventFlags::empty());
+                self.watch.wake_at(Instant::now() + PAUSE);
+            }
+        }
+    }
+
+    fn expired(self: Arc<Self>, _: Instant) -> Option<Instant> {
+        let _ = self.watch.set(0, &self.listener, EventFlags::IN);
+        None
+    }
+
+    fn abandoned(self: Arc<Self>) {}
+}
+
+impl Acceptor {
+    fn admit(&self, stream: UnixStream) {
+        let service = Arc::clone(&self.service);
+        let admitted = Caller::admit(&self.watch, stream, service, self.open.one());
+        let caller = match admitted {
+            Ok(caller) => caller,
+            Err(error) => return tracing::warn!(%error, "a connection is dropped"),
+        };
+        if self.open.get() > MAX_CALLERS {
+            let message = format!("{MAX_CALLERS} connections are open, which is all that may");
+            caller.refuse(Error::pool(Kind::Busy, message));
+        }
+    }
+}

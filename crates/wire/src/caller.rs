@@ -1,0 +1,229 @@
+//! A client's connection, seen from the server.
+
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use hsmux_token::{Error, Result};
+use parking_lot::Mutex;
+use rustix::event::epoll::EventFlags;
+use zeroize::Zeroize;
+
+use crate::count::Counted;
+use crate::frame::{self, FrameBuffer, MAX_FRAME, MAX_GREETING};
+use crate::hello::{Greeting, SPOKEN, agree};
+use crate::outlet::Outlet;
+use crate::reactor::{Source, Watch};
+use crate::server::{Answerer, Conversation, Service};
+use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome, socket};
+
+/// A peer that connects and says nothing is cut off after this.
+const HELLO_WITHIN: Duration = Duration::from_secs(5);
+
+/// A peer that does not read its answer is cut off after this.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// The connection of one client, from its greeting to its end.
+pub(crate) struct Caller {
+    watch: Watch,
+    outlet: Outlet,
+    inbox: Mutex<FrameBuffer>,
+    peer: Peer,
+    service: Arc<dyn Service>,
+    greeted: OnceLock<Greeted>,
+    /// A call is open.
+    busy: AtomicBool,
+    ended: AtomicBool,
+    _open: Counted,
+}
+
+struct Greeted {
+    version: u16,
+    conversation: Arc<dyn Conversation>,
+}
+
+impl Caller {
+    /// Takes a new connection in.
+    pub fn admit(
+        watch: &Watch,
+        stream: UnixStream,
+        service: Arc<dyn Service>,
+        open: Counted,
+    ) -> io::Result<Arc<Self>> {
+        let peer = Peer::of(&stream)?;
+        let caller = watch.adopt(|watch| Self {
+            watch,
+            outlet: Outlet::new(stream, 0),
+            inbox: Mutex::default(),
+            peer,
+            service,
+            greeted: OnceLock::new(),
+            busy: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
+            _open: open,
+        });
+        caller.watch.wake_at(Instant::now() + HELLO_WITHIN);
+        let watched = caller.watch.add(0, caller.outlet.stream());
+        watched.inspect_err(|_| caller.end())?;
+        Ok(caller)
+    }
+
+    /// Says why, if the peer can still hear it, and hangs up.
+    pub fn refuse(&self, error: Error) {
+        tracing::warn!(peer = %self.peer, %error, "a connection is refused");
+        match self.greeted.get() {
+            None => self.send(|out| frame::encode(&Greeting::Refused(error), out)),
+            Some(_) => self.answer(&Reply::failed(error)),
+        }
+        self.end();
+    }
+
+    /// Answers the open call; from any thread.
+    pub fn answer(&self, reply: &Reply) {
+        let version = self
+            .greeted
+            .get()
+            .map_or(VERSION, |greeted| greeted.version);
+        // Before the peer can have read it: its next call may come at once.
+        self.busy.store(false, Ordering::Release);
+        self.send(|out| {
+            frame::encode_reply(version, reply, out).or_else(|error| {
+                let failed = Reply {
+                    epoch: reply.epoch,
+                    answer: Answer::Failed(error),
+                };
+                frame::encode_reply(version, &failed, out)
+            })
+        });
+    }
+
+    fn send(&self, encode: impl FnOnce(&mut Vec<u8>) -> Result<()>) {
+        if self.ended.load(Ordering::Acquire) {
+            return;
+        }
+        let sent = self.outlet.send(&self.watch, |out| {
+            if let Err(error) = encode(out) {
+                tracing::error!(%error, "an answer cannot be written down");
+            }
+        });
+        match sent {
+            Ok(true) => {}
+            Ok(false) => self.watch.wake_at(Instant::now() + READ_WITHIN),
+            Err(_) => self.end(),
+        }
+    }
+
+    fn read(self: &Arc<Self>, scratch: &mut [u8]) {
+        let mut inbox = self.inbox.lock();
+        match socket::read_some(self.outlet.stream(), scratch) {
+            Ok(0) => return self.end(),
+            Ok(read) => inbox.extend(&scratch[..read]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => return self.end(),
+        }
+        while !self.ended.load(Ordering::Acquire) {
+            let limit = match self.greeted.get() {
+                None => MAX_GREETING,
+                Some(_) => MAX_FRAME,
+            };
+            let heard = match inbox.next(limit) {
+                Ok(None) => return,
+                Ok(Some(frame)) => self.hear(frame, scratch),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = heard {
+                self.refuse(error);
+            }
+        }
+    }
+
+    fn hear(self: &Arc<Self>, frame: BytesMut, scratch: &mut [u8]) -> Result<()> {
+        let Some(greeted) = self.greeted.get() else {
+            return self.greet(&frame::decode(&frame.freeze())?);
+        };
+        if frame::carries_secret(&frame) {
+            scratch.zeroize();
+        }
+        let call = frame::decode_call(frame)?;
+        // Also bounds what a peer that never reads can make this end keep: one answer.
+        if self.busy.swap(true, Ordering::AcqRel) || self.outlet.waiting_since().is_some() {
+            return Err(Error::protocol(
+                "a call before the answer to the last one: one call at a time on each connection",
+            ));
+        }
+        greeted
+            .conversation
+            .call(call, Answerer::new(Arc::clone(self)));
+        Ok(())
+    }
+
+    fn greet(&self, hello: &Hello) -> Result<()> {
+        let version = agree(&SPOKEN, &hello.versions())?;
+        let conversation = self.service.open(self.peer, hello)?;
+        tracing::debug!(peer = %self.peer, program = hello.program, version, "connected");
+        let welcome = Welcome {
+            version,
+            boot: self.service.boot(),
+            pin_login: self.service.pin_login(),
+            read_only: self.service.read_only(),
+        };
+        let greeted = Greeted {
+            version,
+            conversation,
+        };
+        // Only the reactor's thread comes here, and only once.
+        let _ = self.greeted.set(greeted);
+        self.send(|out| frame::encode(&Greeting::Welcome(welcome), out));
+        Ok(())
+    }
+
+    fn end(&self) {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.watch.remove(self.outlet.stream());
+        // An answer on its way keeps this in memory for a while; the peer is not to wait for that.
+        let _ = self.outlet.stream().shutdown(std::net::Shutdown::Both);
+        self.watch.end();
+        if let Some(greeted) = self.greeted.get() {
+            greeted.conversation.closed();
+        }
+    }
+}
+
+impl Source for Caller {
+    fn ready(self: Arc<Self>, _: u16, ready: EventFlags, scratch: &mut [u8]) {
+        let flushed = if ready.contains(EventFlags::OUT) {
+            self.outlet.flush(&self.watch)
+        } else {
+            Ok(())
+        };
+        if flushed.is_err() {
+            self.end();
+        } else if ready.intersects(!EventFlags::OUT) {
+            self.read(scratch);
+        }
+    }
+
+    fn expired(self: Arc<Self>, now: Instant) -> Option<Instant> {
+        if self.greeted.get().is_none() {
+            tracing::debug!(peer = %self.peer, "no greeting in time; closed");
+            self.end();
+            return None;
+        }
+        let until = self.outlet.waiting_since()? + READ_WITHIN;
+        if until > now {
+            return Some(until);
+        }
+        tracing::warn!(peer = %self.peer, "does not read its answer; closed");
+        self.end();
+        None
+    }
+
+    fn abandoned(self: Arc<Self>) {
+        self.end();
+    }
+}

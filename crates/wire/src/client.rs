@@ -1,0 +1,272 @@
+//! The calling end for an application: no thread of its own, and safe to leave behind in a fork.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
+use parking_lot::Mutex;
+
+use crate::connection::{self, Broken, Connection};
+use crate::count::{Count, Counted};
+use crate::frame;
+use crate::hello::{Greeting, SPOKEN, Versions};
+use crate::{Answer, Call, Endpoint, Hello, Item, Reply, Welcome, socket};
+
+/// Idle connections that are kept; a burst of threads may have opened more.
+const MAX_IDLE: usize = 256;
+
+/// For [`Client::connect`], which has no deadline of a call.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// A client of the daemon: a stack of idle connections, each with one call at a time.
+///
+/// A call takes the connection that was used last, or opens another. When the daemon has been
+/// restarted meanwhile, a call that it cannot have seen, or that may run twice, goes over a new
+/// connection once; an application that had logged in is logged in again before that.
+pub struct Client {
+    endpoint: Endpoint,
+    hello: Hello,
+    idle: Mutex<Vec<Line>>,
+    open: Count,
+    /// Held while a connection is made: the PIN of the last login that was accepted.
+    login: Mutex<Option<Secret>>,
+    welcome: Mutex<Option<Welcome>>,
+    epoch: AtomicU64,
+}
+
+/// A connection that has been greeted.
+struct Line {
+    connection: Connection,
+    version: u16,
+    _open: Counted,
+}
+
+impl Client {
+    /// A client that connects at its first call; `program` is told to the daemon's log.
+    pub fn new(endpoint: Endpoint, program: &str) -> Result<Self> {
+        Self::with_versions(endpoint, program, SPOKEN)
+    }
+
+    /// A client that has greeted the daemon.
+    pub fn connect(endpoint: Endpoint, program: &str) -> Result<Self> {
+        let client = Self::new(endpoint, program)?;
+        let line = client.fresh(Instant::now() + CONNECT_WITHIN)?;
+        client.idle.lock().push(line);
+        Ok(client)
+    }
+
+    /// A client that speaks these versions only: an older one, for tests of a roll-out.
+    pub fn with_versions(endpoint: Endpoint, program: &str, versions: Versions) -> Result<Self> {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| {
+            Error::pool(Kind::Environment, format!("no random numbers: {error}"))
+        })?;
+        Ok(Self {
+            endpoint,
+            hello: Hello {
+                oldest: *versions.start(),
+                newest: *versions.end(),
+                client: id,
+                program: program.to_owned(),
+            },
+            idle: Mutex::default(),
+            open: Count::default(),
+            login: Mutex::default(),
+            welcome: Mutex::default(),
+            epoch: AtomicU64::new(0),
+        })
+    }
+
+    /// What the daemon said when it was last connected to; `None` before the first time.
+    pub fn welcome(&self) -> Option<Welcome> {
+        self.welcome.lock().clone()
+    }
+
+    /// The catalogue's epoch as told last; 0 when it is not known, so that a search has to ask.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Calls and waits for the answer.
+    ///
+    /// An answer of [`Answer::Failed`] is an error here.
+    pub fn call(&self, call: Call, deadline: Instant) -> Result<Reply> {
+        let reply = self.exchange(&call, deadline)?;
+        if reply.epoch != 0 {
+            self.epoch.store(reply.epoch, Ordering::Release);
+        }
+        if let Answer::Failed(error) = reply.answer {
+            return Err(error);
+        }
+        match call {
+            Call::Login(pin) => *self.login.lock() = Some(pin),
+            Call::Logout => *self.login.lock() = None,
+            _ => {}
+        }
+        Ok(reply)
+    }
+
+    /// Runs one operation.
+    pub fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let item = Item {
+            operation: operation.clone(),
+            remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
+        };
+        match self.call(Call::Execute(vec![item]), deadline)?.answer {
+            Answer::Results(results) if results.len() == 1 => {
+                results.into_iter().next().unwrap_or(Ok(Outcome::Done))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Lets go of the parent's connections in a fork's child: nothing is written or read.
+    ///
+    /// A connection that another thread of the parent was using stays open until the child ends
+    /// or calls exec.
+    pub fn abandon(&self) {
+        // A lock that some thread held at the fork is never released here.
+        let Some(mut idle) = self.idle.try_lock() else {
+            return;
+        };
+        idle.drain(..).for_each(|line| line.connection.leave());
+    }
+
+    fn exchange(&self, call: &Call, deadline: Instant) -> Result<Reply> {
+        let idle = self.idle.lock().pop();
+        let line = match idle {
+            Some(line) => line,
+            None => self.fresh(deadline)?,
+        };
+        let broken = match self.exchange_on(line, call, deadline) {
+            Ok(reply) => return Ok(reply),
+            Err(broken) => broken,
+        };
+        if !may_repeat(&broken, call) {
+            return Err(self.broken(&broken, call));
+        }
+        // The others are of the same daemon, which has gone.
+        self.idle.lock().clear();
+        let line = self.fresh(deadline)?;
+        self.exchange_on(line, call, deadline)
+            .map_err(|broken| self.broken(&broken, call))
+    }
+
+    fn exchange_on(&self, mut line: Line, call: &Call, deadline: Instant) -> Result<Reply, Broken> {
+        let answer = line.connection.exchange(call, Some(deadline))?;
+        let reply =
+            frame::decode_reply(line.version, &answer.freeze()).map_err(Broken::Malformed)?;
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(line);
+        }
+        Ok(reply)
+    }
+
+    /// Connects and greets. One thread at a time: the first one logs the application in again.
+    fn fresh(&self, deadline: Instant) -> Result<Line> {
+        let mut login = self
+            .login
+            .try_lock_until(deadline)
+            .ok_or_else(|| self.late("the greeting"))?;
+        let forgotten = self.open.get() == 0;
+        let stream =
+            socket::open(&self.endpoint, deadline).map_err(|error| self.unreachable(&error))?;
+        let mut connection = Connection::new(stream);
+        let greeting = connection
+            .exchange(&self.hello, Some(deadline))
+            .map_err(|broken| self.broken_at("the greeting", &broken))?;
+        let welcome = match connection::decode(greeting)? {
+            Greeting::Welcome(welcome) => welcome,
+            Greeting::Refused(error) => return Err(error.at(&self.endpoint)),
+        };
+        let mut line = Line {
+            connection,
+            version: welcome.version,
+            _open: self.open.one(),
+        };
+        let boot = welcome.boot;
+        let before = self.welcome.lock().replace(welcome);
+        let restarted = before.is_some_and(|before| before.boot != boot);
+        if restarted {
+            self.epoch.store(0, Ordering::Release);
+        }
+        if (restarted || forgotten) && login.is_some() {
+            self.login_again(&mut line, &mut login, deadline)?;
+        }
+        Ok(line)
+    }
+
+    fn login_again(
+        &self,
+        line: &mut Line,
+        login: &mut Option<Secret>,
+        deadline: Instant,
+    ) -> Result<()> {
+        let Some(pin) = login.take() else {
+            return Ok(());
+        };
+        let call = Call::Login(pin.clone());
+        let answer = line
+            .connection
+            .exchange(&call, Some(deadline))
+            .map_err(|broken| self.broken(&broken, &call))?;
+        let reply = frame::decode_reply(line.version, &answer.freeze())?;
+        // A PIN that is refused now is not sent again; the application's next call says that it is
+        // not logged in.
+        if matches!(reply.answer, Answer::Done) {
+            *login = Some(pin);
+        }
+        Ok(())
+    }
+
+    fn broken(&self, broken: &Broken, call: &Call) -> Error {
+        self.broken_at(call.name(), broken)
+    }
+
+    fn broken_at(&self, what: &str, broken: &Broken) -> Error {
+        match broken {
+            Broken::Malformed(error) => error.clone().at(&self.endpoint),
+            late if late.is_late() => self.late(what),
+            other => Error::lost(format!(
+                "{what}: the daemon at {} went away before it answered: {other}",
+                self.endpoint
+            )),
+        }
+    }
+
+    fn late(&self, what: &str) -> Error {
+        let message = format!(
+            "{what}: no answer from the daemon at {} by the deadline",
+            self.endpoint
+        );
+        Error::pool(Kind::Deadline, message)
+    }
+
+    fn unreachable(&self, error: &io::Error) -> Error {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "this user may not open it: see `mode`, `group` and `allow_users` under [daemon]"
+            }
+            io::ErrorKind::WouldBlock => "it does not answer: is the daemon stopped?",
+            _ => "is the daemon running? Start it with `hsmux serve`",
+        };
+        let message = format!("cannot connect to {}: {error}; {advice}", self.endpoint);
+        Error::pool(Kind::NoReplica, message)
+    }
+}
+
+fn may_repeat(broken: &Broken, call: &Call) -> bool {
+    match broken {
+        late if late.is_late() => false,
+        Broken::Unsent(_) => true,
+        Broken::Sent(_) => call.repeatable(),
+        Broken::Malformed(_) => false,
+    }
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::protocol(format!("an answer that was not asked for: {answer:?}"))
+}

@@ -1,0 +1,181 @@
+//! A connection of a thread that may block: one call, then its answer.
+
+use std::io;
+use std::os::fd::{AsFd, IntoRawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use bytes::BytesMut;
+use hsmux_token::{Error, Result};
+use minicbor::{Decode, Encode};
+use rustix::event::PollFlags;
+use zeroize::Zeroize;
+
+use crate::frame::{self, FrameBuffer, MAX_FRAME};
+use crate::socket;
+
+/// Read at once; a signature's frames are a twentieth of it.
+const CHUNK: usize = 8 << 10;
+
+/// A socket, what was read of the next frame, and room to write one.
+pub struct Connection {
+    stream: UnixStream,
+    inbox: FrameBuffer,
+    chunk: Box<[u8; CHUNK]>,
+    out: Vec<u8>,
+    /// Tells this socket from another one that got its number.
+    inode: u64,
+}
+
+/// How an exchange of frames failed.
+#[derive(Debug)]
+pub enum Broken {
+    /// Not one byte was taken: the peer has not seen the frame.
+    Unsent(io::Error),
+    /// The peer may have seen it.
+    Sent(io::Error),
+    /// The frame cannot be written, or what the peer answered cannot be read.
+    Malformed(Error),
+}
+
+impl Broken {
+    /// Whether the deadline has passed.
+    pub fn is_late(&self) -> bool {
+        match self {
+            Self::Unsent(error) | Self::Sent(error) => error.kind() == io::ErrorKind::TimedOut,
+            Self::Malformed(_) => false,
+        }
+    }
+
+    /// Whether the peer has hung up.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Sent(error) if error.kind() == io::ErrorKind::UnexpectedEof)
+    }
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unsent(error) | Self::Sent(error) => error.fmt(f),
+            Self::Malformed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Connection {
+    /// Takes over a connected socket.
+    pub fn new(stream: UnixStream) -> Self {
+        let inode = inode(&stream);
+        Self {
+            stream,
+            inbox: FrameBuffer::default(),
+            chunk: Box::new([0; CHUNK]),
+            out: Vec::new(),
+            inode,
+        }
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+
+    /// Writes a frame and waits for the one that answers it; `None` waits for ever.
+    pub fn exchange<T: Encode<()>>(
+        &mut self,
+        message: &T,
+        deadline: Option<Instant>,
+    ) -> Result<BytesMut, Broken> {
+        self.write(message, deadline)?;
+        self.read(MAX_FRAME, deadline)
+    }
+
+    /// Writes a frame.
+    pub fn write<T: Encode<()>>(
+        &mut self,
+        message: &T,
+        deadline: Option<Instant>,
+    ) -> Result<(), Broken> {
+        self.write_with(|out| frame::encode(message, out), deadline)
+    }
+
+    /// Writes what is appended.
+    pub(crate) fn write_with(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>) -> Result<()>,
+        deadline: Option<Instant>,
+    ) -> Result<(), Broken> {
+        let mut out = std::mem::take(&mut self.out);
+        let written = encode(&mut out)
+            .map_err(Broken::Malformed)
+            .and_then(|()| self.write_all(&out, deadline));
+        if frame::carries_secret(out.get(4..).unwrap_or_default()) {
+            out.zeroize();
+        }
+        out.clear();
+        out.shrink_to(CHUNK);
+        self.out = out;
+        written
+    }
+
+    fn write_all(&self, bytes: &[u8], deadline: Option<Instant>) -> Result<(), Broken> {
+        let mut written = 0;
+        while written < bytes.len() {
+            let step = match socket::write_some(&self.stream, &bytes[written..]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    socket::wait(&self.stream, PollFlags::OUT, deadline).map(|()| 0)
+                }
+                other => other,
+            };
+            written += step.map_err(|error| match written {
+                0 => Broken::Unsent(error),
+                _ => Broken::Sent(error),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a whole frame.
+    pub fn read(&mut self, limit: usize, deadline: Option<Instant>) -> Result<BytesMut, Broken> {
+        loop {
+            if let Some(frame) = self.inbox.next(limit).map_err(Broken::Malformed)? {
+                return Ok(frame);
+            }
+            let read = if deadline.is_some() {
+                socket::wait(&self.stream, PollFlags::IN, deadline)
+                    .and_then(|()| socket::read_some(&self.stream, &mut self.chunk[..]))
+            } else {
+                socket::read_blocking(&self.stream, &mut self.chunk[..])
+            };
+            match read {
+                Ok(0) => return Err(Broken::Sent(io::ErrorKind::UnexpectedEof.into())),
+                Ok(read) => self.inbox.extend(&self.chunk[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(Broken::Sent(error)),
+            }
+            if frame::carries_secret(self.chunk.get(4..).unwrap_or_default()) {
+                self.chunk.zeroize();
+            }
+        }
+    }
+
+    /// Closes the socket in a fork's child, where the parent's goes on living. A child that has
+    /// closed all descriptors may use the number for something else by now, which is left alone.
+    pub(crate) fn leave(self) {
+        if inode(&self.stream) != self.inode {
+            let _ = self.stream.into_raw_fd();
+        }
+    }
+}
+
+/// Reads an answer that is one message.
+pub fn decode<T>(frame: BytesMut) -> Result<T>
+where
+    T: for<'b> Decode<'b, bytes::Bytes>,
+{
+    frame::decode(&frame.freeze())
+}
+
+fn inode(fd: impl AsFd) -> u64 {
+    rustix::fs::fstat(fd).map_or(0, |stat| stat.st_ino)
+}

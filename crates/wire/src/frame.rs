@@ -1,0 +1,119 @@
+//! Frames: a 32-bit little-endian length, then one CBOR item (RFC 8949) of that many bytes.
+
+use bytes::{Bytes, BytesMut};
+use hsmux_token::{Error, Result};
+use minicbor::{Decode, Encode};
+use zeroize::Zeroize;
+
+use crate::{Call, Reply};
+
+/// The longest CBOR item, in bytes: a catalogue of ten thousand objects fits well.
+pub const MAX_FRAME: usize = 16 << 20;
+
+/// The longest frame before a peer has been greeted.
+pub(crate) const MAX_GREETING: usize = 4 << 10;
+
+const HEADER: usize = 4;
+
+/// Appends the frame of `message` to `out`; on an error `out` is as before.
+pub fn encode<T: Encode<()>>(message: &T, out: &mut Vec<u8>) -> Result<()> {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER]);
+    // Writing to a Vec cannot fail; what is left is a message that cannot be written down at all.
+    let written = minicbor::encode(message, &mut *out)
+        .map_err(|error| Error::protocol(format!("a message cannot be encoded: {error}")))
+        .and_then(|()| check_len(out.len() - start - HEADER, MAX_FRAME));
+    match written {
+        Ok(len) => out[start..start + HEADER].copy_from_slice(&len.to_le_bytes()),
+        Err(_) => out.truncate(start),
+    }
+    written.map(drop)
+}
+
+/// Appends the frame of an answer, in the form of the version agreed: version 1 has no epoch.
+pub fn encode_reply(version: u16, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+    if version >= 2 {
+        encode(reply, out)
+    } else {
+        encode(&reply.answer, out)
+    }
+}
+
+/// Reads a frame's item; byte strings become slices of the frame.
+pub fn decode<T>(frame: &Bytes) -> Result<T>
+where
+    T: for<'b> Decode<'b, Bytes>,
+{
+    let mut decoder = minicbor::Decoder::new(frame);
+    let message = decoder
+        .decode_with(&mut frame.clone())
+        .map_err(|error| Error::protocol(format!("a malformed frame: {error}")))?;
+    match frame.len() - decoder.position() {
+        0 => Ok(message),
+        rest => Err(Error::protocol(format!(
+            "a malformed frame: {rest} bytes after its end"
+        ))),
+    }
+}
+
+/// Reads an answer in the form of the version agreed; without an epoch (version 1) it is 0.
+pub fn decode_reply(version: u16, frame: &Bytes) -> Result<Reply> {
+    if version >= 2 {
+        decode(frame)
+    } else {
+        decode(frame).map(|answer| Reply { epoch: 0, answer })
+    }
+}
+
+/// Reads a call. One that carries a secret is copied out, and the frame wiped.
+pub(crate) fn decode_call(mut frame: BytesMut) -> Result<Call> {
+    if !carries_secret(&frame) {
+        return decode(&frame.freeze());
+    }
+    let call = minicbor::decode_with(&frame, &mut ())
+        .map_err(|error| Error::protocol(format!("a malformed frame: {error}")));
+    frame.zeroize();
+    call
+}
+
+/// Whether an encoded call is [`Call::Login`] or [`Call::Start`]: an array of two, then the variant.
+pub(crate) fn carries_secret(call: &[u8]) -> bool {
+    matches!(call, [0x82, 4 | 7, ..])
+}
+
+/// Puts a stream of bytes together to frames.
+#[derive(Default)]
+pub struct FrameBuffer(BytesMut);
+
+impl FrameBuffer {
+    /// Takes what was read.
+    pub fn extend(&mut self, read: &[u8]) {
+        self.0.extend_from_slice(read);
+    }
+
+    /// The next whole frame's item; a longer one than `limit` is an error that ends the stream.
+    pub fn next(&mut self, limit: usize) -> Result<Option<BytesMut>> {
+        let Some(header) = self.0.first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let len = check_len(u32::from_le_bytes(*header) as usize, limit)? as usize;
+        if self.0.len() < HEADER + len {
+            return Ok(None);
+        }
+        let mut frame = self.0.split_to(HEADER + len);
+        let _ = frame.split_to(HEADER);
+        if self.0.is_empty() {
+            // What is idle holds no memory.
+            self.0 = BytesMut::new();
+        }
+        Ok(Some(frame))
+    }
+}
+
+fn check_len(len: usize, limit: usize) -> Result<u32> {
+    if len > limit {
+        let message = format!("a frame of {len} bytes; {limit} are the most");
+        return Err(Error::protocol(message));
+    }
+    u32::try_from(len).map_err(|_| Error::protocol("a frame longer than 32 bits can say"))
+}

@@ -1,0 +1,55 @@
+//! The greeting: which version is spoken. Its own form is the same for all versions, for ever.
+
+use std::ops::RangeInclusive;
+
+use hsmux_token::{Error, Kind, Result};
+use minicbor::{Decode, Encode};
+
+use crate::{Hello, OLDEST, VERSION, Welcome};
+
+/// The answer to a [`Hello`].
+#[derive(Clone, Debug, Encode, Decode)]
+pub enum Greeting {
+    /// The server is ready.
+    #[n(0)]
+    Welcome(#[n(0)] Welcome),
+    /// The server will not talk, and says why; it closes the connection.
+    #[n(1)]
+    Refused(#[n(0)] Error),
+}
+
+/// The versions that a peer speaks.
+///
+/// - Version 1: an answer is the bare [`Answer`](crate::Answer). The epoch of the catalogue is not
+///   told, so that [`Reply::epoch`](crate::Reply::epoch) is 0 and a client asks before each search.
+/// - Version 2: an answer is a [`Reply`](crate::Reply), which tells the epoch with every answer.
+pub type Versions = RangeInclusive<u16>;
+
+/// The versions that this code speaks.
+pub const SPOKEN: Versions = OLDEST..=VERSION;
+
+/// The newest version that both speak.
+pub fn agree(ours: &Versions, theirs: &Versions) -> Result<u16> {
+    let newest = *ours.end().min(theirs.end());
+    let oldest = *ours.start().max(theirs.start());
+    if oldest <= newest {
+        return Ok(newest);
+    }
+    Err(Error::request(
+        Kind::Protocol,
+        format!(
+            "this end speaks frame versions {} to {}, the other {} to {}: upgrade the older one",
+            ours.start(),
+            ours.end(),
+            theirs.start(),
+            theirs.end(),
+        ),
+    ))
+}
+
+impl Hello {
+    /// What the client speaks.
+    pub fn versions(&self) -> Versions {
+        self.oldest..=self.newest
+    }
+}

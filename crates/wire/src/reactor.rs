@@ -1,0 +1,274 @@
+//! One thread for all sockets: listeners, clients, and the lanes to workers. It sleeps until a
+//! descriptor is ready or a deadline passes; there is no tick.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::Mutex;
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::socket::timespec;
+
+/// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
+pub(crate) trait Source: Send + Sync {
+    /// A descriptor is ready. `scratch` is for reading; it holds nothing.
+    fn ready(self: Arc<Self>, tag: u16, ready: epoll::EventFlags, scratch: &mut [u8]);
+
+    /// A time given to [`Watch::wake_at`] has come; answers the next one.
+    fn expired(self: Arc<Self>, now: Instant) -> Option<Instant>;
+
+    /// The reactor stops, or the source panicked: nothing will be watched any more.
+    fn abandoned(self: Arc<Self>);
+}
+
+/// The thread; it ends when the last reference is dropped.
+pub struct Reactor {
+    core: Arc<Core>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Core {
+    epoll: OwnedFd,
+    waker: OwnedFd,
+    stopping: AtomicBool,
+    next_id: AtomicU64,
+    sources: Mutex<HashMap<u64, Arc<dyn Source>>>,
+    timers: Mutex<BinaryHeap<Timer>>,
+}
+
+/// Soonest first, which for a heap means greatest.
+type Timer = std::cmp::Reverse<(Instant, u64)>;
+
+/// A descriptor's name in epoll: the source's id, then the tag.
+const TAG_BITS: u32 = 16;
+const WAKER: u64 = 0;
+const SCRATCH: usize = 64 << 10;
+const EVENTS: usize = 64;
+
+/// The process's own reactor, and the process that started it: a fork's child has no such thread.
+static SHARED: Mutex<Option<(u32, Weak<Reactor>)>> = Mutex::new(None);
+
+impl Reactor {
+    /// Starts a thread of its own.
+    pub fn start() -> Result<Arc<Self>> {
+        let core = Arc::new(Core::new().map_err(failed)?);
+        let of_thread = Arc::clone(&core);
+        let thread = std::thread::Builder::new()
+            .name("hsmux-reactor".into())
+            .spawn(move || of_thread.run())
+            .map_err(failed)?;
+        Ok(Arc::new(Self {
+            core,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// The one of this process, started if there is none.
+    pub fn shared() -> Result<Arc<Self>> {
+        let mut shared = SHARED.lock();
+        let process = std::process::id();
+        let running = shared
+            .as_ref()
+            .filter(|(of, _)| *of == process)
+            .and_then(|(_, reactor)| reactor.upgrade());
+        if let Some(reactor) = running {
+            return Ok(reactor);
+        }
+        let reactor = Self::start()?;
+        *shared = Some((process, Arc::downgrade(&reactor)));
+        Ok(reactor)
+    }
+
+    /// Takes in a source, which is given the means to be watched by.
+    pub(crate) fn adopt<S: Source + 'static>(&self, make: impl FnOnce(Watch) -> S) -> Arc<S> {
+        self.core.adopt(make)
+    }
+}
+
+impl Drop for Reactor {
+    fn drop(&mut self) {
+        self.core.stopping.store(true, Ordering::Release);
+        self.core.wake();
+        let Some(thread) = self.thread.lock().take() else {
+            return;
+        };
+        // The last reference may be dropped by a completion, which runs on the thread itself.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A source's hold on the reactor.
+pub(crate) struct Watch {
+    core: Arc<Core>,
+    id: u64,
+}
+
+impl Watch {
+    /// Watches a descriptor for reading.
+    pub fn add(&self, tag: u16, fd: impl AsFd) -> io::Result<()> {
+        Ok(epoll::add(
+            &self.core.epoll,
+            fd,
+            self.data(tag),
+            epoll::EventFlags::IN,
+        )?)
+    }
+
+    /// Changes what a descriptor is watched for.
+    pub fn set(&self, tag: u16, fd: impl AsFd, flags: epoll::EventFlags) -> io::Result<()> {
+        Ok(epoll::modify(&self.core.epoll, fd, self.data(tag), flags)?)
+    }
+
+    /// Watches a descriptor no more.
+    pub fn remove(&self, fd: impl AsFd) {
+        let _ = epoll::delete(&self.core.epoll, fd);
+    }
+
+    /// Calls [`Source::expired`] at that time, or soon after.
+    pub fn wake_at(&self, at: Instant) {
+        self.core.wake_at(at, self.id);
+    }
+
+    /// Lets the source go; its descriptors are removed by itself.
+    pub fn end(&self) {
+        // Dropped after the lock: the source may hold others.
+        let ended = self.core.sources.lock().remove(&self.id);
+        drop(ended);
+    }
+
+    /// Takes in another source: a listener's connection.
+    pub fn adopt<S: Source + 'static>(&self, make: impl FnOnce(Self) -> S) -> Arc<S> {
+        self.core.adopt(make)
+    }
+
+    fn data(&self, tag: u16) -> epoll::EventData {
+        epoll::EventData::new_u64(self.id << TAG_BITS | u64::from(tag))
+    }
+}
+
+impl Core {
+    fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let data = epoll::EventData::new_u64(WAKER);
+        epoll::add(&epoll, &waker, data, epoll::EventFlags::IN)?;
+        Ok(Self {
+            epoll,
+            waker,
+            stopping: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+            sources: Mutex::default(),
+            timers: Mutex::default(),
+        })
+    }
+
+    fn adopt<S: Source + 'static>(self: &Arc<Self>, make: impl FnOnce(Watch) -> S) -> Arc<S> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let core = Arc::clone(self);
+        let source = Arc::new(make(Watch { core, id }));
+        let known: Arc<dyn Source> = source.clone();
+        self.sources.lock().insert(id, known);
+        source
+    }
+
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+    }
+
+    fn wake_at(&self, at: Instant, id: u64) {
+        let mut timers = self.timers.lock();
+        let sooner = timers.peek().is_none_or(|first| at < first.0.0);
+        timers.push(std::cmp::Reverse((at, id)));
+        drop(timers);
+        if sooner {
+            self.wake();
+        }
+    }
+
+    fn run(&self) {
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut scratch = vec![0; SCRATCH].into_boxed_slice();
+        while !self.stopping.load(Ordering::Acquire) {
+            let next = self.timers.lock().peek().map(|first| first.0.0);
+            let left = next.map(|at| timespec(at.saturating_duration_since(Instant::now())));
+            events.clear();
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => {
+                    tracing::error!(%errno, "epoll_wait failed; the reactor stops");
+                    break;
+                }
+            }
+            for event in &events {
+                self.dispatch(event, &mut scratch);
+            }
+            if next.is_some() {
+                self.expire();
+            }
+        }
+        let left = std::mem::take(&mut *self.sources.lock());
+        for source in left.into_values() {
+            source.abandoned();
+        }
+    }
+
+    fn dispatch(&self, event: &epoll::Event, scratch: &mut [u8]) {
+        let (data, flags) = (event.data.u64(), event.flags);
+        if data == WAKER {
+            let _ = rustix::io::read(&self.waker, &mut [0_u8; 8]);
+            return;
+        }
+        self.visit(data >> TAG_BITS, |source| {
+            source.ready(data as u16, flags, scratch);
+        });
+    }
+
+    fn expire(&self) {
+        let now = Instant::now();
+        loop {
+            let mut timers = self.timers.lock();
+            if timers.peek().is_none_or(|first| first.0.0 > now) {
+                return;
+            }
+            let Some(std::cmp::Reverse((_, id))) = timers.pop() else {
+                return;
+            };
+            drop(timers);
+            self.visit(id, |source| {
+                if let Some(at) = source.expired(now) {
+                    self.wake_at(at, id);
+                }
+            });
+        }
+    }
+
+    /// Calls a source, which an event of a moment ago may have ended. One that panics is let go:
+    /// the others are not to suffer.
+    fn visit(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
+        let Some(source) = self.sources.lock().get(&id).cloned() else {
+            return;
+        };
+        if catch_unwind(AssertUnwindSafe(|| call(Arc::clone(&source)))).is_err() {
+            tracing::error!("a connection's handler panicked; the connection is closed");
+            self.sources.lock().remove(&id);
+            source.abandoned();
+        }
+    }
+}
+
+fn failed(error: io::Error) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!("the reactor cannot start: {error}"),
+    )
+}

@@ -1,0 +1,215 @@
+//! Which lane is free, what runs on the others, and what waits.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result};
+
+use crate::Item;
+
+/// The answers of one frame, or why there are none.
+pub(super) type Results = Result<Vec<Result<Outcome>>>;
+
+type Listener = Box<dyn FnOnce(Error) + Send>;
+
+/// The state of a [`RemoteToken`](super::RemoteToken); no call here blocks or does I/O.
+pub(super) struct Board {
+    free: Vec<u16>,
+    waiting: VecDeque<Request>,
+    running: Vec<Vec<Running>>,
+    max_batch: usize,
+    /// Until when the reactor is told to wake up.
+    armed: Option<Instant>,
+    lost: Option<Error>,
+    finished: bool,
+    listeners: Vec<Listener>,
+}
+
+/// An operation on its way. Without a completion it was told that it is late; the lane is busy all
+/// the same.
+struct Running {
+    call: &'static str,
+    deadline: Instant,
+    done: Option<Done>,
+}
+
+/// What goes to a lane in one frame.
+pub(super) struct Load {
+    pub lane: u16,
+    pub items: Vec<Item>,
+}
+
+/// A completion and what it is to be told, once no lock is held.
+pub(super) struct Told(Done, Result<Outcome>);
+
+impl Told {
+    pub fn tell(self) {
+        self.0.complete(self.1);
+    }
+}
+
+/// What is left when the link has ended.
+pub(super) struct Lost {
+    pub outstanding: Vec<Told>,
+    pub listeners: Vec<Listener>,
+}
+
+impl Board {
+    pub fn new(lanes: usize, max_batch: usize) -> Self {
+        let lanes = u16::try_from(lanes).unwrap_or(super::PEER);
+        Self {
+            free: (0..lanes).rev().collect(),
+            waiting: VecDeque::new(),
+            running: (0..lanes).map(|_| Vec::new()).collect(),
+            max_batch: max_batch.max(1),
+            armed: None,
+            lost: None,
+            finished: false,
+            listeners: Vec::new(),
+        }
+    }
+
+    /// Takes requests in, or gives them back with why not. Answers a time to wake up at, unless an
+    /// earlier one is set already: what is set stays set when its request is answered, so that
+    /// traffic does not move the clock all the time.
+    pub fn admit(&mut self, batch: Batch) -> Result<Option<Instant>, (Error, Batch)> {
+        if let Some(error) = &self.lost {
+            return Err((error.clone(), batch));
+        }
+        let first = batch.iter().map(|request| request.deadline).min();
+        let sooner = first.filter(|first| self.armed.is_none_or(|armed| *first < armed));
+        self.armed = sooner.or(self.armed);
+        self.waiting.extend(batch);
+        Ok(sooner)
+    }
+
+    /// What a free lane is to carry next.
+    pub fn next_load(&mut self) -> Option<Load> {
+        if self.waiting.is_empty() || self.lost.is_some() {
+            return None;
+        }
+        let lane = self.free.pop()?;
+        let running = &mut self.running[usize::from(lane)];
+        let now = Instant::now();
+        let count = self.waiting.len().min(self.max_batch);
+        let mut items = Vec::with_capacity(count);
+        for request in self.waiting.drain(..count) {
+            running.push(Running {
+                call: request.operation.call(),
+                deadline: request.deadline,
+                done: Some(request.done),
+            });
+            let left = request.deadline.saturating_duration_since(now);
+            items.push(Item {
+                operation: request.operation,
+                remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
+            });
+        }
+        Some(Load { lane, items })
+    }
+
+    /// Frees a lane that has answered; an answer that does not fit is the peer's fault.
+    pub fn take_answered(&mut self, lane: u16, results: Results) -> Result<Vec<Told>, String> {
+        let running = &mut self.running[usize::from(lane)];
+        let wanted = running.len();
+        let results = match results {
+            Ok(results) => results,
+            Err(error) => vec![Err(error); wanted],
+        };
+        if wanted == 0 || results.len() != wanted {
+            return Err(format!("{} answers to {wanted} operations", results.len()));
+        }
+        let told = running
+            .drain(..)
+            .zip(results)
+            .filter_map(|(running, result)| Some(Told(running.done?, result)))
+            .collect();
+        self.free.push(lane);
+        Ok(told)
+    }
+
+    /// What is late at `now`, and when the next one will be.
+    pub fn expire(&mut self, now: Instant) -> (Vec<Told>, Option<Instant>) {
+        let mut late = Vec::new();
+        let mut next: Option<Instant> = None;
+        let mut keep = |deadline: Instant| {
+            next = Some(next.map_or(deadline, |next| next.min(deadline)));
+        };
+        for running in self.running.iter_mut().flatten() {
+            if running.deadline > now && running.done.is_some() {
+                keep(running.deadline);
+            } else if let Some(done) = running.done.take() {
+                late.push(Told(done, Err(overdue(running.call, "is still running"))));
+            }
+        }
+        for _ in 0..self.waiting.len() {
+            let Some(request) = self.waiting.pop_front() else {
+                break;
+            };
+            if request.deadline > now {
+                keep(request.deadline);
+                self.waiting.push_back(request);
+            } else {
+                let error = overdue(request.operation.call(), "was still waiting for a lane");
+                late.push(Told(request.done, Err(error)));
+            }
+        }
+        self.armed = next;
+        (late, next)
+    }
+
+    /// The call of an operation that is running, for the error.
+    pub fn running_call(&self) -> Option<&'static str> {
+        self.running
+            .iter()
+            .flatten()
+            .map(|running| running.call)
+            .next()
+    }
+
+    /// Refuses later requests; what is outstanding stays so until [`Self::finish`].
+    pub fn close(&mut self, error: Error) {
+        self.lost.get_or_insert(error);
+    }
+
+    /// Takes everything out, the first time.
+    pub fn finish(&mut self, error: Error) -> Option<Lost> {
+        if std::mem::replace(&mut self.finished, true) {
+            return None;
+        }
+        self.lost = Some(error.clone());
+        let running = self.running.iter_mut().flat_map(|lane| lane.drain(..));
+        let running = running.filter_map(|running| running.done);
+        let waiting = self.waiting.drain(..).map(|request| request.done);
+        Some(Lost {
+            outstanding: running
+                .chain(waiting)
+                .map(|done| Told(done, Err(error.clone())))
+                .collect(),
+            listeners: std::mem::take(&mut self.listeners),
+        })
+    }
+
+    pub fn lost(&self) -> Option<Error> {
+        self.lost.clone()
+    }
+
+    /// Keeps a listener, or gives it back with what it is to hear.
+    pub fn on_lost(&mut self, listener: Listener) -> Option<(Listener, Error)> {
+        match (&self.lost, self.finished) {
+            (Some(error), true) => Some((listener, error.clone())),
+            _ => {
+                self.listeners.push(listener);
+                None
+            }
+        }
+    }
+
+    pub fn forget_listeners(&mut self) {
+        self.listeners.clear();
+    }
+}
+
+fn overdue(call: &str, how: &str) -> Error {
+    Error::pool(Kind::Deadline, format!("{call}: it {how} at its deadline"))
+}

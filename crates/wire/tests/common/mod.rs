@@ -1,0 +1,199 @@
+//! A token that answers what it is given, a server in front of it, and the frames between.
+#![allow(dead_code)]
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{
+    Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
+    TokenInfo, Verb, ck,
+};
+use hsmux_wire::{
+    Answer, Answerer, Call, Conversation, Endpoint, Hello, Keeper, Link, Listening, Peer, Reactor,
+    RemoteToken, Reply, Service, serve_lane,
+};
+
+/// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
+pub struct Echo;
+
+impl Token for Echo {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Ok(Arc::new(Snapshot {
+            epoch: 7,
+            objects: Vec::new(),
+        }))
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            let result = self.execute(&request.operation, request.deadline);
+            request.done.complete(result);
+        }
+    }
+
+    fn execute(&self, operation: &Operation, _: Instant) -> Result<Outcome> {
+        match operation {
+            Operation::Use { data, .. } => Ok(Outcome::Bytes(data.clone())),
+            Operation::Random { len } => {
+                std::thread::sleep(Duration::from_millis(u64::from(*len)));
+                Ok(Outcome::Done)
+            }
+            other => Err(Error::request(Kind::Unsupported, other.call())),
+        }
+    }
+}
+
+/// A signature over `data`.
+pub fn sign(data: &[u8]) -> Operation {
+    Operation::Use {
+        verb: Verb::Sign,
+        key: ObjectId::of_certificate(b"a key").into(),
+        mechanism: Mechanism::plain(ck::CKM_ECDSA),
+        data: data.to_vec().into(),
+    }
+}
+
+/// A token behind lanes that threads of this process serve.
+pub fn remote(reactor: &Arc<Reactor>, lanes: usize) -> Arc<RemoteToken> {
+    remote_of(reactor, lanes, 1, Arc::new(Echo))
+}
+
+pub fn remote_of(
+    reactor: &Arc<Reactor>,
+    lanes: usize,
+    max_batch: usize,
+    token: Arc<dyn Token>,
+) -> Arc<RemoteToken> {
+    let lane = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        let token = Arc::clone(&token);
+        std::thread::spawn(move || serve_lane(far, 2, &*token));
+        near
+    };
+    start(
+        reactor,
+        (0..lanes).map(|_| lane()).collect(),
+        lane(),
+        max_batch,
+    )
+}
+
+pub fn start(
+    reactor: &Arc<Reactor>,
+    lanes: Vec<UnixStream>,
+    admin: UnixStream,
+    max_batch: usize,
+) -> Arc<RemoteToken> {
+    let keeper: Box<dyn Keeper> = Box::new(());
+    let link = Link {
+        name: "the worker of test".into(),
+        info: TokenInfo::default(),
+        version: 2,
+        lanes,
+        admin,
+        max_batch,
+        keeper,
+    };
+    RemoteToken::start(Arc::clone(reactor), link).unwrap()
+}
+
+/// Serves a token as a daemon would.
+pub struct Daemon {
+    pub token: Arc<dyn Token>,
+    pub boot: u64,
+    pub closed: AtomicUsize,
+    pub logins: AtomicUsize,
+}
+
+impl Daemon {
+    pub fn new(token: Arc<dyn Token>) -> Arc<Self> {
+        Arc::new(Self {
+            token,
+            boot: 1,
+            closed: AtomicUsize::new(0),
+            logins: AtomicUsize::new(0),
+        })
+    }
+}
+
+/// The service is its own conversation.
+pub struct Front(pub Arc<Daemon>);
+
+impl Service for Front {
+    fn boot(&self) -> u64 {
+        self.0.boot
+    }
+
+    fn open(&self, peer: Peer, _: &Hello) -> Result<Arc<dyn Conversation>> {
+        assert_eq!(peer.uid, rustix::process::getuid().as_raw());
+        Ok(Arc::new(Front(Arc::clone(&self.0))))
+    }
+}
+
+impl Conversation for Front {
+    fn call(&self, call: Call, answer: Answerer) {
+        let daemon = &self.0;
+        let reply = |answer| Reply { epoch: 3, answer };
+        match call {
+            Call::Execute(items) => {
+                for item in items {
+                    // One item for each call is all that these tests send.
+                    let deadline = Instant::now() + Duration::from_micros(item.remaining_us);
+                    let done = hsmux_token::Done::new(move |result| {
+                        answer.send(&reply(Answer::Results(vec![result])));
+                    });
+                    return daemon.token.submit(Batch::from_iter([hsmux_token::Request {
+                        operation: item.operation,
+                        deadline,
+                        done,
+                    }]));
+                }
+            }
+            Call::Login(pin) if pin.expose() == b"1234" => {
+                daemon.logins.fetch_add(1, Ordering::SeqCst);
+                answer.send(&reply(Answer::Done));
+            }
+            Call::Login(_) => answer.send(&Reply::failed(Error::request(
+                Kind::PinIncorrect,
+                "the PIN is wrong",
+            ))),
+            Call::Info => answer.send(&reply(Answer::Info(TokenInfo::default()))),
+            _ => drop(answer),
+        }
+    }
+
+    fn closed(&self) {
+        self.0.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+pub fn listen(reactor: &Reactor, path: &std::path::Path, daemon: &Arc<Daemon>) -> Listening {
+    let _ = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).unwrap();
+    reactor
+        .listen(listener, Arc::new(Front(Arc::clone(daemon))))
+        .unwrap()
+}
+
+pub fn endpoint(path: &std::path::Path) -> Endpoint {
+    Endpoint::Unix(path.to_owned())
+}
+
+pub fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+/// Waits until something is so.
+pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = soon();
+    while !so() {
+        assert!(Instant::now() < deadline, "{what}: not in time");
+        std::thread::yield_now();
+    }
+}
