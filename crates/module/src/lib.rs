@@ -1,1 +1,30 @@
-//! 
+//! A vendor's PKCS#11 module as a [`Token`](hsmux_token::Token): the only crate that calls PKCS#11.
+//!
+//! [`ModuleToken`] is one token of one module: sessions and object handles are cached, so that an
+//! operation is one C_XInit and one C_X on the caller's thread. Logins go through [`pin`], the
+//! breaker that keeps a wrong PIN from being tried twice. What changes a token's PINs, and what
+//! lists slots, is in the free functions here.
+// The numbers of PKCS#11 carry their prefix: a list of eighty says no more than a star.
+#![allow(clippy::wildcard_imports)]
+#![allow(unsafe_code)] // The vendor's functions are C. All of it is in `library`, `params` and `template`.
+
+mod admin;
+mod classes;
+mod execute;
+mod handles;
+mod library;
+mod make;
+mod objects;
+mod options;
+mod params;
+pub mod pin;
+mod sessions;
+mod slots;
+mod template;
+mod threads;
+mod token;
+
+pub use admin::{change_pin, init_pin, init_token};
+pub use options::{Options, SlotSelector};
+pub use slots::{SlotInfo, slots};
+pub use token::ModuleToken;

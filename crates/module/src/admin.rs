@@ -1,0 +1,166 @@
+//! What changes a token's PINs: under the breaker's lock, and journaled as logins are.
+
+use hsmux_token::ck::{CKU_SO, CKU_USER};
+use hsmux_token::{Error, Kind, Result, Secret, TokenFlags, TokenInfo};
+
+use crate::Options;
+use crate::library::{LibraryRef, Session, Slot};
+use crate::pin::{Attempt, Journal, Outcome, User};
+use crate::slots::{choose, described};
+
+/// Initialises a token, **which erases it**, and sets the user's PIN (`options.pin`) if there is one.
+///
+/// On a token that was initialised before, `so_pin` has to be its security officer's PIN; on a new
+/// one it becomes that. Answers what the token is now.
+pub fn init_token(options: &Options, label: &str, so_pin: &Secret) -> Result<TokenInfo> {
+    let desk = Desk::open(options)?;
+    let mut padded = [b' '; 32];
+    let Some(place) = padded.get_mut(..label.len()) else {
+        return Err(Error::request(
+            Kind::Invalid,
+            format!("{label:?} is longer than the 32 bytes of a token's label"),
+        ));
+    };
+    place.copy_from_slice(label.as_bytes());
+    let token = desk.token()?;
+    let init = || desk.library.init_token(desk.slot, so_pin.expose(), &padded);
+    if token.flags.contains(TokenFlags::TOKEN_INITIALIZED) {
+        let mut journal = Journal::open(&options.state, &token)?;
+        desk.attempt(&mut journal, User::SecurityOfficer, so_pin, init)?;
+    } else {
+        init()?;
+    }
+    if let Some(pin) = &options.pin {
+        set_user_pin(&desk, so_pin, pin)?;
+    }
+    desk.token()
+}
+
+/// The security officer sets the user's PIN (C_InitPIN), which also unlocks it.
+pub fn init_pin(options: &Options, so_pin: &Secret, new: &Secret) -> Result<()> {
+    set_user_pin(&Desk::open(options)?, so_pin, new)
+}
+
+/// Changes the user's PIN from `options.pin` to `new` (C_SetPIN).
+///
+/// When an earlier change to the same PIN was broken off, the new PIN is tried first: the change may
+/// have been made. So a rotation over many tokens is repeated until it comes through.
+pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
+    let Some(old) = &options.pin else {
+        return Err(Error::request(
+            Kind::Invalid,
+            "C_SetPIN: the PIN as it is now is needed",
+        ));
+    };
+    let desk = Desk::open(options)?;
+    let mut journal = Journal::open(&options.state, &desk.token()?)?;
+    let (old_mac, new_mac) = (
+        journal.mac(User::User, Some(old.expose()))?,
+        journal.mac(User::User, Some(new.expose()))?,
+    );
+    if desk.has_been_set(&mut journal, new, &new_mac)? {
+        return replaced(&mut journal, &old_mac, &new_mac);
+    }
+    let session = desk.session()?;
+    let before = journal.version(&new_mac).cloned();
+    journal.write(User::User, &new_mac, Outcome::Setting, true)?;
+    let result = desk.attempt(&mut journal, User::User, old, || {
+        desk.library.set_pin(session.0, old.expose(), new.expose())
+    });
+    let Err(error) = result else {
+        return replaced(&mut journal, &old_mac, &new_mac);
+    };
+    // With an unknown outcome the new PIN may be the token's by now.
+    let known = journal.version(&old_mac).map(|v| v.outcome) != Some(Outcome::Attempting);
+    if known {
+        journal.restore(&new_mac, before)?;
+    }
+    Err(error)
+}
+
+/// From here on the old PIN would only cost a try.
+fn replaced(journal: &mut Journal, old: &str, new: &str) -> Result<()> {
+    journal.write(User::User, old, Outcome::Refused, true)?;
+    journal.write(User::User, new, Outcome::Succeeded, true)
+}
+
+fn set_user_pin(desk: &Desk<'_>, so_pin: &Secret, new: &Secret) -> Result<()> {
+    let mut journal = Journal::open(&desk.options.state, &desk.token()?)?;
+    let session = desk.session()?;
+    desk.attempt(&mut journal, User::SecurityOfficer, so_pin, || {
+        desk.library.login(session.0, CKU_SO, Some(so_pin.expose()))
+    })?;
+    let mac = journal.mac(User::User, Some(new.expose()))?;
+    journal.write(User::User, &mac, Outcome::Setting, true)?;
+    desk.library.init_pin(session.0, new.expose())?;
+    journal.write(User::User, &mac, Outcome::Succeeded, true)?;
+    desk.library.logout(session.0)
+}
+
+/// A token at which an administrator works.
+struct Desk<'a> {
+    options: &'a Options,
+    library: LibraryRef,
+    slot: Slot,
+}
+
+/// A session that is closed when the work is done, and with it the login.
+struct Visit<'a>(Session, &'a LibraryRef);
+
+impl<'a> Desk<'a> {
+    fn open(options: &'a Options) -> Result<Self> {
+        let library = LibraryRef::open(&options.module)?;
+        let slot = choose(&library, &options.slot)?;
+        Ok(Self {
+            options,
+            library,
+            slot,
+        })
+    }
+
+    /// The token as it is now.
+    fn token(&self) -> Result<TokenInfo> {
+        Ok(described(&self.library.token_info(self.slot)?))
+    }
+
+    fn session(&self) -> Result<Visit<'_>> {
+        let session = self.library.open_session(self.slot)?;
+        Ok(Visit(session, &self.library))
+    }
+
+    /// A call that shows `pin` to the token.
+    fn attempt(
+        &self,
+        journal: &mut Journal,
+        user: User,
+        pin: &Secret,
+        call: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let pin = Some(pin.expose());
+        let attempt = Attempt::new(&self.token()?, user, pin, self.options.force_final_try);
+        attempt
+            .run(journal, call)
+            .map_err(|e| e.at(&self.options.name))
+    }
+
+    /// Whether a change to `new` that was broken off has reached the token.
+    fn has_been_set(&self, journal: &mut Journal, new: &Secret, mac: &str) -> Result<bool> {
+        if journal.version(mac).map(|v| v.outcome) != Some(Outcome::Setting) {
+            return Ok(false);
+        }
+        let session = self.session()?;
+        let login = || self.library.login(session.0, CKU_USER, Some(new.expose()));
+        match self.attempt(journal, User::User, new, login) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == Kind::PinHeld => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        // A session that cannot be closed ends with the module.
+        let _ = self.1.close_session(self.0);
+    }
+}

@@ -1,0 +1,218 @@
+//! One operation on one session: a cached handle, C_XInit, C_X.
+
+use std::time::Instant;
+
+use hsmux_token::ck::*;
+use hsmux_token::{
+    Blob, Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Scope, Verb,
+};
+
+use crate::ModuleToken;
+use crate::library::{Handle, Session};
+use crate::sessions::{Lease, Purpose};
+
+/// More than any application asks for at once.
+const MOST_RANDOM: u32 = 1 << 20;
+
+impl ModuleToken {
+    /// Runs an operation on this thread; a handle that has died is found again, once.
+    pub(crate) fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let purpose = match operation {
+            _ if makes_session_object(operation) => Purpose::Keep,
+            _ => Purpose::Work,
+        };
+        let mut lease = self.sessions.lease(purpose, deadline)?;
+        let handles = self.handles_of(operation)?;
+        let error = match self.attempt(&mut lease, operation, handles) {
+            Ok(outcome) => return Ok(outcome),
+            Err(error) => error,
+        };
+        if !self.lost_an_object(&lease, operation, handles, &error) {
+            return Err(error);
+        }
+        self.forget(operation);
+        let again = self.handles_of(operation)?;
+        if again == handles || !operation.repeatable() {
+            return Err(error);
+        }
+        self.attempt(&mut lease, operation, again)
+    }
+
+    /// One run. Of a session in which another operation is active nothing was asked yet: a fresh one
+    /// takes its place.
+    fn attempt(
+        &self,
+        lease: &mut Lease<'_>,
+        operation: &Operation,
+        handles: [Handle; 2],
+    ) -> Result<Outcome> {
+        let mut result = self.dispatch(lease.session(), operation, handles);
+        if code(&result) == Some(CKR_OPERATION_ACTIVE) {
+            lease.renew()?;
+            result = self.dispatch(lease.session(), operation, handles);
+        }
+        if let Err(error) = &result
+            && error.scope() == Scope::Token
+            && !is_about_handle(error)
+        {
+            lease.retire();
+        }
+        result
+    }
+
+    fn dispatch(
+        &self,
+        session: Session,
+        operation: &Operation,
+        [handle, second]: [Handle; 2],
+    ) -> Result<Outcome> {
+        let library = self.sessions.library();
+        match operation {
+            Operation::Use {
+                verb: Verb::VerifyMac,
+                mechanism,
+                data,
+                ..
+            } => self.verify_mac(session, mechanism, handle, data),
+            Operation::Use {
+                verb,
+                mechanism,
+                data,
+                ..
+            } => {
+                let bytes = library.crypt(session, *verb, mechanism, handle, data)?;
+                Ok(Outcome::Bytes(Blob(bytes)))
+            }
+            Operation::Random { len } if *len > MOST_RANDOM => Err(Error::request(
+                Kind::Invalid,
+                format!("{len} random bytes are more than {MOST_RANDOM}"),
+            )),
+            Operation::Random { len } => {
+                let bytes = library.random(session, *len as usize)?;
+                Ok(Outcome::Bytes(bytes.into()))
+            }
+            Operation::Wrap { mechanism, .. } => {
+                let wrapped = library.wrap(session, mechanism, handle, second)?;
+                Ok(Outcome::Bytes(wrapped.into()))
+            }
+            _ => self.change(session, operation, handle),
+        }
+    }
+
+    /// C_Verify; `data` as [`Verb::VerifyMac`] has it.
+    fn verify_mac(
+        &self,
+        session: Session,
+        mechanism: &Mechanism,
+        key: Handle,
+        data: &[u8],
+    ) -> Result<Outcome> {
+        let parts = data
+            .split_first_chunk()
+            .and_then(|(len, rest)| rest.split_at_checked(u32::from_be_bytes(*len) as usize));
+        let Some((mac, message)) = parts else {
+            return Err(Error::request(
+                Kind::Invalid,
+                "C_Verify: a MAC is longer than its request",
+            ));
+        };
+        let library = self.sessions.library();
+        library.verify(session, mechanism, key, message, mac)?;
+        Ok(Outcome::Done)
+    }
+
+    /// The handles of the operation's objects, the key's first; 0 where there is none.
+    fn handles_of(&self, operation: &Operation) -> Result<[Handle; 2]> {
+        let mut handles = [0; 2];
+        for (place, object) in handles.iter_mut().zip(operation.objects()) {
+            *place = self.handle(object)?;
+        }
+        Ok(handles)
+    }
+
+    /// The handle of an object. One that is not in the cache may have been made by another process.
+    fn handle(&self, object: &ObjectRef) -> Result<Handle> {
+        let id = match object {
+            ObjectRef::Session(object) => return Ok(object.handle),
+            ObjectRef::Token(id) => id,
+        };
+        if let Some(handle) = self.handles.get(id) {
+            return Ok(handle);
+        }
+        self.read_objects_for(id)?;
+        self.handles.get(id).ok_or_else(|| {
+            Error::token(
+                Kind::UnknownObject,
+                format!("no {} {id} on the token", id.class.name()),
+            )
+        })
+    }
+
+    /// Whether the error means that an object is gone: its handle has died. Some modules say so
+    /// with a general error, which the handle itself then confirms.
+    fn lost_an_object(
+        &self,
+        lease: &Lease<'_>,
+        operation: &Operation,
+        handles: [Handle; 2],
+        error: &Error,
+    ) -> bool {
+        if !operation
+            .objects()
+            .any(|o| matches!(o, ObjectRef::Token(_)))
+        {
+            return false;
+        }
+        if is_about_handle(error) {
+            return true;
+        }
+        let general = matches!(error.code(), Some(CKR_GENERAL_ERROR | CKR_FUNCTION_FAILED));
+        general && {
+            let library = self.sessions.library();
+            let used = handles.into_iter().filter(|handle| *handle != 0);
+            let mut lives = used.map(|h| library.attributes(lease.session(), h, &[CKA_CLASS]));
+            lives.any(|class| class.is_err())
+        }
+    }
+
+    fn forget(&self, operation: &Operation) {
+        for object in operation.objects() {
+            if let ObjectRef::Token(id) = object {
+                self.handles.remove(id);
+            }
+        }
+    }
+}
+
+fn code(result: &Result<Outcome>) -> Option<u64> {
+    result.as_ref().err().and_then(Error::code)
+}
+
+fn is_about_handle(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            CKR_OBJECT_HANDLE_INVALID
+                | CKR_KEY_HANDLE_INVALID
+                | CKR_WRAPPING_KEY_HANDLE_INVALID
+                | CKR_UNWRAPPING_KEY_HANDLE_INVALID
+        )
+    )
+}
+
+/// Whether it makes an object that ends with the session that made it.
+fn makes_session_object(operation: &Operation) -> bool {
+    match operation {
+        Operation::Generate { .. }
+        | Operation::Derive { .. }
+        | Operation::Unwrap { .. }
+        | Operation::Create { .. }
+        | Operation::Copy { .. } => !operation.changes_token(),
+        Operation::GeneratePair {
+            public, private, ..
+        } => [public, private]
+            .iter()
+            .any(|template| template.flag(CKA_TOKEN) != Some(true)),
+        _ => false,
+    }
+}

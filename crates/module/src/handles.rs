@@ -1,0 +1,38 @@
+//! Where objects are: read for every operation, written when objects come and go.
+
+use std::collections::HashMap;
+
+use arc_swap::ArcSwap;
+use hsmux_token::ObjectId;
+
+use crate::library::Handle;
+
+/// The handles of a token's objects.
+#[derive(Default)]
+pub(crate) struct Handles(ArcSwap<HashMap<ObjectId, Handle>>);
+
+impl Handles {
+    pub(crate) fn get(&self, id: &ObjectId) -> Option<Handle> {
+        self.0.load().get(id).copied()
+    }
+
+    pub(crate) fn replace(&self, all: HashMap<ObjectId, Handle>) {
+        self.0.store(all.into());
+    }
+
+    pub(crate) fn insert(&self, id: ObjectId, handle: Handle) {
+        self.change(|map| map.insert(id, handle));
+    }
+
+    pub(crate) fn remove(&self, id: &ObjectId) {
+        self.change(|map| map.remove(id));
+    }
+
+    fn change<R>(&self, mut change: impl FnMut(&mut HashMap<ObjectId, Handle>) -> R) {
+        self.0.rcu(|map| {
+            let mut map = HashMap::clone(map);
+            change(&mut map);
+            map
+        });
+    }
+}

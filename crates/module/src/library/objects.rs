@@ -1,0 +1,197 @@
+//! Objects and their attributes (PKCS#11 3.0, section 5.7).
+
+use bytes::Bytes;
+use hsmux_token::ck::{
+    CK_ATTRIBUTE, CK_UNAVAILABLE_INFORMATION, CKR_ATTRIBUTE_SENSITIVE, CKR_ATTRIBUTE_TYPE_INVALID,
+};
+use hsmux_token::{Attribute, Attributes, Blob, Error, Result};
+
+use super::{Handle, Library, Session, call};
+use crate::template::Template;
+
+/// What C_FindObjects is asked for at once.
+const CHUNK: usize = 256;
+/// No attribute is longer; a length past it is a mistake of the module's.
+const LONGEST: u64 = 1 << 24;
+/// What no module sets a length to: the module did not come to this attribute.
+const UNTOUCHED: u64 = u64::MAX - 1;
+
+impl Library {
+    /// C_FindObjectsInit, C_FindObjects, C_FindObjectsFinal: at most `most` handles.
+    pub(crate) fn find(
+        &self,
+        session: Session,
+        template: &Attributes,
+        most: usize,
+    ) -> Result<Vec<Handle>> {
+        let mut raw = Template::new(template)?;
+        let (place, len) = raw.raw();
+        // SAFETY: `len` attributes that live as long as `raw`.
+        unsafe { call!(self, C_FindObjectsInit(session, place, len)) }?;
+        let found = self.found(session, most);
+        // SAFETY: no pointers.
+        let ended = unsafe { call!(self, C_FindObjectsFinal(session)) };
+        let found = found?;
+        ended?;
+        Ok(found)
+    }
+
+    fn found(&self, session: Session, most: usize) -> Result<Vec<Handle>> {
+        let mut all = Vec::new();
+        let mut chunk = [0; CHUNK];
+        while all.len() < most {
+            let room = CHUNK.min(most - all.len());
+            let mut len = 0;
+            // SAFETY: room for `room` handles, and a place for their number.
+            unsafe {
+                call!(
+                    self,
+                    C_FindObjects(session, chunk.as_mut_ptr(), room as u64, &raw mut len)
+                )
+            }?;
+            if len == 0 {
+                break;
+            }
+            all.extend_from_slice(&chunk[..room.min(len as usize)]);
+        }
+        Ok(all)
+    }
+
+    /// C_GetAttributeValue: those of `kinds` that the object has and shows.
+    ///
+    /// One call asks all lengths and one all values. The standard has every attribute answered for
+    /// itself, whatever the code of the call; for modules that stop at the first they lack, the
+    /// rest is asked one by one.
+    pub(crate) fn attributes(
+        &self,
+        session: Session,
+        object: Handle,
+        kinds: &[u64],
+    ) -> Result<Attributes> {
+        let mut lengths: Vec<_> = kinds.iter().map(|&kind| asked(kind)).collect();
+        let code = self.get_attributes(session, object, &mut lengths);
+        for one in &mut lengths {
+            if one.ulValueLen == UNTOUCHED {
+                self.get_attributes(session, object, std::slice::from_mut(one))?;
+            }
+        }
+        code?;
+        lengths.retain(|a| a.ulValueLen <= LONGEST);
+        let total = lengths.iter().map(|a| a.ulValueLen as usize).sum();
+        let mut values = vec![0_u8; total];
+        let mut rest = &mut values[..];
+        for attribute in &mut lengths {
+            let (place, behind) = rest.split_at_mut(attribute.ulValueLen as usize);
+            attribute.pValue = place.as_mut_ptr().cast();
+            rest = behind;
+        }
+        let places: Vec<_> = lengths.iter().map(|a| a.ulValueLen as usize).collect();
+        self.get_attributes(session, object, &mut lengths)?;
+        let values = Bytes::from(values);
+        let mut at = 0;
+        let read = lengths.iter().zip(places).filter_map(|(attribute, place)| {
+            let start = at;
+            at += place;
+            // Shorter than announced is fine; longer, or unavailable by now, is not there.
+            let len = usize::try_from(attribute.ulValueLen).ok()?;
+            (len <= place).then(|| Attribute {
+                kind: attribute.type_,
+                value: Blob(values.slice(start..start + len)),
+            })
+        });
+        Ok(Attributes(read.collect()))
+    }
+
+    /// One C_GetAttributeValue. That some attributes are sensitive or absent is no error.
+    fn get_attributes(
+        &self,
+        session: Session,
+        object: Handle,
+        attributes: &mut [CK_ATTRIBUTE],
+    ) -> Result<()> {
+        // SAFETY: each `pValue` is null or has room for `ulValueLen` bytes.
+        let done = unsafe {
+            call!(
+                self,
+                C_GetAttributeValue(
+                    session,
+                    object,
+                    attributes.as_mut_ptr(),
+                    attributes.len() as u64
+                )
+            )
+        };
+        let Err(error) = done else { return Ok(()) };
+        match error.code() {
+            Some(CKR_ATTRIBUTE_SENSITIVE | CKR_ATTRIBUTE_TYPE_INVALID) => {
+                // The only one that was asked is the one that is not there.
+                if let [one] = attributes {
+                    one.ulValueLen = CK_UNAVAILABLE_INFORMATION;
+                }
+                Ok(())
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// C_CreateObject.
+    pub(crate) fn create(&self, session: Session, template: &Attributes) -> Result<Handle> {
+        let mut raw = Template::new(template)?;
+        made(&mut raw, |place, len, handle| {
+            // SAFETY: `len` attributes, and a place for one handle.
+            unsafe { call!(self, C_CreateObject(session, place, len, handle)) }
+        })
+    }
+
+    /// C_CopyObject.
+    pub(crate) fn copy(
+        &self,
+        session: Session,
+        object: Handle,
+        template: &Attributes,
+    ) -> Result<Handle> {
+        let mut raw = Template::new(template)?;
+        made(&mut raw, |place, len, handle| {
+            // SAFETY: `len` attributes, and a place for one handle.
+            unsafe { call!(self, C_CopyObject(session, object, place, len, handle)) }
+        })
+    }
+
+    /// C_SetAttributeValue.
+    pub(crate) fn set_attributes(
+        &self,
+        session: Session,
+        object: Handle,
+        template: &Attributes,
+    ) -> Result<()> {
+        let mut raw = Template::new(template)?;
+        let (place, len) = raw.raw();
+        // SAFETY: `len` attributes that live as long as `raw`.
+        unsafe { call!(self, C_SetAttributeValue(session, object, place, len)) }
+    }
+
+    /// C_DestroyObject.
+    pub(crate) fn destroy(&self, session: Session, object: Handle) -> Result<()> {
+        // SAFETY: no pointers.
+        unsafe { call!(self, C_DestroyObject(session, object)) }
+    }
+}
+
+fn asked(kind: u64) -> CK_ATTRIBUTE {
+    CK_ATTRIBUTE {
+        type_: kind,
+        pValue: std::ptr::null_mut(),
+        ulValueLen: UNTOUCHED,
+    }
+}
+
+/// What makes one object takes a template and a place for the handle.
+pub(super) fn made(
+    template: &mut Template,
+    make: impl FnOnce(*mut CK_ATTRIBUTE, u64, *mut Handle) -> Result<()>,
+) -> Result<Handle, Error> {
+    let (place, len) = template.raw();
+    let mut handle = 0;
+    make(place, len, &raw mut handle)?;
+    Ok(handle)
+}

@@ -1,0 +1,90 @@
+//! One [`Library`] for each file and process, counted; the last to leave finalises it.
+
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use hsmux_token::Result;
+use parking_lot::Mutex;
+
+use super::Library;
+
+/// A share in a loaded module.
+pub(crate) struct LibraryRef {
+    library: Option<Arc<Library>>,
+    place: Arc<Place>,
+}
+
+/// Where a module is, or will be; its lock is held while the module starts or ends, which may hang:
+/// other modules do not wait for it.
+#[derive(Default)]
+struct Place(Mutex<Option<Loaded>>);
+
+struct Loaded {
+    library: Arc<Library>,
+    users: usize,
+    /// C_Initialize does not survive fork(2): a child starts anew (PKCS#11 2.40, section 2.3).
+    process: u32,
+}
+
+static PLACES: LazyLock<Mutex<HashMap<PathBuf, Arc<Place>>>> = LazyLock::new(Mutex::default);
+
+impl LibraryRef {
+    /// Loads the module, or shares the one that is loaded.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        // A bare name is dlopen's to find.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let place = Arc::clone(PLACES.lock().entry(path.clone()).or_default());
+        let mut loaded = place.0.lock();
+        if let Some(inherited) = loaded.take_if(|l| l.process != std::process::id()) {
+            std::mem::forget(inherited);
+        }
+        let library = if let Some(loaded) = &mut *loaded {
+            loaded.users += 1;
+            Arc::clone(&loaded.library)
+        } else {
+            let library = Arc::new(Library::load(path)?);
+            *loaded = Some(Loaded {
+                library: Arc::clone(&library),
+                users: 1,
+                process: std::process::id(),
+            });
+            library
+        };
+        drop(loaded);
+        Ok(Self {
+            library: Some(library),
+            place,
+        })
+    }
+}
+
+impl Deref for LibraryRef {
+    type Target = Library;
+    fn deref(&self) -> &Library {
+        // Taken out in drop only.
+        self.library.as_ref().expect("a share holds its library")
+    }
+}
+
+impl Drop for LibraryRef {
+    fn drop(&mut self) {
+        let mut place = self.place.0.lock();
+        let mine = self.library.take();
+        let Some(loaded) = &mut *place else { return };
+        if loaded.process != std::process::id() {
+            // A child of fork: the parent's module is not ours to end.
+            std::mem::forget(mine);
+            return;
+        }
+        drop(mine);
+        loaded.users -= 1;
+        if loaded.users == 0
+            && let Some(loaded) = place.take()
+            && let Some(library) = Arc::into_inner(loaded.library)
+        {
+            library.unload();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Slots, tokens, mechanisms (PKCS#11 3.0, sections 5.4 and 5.5).
+
+use hsmux_token::ck::{
+    CK_INFO, CK_MECHANISM_INFO, CK_SLOT_INFO, CK_TOKEN_INFO, CK_TRUE, CKR_BUFFER_TOO_SMALL,
+};
+use hsmux_token::{MechanismInfo, Result};
+
+use super::{Library, Slot, call, input};
+
+impl Library {
+    /// C_GetSlotList: slots with a token in them.
+    pub(crate) fn slots(&self) -> Result<Vec<Slot>> {
+        list(|place, len| {
+            // SAFETY: `place` is null or has room for `len` ids.
+            unsafe { call!(self, C_GetSlotList(CK_TRUE, place, len)) }
+        })
+    }
+
+    /// C_GetInfo.
+    pub(crate) fn info(&self) -> Result<CK_INFO> {
+        let mut info = CK_INFO::default();
+        // SAFETY: a place for one structure.
+        unsafe { call!(self, C_GetInfo(&raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// C_GetSlotInfo.
+    pub(crate) fn slot_info(&self, slot: Slot) -> Result<CK_SLOT_INFO> {
+        let mut info = CK_SLOT_INFO::default();
+        // SAFETY: a place for one structure.
+        unsafe { call!(self, C_GetSlotInfo(slot, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// C_GetTokenInfo.
+    pub(crate) fn token_info(&self, slot: Slot) -> Result<CK_TOKEN_INFO> {
+        let mut info = CK_TOKEN_INFO::default();
+        // SAFETY: a place for one structure.
+        unsafe { call!(self, C_GetTokenInfo(slot, &raw mut info)) }?;
+        Ok(info)
+    }
+
+    /// C_GetMechanismList and C_GetMechanismInfo, sorted by kind.
+    pub(crate) fn mechanisms(&self, slot: Slot) -> Result<Vec<MechanismInfo>> {
+        let mut kinds = list(|place, len| {
+            // SAFETY: `place` is null or has room for `len` numbers.
+            unsafe { call!(self, C_GetMechanismList(slot, place, len)) }
+        })?;
+        kinds.sort_unstable();
+        kinds.dedup();
+        // A module that lists what it cannot describe does not offer it.
+        let described = kinds.into_iter().filter_map(|kind| {
+            let mut info = CK_MECHANISM_INFO::default();
+            // SAFETY: a place for one structure.
+            unsafe { call!(self, C_GetMechanismInfo(slot, kind, &raw mut info)) }.ok()?;
+            Some(MechanismInfo {
+                kind,
+                min_key: info.ulMinKeySize,
+                max_key: info.ulMaxKeySize,
+                flags: info.flags,
+            })
+        });
+        Ok(described.collect())
+    }
+
+    /// C_InitToken.
+    pub(crate) fn init_token(&self, slot: Slot, so_pin: &[u8], label: &[u8; 32]) -> Result<()> {
+        // SAFETY: the PIN with its length; the label has the 32 bytes that the standard asks for.
+        unsafe {
+            call!(
+                self,
+                C_InitToken(slot, input(so_pin), so_pin.len() as u64, input(label))
+            )
+        }
+    }
+}
+
+/// More slots or mechanisms than any module has: a length past it is a mistake of the module's.
+const MOST: u64 = 1 << 16;
+
+/// The standard's way to give a list: its length, then the list, which may have grown meanwhile.
+fn list(get: impl Fn(*mut u64, *mut u64) -> Result<()>) -> Result<Vec<u64>> {
+    loop {
+        let mut len = 0;
+        get(std::ptr::null_mut(), &raw mut len)?;
+        let mut items = vec![0; len.min(MOST) as usize];
+        match get(items.as_mut_ptr(), &raw mut len) {
+            Err(e) if e.code() == Some(CKR_BUFFER_TOO_SMALL) => {}
+            result => {
+                items.truncate(len as usize);
+                return result.map(|()| items);
+            }
+        }
+    }
+}

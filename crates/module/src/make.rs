@@ -1,0 +1,121 @@
+//! Operations that make, change, read or remove objects.
+
+use hsmux_token::ck::{CKA_CLASS, CKA_ID, CKA_TOKEN};
+use hsmux_token::{
+    Attributes, Class, Error, Kind, Made, ObjectRef, Operation, Outcome, Result, SessionObject,
+};
+
+use crate::ModuleToken;
+use crate::library::{Handle, Session};
+use crate::objects::Values;
+
+impl ModuleToken {
+    /// Runs one of them; `handle` is that of the operation's first object.
+    pub(crate) fn change(
+        &self,
+        session: Session,
+        operation: &Operation,
+        handle: Handle,
+    ) -> Result<Outcome> {
+        let library = self.sessions.library();
+        if operation.changes_token() {
+            self.see_foreign_changes(session)?;
+        }
+        let made = match operation {
+            Operation::Generate {
+                mechanism,
+                template,
+            } => library.generate(session, mechanism, template)?,
+            Operation::GeneratePair {
+                mechanism,
+                public,
+                private,
+            } => {
+                let (first, second) = library.generate_pair(session, mechanism, public, private)?;
+                return self.made(session, &[first, second], Values::OfSessionObjects);
+            }
+            Operation::Derive {
+                mechanism,
+                template,
+                ..
+            } => library.derive(session, mechanism, handle, template)?,
+            Operation::Unwrap {
+                mechanism,
+                wrapped,
+                template,
+                ..
+            } => library.unwrap(session, mechanism, handle, wrapped, template)?,
+            Operation::Create { template } => library.create(session, template)?,
+            Operation::Copy { template, .. } => library.copy(session, handle, template)?,
+            Operation::Read { .. } => {
+                return self.made(session, &[handle], Values::Shown);
+            }
+            Operation::SetAttributes { template, .. } => {
+                library.set_attributes(session, handle, template)?;
+                return Ok(Outcome::Done);
+            }
+            Operation::Destroy { object } => {
+                library.destroy(session, handle)?;
+                if let ObjectRef::Token(id) = object {
+                    self.handles.remove(id);
+                }
+                return Ok(Outcome::Done);
+            }
+            Operation::Use { .. } | Operation::Random { .. } | Operation::Wrap { .. } => {
+                return Err(Error::request(Kind::Invalid, operation.call()));
+            }
+        };
+        self.made(session, &[made], Values::OfSessionObjects)
+    }
+
+    /// SoftHSM loses sight of a key that another process has added when it writes before it has
+    /// looked: a search makes it look.
+    fn see_foreign_changes(&self, session: Session) -> Result<()> {
+        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
+        self.sessions.library().find(session, &of_token, 1)?;
+        Ok(())
+    }
+
+    /// Describes and names new objects; those of the token can be used at once.
+    fn made(&self, session: Session, handles: &[Handle], values: Values) -> Result<Outcome> {
+        let mut all = Vec::with_capacity(handles.len());
+        for handle in handles {
+            all.push(self.describe(session, *handle, values)?);
+        }
+        let others = self.kin(&all);
+        all.extend(others);
+        let named = hsmux_software::identify(&self.serial(), all);
+        let made = handles.iter().zip(named).map(|(&handle, object)| {
+            let of_token = object.attributes.flag(CKA_TOKEN) == Some(true);
+            if of_token {
+                self.handles.insert(object.id, handle);
+            }
+            Made {
+                session: (!of_token).then_some(SessionObject { owner: 0, handle }),
+                object,
+            }
+        });
+        Ok(Outcome::Objects(made.collect()))
+    }
+
+    /// The known public keys and certificates with the same CKA_ID: a private key is named by them.
+    fn kin(&self, new: &[Attributes]) -> Vec<Attributes> {
+        let ids: Vec<_> = new
+            .iter()
+            .filter(|a| a.number(CKA_CLASS) == Some(Class::PRIVATE_KEY.0))
+            .filter_map(|a| a.get(CKA_ID))
+            .collect();
+        if ids.is_empty() {
+            return Vec::new();
+        }
+        let known = self.known.lock().clone();
+        let public = known.objects.iter().filter(|object| {
+            [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&object.id.class)
+                && object
+                    .attributes
+                    .get(CKA_ID)
+                    .is_some_and(|id| ids.contains(&id))
+        });
+        public.map(|object| object.attributes.clone()).collect()
+    }
+}

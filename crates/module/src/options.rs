@@ -1,0 +1,58 @@
+//! What is needed to open a token; travels to worker processes.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use hsmux_token::{Secret, Uri};
+use minicbor::{Decode, Decoder, Encode, Encoder};
+
+/// Which token of a module: label, serial number, slot id, manufacturer, model. An empty one means
+/// the only initialised token that there is.
+pub type SlotSelector = Uri;
+
+/// One token of one module, and how to use it.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Options {
+    /// The module's file; a bare name is searched for as dlopen(3) does.
+    #[cbor(n(0), with = "path")]
+    pub module: PathBuf,
+    /// Which of its tokens.
+    #[n(1)]
+    pub slot: SlotSelector,
+    /// The user PIN. Without it there is a login only on a token with its own PIN pad
+    /// (CKF_PROTECTED_AUTHENTICATION_PATH); elsewhere only public objects are seen.
+    #[n(2)]
+    pub pin: Option<Secret>,
+    /// How many operations may run at once; fewer when the token has fewer sessions. At least 1.
+    #[n(3)]
+    pub sessions: u32,
+    /// The folder of the PIN breaker, see [`crate::pin`]. Every process of a machine uses the same.
+    #[cbor(n(4), with = "path")]
+    pub state: PathBuf,
+    /// Log in even when the token says that this is the last try before it locks.
+    #[n(5)]
+    pub force_final_try: bool,
+    /// The member's name, for messages.
+    #[n(6)]
+    pub name: String,
+}
+
+/// A path is bytes, whatever its encoding.
+mod path {
+    use super::{Decoder, Encoder, OsStr, OsStrExt, Path, PathBuf};
+    use minicbor::{decode::Error as Malformed, encode as to};
+
+    pub fn encode<C, W: to::Write>(
+        path: &Path,
+        e: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), to::Error<W::Error>> {
+        e.bytes(path.as_os_str().as_bytes())?.ok()
+    }
+
+    pub fn decode<C>(d: &mut Decoder<'_>, _: &mut C) -> Result<PathBuf, Malformed> {
+        Ok(PathBuf::from(OsStr::from_bytes(d.bytes()?)))
+    }
+}

@@ -1,0 +1,106 @@
+//! One use of a PIN, with its journal.
+
+use hsmux_token::ck::{CKR_USER_ALREADY_LOGGED_IN, CKU_USER};
+use hsmux_token::{Error, Kind, Result, TokenFlags, TokenInfo};
+
+use super::rules::{Counter, Hold, Verdict, hold};
+use super::{Journal, Outcome, User};
+use crate::Options;
+use crate::library::{Library, Session, Slot};
+use crate::slots::described;
+
+/// Logs the user in, if the token has a login and nobody in this process has done it.
+pub(crate) fn login(
+    library: &Library,
+    slot: Slot,
+    session: Session,
+    options: &Options,
+) -> Result<()> {
+    let token = described(&library.token_info(slot)?);
+    let pad = token
+        .flags
+        .contains(TokenFlags::PROTECTED_AUTHENTICATION_PATH);
+    if (options.pin.is_none() && !pad) || !token.flags.contains(TokenFlags::LOGIN_REQUIRED) {
+        return Ok(());
+    }
+    let mut journal = Journal::open(&options.state, &token)?;
+    // The module forgets a login with the last session, so this is true of our process only.
+    if library.logged_in(session)? {
+        return Ok(());
+    }
+    let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
+    // Read under the lock: another process may just have used up a try.
+    let token = described(&library.token_info(slot)?);
+    let attempt = Attempt::new(&token, User::User, pin, options.force_final_try);
+    match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
+        Err(e) if e.code() == Some(CKR_USER_ALREADY_LOGGED_IN) => Ok(()),
+        result => result,
+    }
+}
+
+/// A call that shows a PIN to a token.
+pub(crate) struct Attempt<'a> {
+    user: User,
+    pin: Option<&'a [u8]>,
+    counter: Counter,
+    force_final_try: bool,
+}
+
+impl<'a> Attempt<'a> {
+    /// `token` with its flags as they are now, under the journal's lock.
+    pub(crate) fn new(
+        token: &TokenInfo,
+        user: User,
+        pin: Option<&'a [u8]>,
+        force_final_try: bool,
+    ) -> Self {
+        Self {
+            user,
+            pin,
+            counter: Counter::of(token.flags, user),
+            force_final_try,
+        }
+    }
+
+    /// Runs the call if the rules allow it, with the journal written before and after.
+    pub(crate) fn run(
+        self,
+        journal: &mut Journal,
+        call: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let (user, full) = (self.user, self.counter == Counter::Full);
+        let mac = journal.mac(user, self.pin)?;
+        let before = journal.version(&mac).cloned();
+        if let Some(hold) = hold(
+            journal.record(),
+            user,
+            before.as_ref(),
+            self.counter,
+            self.force_final_try,
+        ) {
+            if hold == Hold::CounterLow {
+                journal.write(user, &mac, Outcome::Held, full)?;
+            }
+            return Err(Error::token(Kind::PinHeld, hold.advice()));
+        }
+        journal.write(user, &mac, Outcome::Attempting, full)?;
+        let result = call();
+        let written = match Verdict::of(&result) {
+            Verdict::Right => journal.write(user, &mac, Outcome::Succeeded, full),
+            Verdict::Wrong => journal.write(user, &mac, Outcome::Refused, full),
+            Verdict::Untouched => journal.restore(&mac, before),
+            Verdict::Unknown => Ok(()),
+        };
+        // "Attempting" is on disk, which errs on the safe side.
+        if let Err(e) = written {
+            tracing::warn!("the outcome of a login is not on record: {e}");
+        }
+        result.map_err(|e| match Verdict::of(&Err(e.clone())) {
+            Verdict::Wrong => Error::token(
+                Kind::PinHeld,
+                format!("{e}; it is not tried again: {}", Hold::Refused.advice()),
+            ),
+            _ => e,
+        })
+    }
+}

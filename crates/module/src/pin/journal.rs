@@ -1,0 +1,122 @@
+//! What is on record about one token's PINs, while its lock is held.
+
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use hsmux_token::{Result, TokenInfo};
+
+use super::store::{Folder, Lock, read};
+use super::{Outcome, Record, User, Version};
+
+/// A token's record, locked for this process.
+pub(crate) struct Journal {
+    folder: Folder,
+    path: PathBuf,
+    token: TokenInfo,
+    record: Record,
+    _lock: Lock,
+}
+
+impl Journal {
+    /// Waits for the token's lock and reads its record.
+    pub(crate) fn open(state: &Path, token: &TokenInfo) -> Result<Self> {
+        let folder = Folder::open(state)?;
+        let path = folder.file_of(token);
+        let lock = Folder::lock(&path)?;
+        let record = Record {
+            manufacturer: token.manufacturer.clone(),
+            model: token.model.clone(),
+            serial: token.serial.clone(),
+            label: token.label.clone(),
+            pins: read(&path)?.map(|r| r.pins).unwrap_or_default(),
+        };
+        Ok(Self {
+            folder,
+            path,
+            token: token.clone(),
+            record,
+            _lock: lock,
+        })
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The name of a PIN in the record.
+    pub(crate) fn mac(&self, user: User, pin: Option<&[u8]>) -> Result<String> {
+        self.folder.version(&self.token, user, pin)
+    }
+
+    /// What is known of a PIN, by its MAC.
+    pub(crate) fn version(&self, mac: &str) -> Option<&Version> {
+        self.record.pins.iter().find(|v| v.mac == mac)
+    }
+
+    /// Writes what becomes of a PIN, and makes it the last that was used.
+    pub(crate) fn write(
+        &mut self,
+        user: User,
+        mac: &str,
+        outcome: Outcome,
+        counter_was_full: bool,
+    ) -> Result<()> {
+        let succeeded_before =
+            outcome == Outcome::Succeeded || self.version(mac).is_some_and(|v| v.succeeded_before);
+        self.put(Version {
+            user,
+            mac: mac.to_owned(),
+            outcome,
+            succeeded_before,
+            counter_was_full,
+            time: now(),
+        })
+    }
+
+    /// Puts a version back as it was: nothing has happened to it after all.
+    pub(crate) fn restore(&mut self, mac: &str, before: Option<Version>) -> Result<()> {
+        self.record.pins.retain(|v| v.mac != mac);
+        self.record.pins.extend(before);
+        self.save()
+    }
+
+    /// Releases every version that is held; whether there was one.
+    pub(crate) fn release(&mut self) -> Result<bool> {
+        let held = self.record.pins.iter_mut().filter(|v| v.is_held());
+        let released = held
+            .map(|v| (v.outcome, v.time) = (Outcome::Released, now()))
+            .count();
+        if released > 0 {
+            self.save()?;
+        }
+        Ok(released > 0)
+    }
+
+    fn put(&mut self, version: Version) -> Result<()> {
+        self.record.pins.retain(|v| v.mac != version.mac);
+        self.record.pins.push(version);
+        self.save()
+    }
+
+    fn save(&self) -> Result<()> {
+        self.folder.write(&self.path, &self.record)
+    }
+}
+
+impl Record {
+    /// The token as far as the record knows it.
+    pub(super) fn token_info(&self) -> TokenInfo {
+        TokenInfo {
+            manufacturer: self.manufacturer.clone(),
+            model: self.model.clone(),
+            serial: self.serial.clone(),
+            label: self.label.clone(),
+            ..TokenInfo::default()
+        }
+    }
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |d| d.as_secs())
+}

@@ -1,0 +1,155 @@
+//! When a PIN may be tried, and what a token's answer means. No I/O here.
+
+use hsmux_token::ck::*;
+use hsmux_token::{Result, TokenFlags};
+
+use super::{Outcome, Record, User, Version};
+
+/// What a token says of its retry counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Counter {
+    /// No wrong PIN since the last right one.
+    Full,
+    /// CKF_USER_PIN_COUNT_LOW: at least one wrong PIN.
+    Low,
+    /// CKF_USER_PIN_FINAL_TRY: another wrong PIN locks it.
+    FinalTry,
+    /// CKF_USER_PIN_LOCKED.
+    Locked,
+}
+
+impl Counter {
+    pub(super) fn of(flags: TokenFlags, user: User) -> Self {
+        let (locked, last, low) = match user {
+            User::User => (
+                TokenFlags::USER_PIN_LOCKED,
+                TokenFlags::USER_PIN_FINAL_TRY,
+                TokenFlags::USER_PIN_COUNT_LOW,
+            ),
+            User::SecurityOfficer => (
+                TokenFlags::SO_PIN_LOCKED,
+                TokenFlags::SO_PIN_FINAL_TRY,
+                TokenFlags::SO_PIN_COUNT_LOW,
+            ),
+        };
+        match () {
+            () if flags.contains(locked) => Self::Locked,
+            () if flags.contains(last) => Self::FinalTry,
+            () if flags.contains(low) => Self::Low,
+            () => Self::Full,
+        }
+    }
+}
+
+/// Why a PIN is not tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hold {
+    Locked,
+    FinalTry,
+    CounterLow,
+    Refused,
+    UnknownOutcome,
+}
+
+impl Hold {
+    /// For people: why, and what to do.
+    pub(super) fn advice(self) -> &'static str {
+        match self {
+            Self::Locked => "the token's PIN is locked; its security officer can set a new one",
+            Self::FinalTry => {
+                "the token says that one more wrong PIN locks it; \
+                 make sure that the PIN is right, then force the final try (or log in once with another program)"
+            }
+            Self::CounterLow => {
+                "the token's PIN counter is low, and this PIN has never been right on it; \
+                 make sure that it is, then `hsmux pin release`"
+            }
+            Self::Refused => {
+                "the token refused this PIN before, so it is not tried again; \
+                 correct the PIN in the configuration, or `hsmux pin release` if it is right now"
+            }
+            Self::UnknownOutcome => {
+                "an earlier login with this PIN was broken off, so its outcome is unknown, and it has never \
+                 succeeded; make sure that the PIN is right, then `hsmux pin release`"
+            }
+        }
+    }
+}
+
+/// Whether a PIN may be tried now.
+///
+/// A low counter stops a PIN that has never been right, with three exceptions: a person has released
+/// it; C_SetPIN to it was begun; or the counter was full when this machine's own last attempt was
+/// refused, which alone explains it, and the PIN has been corrected since. None of them can reach
+/// the last try.
+pub(super) fn hold(
+    record: &Record,
+    user: User,
+    version: Option<&Version>,
+    counter: Counter,
+    force_final_try: bool,
+) -> Option<Hold> {
+    let outcome = version.map(|v| v.outcome);
+    let succeeded_before = version.is_some_and(|v| v.succeeded_before);
+    match (outcome, counter) {
+        (_, Counter::Locked) => Some(Hold::Locked),
+        (Some(Outcome::Refused), _) => Some(Hold::Refused),
+        (Some(Outcome::Attempting), _) if !succeeded_before => Some(Hold::UnknownOutcome),
+        (_, Counter::FinalTry) if !force_final_try => Some(Hold::FinalTry),
+        (Some(Outcome::Released | Outcome::Setting), Counter::Low) => None,
+        (_, Counter::Low) if !succeeded_before && !own_refusal(record, user) => {
+            Some(Hold::CounterLow)
+        }
+        _ => None,
+    }
+}
+
+/// Whether the last attempt on record is a refusal that found the counter full.
+fn own_refusal(record: &Record, user: User) -> bool {
+    let mut tried = record.pins.iter().rev().filter(|v| v.user == user);
+    let last = tried.find(|v| v.outcome != Outcome::Held);
+    last.is_some_and(|v| v.outcome == Outcome::Refused && v.counter_was_full)
+}
+
+/// What a call that uses a PIN has shown about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// The token took the PIN.
+    Right,
+    /// The token refused it, or calls it impossible.
+    Wrong,
+    /// The call ended before it came to the PIN.
+    Untouched,
+    /// Nobody knows.
+    Unknown,
+}
+
+impl Verdict {
+    /// Only codes that the standard gives for the state of the application, before a PIN is looked
+    /// at, count as untouched. A general or a device error may come after a wrong PIN was counted.
+    pub(super) fn of(result: &Result<()>) -> Self {
+        let Err(error) = result else {
+            return Self::Right;
+        };
+        match error.code() {
+            Some(
+                CKR_PIN_INCORRECT | CKR_PIN_INVALID | CKR_PIN_LEN_RANGE | CKR_PIN_EXPIRED
+                | CKR_PIN_LOCKED,
+            ) => Self::Wrong,
+            Some(
+                CKR_USER_ALREADY_LOGGED_IN
+                | CKR_USER_ANOTHER_ALREADY_LOGGED_IN
+                | CKR_USER_TOO_MANY_TYPES
+                | CKR_USER_TYPE_INVALID
+                | CKR_USER_PIN_NOT_INITIALIZED
+                | CKR_ARGUMENTS_BAD
+                | CKR_CRYPTOKI_NOT_INITIALIZED
+                | CKR_SESSION_HANDLE_INVALID
+                | CKR_SESSION_READ_ONLY
+                | CKR_SESSION_READ_ONLY_EXISTS
+                | CKR_FUNCTION_NOT_SUPPORTED,
+            ) => Self::Untouched,
+            _ => Self::Unknown,
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! The files of the breaker: a folder, the key of the MACs, one record and one lock for each token.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use hmac::{Hmac, Mac};
+use hsmux_token::{Error, Kind, Result, TokenInfo};
+use rustix::fs::{FlockOperation, flock};
+use sha2::{Digest, Sha256};
+use zeroize::Zeroizing;
+
+use super::{Record, User};
+
+/// How long a login waits for those of other processes.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// flock(2) has no time-out: how often it is tried.
+const TURN: Duration = Duration::from_millis(20);
+
+/// `pins` in the state folder.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Creates it where it is missing.
+    pub(super) fn open(state: &Path) -> Result<Self> {
+        let path = state.join("pins");
+        let made = std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&path);
+        made.map_err(|e| unwritable(&path, &e))?;
+        Ok(Self(path))
+    }
+
+    /// All records; a file that cannot be read is an error, not an absence.
+    pub(super) fn list(&self) -> Result<Vec<Record>> {
+        let entries = std::fs::read_dir(&self.0).map_err(|e| unwritable(&self.0, &e))?;
+        let mut records = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|e| unwritable(&self.0, &e))?.path();
+            if path.extension().is_some_and(|e| e == "json") {
+                records.extend(read(&path)?);
+            }
+        }
+        records.sort_by(|a, b| (&a.label, &a.serial).cmp(&(&b.label, &b.serial)));
+        Ok(records)
+    }
+
+    /// The file of a token. A token without a serial number is told from others by its label.
+    pub(super) fn file_of(&self, token: &TokenInfo) -> PathBuf {
+        let label = if token.serial.is_empty() {
+            &token.label
+        } else {
+            ""
+        };
+        let mut hash = Sha256::new();
+        for part in [&token.manufacturer, &token.model, &token.serial, label] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let name = hex::encode(&hash.finalize()[..8]);
+        let readable: String = token
+            .serial
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .take(16)
+            .collect();
+        self.0.join(format!("{readable}-{name}.json"))
+    }
+
+    /// Waits for the token's lock.
+    pub(super) fn lock(record: &Path) -> Result<Lock> {
+        let path = record.with_extension("lock");
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|e| unwritable(&path, &e))?;
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Lock(file)),
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                    std::thread::sleep(TURN);
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(Error::token(
+                        Kind::Deadline,
+                        format!(
+                            "another process has been logging in to this token for {} s (it holds {})",
+                            PATIENCE.as_secs(),
+                            path.display()
+                        ),
+                    ));
+                }
+                Err(e) => return Err(unwritable(&path, &e.into())),
+            }
+        }
+    }
+
+    /// Replaces a record, durably: it is either the old one or the new one after any crash.
+    pub(super) fn write(&self, path: &Path, record: &Record) -> Result<()> {
+        let text = serde_json::to_vec_pretty(record)
+            .map_err(|e| unwritable(path, &std::io::Error::other(e)))?;
+        let write = || {
+            place(&path.with_extension("new"), &text)?;
+            std::fs::rename(path.with_extension("new"), path)?;
+            self.sync()
+        };
+        write().map_err(|e| unwritable(path, &e))
+    }
+
+    /// The MAC that stands for a PIN. Without a PIN: the token's own PIN pad.
+    pub(super) fn version(
+        &self,
+        token: &TokenInfo,
+        user: User,
+        pin: Option<&[u8]>,
+    ) -> Result<String> {
+        let key = self.key()?;
+        let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&key[..])
+            .map_err(|e| unwritable(&self.0, &std::io::Error::other(e)))?;
+        let user: &[u8] = match user {
+            User::User => b"user",
+            User::SecurityOfficer => b"so",
+        };
+        let way: &[u8] = if pin.is_some() { b"pin" } else { b"pad" };
+        let parts = [
+            token.manufacturer.as_bytes(),
+            token.model.as_bytes(),
+            token.serial.as_bytes(),
+            user,
+            way,
+            pin.unwrap_or_default(),
+        ];
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        Ok(hex::encode(&mac.finalize().into_bytes()[..16]))
+    }
+
+    /// The key of the MACs, random, made at first use; of two processes that make one the first wins.
+    fn key(&self) -> Result<Zeroizing<[u8; 32]>> {
+        let path = self.0.join("key");
+        let get = || {
+            let mut key = Zeroizing::new([0; 32]);
+            match File::open(&path) {
+                Ok(mut file) => file.read_exact(&mut key[..])?,
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                    getrandom::fill(&mut key[..])
+                        .map_err(|e| std::io::Error::other(e.to_string()))?;
+                    let draft = path.with_extension(format!("new-{}", std::process::id()));
+                    place(&draft, &key[..])?;
+                    let linked = std::fs::hard_link(&draft, &path);
+                    std::fs::remove_file(&draft)?;
+                    match linked {
+                        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
+                        _ => self.sync()?,
+                    }
+                    File::open(&path)?.read_exact(&mut key[..])?;
+                }
+                Err(e) => return Err(e),
+            }
+            Ok(key)
+        };
+        get().map_err(|e| unwritable(&path, &e))
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+/// Writes a file that only its owner may read, durably.
+fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+/// The record in a file, if there is one.
+pub(super) fn read(path: &Path) -> Result<Option<Record>> {
+    match std::fs::read(path) {
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(record) => Ok(Some(record)),
+            Err(e) => Err(unwritable(path, &std::io::Error::other(e))),
+        },
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(unwritable(path, &e)),
+    }
+}
+
+/// A token's lock, given up when it is dropped: explicitly, for a forked child shares the file.
+pub(super) struct Lock(File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file does it too.
+        let _ = flock(&self.0, FlockOperation::Unlock);
+    }
+}
+
+fn unwritable(path: &Path, e: &std::io::Error) -> Error {
+    Error::token(
+        Kind::Environment,
+        format!(
+            "no login without a record of it: {}: {e}; make the state folder writable for this user",
+            path.display()
+        ),
+    )
+}

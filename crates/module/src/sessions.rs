@@ -1,0 +1,171 @@
+//! The sessions of one token: opened once, lent for one operation at a time.
+
+use std::time::Instant;
+
+use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::{Condvar, Mutex};
+
+use crate::library::{Library, LibraryRef, Session, Slot};
+
+/// In place of a session that was closed after an error, to be opened when it is next used.
+const CLOSED: Session = 0;
+
+/// All sessions of a token. They end with this; the module's own count of them keeps the login.
+pub(crate) struct Sessions {
+    library: LibraryRef,
+    slot: Slot,
+    lanes: Stack,
+    /// The one that makes session objects, which live as long as it does. `None` on a token with a
+    /// single session, whose only lane does both.
+    keeper: Option<Stack>,
+    count: u32,
+}
+
+/// Idle sessions; the one that was used last is warmest and is taken first.
+#[derive(Default)]
+struct Stack {
+    idle: Mutex<Vec<Session>>,
+    freed: Condvar,
+}
+
+/// What a session is wanted for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Anything that leaves nothing behind in the session.
+    Work,
+    /// To make session objects, or to read for a long time.
+    Keep,
+}
+
+/// A session on loan.
+pub(crate) struct Lease<'a> {
+    sessions: &'a Sessions,
+    stack: &'a Stack,
+    session: Session,
+}
+
+impl Sessions {
+    /// Opens one session to keep and as many as `wanted` to work with, or as many as the token has.
+    pub(crate) fn open(library: LibraryRef, slot: Slot, wanted: u32) -> Result<Self> {
+        let mut opened = Self {
+            slot,
+            lanes: Stack::default(),
+            keeper: None,
+            count: 0,
+            library,
+        };
+        let first = opened.library.open_session(slot)?;
+        let keeper = Stack::default();
+        keeper.idle.lock().push(first);
+        opened.keeper = Some(keeper);
+        while opened.count < wanted.max(1) {
+            match opened.library.open_session(slot) {
+                Ok(session) => opened.lanes.idle.lock().push(session),
+                Err(e) if e.code() == Some(CKR_SESSION_COUNT) => break,
+                Err(e) => return Err(e),
+            }
+            opened.count += 1;
+        }
+        if opened.count == 0 {
+            opened.lanes = opened.keeper.take().unwrap_or_default();
+            opened.count = 1;
+        }
+        Ok(opened)
+    }
+
+    /// How many operations may run at once.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The module that they are sessions of.
+    pub(crate) fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// A session, as soon as one is idle.
+    pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
+        let stack = match (purpose, &self.keeper) {
+            (Purpose::Keep, Some(keeper)) => keeper,
+            _ => &self.lanes,
+        };
+        let mut lease = Lease {
+            sessions: self,
+            stack,
+            session: stack.pop(deadline)?,
+        };
+        if lease.session == CLOSED {
+            lease.session = self.library.open_session(self.slot)?;
+        }
+        Ok(lease)
+    }
+}
+
+impl Stack {
+    fn pop(&self, deadline: Instant) -> Result<Session> {
+        let mut idle = self.idle.lock();
+        loop {
+            if let Some(session) = idle.pop() {
+                return Ok(session);
+            }
+            if self.freed.wait_until(&mut idle, deadline).timed_out() {
+                return Err(Error::token(
+                    Kind::Deadline,
+                    "all sessions of the token are busy, and the deadline has passed",
+                ));
+            }
+        }
+    }
+}
+
+impl Lease<'_> {
+    /// The session's handle.
+    pub(crate) fn session(&self) -> Session {
+        self.session
+    }
+
+    /// After an error that may have left an operation active: the session is closed, and opened
+    /// anew when it is next needed. The keeper stays, with its session objects.
+    pub(crate) fn retire(&mut self) {
+        if self.session == CLOSED || !std::ptr::eq(self.stack, &raw const self.sessions.lanes) {
+            return;
+        }
+        // A session that cannot be closed is gone already, or is the module's loss.
+        let closed = self.sessions.library.close_session(self.session);
+        if let Err(e) = closed
+            && e.code() != Some(CKR_SESSION_HANDLE_INVALID)
+        {
+            tracing::warn!("{e}");
+        }
+        self.session = CLOSED;
+    }
+
+    /// [`Self::retire`], and a fresh session at once.
+    pub(crate) fn renew(&mut self) -> Result<()> {
+        self.retire();
+        if self.session == CLOSED {
+            self.session = self.sessions.library.open_session(self.sessions.slot)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        self.stack.idle.lock().push(self.session);
+        self.stack.freed.notify_one();
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        let keeper = self.keeper.take();
+        for stack in [Some(&self.lanes), keeper.as_ref()].into_iter().flatten() {
+            for session in stack.idle.lock().drain(..).filter(|s| *s != CLOSED) {
+                // Nobody is left to tell.
+                let _ = self.library.close_session(session);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The slots of a module, and which of them is meant.
+
+use std::path::Path;
+
+use hsmux_token::ck::{CK_TOKEN_INFO, CK_VERSION};
+use hsmux_token::{Error, Kind, Result, TokenFlags, TokenInfo};
+
+use crate::SlotSelector;
+use crate::library::{Library, LibraryRef, Slot};
+
+/// A slot with a token in it.
+#[derive(Clone, Debug)]
+pub struct SlotInfo {
+    /// The slot's number; in some modules another after each start.
+    pub id: u64,
+    /// slotDescription.
+    pub description: String,
+    /// manufacturerID of the slot.
+    pub manufacturer: String,
+    /// The token, without its mechanisms.
+    pub token: TokenInfo,
+}
+
+/// Lists the slots of a module that have a token in them, initialised or not.
+pub fn slots(module: &Path) -> Result<Vec<SlotInfo>> {
+    let library = LibraryRef::open(module)?;
+    list(&library)
+}
+
+fn list(library: &Library) -> Result<Vec<SlotInfo>> {
+    let mut slots = Vec::new();
+    for id in library.slots()? {
+        // A token that was pulled out meanwhile is not there.
+        let (Ok(slot), Ok(token)) = (library.slot_info(id), library.token_info(id)) else {
+            continue;
+        };
+        slots.push(SlotInfo {
+            id,
+            description: text(&slot.slotDescription),
+            manufacturer: text(&slot.manufacturerID),
+            token: described(&token),
+        });
+    }
+    Ok(slots)
+}
+
+/// The one slot that is meant.
+pub(crate) fn choose(library: &Library, selector: &SlotSelector) -> Result<Slot> {
+    let slots = list(library)?;
+    let fits = |slot: &&SlotInfo| {
+        // SoftHSM always lists one more token, which is not initialised: it is meant by number only.
+        let initialised = slot.token.flags.contains(TokenFlags::TOKEN_INITIALIZED);
+        (initialised || selector.slot_id.is_some())
+            && selector.matches_token(&slot.token, Some(slot.id))
+            && same(selector.slot_description.as_deref(), &slot.description)
+            && same(selector.slot_manufacturer.as_deref(), &slot.manufacturer)
+    };
+    let mut fitting = slots.iter().filter(fits);
+    let problem = match (fitting.next(), fitting.next()) {
+        (Some(slot), None) => return Ok(slot.id),
+        (Some(_), Some(_)) => "more than one token fits",
+        (None, _) => "no token fits",
+    };
+    let found: Vec<_> = slots.iter().map(ToString::to_string).collect();
+    let found = match &found[..] {
+        [] => "it has no token".to_owned(),
+        found => format!("it has {}", found.join("; ")),
+    };
+    let path = library.path().display();
+    Err(Error::token(
+        Kind::Environment,
+        format!("{problem} {selector} in {path}: {found}"),
+    ))
+}
+
+fn same(wanted: Option<&str>, found: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == found)
+}
+
+impl std::fmt::Display for SlotInfo {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (id, token) = (self.id, &self.token);
+        if token.flags.contains(TokenFlags::TOKEN_INITIALIZED) {
+            let (label, serial) = (&token.label, &token.serial);
+            write!(f, "{label:?} (serial {serial}, slot-id {id})")
+        } else {
+            write!(f, "a token that is not initialised (slot-id {id})")
+        }
+    }
+}
+
+/// All that a token in a slot says of itself.
+pub(crate) fn describe(library: &Library, slot: Slot, lanes: u32) -> Result<TokenInfo> {
+    let module = library.info()?;
+    Ok(TokenInfo {
+        library: text(&module.libraryDescription),
+        library_version: version(module.libraryVersion),
+        mechanisms: library.mechanisms(slot)?,
+        lanes,
+        ..described(&library.token_info(slot)?)
+    })
+}
+
+pub(crate) fn described(info: &CK_TOKEN_INFO) -> TokenInfo {
+    TokenInfo {
+        label: text(&info.label),
+        manufacturer: text(&info.manufacturerID),
+        model: text(&info.model),
+        serial: text(&info.serialNumber),
+        flags: TokenFlags::from_bits_retain(info.flags),
+        hardware: version(info.hardwareVersion),
+        firmware: version(info.firmwareVersion),
+        pin_length: (info.ulMinPinLen, info.ulMaxPinLen),
+        ..TokenInfo::default()
+    }
+}
+
+fn version(version: CK_VERSION) -> (u8, u8) {
+    (version.major, version.minor)
+}
+
+/// A text that is padded with blanks; some modules pad with zeros.
+fn text(padded: &[u8]) -> String {
+    let text = String::from_utf8_lossy(padded);
+    text.trim_end_matches(['\0', ' ']).to_owned()
+}

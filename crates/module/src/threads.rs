@@ -1,0 +1,144 @@
+//! The threads behind `submit`: as many as the token has sessions, started when they are needed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result, Token};
+use parking_lot::{Condvar, Mutex};
+
+use crate::ModuleToken;
+
+/// Requests that wait, and who runs them.
+pub(crate) struct Threads {
+    state: Mutex<State>,
+    wake: Condvar,
+    token: Weak<ModuleToken>,
+}
+
+struct State {
+    waiting: VecDeque<Request>,
+    /// One for each thread: who is to be told of what it runs.
+    running: Vec<Option<Done>>,
+    idle: usize,
+    started: usize,
+    /// Set once the token is closed or given up.
+    over: Option<Error>,
+}
+
+impl Threads {
+    pub(crate) fn new(token: Weak<ModuleToken>, most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            state: Mutex::new(State {
+                waiting: VecDeque::new(),
+                running: std::iter::repeat_with(|| None).take(most).collect(),
+                idle: 0,
+                started: 0,
+                over: None,
+            }),
+            wake: Condvar::new(),
+            token,
+        })
+    }
+
+    /// Queues the requests for the next free thread.
+    pub(crate) fn submit(self: &Arc<Self>, batch: Batch) {
+        let mut state = self.state.lock();
+        if let Some(error) = state.over.clone() {
+            drop(state);
+            return fail(batch.into_iter().map(|r| r.done), &error);
+        }
+        state.waiting.extend(batch);
+        let mut problem = None;
+        while state.started < state.running.len() && state.idle < state.waiting.len() {
+            let (threads, index) = (Arc::clone(self), state.started);
+            let thread = std::thread::Builder::new().name("hsmux-module".into());
+            if let Err(e) = thread.spawn(move || threads.serve(index)) {
+                problem = Some(e);
+                break;
+            }
+            state.started += 1;
+            state.idle += 1;
+        }
+        match problem {
+            Some(e) if state.started == 0 => {
+                let stranded = std::mem::take(&mut state.waiting);
+                drop(state);
+                let error =
+                    Error::token(Kind::Environment, format!("no thread for the token: {e}"));
+                fail(stranded.into_iter().map(|r| r.done), &error);
+            }
+            _ => drop(state),
+        }
+        self.wake.notify_all();
+    }
+
+    /// Ends everything: what waits and what runs is told `error`.
+    pub(crate) fn abort(&self, error: &Error) {
+        let mut state = self.state.lock();
+        state.over = Some(error.clone());
+        let waiting = std::mem::take(&mut state.waiting);
+        let running: Vec<_> = state.running.iter_mut().filter_map(Option::take).collect();
+        drop(state);
+        self.wake.notify_all();
+        fail(waiting.into_iter().map(|r| r.done).chain(running), error);
+    }
+
+    /// One thread: it starts counted as idle.
+    fn serve(&self, index: usize) {
+        while let Some(request) = self.next(index) {
+            // The token closes when its last reference goes, be it this one.
+            let Some(token) = self.token.upgrade() else {
+                return;
+            };
+            let result = run(&token, &request.0, request.1);
+            self.finish(index, result);
+        }
+    }
+
+    fn next(&self, index: usize) -> Option<(hsmux_token::Operation, Instant)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.over.is_some() {
+                return None;
+            }
+            if let Some(request) = state.waiting.pop_front() {
+                state.idle -= 1;
+                state.running[index] = Some(request.done);
+                return Some((request.operation, request.deadline));
+            }
+            self.wake.wait(&mut state);
+        }
+    }
+
+    fn finish(&self, index: usize, result: Result<Outcome>) {
+        let mut state = self.state.lock();
+        state.idle += 1;
+        let done = state.running[index].take();
+        drop(state);
+        // Taken by abort, which has told already.
+        if let Some(done) = done {
+            done.complete(result);
+        }
+    }
+}
+
+fn run(
+    token: &ModuleToken,
+    operation: &hsmux_token::Operation,
+    deadline: Instant,
+) -> Result<Outcome> {
+    if Instant::now() >= deadline {
+        return Err(Error::token(
+            Kind::Deadline,
+            format!("{}: the deadline passed in the queue", operation.call()),
+        ));
+    }
+    token.execute(operation, deadline)
+}
+
+fn fail(all: impl Iterator<Item = Done>, error: &Error) {
+    for done in all {
+        done.complete(Err(error.clone()));
+    }
+}

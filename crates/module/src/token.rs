@@ -1,0 +1,108 @@
+//! [`ModuleToken`]: one token of a vendor's module, in this process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use hsmux_token::{Batch, Error, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use parking_lot::Mutex;
+
+use crate::Options;
+use crate::handles::Handles;
+use crate::library::LibraryRef;
+use crate::sessions::{Purpose, Sessions};
+use crate::threads::Threads;
+use crate::{pin, slots};
+
+/// A token that is open and logged in.
+///
+/// [`Token::execute`] runs on the caller's thread; [`Token::submit`] on a few threads of the
+/// token's own, which start with the first call of it. The last reference closes the token.
+pub struct ModuleToken {
+    pub(crate) name: String,
+    pub(crate) sessions: Sessions,
+    pub(crate) handles: Handles,
+    /// What was read last. Locked while objects are read, so that many who miss one read once.
+    pub(crate) known: Mutex<Arc<Snapshot>>,
+    info: Arc<TokenInfo>,
+    threads: Arc<Threads>,
+    aborted: AtomicBool,
+}
+
+impl ModuleToken {
+    /// Loads the module, finds the token, opens its sessions and logs in once.
+    ///
+    /// A login that the breaker holds back is [`hsmux_token::Kind::PinHeld`]; a module or token
+    /// that is not there is [`hsmux_token::Kind::Environment`] and says what is there instead.
+    pub fn open(options: Options) -> Result<Arc<Self>> {
+        let name = options.name.clone();
+        Self::open_unnamed(options).map_err(|e| e.at(name))
+    }
+
+    fn open_unnamed(options: Options) -> Result<Arc<Self>> {
+        let library = LibraryRef::open(&options.module)?;
+        let slot = slots::choose(&library, &options.slot)?;
+        let sessions = Sessions::open(library, slot, options.sessions)?;
+        {
+            let first = sessions.lease(Purpose::Keep, Instant::now())?;
+            pin::login(sessions.library(), slot, first.session(), &options)?;
+        }
+        let info = slots::describe(sessions.library(), slot, sessions.count())?;
+        warn_of_known_trouble(&options.name, &info);
+        Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
+            threads: Threads::new(me.clone(), sessions.count() as usize),
+            name: options.name,
+            sessions,
+            handles: Handles::default(),
+            known: Mutex::default(),
+            info: Arc::new(info),
+            aborted: AtomicBool::new(false),
+        }))
+    }
+}
+
+impl Token for ModuleToken {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::clone(&self.info)
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        self.read_objects().map_err(|e| e.at(&self.name))
+    }
+
+    fn submit(&self, batch: Batch) {
+        self.threads.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        if self.aborted.load(Ordering::Relaxed) {
+            return Err(Error::lost("the token was given up").at(&self.name));
+        }
+        self.run(operation, deadline).map_err(|e| e.at(&self.name))
+    }
+
+    /// A vendor's call cannot be ended within its process: who called [`Token::submit`] is told at
+    /// once that the answer is lost, and the call is left to itself.
+    fn abort(&self, reason: &str) {
+        self.aborted.store(true, Ordering::Relaxed);
+        self.threads
+            .abort(&Error::lost(format!("given up: {reason}")).at(&self.name));
+    }
+}
+
+impl Drop for ModuleToken {
+    fn drop(&mut self) {
+        self.threads
+            .abort(&Error::lost("the token was closed").at(&self.name));
+    }
+}
+
+/// Before 2.4.0 every foreign change of the store makes all later calls slow, until the process ends.
+fn warn_of_known_trouble(name: &str, info: &TokenInfo) {
+    let (major, minor) = info.library_version;
+    if info.manufacturer.starts_with("SoftHSM") && (major, minor) < (2, 4) {
+        tracing::warn!(
+            "{name}: SoftHSM {major}.{minor} gets slow for good when another process adds or removes keys: use 2.6.1 or later"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! What keys do.
+
+use hsmux_software::{PublicKey, digest};
+use hsmux_token::ck::*;
+use hsmux_token::{
+    Gcm, Hash, KeyKind, Mechanism, ObjectId, ObjectRef, Operation, Params, Pss, Token, Uses, Verb,
+    entry,
+};
+
+use crate::fixture::{Run, aes, ec_pair, rsa_pair, token};
+
+fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
+    Operation::Use {
+        verb,
+        key: ObjectRef::Token(key),
+        mechanism,
+        data: data.to_vec().into(),
+    }
+}
+
+/// The mechanism with a parameter where it needs one.
+fn ready(kind: u64, hash: Hash) -> Mechanism {
+    let pss = [CKM_RSA_PKCS_PSS].contains(&kind)
+        || entry(kind)
+            .unwrap()
+            .prehash
+            .is_some_and(|p| p.raw == CKM_RSA_PKCS_PSS);
+    let params = match pss {
+        true => Params::Pss(Pss {
+            hash: hash.mechanism(),
+            mgf: hash.mgf(),
+            salt: hash.len() as u64,
+        }),
+        false => Params::None,
+    };
+    Mechanism { kind, params }
+}
+
+#[test]
+fn every_signature_that_the_token_offers_is_right() {
+    let token = token("signatures");
+    let rsa = token.made(rsa_pair(1));
+    let ec = token.made(ec_pair(2));
+    let message = b"forty-two bytes of text that all tokens sign";
+    let mut tried = 0;
+    for offered in &token.info().mechanisms {
+        let Some(known) = entry(offered.kind) else {
+            continue;
+        };
+        let pair = match known.key {
+            KeyKind::Rsa => &rsa,
+            KeyKind::Ec => &ec,
+            _ => continue,
+        };
+        if !known.uses.contains(Uses::SIGN) || offered.flags & CKF_SIGN == 0 {
+            continue;
+        }
+        let hash = known.prehash.map_or(Hash::Sha256, |p| p.hash);
+        let mechanism = ready(offered.kind, hash);
+        let data = match offered.kind {
+            CKM_RSA_PKCS_PSS | CKM_ECDSA => digest(hash, message),
+            CKM_RSA_X_509 => [&[0; 256 - 44], &message[..44]].concat(),
+            _ => message.to_vec(),
+        };
+        let key = PublicKey::from_attributes(&pair[0].object.attributes).unwrap();
+        assert_eq!(
+            pair[0].object.id.with_class(pair[1].object.id.class),
+            pair[1].object.id
+        );
+        let signature = token
+            .bytes(with(
+                Verb::Sign,
+                pair[1].object.id,
+                mechanism.clone(),
+                &data,
+            ))
+            .unwrap();
+        key.verify(&mechanism, &data, &signature)
+            .unwrap_or_else(|e| panic!("{}: {e}", known.name));
+        tried += 1;
+    }
+    assert!(tried >= 13, "SoftHSM has more than {tried}");
+}
+
+#[test]
+fn a_secret_key_enciphers_and_deciphers() {
+    let token = token("ciphers");
+    let key = token.made(aes(3)).remove(0).object;
+    assert_eq!(key.attributes.get(CKA_CHECK_VALUE).unwrap().len(), 3);
+    let gcm = Params::Gcm(Gcm {
+        iv: vec![7; 12].into(),
+        aad: b"known".to_vec().into(),
+        tag_bits: 128,
+    });
+    let ctr = Params::Ctr {
+        bits: 128,
+        block: vec![9; 16].into(),
+    };
+    let iv = Params::Bytes(vec![5; 16].into());
+    for (kind, params, longer) in [
+        (CKM_AES_ECB, Params::None, 0),
+        (CKM_AES_CBC, iv.clone(), 0),
+        (CKM_AES_CBC_PAD, iv, 16),
+        (CKM_AES_CTR, ctr, 0),
+        (CKM_AES_GCM, gcm, 16),
+    ] {
+        // Shorter and longer than the buffer on the stack.
+        for len in [0, 16, 960, 976, 992, 1024, 70_000 / 16 * 16] {
+            let mechanism = Mechanism {
+                kind,
+                params: params.clone(),
+            };
+            let clear = vec![0x42; len];
+            let text = token.bytes(with(Verb::Encrypt, key.id, mechanism.clone(), &clear));
+            let text = match text {
+                // SoftHSM enciphers nothing only where there is padding or a tag.
+                Err(_) if len == 0 && longer == 0 => continue,
+                text => text.unwrap(),
+            };
+            assert_eq!(text.len(), len + longer, "{}", mechanism.name());
+            let back = token
+                .bytes(with(Verb::Decrypt, key.id, mechanism, &text))
+                .unwrap();
+            assert_eq!(back, clear);
+        }
+    }
+}
+
+#[test]
+fn a_mac_is_verified_by_the_token() {
+    let token = token("macs");
+    let key = token.made(aes(3)).remove(0).object.id;
+    let mechanism = Mechanism::plain(CKM_AES_CMAC);
+    let mac = token
+        .bytes(with(Verb::Sign, key, mechanism.clone(), b"message"))
+        .unwrap();
+    let framed = |message: &[u8]| [&(mac.len() as u32).to_be_bytes(), &mac[..], message].concat();
+    let verify = |data: &[u8]| token.run(with(Verb::VerifyMac, key, mechanism.clone(), data));
+    verify(&framed(b"message")).unwrap();
+    let error = verify(&framed(b"massage")).unwrap_err();
+    assert_eq!(error.code(), Some(CKR_SIGNATURE_INVALID));
+    assert!(verify(&[0, 0, 1]).is_err());
+    assert!(verify(&[255; 8]).is_err());
+}

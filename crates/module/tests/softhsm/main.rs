@@ -1,0 +1,7 @@
+//! [`ModuleToken`] on real tokens: SoftHSM, one configuration for this process, a token for each test.
+#![allow(unsafe_code)]
+
+mod fixture;
+mod keys;
+mod pins;
+mod tokens;
