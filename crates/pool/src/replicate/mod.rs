@@ -1,1 +1,91 @@
-//! Changes that reach enough members, or none.
+//! Changes reach enough members, or none.
+//!
+//! What makes, changes or removes token objects is carried out on all members that are in service: a
+//! new key is born on one of them as a session object that can be wrapped, and unwrapped on each as a
+//! token object that cannot. The [journal](journal) knows every change before the first token object
+//! is touched; a crash, or too few members, takes it back everywhere. A member that is away catches
+//! up when it returns, and a key that was deleted meanwhile does not rise again.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `change` | a change from its plan to its end |
+//! | `plan`, `keys`, `objects` | what each member has to do, by the kind of operation |
+//! | `work` | what one member does, repeatable and reversible |
+//! | `channel`, `transport` | how a key goes from one token to another |
+//! | `journal` | what was decided, and who owes what |
+//! | `catch_up` | a member returns |
+//! | `clone` | existing keys to more tokens |
+//! | `pin_rotate` | a new PIN on every member |
+
+mod catch_up;
+mod change;
+mod channel;
+mod clone;
+mod files;
+mod journal;
+mod json;
+mod keys;
+mod members;
+mod objects;
+pub mod pin_rotate;
+mod plan;
+mod prove;
+mod site;
+mod template;
+mod transport;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+pub use catch_up::CatchUp;
+pub use clone::{Cloned, Fate, Selection};
+pub use members::{Member, Members};
+pub use transport::TRANSPORT_LABEL;
+
+use hsmux_token::{Error, Kind, ObjectId, Result};
+use journal::Journal;
+use parking_lot::Mutex;
+use std::path::Path;
+use transport::Transport;
+
+/// Carries out changes over the members of a pool, and remembers them in the state folder.
+pub struct Replicator {
+    journal: Journal,
+    transport: Transport,
+    replicas: usize,
+    /// One change after the other: tokens have one writer.
+    turn: Mutex<()>,
+}
+
+impl Replicator {
+    /// Opens the journal in the folder `replicate` of the state folder, and decides the changes that
+    /// a crash has left open. One process at a time may.
+    ///
+    /// `replicas` is the number of members that a change must reach, or 0: all configured members,
+    /// of which those may be away that can catch up later.
+    pub fn open(state: &Path, replicas: usize) -> Result<Self> {
+        let folder = state.join("replicate");
+        Ok(Self {
+            journal: Journal::open(&folder)?,
+            transport: Transport::open(&folder)?,
+            replicas,
+            turn: Mutex::new(()),
+        })
+    }
+
+    /// Whether an object was deleted through the pool (or its making undone): it is not served,
+    /// whoever brings it. Cheap.
+    pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
+        self.journal
+            .read(|state| state.tombstones.contains_key(&json::Name(*object)))
+    }
+}
+
+/// Random bytes of the operating system: markers and challenges, never keys.
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::pool(Kind::Environment, format!("random bytes: {e}")))?;
+    Ok(bytes)
+}

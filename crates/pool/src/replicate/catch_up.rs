@@ -1,0 +1,137 @@
+//! A member returns: it does what it owes, and what it should not have, or lacks, is told.
+
+use super::Replicator;
+use super::change::do_works;
+use super::journal::{Record, Sync};
+use super::json::{Cbor, Name};
+use super::members::{Member, Members, Present};
+use super::plan::Roster;
+use super::work::{Effect, Work};
+use hsmux_token::{Error, Kind, ObjectId, Result, Scope};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+/// How long one owed change may take.
+const EACH: Duration = Duration::from_secs(30);
+
+/// What there is to say about a member that has returned.
+#[derive(Default, Debug)]
+pub struct CatchUp {
+    /// Changes that it has made up for.
+    pub applied: usize,
+    /// Changes that it still owes, and why.
+    pub failed: Vec<Error>,
+    /// Objects that were deleted through the pool but are on this token: they are not served.
+    pub tombstoned: Vec<ObjectId>,
+    /// Objects that were put on this token through the pool and are not there any more: deleted by
+    /// other means. They are not brought back by themselves; `hsmux key clone` does.
+    pub missing: Vec<ObjectId>,
+}
+
+impl Replicator {
+    /// Brings a member that has just connected up to date. The pool calls this before it reads the
+    /// member's objects and proves them; it blocks while a change is carried out elsewhere.
+    ///
+    /// `members` are the pool's (an object may be taken over from another), `member` is the one that
+    /// has returned, in service or not yet.
+    pub fn catch_up(&self, members: &dyn Members, member: &Member) -> Result<CatchUp> {
+        let present = member.present().ok_or_else(|| {
+            Error::token(Kind::Lost, format!("{}: is not connected", member.name))
+        })?;
+        let _turn = self.turn.lock();
+        self.met(&present)?;
+        let others = others(members, &present);
+        let mut told = CatchUp::default();
+        for (_, result) in self.settle(&present, &others) {
+            match result {
+                Ok(_) => told.applied += 1,
+                Err(error) => told.failed.push(error),
+            }
+        }
+        self.compare(&present, &mut told)?;
+        Ok(told)
+    }
+
+    /// Whether a member owes something: for the pool, to ask again once the member is in service,
+    /// for a change may have been decided in between.
+    pub fn owes(&self, serial: &str) -> bool {
+        self.journal.read(|state| state.owed.contains_key(serial))
+    }
+
+    /// Notes the tokens that stand behind the members' names.
+    pub(super) fn meet(&self, roster: &Roster) -> Result<()> {
+        roster.here.iter().try_for_each(|present| self.met(present))
+    }
+
+    fn met(&self, present: &Present) -> Result<()> {
+        let known = self
+            .journal
+            .read(|state| state.serials.get(&present.name) == Some(&present.serial));
+        if known {
+            return Ok(());
+        }
+        let (member, serial) = (present.name.clone(), present.serial.clone());
+        self.journal
+            .append(Record::Seen { member, serial }, Sync::Later)
+    }
+
+    /// Members in service that still owe something do it now.
+    pub(super) fn settle_all(&self, roster: &Roster, members: &dyn Members) {
+        for present in &roster.here {
+            for (change, result) in self.settle(present, &roster.here) {
+                match result {
+                    Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+                    Err(error) => tracing::warn!(%error, change, "still owed"),
+                }
+            }
+        }
+    }
+
+    /// A member does what it owes, in the order of the changes.
+    fn settle(&self, present: &Present, others: &[Present]) -> Vec<(u64, Result<Effect>)> {
+        let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
+            let owed = state.owed.get(&present.serial);
+            owed.map(|works| works.clone().into_iter().collect())
+                .unwrap_or_default()
+        });
+        let mut results = Vec::new();
+        for (change, works) in owed {
+            let works: Vec<Work> = works.into_iter().map(|work| work.0).collect();
+            let result = do_works(present, &works, others, Instant::now() + EACH);
+            let ends = matches!(&result, Err(error) if error.scope() == Scope::Token && error.ends_connection());
+            if result.is_ok() {
+                self.paid(change, &present.serial);
+            }
+            results.push((change, result));
+            if ends {
+                break;
+            }
+        }
+        results
+    }
+
+    /// What is on the token against what the journal knows.
+    fn compare(&self, present: &Present, told: &mut CatchUp) -> Result<()> {
+        let snapshot = present.token.objects().map_err(|e| e.at(&present.name))?;
+        let there: BTreeSet<Name> = snapshot.objects.iter().map(|o| Name(o.id)).collect();
+        self.journal.read(|state| {
+            let tombstoned = there.iter().filter(|n| state.tombstones.contains_key(n));
+            told.tombstoned = tombstoned.map(|name| name.0).collect();
+            let missing = state
+                .placed
+                .iter()
+                .filter(|(name, on)| on.contains(&present.serial) && !there.contains(name));
+            told.missing = missing.map(|(name, _)| name.0).collect();
+        });
+        Ok(())
+    }
+}
+
+fn others(members: &dyn Members, except: &Present) -> Vec<Present> {
+    members
+        .members()
+        .iter()
+        .filter_map(Member::present)
+        .filter(|present| present.serial != except.serial)
+        .collect()
+}

@@ -1,0 +1,337 @@
+//! A change, from its plan to its end: on enough members, or on none.
+
+use super::Replicator;
+use super::channel::Opener;
+use super::journal::{Record, Sync};
+use super::keys;
+use super::members::{Members, Present};
+use super::objects;
+use super::plan::{Duty, Plan, Roster, too_few};
+use super::prove;
+use super::work::{Effect, Work};
+use hsmux_token::{
+    Error, Kind, Made, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope,
+};
+use std::time::{Duration, Instant};
+
+/// How long taking back may take, whatever the caller's deadline was.
+const TAKE_BACK: Duration = Duration::from_secs(30);
+
+impl Replicator {
+    /// Carries out an operation that changes token objects ([`Operation::changes_token`]).
+    ///
+    /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
+    /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
+    /// [`Kind::Environment`] that the journal could not be written and no member was touched.
+    pub fn change(
+        &self,
+        members: &dyn Members,
+        operation: &Operation,
+        deadline: Instant,
+    ) -> Result<Outcome> {
+        let Some(_turn) = self.turn.try_lock_until(deadline) else {
+            return Err(Error::pool(
+                Kind::Deadline,
+                format!(
+                    "{}: other changes took until the deadline",
+                    operation.call()
+                ),
+            ));
+        };
+        let roster = Roster::call(self, members, deadline)?;
+        self.meet(&roster)?;
+        self.settle_all(&roster, members);
+        let (operation, source) = localize(operation, members)?;
+        if roster.alone() {
+            return directly(members, &roster.here[0], &operation, deadline);
+        }
+        let change = self.journal.begin(operation.call())?;
+        let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
+        self.settle_all(&roster, members);
+        answer
+    }
+
+    fn plan_and_carry(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        source: Option<&Present>,
+    ) -> Result<Outcome> {
+        let planned = if keys::makes_key(operation) {
+            keys::plan(self, roster, operation, source)
+        } else {
+            objects::plan(roster, operation, source)
+        };
+        match planned {
+            Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
+            // One replica is enough, and the tokens cannot let keys out: then it stays where it is born.
+            Err(error) if self.replicas == 1 && error.scope() == Scope::Request => {
+                let here = source.or(roster.here.first());
+                let here = here.ok_or(error)?;
+                directly(members, here, operation, roster.deadline)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn carry_out(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        plan: &Plan,
+    ) -> Result<Outcome> {
+        let call = operation.call();
+        let intent = plan.intent(call);
+        self.journal
+            .append(Record::Intent { change, intent }, Sync::Now)?;
+        let results = self.on_each(change, roster, plan);
+        let done = results.iter().filter(|(_, result)| result.is_ok()).count();
+        let final_once_begun =
+            !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
+        let enough = done >= plan.need || final_once_begun && done > 0;
+        let committed = enough
+            && self
+                .journal
+                .append(Record::Commit { change }, Sync::Now)
+                .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
+                .is_ok();
+        if !committed {
+            let error = too_few_did(call, plan.need, &results);
+            self.take_back(change, members, roster, plan, &error);
+            return Err(error);
+        }
+        tell(members, &results);
+        Ok(answer(operation, plan, &results))
+    }
+
+    /// Every member that is here does its part, all at once.
+    fn on_each<'a>(
+        &self,
+        change: u64,
+        roster: &'a Roster,
+        plan: &Plan,
+    ) -> Vec<(&'a Present, Result<Effect>)> {
+        let one = |present: &'a Present, duty: &Duty| {
+            let effect = do_part(present, duty, roster);
+            if effect.is_ok() {
+                let serial = present.serial.clone();
+                let _ = self
+                    .journal
+                    .append(Record::Step { change, serial }, Sync::Later);
+            }
+            (present, effect)
+        };
+        std::thread::scope(|scope| {
+            let running: Vec<_> = roster
+                .here
+                .iter()
+                .filter_map(|present| {
+                    let duty = plan.duties.iter().find(|d| d.serial == present.serial)?;
+                    Some((present, scope.spawn(move || one(present, duty))))
+                })
+                .collect();
+            running
+                .into_iter()
+                .map(|(present, thread)| {
+                    thread.join().unwrap_or_else(|_| {
+                        let error = Error::token(Kind::Lost, "the change ended in a panic");
+                        (present, Err(error.at(&present.name)))
+                    })
+                })
+                .collect()
+        })
+    }
+
+    /// Takes back what was done; what cannot be now, is when the member is there again.
+    fn take_back(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        plan: &Plan,
+        why: &Error,
+    ) {
+        let why = why.to_string();
+        let written = self
+            .journal
+            .append(Record::Undone { change, why }, Sync::Now);
+        if let Err(error) = written {
+            // A restart will decide the same, unless it finds enough members that have it.
+            tracing::error!(%error, change, "taking back without the journal");
+        }
+        let deadline = Instant::now() + TAKE_BACK;
+        for duty in &plan.duties {
+            let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
+                continue;
+            };
+            match do_works(present, &duty.undo, &roster.here, deadline) {
+                Ok(effect) => {
+                    self.paid(change, &duty.serial);
+                    members.changed(&present.name, &effect.made, &effect.gone);
+                }
+                Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
+            }
+        }
+    }
+
+    /// A member has done what it owed for a change.
+    pub(super) fn paid(&self, change: u64, serial: &str) {
+        let serial = serial.to_owned();
+        let written = self
+            .journal
+            .append(Record::Applied { change, serial }, Sync::Later);
+        if let Err(error) = written {
+            // It is done a second time after a restart, which changes nothing.
+            tracing::warn!(%error, change, "not noted");
+        }
+    }
+}
+
+/// Does all works of a list on one member.
+pub(super) fn do_works(
+    present: &Present,
+    works: &[Work],
+    others: &[Present],
+    deadline: Instant,
+) -> Result<Effect> {
+    let mut opener = Opener::new(present.site(deadline));
+    let mut all = Effect::default();
+    for work in works {
+        let effect = work.apply(&mut opener, others)?;
+        all.made.extend(effect.made);
+        all.gone.extend(effect.gone);
+    }
+    Ok(all)
+}
+
+/// A member's part, with the proof of what it has made.
+fn do_part(present: &Present, duty: &Duty, roster: &Roster) -> Result<Effect> {
+    let effect = do_works(present, &duty.now, &roster.here, roster.deadline)?;
+    for work in &duty.now {
+        if let Work::Unwrap { makes, .. } = work
+            && let Some(object) = effect.made.iter().find(|o| o.id == *makes)
+        {
+            prove::copy(roster.site(present), object)?;
+        }
+    }
+    Ok(effect)
+}
+
+/// On the one member that is concerned, without a plan.
+fn directly(
+    members: &dyn Members,
+    present: &Present,
+    operation: &Operation,
+    deadline: Instant,
+) -> Result<Outcome> {
+    let outcome = present
+        .token
+        .execute(operation, deadline)
+        .map_err(|e| e.at(&present.name))?;
+    let made: Vec<Object> = match &outcome {
+        Outcome::Objects(made) => made
+            .iter()
+            .filter(|made| made.session.is_none())
+            .map(|made| made.object.clone())
+            .collect(),
+        _ => Vec::new(),
+    };
+    let touched = |wanted: bool| match operation {
+        Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } if wanted => Some(*id),
+        Operation::SetAttributes {
+            object: ObjectRef::Token(id),
+            ..
+        } if !wanted => Some(*id),
+        _ => None,
+    };
+    let gone: Vec<ObjectId> = touched(true).into_iter().collect();
+    let mut made = made;
+    if let Some(id) = touched(false) {
+        made.extend(present.site(deadline).find(id)?);
+    }
+    members.changed(&present.name, &made, &gone);
+    Ok(outcome)
+}
+
+/// Session objects get their owner's numbers; the owner is then the only member that can begin.
+fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, Option<Present>)> {
+    let mut operation = operation.clone();
+    let mut source: Option<Present> = None;
+    for reference in operation.objects_mut() {
+        let ObjectRef::Session(session) = reference else {
+            continue;
+        };
+        let (member, local) = members.home(session)?;
+        let present = member.present().ok_or_else(|| {
+            Error::lost(format!("{}: went with its session objects", member.name))
+        })?;
+        if source.as_ref().is_some_and(|s| s.serial != present.serial) {
+            return Err(Error::request(
+                Kind::Unsupported,
+                "the session objects of one operation live on different members",
+            ));
+        }
+        *reference = ObjectRef::Session(local);
+        source = Some(present);
+    }
+    Ok((operation, source))
+}
+
+fn tell(members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
+    for (present, result) in results {
+        match result {
+            Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+            Err(error) => tracing::warn!(%error, "does its part later"),
+        }
+    }
+}
+
+/// What the caller gets: the new objects as the first member shows them.
+fn answer(operation: &Operation, plan: &Plan, results: &[(&Present, Result<Effect>)]) -> Outcome {
+    if matches!(
+        operation,
+        Operation::Destroy { .. } | Operation::SetAttributes { .. }
+    ) {
+        return Outcome::Done;
+    }
+    let made = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().ok())
+        .flat_map(|effect| &effect.made);
+    let made: Vec<&Object> = made.collect();
+    let first = |id: &ObjectId| made.iter().find(|object| object.id == *id);
+    Outcome::Objects(
+        plan.makes
+            .iter()
+            .filter_map(first)
+            .map(|object| Made {
+                session: None,
+                object: (*object).clone(),
+            })
+            .collect(),
+    )
+}
+
+/// The caller's own fault as it is; else how many did it, and why not the others.
+fn too_few_did(call: &str, need: usize, results: &[(&Present, Result<Effect>)]) -> Error {
+    let failures: Vec<&Error> = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().err())
+        .collect();
+    if let Some(error) = failures.iter().find(|e| e.scope() == Scope::Request) {
+        return (*error).clone();
+    }
+    let reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    too_few(format!(
+        "{call} reached {} of {} members, {need} are needed; it was undone. {}",
+        results.len() - failures.len(),
+        results.len(),
+        reasons.join("; ")
+    ))
+}

@@ -1,0 +1,222 @@
+//! The journal of changes: a file of JSON lines, in the state folder, with one writer.
+//!
+//! A change is written down before the first member is touched. What a crash leaves open is decided
+//! when the journal is opened again, from its lines alone: a change that enough members had done is
+//! finished, any other is undone, and what a member has to do for that it *owes*, until it is there.
+
+mod record;
+mod state;
+
+pub(super) use record::{Intent, Part, Record};
+pub(super) use state::State;
+
+use super::files;
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Room that is taken on the disk before a change starts, so that it can be written to its end.
+const RESERVE: u64 = 256 * 1024;
+/// A journal is compacted when this many lines follow its snapshot.
+const COMPACT_AFTER: usize = 2_000;
+
+/// An open journal.
+pub(super) struct Journal {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    /// Held for as long as the journal is open: another writer is refused.
+    _lock: File,
+}
+
+struct Writer {
+    file: File,
+    len: u64,
+    lines: usize,
+    state: State,
+}
+
+/// Whether a record has to be on the disk before the change goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// It has to.
+    Now,
+    /// The next record that has to takes it along; lost, it only makes a restart undo.
+    Later,
+}
+
+impl Journal {
+    /// Opens or makes `journal.jsonl` in the folder, and decides what was left open.
+    pub fn open(folder: &Path) -> Result<Self> {
+        files::private_folder(folder)?;
+        let lock = lock(folder)?;
+        let path = folder.join("journal.jsonl");
+        let file = files::open_private(&path)?;
+        files::sync_folder(folder)?;
+        let mut writer = read(file, &path)?;
+        decide(&mut writer, &path)?;
+        Ok(Self {
+            path,
+            writer: Mutex::new(writer),
+            _lock: lock,
+        })
+    }
+
+    /// Takes the number of a new change, with its first line on the disk and room for the rest.
+    pub fn begin(&self, call: &str) -> Result<u64> {
+        let mut writer = self.writer.lock();
+        if writer.lines > COMPACT_AFTER {
+            compact(&mut writer, &self.path)?;
+        }
+        reserve(&writer, &self.path)?;
+        let change = writer.state.last + 1;
+        let call = call.to_owned();
+        writer.append(&self.path, Record::Begin { change, call }, Sync::Now)?;
+        Ok(change)
+    }
+
+    /// Adds a record.
+    pub fn append(&self, record: Record, sync: Sync) -> Result<()> {
+        self.writer.lock().append(&self.path, record, sync)
+    }
+
+    /// Looks at what the records add up to.
+    pub fn read<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.writer.lock().state)
+    }
+}
+
+impl Writer {
+    fn append(&mut self, path: &Path, record: Record, sync: Sync) -> Result<()> {
+        let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
+        line.push(b'\n');
+        let written = self
+            .file
+            .seek(SeekFrom::Start(self.len))
+            .and_then(|_| self.file.write_all(&line))
+            .and_then(|()| match sync {
+                Sync::Now => self.file.sync_data(),
+                Sync::Later => Ok(()),
+            });
+        if let Err(error) = written {
+            // Half a line must not stand before a later one.
+            let _ = self.file.set_len(self.len);
+            return Err(files::failed("write", path, &error));
+        }
+        self.len += line.len() as u64;
+        self.lines += 1;
+        self.state.add(record);
+        Ok(())
+    }
+}
+
+fn lock(folder: &Path) -> Result<File> {
+    let path = folder.join("journal.lock");
+    let file = files::open_private(&path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+        |e| {
+            if e == rustix::io::Errno::WOULDBLOCK {
+                Error::pool(
+                    Kind::Environment,
+                    format!(
+                        "{}: another hsmux writes changes here; ask the running daemon, or stop it",
+                        folder.display()
+                    ),
+                )
+            } else {
+                files::failed("lock", &path, &e.into())
+            }
+        },
+    )?;
+    Ok(file)
+}
+
+/// Reads all lines; one that a crash has torn, at the end, is cut off.
+fn read(file: File, path: &Path) -> Result<Writer> {
+    let mut reader = BufReader::new(file);
+    let mut state = State::default();
+    let (mut len, mut lines, mut line) = (0, 0, Vec::new());
+    loop {
+        line.clear();
+        let read = reader
+            .read_until(b'\n', &mut line)
+            .map_err(|e| files::failed("read", path, &e))?;
+        if line.last() != Some(&b'\n') {
+            break;
+        }
+        let record = serde_json::from_slice(&line)
+            .map_err(|e| damaged(path, &format!("line {}: {e}", lines + 1)))?;
+        state.add(record);
+        len += read as u64;
+        lines += 1;
+    }
+    let file = reader.into_inner();
+    file.set_len(len)
+        .map_err(|e| files::failed("write", path, &e))?;
+    Ok(Writer {
+        file,
+        len,
+        lines,
+        state,
+    })
+}
+
+/// Finishes what enough members had done, undoes the rest.
+fn decide(writer: &mut Writer, path: &Path) -> Result<()> {
+    let open: Vec<(u64, bool)> = writer
+        .state
+        .open
+        .iter()
+        .map(|(change, open)| {
+            let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
+            (*change, last_word || open.done.len() >= open.intent.need)
+        })
+        .collect();
+    for (change, finish) in open {
+        let record = if finish {
+            Record::Commit { change }
+        } else {
+            let why = "interrupted before enough members had it".to_owned();
+            Record::Undone { change, why }
+        };
+        writer.append(path, record, Sync::Now)?;
+    }
+    Ok(())
+}
+
+/// Takes room on the disk beyond the end of the file, which stays as long as it is.
+fn reserve(writer: &Writer, path: &Path) -> Result<()> {
+    use rustix::io::Errno;
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(&writer.file, flags, writer.len, RESERVE) {
+        // A file system without such reservations: the writes themselves will tell.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(files::failed("write", path, &e.into())),
+    }
+}
+
+/// Puts one line in place of all.
+fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
+    writer.state.forget_old_tombstones();
+    let state = Box::new(writer.state.clone());
+    let mut line = serde_json::to_vec(&Record::Snapshot { state })
+        .map_err(|e| damaged(path, &e.to_string()))?;
+    line.push(b'\n');
+    files::replace(path, &line, 0o600)?;
+    writer.file = files::open_private(path)?;
+    writer.len = line.len() as u64;
+    writer.lines = 1;
+    Ok(())
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!(
+            "{}: {what}; restore the state folder from a backup, or move this file away and run \
+             `hsmux key verify` to see which members lack a key",
+            path.display()
+        ),
+    )
+}

@@ -1,0 +1,167 @@
+//! What the lines of a journal add up to.
+
+use super::record::{Intent, Part, Record};
+use crate::replicate::json::{Cbor, Name};
+use crate::replicate::work::Work;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Confirmed tombstones that are remembered, the latest first to stay. A token that was never seen can
+/// bring back a deleted key only after so many later deletions.
+const TOMBSTONES: usize = 20_000;
+
+/// The sum of all records.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub(in crate::replicate) struct State {
+    /// The number of the last change.
+    pub last: u64,
+    /// Serial numbers by the names of the members.
+    pub serials: BTreeMap<String, String>,
+    /// Changes that were not decided.
+    pub open: BTreeMap<u64, Open>,
+    /// By serial number and change: what a member has to do when it returns.
+    pub owed: BTreeMap<String, BTreeMap<u64, Vec<Cbor<Work>>>>,
+    /// Deleted objects and the change that deleted them: they are not served, whoever brings them.
+    #[serde(with = "pairs")]
+    pub tombstones: BTreeMap<Name, u64>,
+    /// Objects that were made through the pool, and on which tokens.
+    #[serde(with = "pairs")]
+    pub placed: BTreeMap<Name, BTreeSet<String>>,
+}
+
+/// A change that was not decided, and who has done its part.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub(in crate::replicate) struct Open {
+    pub intent: Intent,
+    pub done: BTreeSet<String>,
+}
+
+impl State {
+    /// Adds one record.
+    pub fn add(&mut self, record: Record) {
+        match record {
+            Record::Snapshot { state } => *self = *state,
+            Record::Seen { member, serial } => {
+                self.serials.insert(member, serial);
+            }
+            Record::Begin { change, .. } => self.last = self.last.max(change),
+            Record::Intent { change, intent } => {
+                self.last = self.last.max(change);
+                let done = BTreeSet::new();
+                self.open.insert(change, Open { intent, done });
+            }
+            Record::Step { change, serial } => {
+                if let Some(open) = self.open.get_mut(&change) {
+                    open.done.insert(serial);
+                }
+            }
+            Record::Commit { change } => self.commit(change),
+            Record::Undone { change, .. } => self.undo(change),
+            Record::Applied { change, serial } => self.applied(change, &serial),
+            Record::Placed { serial, objects } => {
+                for name in objects {
+                    self.tombstones.remove(&name);
+                    self.placed.entry(name).or_default().insert(serial.clone());
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, change: u64) {
+        let Some(Open { intent, done }) = self.open.remove(&change) else {
+            return;
+        };
+        // What is made by name again may stay, and what replaces itself is not gone.
+        for name in &intent.removes {
+            if !intent.makes.contains(name) {
+                self.placed.remove(name);
+                self.tombstones.insert(*name, change);
+            }
+        }
+        for name in &intent.makes {
+            self.tombstones.remove(name);
+            let placed = self.placed.entry(*name).or_default();
+            placed.extend(intent.parts.iter().map(|part| part.serial.clone()));
+        }
+        for Part { serial, works, .. } in intent.parts {
+            if !done.contains(&serial) {
+                self.owe(serial, change, works);
+            }
+        }
+    }
+
+    fn undo(&mut self, change: u64) {
+        let Some(Open { intent, .. }) = self.open.remove(&change) else {
+            return;
+        };
+        // An object that some member had before is not the change's to bury.
+        let new = intent.parts.iter().all(|part| !part.undo.is_empty());
+        for name in &intent.makes {
+            if new && !self.placed.contains_key(name) && !intent.removes.contains(name) {
+                self.tombstones.insert(*name, change);
+            }
+        }
+        for Part { serial, undo, .. } in intent.parts {
+            self.owe(serial, change, undo);
+        }
+    }
+
+    fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<Work>>) {
+        if !works.is_empty() {
+            self.owed.entry(serial).or_default().insert(change, works);
+        }
+    }
+
+    fn applied(&mut self, change: u64, serial: &str) {
+        if let Some(owed) = self.owed.get_mut(serial) {
+            owed.remove(&change);
+            if owed.is_empty() {
+                self.owed.remove(serial);
+            }
+        }
+    }
+
+    /// Forgets the oldest tombstones that no member has yet to act on.
+    pub fn forget_old_tombstones(&mut self) {
+        let Some(surplus) = self.tombstones.len().checked_sub(TOMBSTONES) else {
+            return;
+        };
+        let waiting: BTreeSet<u64> = self
+            .owed
+            .values()
+            .flat_map(|works| works.keys().copied())
+            .collect();
+        let mut old: Vec<(u64, Name)> = self
+            .tombstones
+            .iter()
+            .filter(|(_, change)| !waiting.contains(change))
+            .map(|(name, change)| (*change, *name))
+            .collect();
+        old.sort_unstable();
+        for (_, name) in old.into_iter().take(surplus) {
+            self.tombstones.remove(&name);
+        }
+    }
+}
+
+/// A map whose keys are not plain strings, as a list of pairs.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+    }
+}

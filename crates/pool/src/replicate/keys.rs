@@ -1,0 +1,419 @@
+//! New keys: born on one member as session objects that can be wrapped, stored on each as objects that
+//! cannot.
+
+use super::Replicator;
+use super::channel::Channel;
+use super::members::Present;
+use super::objects;
+use super::plan::{Duty, Plan, Roster, too_few};
+use super::site::{Passing, Site, is_absent};
+use super::template;
+use super::work::Work;
+use hsmux_software::PublicKey;
+use hsmux_token::ck::*;
+use hsmux_token::{
+    Attributes, Blob, Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Verb,
+};
+
+/// Whether an operation makes a private or secret key (or copies a session object, which may be one).
+pub(super) fn makes_key(operation: &Operation) -> bool {
+    match operation {
+        Operation::Generate { .. }
+        | Operation::GeneratePair { .. }
+        | Operation::Derive { .. }
+        | Operation::Unwrap { .. }
+        | Operation::Copy {
+            object: ObjectRef::Session(_),
+            ..
+        } => true,
+        Operation::Create { template } => matches!(
+            template::class(template),
+            Some(Class::SECRET_KEY | Class::PRIVATE_KEY)
+        ),
+        _ => false,
+    }
+}
+
+/// Makes the key on the first member that can, and plans its copies.
+///
+/// `source` is set where the operation works on session objects of one member.
+pub(super) fn plan(
+    replicator: &Replicator,
+    roster: &Roster,
+    operation: &Operation,
+    source: Option<&Present>,
+) -> Result<Plan> {
+    let mut refused = None;
+    for present in source.map_or(&roster.here[..], std::slice::from_ref) {
+        let site = roster.site(present);
+        let born = match Newborn::make(site, operation) {
+            Ok(Birth::Key(born)) => born,
+            Ok(Birth::Public(template)) => return objects::create(roster, &template),
+            // Another member may hold the base key, or have the mechanism, or be up.
+            Err(error) if may_do_elsewhere(&error) => {
+                refused.get_or_insert(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        return born.plan(replicator, roster, site);
+    }
+    Err(refused.unwrap_or_else(|| too_few("no member is in service")))
+}
+
+fn may_do_elsewhere(error: &Error) -> bool {
+    is_absent(error)
+        || error.scope() == hsmux_token::Scope::Token
+        || matches!(
+            error.kind(),
+            Kind::NoMechanism | Kind::Vendor(CKR_MECHANISM_INVALID)
+        )
+}
+
+/// What an operation has made.
+enum Birth<'a> {
+    Key(Newborn<'a>),
+    /// A session object that is no key was to be copied: under this template.
+    Public(Attributes),
+}
+
+/// A key as a session object of the token where it was made.
+struct Newborn<'a> {
+    key: ObjectRef,
+    /// Destroyed when the plan is made. The copy of a session object leaves that one alone.
+    _held: Vec<Passing<'a>>,
+    class: Class,
+    /// What the caller asked for.
+    asked: Attributes,
+    /// What the token says of it.
+    found: Attributes,
+    /// For a pair: what was asked of the public half, and the half itself.
+    public: Option<(Attributes, PublicKey)>,
+}
+
+impl<'a> Newborn<'a> {
+    fn make(site: Site<'a>, operation: &Operation) -> Result<Birth<'a>> {
+        match operation {
+            Operation::GeneratePair {
+                mechanism,
+                public,
+                private,
+            } => Self::pair(site, mechanism, public, private).map(Birth::Key),
+            Operation::Copy { object, template } => Self::copied(site, *object, template),
+            _ => {
+                let mut passing = operation.clone();
+                let template = template_of(&mut passing)?;
+                let asked = template.clone();
+                *template = template::passing(&asked);
+                if matches!(operation, Operation::Unwrap { .. }) {
+                    // For the check value; the copies have what was asked.
+                    template.set_flag(CKA_ENCRYPT, true);
+                }
+                let held = match site.make_session(&passing) {
+                    Err(error) if error.code() == Some(CKR_TEMPLATE_INCONSISTENT) => {
+                        *template_of(&mut passing)? = template::passing(&asked);
+                        site.make_session(&passing)?
+                    }
+                    held => held?,
+                };
+                let found = held.attributes().clone();
+                Ok(Birth::Key(Self {
+                    key: held.reference(),
+                    _held: vec![held],
+                    class: class_of(&found, site)?,
+                    asked,
+                    found,
+                    public: None,
+                }))
+            }
+        }
+    }
+
+    fn pair(
+        site: Site<'a>,
+        mechanism: &Mechanism,
+        public: &Attributes,
+        private: &Attributes,
+    ) -> Result<Self> {
+        if private.flag(CKA_TOKEN) != Some(true) {
+            return Err(Error::request(
+                Kind::Vendor(CKR_TEMPLATE_INCONSISTENT),
+                "C_GenerateKeyPair: a private session key with a public token object is not \
+                 offered: create the public key as an object of its own",
+            ));
+        }
+        let generate = Operation::GeneratePair {
+            mechanism: mechanism.clone(),
+            public: public.clone().with_flag(CKA_TOKEN, false),
+            private: template::passing(private),
+        };
+        let mut held = site.make_sessions(&generate)?;
+        let at = held
+            .iter()
+            .position(|h| h.attributes().number(CKA_CLASS) == Some(CKO_PRIVATE_KEY));
+        let (Some(at), 2) = (at, held.len()) else {
+            return Err(Error::protocol(format!(
+                "{}: C_GenerateKeyPair answered no pair",
+                site.name
+            )));
+        };
+        let half =
+            PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(site.name))?;
+        held.swap(0, at);
+        Ok(Self {
+            key: held[0].reference(),
+            class: Class::PRIVATE_KEY,
+            asked: private.clone(),
+            found: held[0].attributes().clone(),
+            public: Some((public.clone(), half)),
+            _held: held,
+        })
+    }
+
+    fn copied(site: Site<'a>, object: ObjectRef, changes: &Attributes) -> Result<Birth<'a>> {
+        let found = site.make(&Operation::Read { object })?.object.attributes;
+        let asked = template::over(&found, changes);
+        let class = class_of(&found, site)?;
+        if !matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
+            return Ok(Birth::Public(template::created(&asked)));
+        }
+        Ok(Birth::Key(Self {
+            key: object,
+            _held: Vec::new(),
+            class,
+            asked,
+            found,
+            public: None,
+        }))
+    }
+
+    /// Envelopes to all members that are there, and to those that are away and enrolled.
+    fn plan(mut self, replicator: &Replicator, roster: &Roster, source: Site<'a>) -> Result<Plan> {
+        let works = self.works(source)?;
+        let mut plan = Plan {
+            makes: works.iter().map(Stored::makes).collect(),
+            need: roster.need,
+            ..Plan::default()
+        };
+        let mut refused = None;
+        for present in &roster.here {
+            let site = roster.site(present);
+            let duty = replicator
+                .transport
+                .enrol(site, &present.serial)
+                .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
+                .and_then(|envelope| {
+                    let works = works.iter().map(|work| work.sealed(&envelope)).collect();
+                    Duty::making(&present.serial, Some(site), works)
+                });
+            match duty {
+                Ok(duty) => plan.duties.push(duty),
+                Err(error) => {
+                    refused.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = refused {
+            if plan.duties.len() < roster.need {
+                return Err(error);
+            }
+            tracing::warn!(%error, "the new key is not on every member");
+        }
+        for (name, serial) in &roster.away {
+            let pin = serial
+                .as_ref()
+                .and_then(|s| Some((s, replicator.transport.pin(s)?)));
+            let Some((serial, pin)) = pin else {
+                if replicator.replicas == 0 {
+                    return Err(too_few(format!(
+                        "{name} is away and has no transport key yet, so a new key could not be \
+                         kept for it: bring it back, remove it, or say how many members are enough \
+                         (replicas = N)"
+                    )));
+                }
+                continue;
+            };
+            let envelope = Channel::to(source, &pin)?.seal(self.key)?;
+            let works = works.iter().map(|work| work.sealed(&envelope)).collect();
+            plan.duties.push(Duty::making(serial, None, works)?);
+        }
+        Ok(plan)
+    }
+
+    /// What is stored on each member, with the names that it gets.
+    fn works(&mut self, source: Site) -> Result<Vec<Stored>> {
+        if self.class == Class::SECRET_KEY {
+            return Ok(vec![self.secret(source)?]);
+        }
+        let half = match &self.public {
+            Some((_, half)) => half.clone(),
+            None => known_half(&over_found(&self.asked, &self.found), source)?,
+        };
+        let makes = ObjectId::of_public_key(Class::PRIVATE_KEY, half.spki());
+        self.name_it(&makes.name[..20]);
+        let mut works = Vec::new();
+        // The public half first: by it the token can name the private one.
+        if let Some((asked, half)) = &self.public {
+            let id = self.asked.get(CKA_ID).unwrap_or_default().to_vec();
+            let mut template = template::over(&half.to_attributes(), &template::public(asked));
+            if template.get(CKA_ID).is_none_or(<[u8]>::is_empty) {
+                template.set(CKA_ID, id);
+            }
+            works.push(Stored::Public {
+                makes: makes.with_class(Class::PUBLIC_KEY),
+                template: template::created(&template),
+            });
+        }
+        works.push(Stored::Key {
+            makes,
+            template: template::copy(&self.asked, &self.found),
+            check_value: None,
+        });
+        Ok(works)
+    }
+
+    fn secret(&mut self, source: Site) -> Result<Stored> {
+        self.name_it(&super::random::<16>()?);
+        let key_type = self
+            .found
+            .number(CKA_KEY_TYPE)
+            .unwrap_or(CKK_GENERIC_SECRET);
+        let check_value = match self.found.get(CKA_CHECK_VALUE).filter(|v| !v.is_empty()) {
+            Some(value) => value.to_vec(),
+            None => check_value(source, self.key, key_type)?,
+        };
+        let template = template::copy(&self.asked, &self.found);
+        let id = template.get(CKA_ID).unwrap_or_default();
+        Ok(Stored::Key {
+            makes: ObjectId::of_secret_key(key_type, id, &check_value),
+            check_value: Some(Blob(check_value.into())),
+            template,
+        })
+    }
+
+    /// Gives the key a CKA_ID where the caller gave none: on a token without one, halves and copies
+    /// cannot be told.
+    fn name_it(&mut self, id: &[u8]) {
+        let given = [&self.asked, &self.found].iter().find_map(|a| {
+            a.get(CKA_ID)
+                .filter(|id| !id.is_empty())
+                .map(<[u8]>::to_vec)
+        });
+        self.asked.set(CKA_ID, given.unwrap_or_else(|| id.to_vec()));
+    }
+}
+
+/// An object to be stored on each member; the key's envelope differs from one to the other.
+enum Stored {
+    Key {
+        makes: ObjectId,
+        template: Attributes,
+        check_value: Option<Blob>,
+    },
+    Public {
+        makes: ObjectId,
+        template: Attributes,
+    },
+}
+
+impl Stored {
+    fn makes(&self) -> ObjectId {
+        match self {
+            Self::Key { makes, .. } | Self::Public { makes, .. } => *makes,
+        }
+    }
+
+    fn sealed(&self, envelope: &super::channel::Envelope) -> Work {
+        match self.clone_parts() {
+            (makes, template, Some(check_value)) => Work::Unwrap {
+                makes,
+                envelope: envelope.clone(),
+                template,
+                check_value,
+            },
+            (makes, template, None) => Work::Create { makes, template },
+        }
+    }
+
+    fn clone_parts(&self) -> (ObjectId, Attributes, Option<Option<Blob>>) {
+        match self {
+            Self::Key {
+                makes,
+                template,
+                check_value,
+            } => (*makes, template.clone(), Some(check_value.clone())),
+            Self::Public { makes, template } => (*makes, template.clone(), None),
+        }
+    }
+}
+
+/// CKA_CHECK_VALUE as the standard computes it for block ciphers (PKCS#11 3.0, section 4.10.2): the
+/// first three bytes of a block of zeros, enciphered.
+pub(super) fn check_value(site: Site, key: ObjectRef, key_type: u64) -> Result<Vec<u8>> {
+    let (mechanism, block) = match key_type {
+        CKK_AES => (CKM_AES_ECB, 16),
+        CKK_DES3 => (CKM_DES3_ECB, 8),
+        _ => {
+            return Err(Error::request(
+                Kind::Unsupported,
+                format!(
+                    "{}: gives no check value (CKA_CHECK_VALUE) for a key of type {key_type}, so \
+                     its copies could not be told to be the same",
+                    site.name
+                ),
+            ));
+        }
+    };
+    let zeros = vec![0; block];
+    let text = site.with_key(Verb::Encrypt, key, Mechanism::plain(mechanism), zeros)?;
+    Ok(text[..3.min(text.len())].to_vec())
+}
+
+/// The public half of a private key that comes alone: from itself, or from an object of the token
+/// with the same CKA_ID.
+fn known_half(private: &Attributes, source: Site) -> Result<PublicKey> {
+    if let Ok(half) = PublicKey::from_attributes(private) {
+        return Ok(half);
+    }
+    let snapshot = source.token.objects().map_err(|e| e.at(source.name))?;
+    let public = snapshot
+        .objects
+        .iter()
+        .filter(|object| matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE));
+    let mut all: Vec<Attributes> = public.map(|object| object.attributes.clone()).collect();
+    all.push(private.clone());
+    let named = hsmux_software::identify("", all);
+    let info = named
+        .last()
+        .and_then(|o| o.attributes.get(CKA_PUBLIC_KEY_INFO));
+    let info = info.ok_or_else(|| {
+        Error::request(
+            Kind::Vendor(CKR_TEMPLATE_INCOMPLETE),
+            "the private key does not tell its public half, without which its copies cannot be \
+             proved: first import the public key or the certificate with the same CKA_ID",
+        )
+    })?;
+    PublicKey::from_spki(info)
+}
+
+fn over_found(asked: &Attributes, found: &Attributes) -> Attributes {
+    template::over(asked, found)
+}
+
+fn class_of(found: &Attributes, site: Site) -> Result<Class> {
+    template::class(found)
+        .ok_or_else(|| Error::protocol(format!("{}: an object without a class", site.name)))
+}
+
+fn template_of(operation: &mut Operation) -> Result<&mut Attributes> {
+    match operation {
+        Operation::Generate { template, .. }
+        | Operation::Derive { template, .. }
+        | Operation::Unwrap { template, .. }
+        | Operation::Create { template } => Ok(template),
+        other => Err(Error::request(
+            Kind::Unsupported,
+            format!("{} makes no key", other.call()),
+        )),
+    }
+}

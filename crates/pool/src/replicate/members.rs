@@ -1,0 +1,51 @@
+//! What a change needs to know of the pool: who is there, and whom to tell.
+
+use hsmux_token::{Error, Kind, Object, ObjectId, Result, SessionObject, Token};
+use std::sync::Arc;
+
+/// A physical token of the pool.
+#[derive(Clone)]
+pub struct Member {
+    /// Its name in the configuration: `hsm1`.
+    pub name: String,
+    /// The token, when it is in service; with several workers, the one that writes.
+    pub token: Option<Arc<dyn Token>>,
+}
+
+impl Member {
+    /// The token of a member that is in service, with its serial number.
+    pub(super) fn present(&self) -> Option<Present> {
+        let token = self.token.clone()?;
+        Some(Present {
+            name: self.name.clone(),
+            serial: token.info().serial.clone(),
+            token,
+        })
+    }
+}
+
+/// A member that is in service, by the serial number that its token gave.
+#[derive(Clone)]
+pub(super) struct Present {
+    pub name: String,
+    pub serial: String,
+    pub token: Arc<dyn Token>,
+}
+
+/// The members of a pool, as a change sees them.
+pub trait Members: Send + Sync {
+    /// All configured members, the ones that are away (or parked) with `token: None`.
+    fn members(&self) -> Vec<Member>;
+
+    /// A change is through on this member: `made` is there now (or has new attributes), `gone` is
+    /// not. Called before the change is answered, so that its caller finds what it has made.
+    fn changed(&self, member: &str, made: &[Object], gone: &[ObjectId]);
+
+    /// The member that holds a session object, and the object's number on that member's token.
+    fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+        Err(Error::request(
+            Kind::UnknownObject,
+            format!("session object {}: no member holds it", object.handle),
+        ))
+    }
+}

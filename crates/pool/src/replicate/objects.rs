@@ -1,0 +1,206 @@
+//! Changes without a new key: certificates, data and public keys come, objects change and go.
+
+use super::members::Present;
+use super::plan::{Duty, Plan, Roster};
+use super::template;
+use super::work::Work;
+use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKR_ACTION_PROHIBITED};
+use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result};
+
+/// Plans an operation that makes no key.
+pub(super) fn plan(
+    roster: &Roster,
+    operation: &Operation,
+    _source: Option<&Present>,
+) -> Result<Plan> {
+    match operation {
+        Operation::Create { template } => create(roster, template),
+        Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } => destroy(roster, *id),
+        Operation::SetAttributes {
+            object: ObjectRef::Token(id),
+            template,
+        } => set(roster, *id, template),
+        Operation::Copy {
+            object: ObjectRef::Token(id),
+            template,
+        } => copy(roster, *id, template),
+        other => Err(Error::request(
+            Kind::Unsupported,
+            format!("{} does not change the pool's objects", other.call()),
+        )),
+    }
+}
+
+/// A public object on every member.
+pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<Plan> {
+    let makes = name(template)?;
+    let work = Work::Create {
+        makes,
+        template: template.clone().with_flag(hsmux_token::ck::CKA_TOKEN, true),
+    };
+    let mut plan = Plan {
+        makes: vec![makes],
+        need: roster.need,
+        ..Plan::default()
+    };
+    let here = roster
+        .here
+        .iter()
+        .map(|p| (&p.serial, Some(roster.site(p))));
+    for (serial, site) in here.chain(roster.away_serials().map(|serial| (serial, None))) {
+        let mut duty = Duty::making(serial, site, vec![work.clone()])?;
+        // Data may be a secret: it is taken from another member, not from the journal.
+        if makes.class == Class::DATA {
+            duty.later = vec![Work::Fetch { makes }];
+        }
+        plan.duties.push(duty);
+    }
+    Ok(plan)
+}
+
+/// The name of an object that a template makes.
+fn name(template: &Attributes) -> Result<ObjectId> {
+    let named = hsmux_software::identify("", vec![template.clone()]);
+    let class = template::class(template).unwrap_or(Class(u64::MAX));
+    let bytes = |kind| template.get(kind).unwrap_or_default();
+    let nameless = ObjectId::of_unidentified(class, "", bytes(CKA_ID), bytes(CKA_LABEL));
+    match named.first() {
+        Some(object) if object.id != nameless => Ok(object.id),
+        _ => Err(Error::request(
+            Kind::Unsupported,
+            format!(
+                "C_CreateObject: {}: its copies on several members could not be told to be the same",
+                class.name()
+            ),
+        )),
+    }
+}
+
+/// Gone from every member, and from those that are away when they return. Never taken back.
+fn destroy(roster: &Roster, id: ObjectId) -> Result<Plan> {
+    holders(roster, id)?;
+    let remove = || vec![Work::Remove { objects: vec![id] }];
+    let here = roster.here.iter().map(|present| &present.serial);
+    Ok(Plan {
+        removes: vec![id],
+        need: roster.here.len(),
+        duties: here
+            .chain(roster.away_serials())
+            .map(|serial| Duty::new(serial, remove(), vec![]))
+            .collect(),
+        ..Plan::default()
+    })
+}
+
+/// New values on every member that holds the object.
+fn set(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let holders = holders(roster, id)?;
+    let first = holders[0].1.attributes.clone();
+    for (present, object) in &holders {
+        let duty = set_duty(&present.serial, object, changes);
+        plan.duties.push(duty);
+    }
+    plan.need = roster.need.min(plan.duties.len());
+    for serial in roster.away_serials() {
+        let object = Object {
+            id,
+            attributes: first.clone(),
+        };
+        plan.duties.push(set_duty(serial, &object, changes));
+    }
+    let becomes = renamed(&holders[0].0.serial, &holders[0].1, changes);
+    if becomes != id {
+        plan.makes.push(becomes);
+        plan.removes.push(id);
+    }
+    Ok(plan)
+}
+
+fn set_duty(serial: &str, object: &Object, changes: &Attributes) -> Duty {
+    let becomes = renamed(serial, object, changes);
+    let mut before = Attributes::default();
+    for change in &changes.0 {
+        if let Some(value) = object.attributes.get(change.kind) {
+            before.set(change.kind, value.to_vec());
+        }
+    }
+    let set = Work::Set {
+        object: object.id,
+        becomes,
+        template: changes.clone(),
+    };
+    let undo = Work::Set {
+        object: becomes,
+        becomes: object.id,
+        template: before,
+    };
+    Duty::new(serial, vec![set], vec![undo])
+}
+
+/// A copy within every member that holds the model.
+fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
+    let holders = holders(roster, id)?;
+    let makes = renamed(&holders[0].0.serial, &holders[0].1, changes);
+    if makes == id {
+        return Err(Error::request(
+            Kind::Vendor(CKR_ACTION_PROHIBITED),
+            format!(
+                "C_CopyObject: a {} is known by its value, so a copy on the same token would be \
+                 the same object: change the object's attributes instead",
+                id.class.name()
+            ),
+        ));
+    }
+    let work = || {
+        vec![Work::Copy {
+            makes,
+            object: id,
+            template: changes.clone(),
+        }]
+    };
+    let mut plan = Plan {
+        makes: vec![makes],
+        need: roster.need.min(holders.len()),
+        ..Plan::default()
+    };
+    for (present, _) in &holders {
+        let site = Some(roster.site(present));
+        plan.duties
+            .push(Duty::making(&present.serial, site, work())?);
+    }
+    for serial in roster.away_serials() {
+        plan.duties.push(Duty::making(serial, None, work())?);
+    }
+    Ok(plan)
+}
+
+/// The members in service that hold an object, and what they say of it.
+fn holders(roster: &Roster, id: ObjectId) -> Result<Vec<(&Present, Object)>> {
+    let mut holders = Vec::new();
+    for present in &roster.here {
+        if let Some(object) = roster.site(present).find(id)? {
+            holders.push((present, object));
+        }
+    }
+    if holders.is_empty() {
+        return Err(Error::request(
+            Kind::UnknownObject,
+            format!("no member in service has {id:?}"),
+        ));
+    }
+    Ok(holders)
+}
+
+/// The name of an object after a change of its attributes.
+fn renamed(serial: &str, object: &Object, changes: &Attributes) -> ObjectId {
+    let after = template::over(&object.attributes, changes);
+    // The name of half a key pair is its public key, whatever its other attributes.
+    if matches!(object.id.class, Class::PRIVATE_KEY | Class::PUBLIC_KEY) {
+        return object.id;
+    }
+    let named = hsmux_software::identify(serial, vec![after]);
+    named.first().map_or(object.id, |named| named.id)
+}

@@ -1,0 +1,191 @@
+//! What each member has to do for a change, before anybody does it.
+
+use super::Replicator;
+use super::journal::{Intent, Part};
+use super::json::{Cbor, Name};
+use super::members::{Members, Present};
+use super::site::Site;
+use super::work::Work;
+use hsmux_token::{Error, Kind, ObjectId, Result};
+use std::time::Instant;
+
+/// Who is there when a change starts.
+pub(super) struct Roster {
+    /// In service, each token once.
+    pub here: Vec<Present>,
+    /// Configured, but not in service: name, and serial number where it was seen before.
+    pub away: Vec<(String, Option<String>)>,
+    /// So many must do it.
+    pub need: usize,
+    pub deadline: Instant,
+}
+
+impl Roster {
+    /// Asks the pool; refuses when too few members are there, or when one that has to be reached
+    /// could not catch up.
+    pub fn call(replicator: &Replicator, members: &dyn Members, deadline: Instant) -> Result<Self> {
+        let (mut here, mut away) = (Vec::<Present>::new(), Vec::new());
+        for member in members.members() {
+            match member.present() {
+                Some(present) if here.iter().any(|p| p.serial == present.serial) => {}
+                Some(present) => here.push(present),
+                None => {
+                    let serial = replicator
+                        .journal
+                        .read(|state| state.serials.get(&member.name).cloned());
+                    away.push((member.name, serial));
+                }
+            }
+        }
+        let need = match replicator.replicas {
+            0 => here.len().max(1),
+            replicas => replicas,
+        };
+        let roster = Self {
+            here,
+            away,
+            need,
+            deadline,
+        };
+        roster.enough(replicator.replicas == 0)?;
+        Ok(roster)
+    }
+
+    fn enough(&self, all: bool) -> Result<()> {
+        let stranger = self.away.iter().find(|(_, serial)| serial.is_none());
+        match stranger {
+            Some((name, _)) if all => Err(too_few(format!(
+                "{name} is away and was never seen, so it could not catch up: bring it back, \
+                 remove it, or say how many members are enough (replicas = N)"
+            ))),
+            _ if self.here.len() < self.need => Err(too_few(format!(
+                "{} of {} members are in service, and {} are needed",
+                self.here.len(),
+                self.here.len() + self.away.len(),
+                self.need
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is one member, which is in service.
+    pub fn alone(&self) -> bool {
+        self.here.len() == 1 && self.away.is_empty()
+    }
+
+    /// Serial numbers of those that are away and known.
+    pub fn away_serials(&self) -> impl Iterator<Item = &String> {
+        self.away.iter().filter_map(|(_, serial)| serial.as_ref())
+    }
+
+    /// A member, until the change's deadline.
+    pub fn site<'a>(&self, present: &'a Present) -> Site<'a> {
+        present.site(self.deadline)
+    }
+}
+
+impl Present {
+    /// The token, until a deadline.
+    pub fn site(&self, deadline: Instant) -> Site<'_> {
+        Site {
+            name: &self.name,
+            token: &*self.token,
+            deadline,
+        }
+    }
+}
+
+/// A change is refused, or was undone, for want of members.
+pub(super) fn too_few(why: impl Into<String>) -> Error {
+    Error::pool(Kind::TooFewMembers, why)
+}
+
+/// A planned change.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// What is there afterwards, in the order of the answer.
+    pub makes: Vec<ObjectId>,
+    /// What is gone afterwards.
+    pub removes: Vec<ObjectId>,
+    /// So many must do it: of a change to what is there, no more than hold it.
+    pub need: usize,
+    /// Who does what.
+    pub duties: Vec<Duty>,
+}
+
+/// One member's part.
+pub(super) struct Duty {
+    /// The token.
+    pub serial: String,
+    /// What it does now.
+    pub now: Vec<Work>,
+    /// What it does when it could not now: the same, but for what must not stand in the journal.
+    pub later: Vec<Work>,
+    /// What takes it back.
+    pub undo: Vec<Work>,
+}
+
+impl Duty {
+    /// Works that can stand in the journal as they are.
+    pub fn new(serial: &str, works: Vec<Work>, undo: Vec<Work>) -> Self {
+        Self {
+            serial: serial.to_owned(),
+            later: works.clone(),
+            now: works,
+            undo,
+        }
+    }
+
+    /// Works that make new objects. What the member has already it keeps, also if the change is
+    /// taken back; `site` is nothing for a member that is away.
+    pub fn making(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+        let (mut now, mut undo) = (Vec::new(), Vec::new());
+        for work in works {
+            let Some(back) = work.undo(serial) else {
+                continue;
+            };
+            let Work::Remove { mut objects } = back else {
+                continue;
+            };
+            if let Some(site) = site {
+                let mut new = Vec::new();
+                for id in objects {
+                    if site.find(id)?.is_none() {
+                        new.push(id);
+                    }
+                }
+                objects = new;
+            } else {
+                objects.truncate(1);
+            }
+            if !objects.is_empty() {
+                undo.push(Work::Remove { objects });
+            }
+            now.push(work);
+        }
+        Ok(Self::new(serial, now, undo))
+    }
+}
+
+impl Plan {
+    /// As it stands in the journal.
+    pub fn intent(&self, call: &str) -> Intent {
+        let encoded = |works: &[Work]| works.iter().cloned().map(Cbor).collect();
+        let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
+        Intent {
+            call: call.to_owned(),
+            need: self.need,
+            parts: self
+                .duties
+                .iter()
+                .map(|duty| Part {
+                    serial: duty.serial.clone(),
+                    works: encoded(&duty.later),
+                    undo: encoded(&duty.undo),
+                })
+                .collect(),
+            makes: names(&self.makes),
+            removes: names(&self.removes),
+        }
+    }
+}
