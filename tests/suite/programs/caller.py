@@ -23,15 +23,18 @@ class Caller:
 
     def do_open(self, label, pin=None):
         """C_Initialize, a session on the token, and a login where there is a PIN."""
+        self.do_initialize()
+        self.do_use(label, pin)
+
+    def do_initialize(self):
         self.module.initialize()
+
+    def do_use(self, label, pin=None):
+        """A new session on the token, and a login."""
         self.label = label
         self.session = self.module.session(self.module.slot(label))
         if pin is not None:
             self.session.login(pin)
-
-    def do_session(self):
-        """Another session in place of the one before."""
-        self.session = self.module.session(self.module.slot(self.label))
 
     def do_close(self):
         self.module.C_Finalize(None)
@@ -110,9 +113,7 @@ class Caller:
         return self.do_sign()
 
     def child_again(self):
-        self.module.initialize()
-        self.do_session()
-        self.session.login(self.pin)
+        self.do_open(self.label, self.pin)
         signature = self.do_sign()
         self.module.C_Finalize(None)
         return signature

@@ -107,7 +107,10 @@ class Module:
 
     def slot(self, label):
         """The slot of the token with a label."""
-        return next(slot for slot in self.slots() if self.token(slot)["label"] == label)
+        for slot in self.slots():
+            if self.token(slot)["label"] == label:
+                return slot
+        raise Refused(f"C_GetSlotList: no token {label}", 0xE0)
 
     def session(self, slot):
         handle = c_ulong()

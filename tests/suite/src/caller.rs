@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -15,12 +16,17 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Starts the program; nothing is called yet.
+    /// Starts the program on the rig's module; nothing is called yet.
     pub fn start(rig: &Rig) -> Self {
+        Self::start_on(rig, rig.module())
+    }
+
+    /// The same on another module.
+    pub fn start_on(rig: &Rig, module: impl AsRef<OsStr>) -> Self {
         let mut child = rig
             .run("/usr/bin/python3")
             .arg(source().join("tests/suite/programs/caller.py"))
-            .arg(rig.module())
+            .arg(module)
             .into_command()
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -100,6 +100,11 @@ impl Rig {
     /// Starts the daemon and waits until it answers.
     pub fn start_daemon(&mut self) {
         self.write_config();
+        self.start_as_written();
+    }
+
+    /// The same with `hsmux.toml` as it stands.
+    pub fn start_as_written(&mut self) {
         let run = self.hsmux("serve");
         let daemon = Process::start("daemon", self.folder.path(), run);
         self.daemon = Some(daemon);
@@ -128,6 +133,18 @@ impl Rig {
             .filter(|member| member["state"] == state)
             .map(|member| member["name"].as_str().expect("a name").to_owned())
             .collect()
+    }
+
+    /// The process ids of the workers, in the order of the members.
+    pub fn workers(&self) -> Vec<u32> {
+        let status = self.status();
+        let members = status["members"].as_array().expect("members in the status");
+        let pid = |member: &Value| {
+            member["pid"]
+                .as_u64()
+                .and_then(|pid| u32::try_from(pid).ok())
+        };
+        members.iter().filter_map(pid).collect()
     }
 
     /// `hsmux status --json`.

@@ -1,0 +1,103 @@
+//! The daemon is absent, dies, comes back; a program that uses the module stays the same one.
+
+use std::time::{Duration, Instant};
+
+use hsmux_suite::{Caller, Rig, Setup, until};
+use serde_json::json;
+
+/// CKR_DEVICE_REMOVED and what a session of a token that was away gives.
+const GONE: &[u64] = &[0x32, 0x30, 0xe0, 0xb3];
+
+#[test]
+fn absent_at_first() {
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    let mut program = Caller::start(&rig);
+    let start = Instant::now();
+    let refused = program.ask("open", json!({"label": "web", "pin": rig.pin()}));
+    assert!(refused.is_err(), "{refused:?}");
+    assert!(start.elapsed() < Duration::from_secs(2), "not at once");
+    rig.start();
+    until("the token is there", Duration::from_secs(5), || {
+        let tokens = program.ask("tokens", json!({})).ok()?;
+        (tokens[0]["label"] == "web").then_some(())
+    });
+    program.ok("use", json!({"label": "web", "pin": rig.pin()}));
+    program.ok("sign", json!({}));
+}
+
+#[test]
+fn absent_for_a_while() {
+    let mut rig = Rig::new(Setup::Daemon);
+    let mut program = Caller::open(&rig);
+    program.ok("sign", json!({}));
+    rig.kill();
+    let start = Instant::now();
+    let error = program.ask("sign", json!({})).expect_err("nobody is there");
+    assert!(GONE.contains(&error), "CK_RV 0x{error:x}");
+    assert!(start.elapsed() < Duration::from_secs(2), "not at once");
+    rig.start();
+    program.ok("use", json!({"label": "web", "pin": rig.pin()}));
+    program.ok("sign", json!({}));
+}
+
+/// Programs see errors while nobody is there and none before or after; each goes on by itself.
+#[test]
+fn killed_and_started_under_load() {
+    let mut rig = Rig::new(Setup::Daemon);
+    let mut programs = [Caller::open(&rig), Caller::open(&rig)];
+    for program in &mut programs {
+        program.ok("start_load", json!({"threads": 4}));
+    }
+    for _ in 0..2 {
+        for program in &mut programs {
+            signs_more(program);
+        }
+        rig.kill();
+        rig.start();
+    }
+    for program in &mut programs {
+        signs_more(program);
+        let load = program.ok("stop_load", json!({}));
+        assert!(
+            load["failed"]
+                .as_object()
+                .is_some_and(|failed| !failed.is_empty()),
+            "{load}"
+        );
+    }
+}
+
+/// Waits until 50 more signatures have been made than there are now.
+fn signs_more(program: &mut Caller) {
+    let signed = |program: &mut Caller| program.ok("progress", json!({})).as_u64().unwrap();
+    let before = signed(program);
+    until("50 more signatures", Duration::from_secs(20), || {
+        (signed(program) >= before + 50).then_some(())
+    });
+}
+
+#[test]
+fn stops_in_order_and_leaves_no_process() {
+    let mut rig = Rig::new(Setup::Daemon);
+    let workers = rig.workers();
+    assert_eq!(workers.len(), 3, "{workers:?}");
+    rig.stop();
+    until("the workers have ended", Duration::from_secs(5), || {
+        workers.iter().all(|pid| !running(*pid)).then_some(())
+    });
+}
+
+#[test]
+fn killed_it_takes_its_workers_along() {
+    let mut rig = Rig::new(Setup::Daemon);
+    let workers = rig.workers();
+    rig.kill();
+    until("the workers have ended", Duration::from_secs(5), || {
+        workers.iter().all(|pid| !running(*pid)).then_some(())
+    });
+}
+
+fn running(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !status.is_empty() && !status.contains(") Z ")
+}

@@ -1,0 +1,7 @@
+//! Bad input and faults: what breaks, and what goes on in spite of it.
+
+mod daemon;
+mod members;
+mod pins;
+mod state;
+mod wire;

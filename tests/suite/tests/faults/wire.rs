@@ -1,0 +1,104 @@
+//! Peers that break the rules, and users who may not come in.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use hsmux_suite::{Caller, Rig, Setup};
+use serde_json::json;
+
+/// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
+const MALFORMED: &[&[u8]] = &[
+    b"",
+    b"\x05",
+    b"GET / HTTP/1.1\r\nHost: hsmux\r\n\r\n",
+    b"\xff\xff\xff\xff",
+    b"\xff\xff\xff\x7f then some bytes, but never so many",
+    b"\x00\x00\x00\x00",
+    b"\x01\x00\x00\x00\xff",
+    b"\x04\x00\x00\x00\x9f\x9f\x9f\x9f",
+    b"\x08\x00\x00\x00\x9b\xff\xff\xff\xff\xff\xff\xff",
+    b"\x05\x00\x00\x00\x85\x01\x02\x40\x60",
+];
+
+#[test]
+fn malformed_frames_end_their_connection_only() {
+    let mut rig = Rig::new(Setup::Daemon);
+    let mut program = Caller::open(&rig);
+    for socket in ["hsmux.sock", "hsmux-admin.sock"] {
+        for bytes in MALFORMED {
+            let mut stream = UnixStream::connect(rig.path(socket)).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(10)))
+                .unwrap();
+            // The daemon may have hung up already.
+            let _ = stream.write_all(bytes);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            if let Err(error) = stream.read_to_end(&mut answer) {
+                let reset = error.kind() == std::io::ErrorKind::ConnectionReset;
+                assert!(reset, "{bytes:?}: the connection is still open: {error}");
+            }
+        }
+        program.ok("sign", json!({}));
+    }
+    assert!(rig.daemon.as_mut().unwrap().running());
+}
+
+/// Connections that say nothing cost nobody else anything.
+#[test]
+fn silent_connections_do_not_block() {
+    let rig = Rig::new(Setup::Daemon);
+    let silent: Vec<_> = (0..100)
+        .map(|_| UnixStream::connect(rig.path("hsmux.sock")).unwrap())
+        .collect();
+    Caller::open(&rig).ok("sign", json!({}));
+    drop(silent);
+}
+
+/// Tries the first listener as the user `nobody`.
+fn as_nobody(rig: &Rig) -> bool {
+    fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    let connect = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
+                   s.sendall(bytes.fromhex(sys.argv[2])); sys.exit(0 if s.recv(1) else 1)";
+    rig.run("setpriv")
+        .args("--reuid nobody --regid nogroup --clear-groups /usr/bin/python3 -c")
+        .arg(connect)
+        .arg(rig.path("hsmux.sock"))
+        .arg(hello())
+        .finish()
+        .code
+        == Some(0)
+}
+
+/// A client's first frame, in hex: versions 1 to 2, a random name, a program.
+fn hello() -> String {
+    let frame = format!("84010250{}6474657374", "07".repeat(16));
+    format!("{:02x}000000{frame}", frame.len() / 2)
+}
+
+#[test]
+fn a_socket_is_for_those_it_is_for() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.start();
+    assert!(!as_nobody(&rig), "mode 0600 let nobody in");
+    rig.stop();
+
+    rig.config.daemon = "allow_users = [\"root\"]".to_owned();
+    let open = rig.config.to_string().replace("0600", "0666");
+    fs::write(rig.path("hsmux.toml"), open).unwrap();
+    rig.start_as_written();
+    assert!(!as_nobody(&rig), "allow_users let nobody in");
+    rig.stop();
+
+    let open = rig
+        .config
+        .to_string()
+        .replace("0600", "0666")
+        .replace("\"root\"", "\"nobody\"");
+    fs::write(rig.path("hsmux.toml"), open).unwrap();
+    rig.start_as_written();
+    assert!(as_nobody(&rig), "allow_users kept nobody out");
+}
