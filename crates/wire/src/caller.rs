@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use hsmux_token::{Error, Result};
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
@@ -140,9 +139,9 @@ impl Caller {
         }
     }
 
-    fn hear(self: &Arc<Self>, frame: BytesMut, scratch: &mut [u8]) -> Result<()> {
+    fn hear(self: &Arc<Self>, frame: Vec<u8>, scratch: &mut [u8]) -> Result<()> {
         let Some(greeted) = self.greeted.get() else {
-            return self.greet(&frame::decode(&frame.freeze())?);
+            return self.greet(&frame::decode(&frame.into())?);
         };
         if frame::carries_secret(&frame) {
             scratch.zeroize();

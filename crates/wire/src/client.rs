@@ -156,8 +156,7 @@ impl Client {
 
     fn exchange_on(&self, mut line: Line, call: &Call, deadline: Instant) -> Result<Reply, Broken> {
         let answer = line.connection.exchange(call, Some(deadline))?;
-        let reply =
-            frame::decode_reply(line.version, &answer.freeze()).map_err(Broken::Malformed)?;
+        let reply = frame::decode_reply(line.version, &answer.into()).map_err(Broken::Malformed)?;
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(line);
@@ -174,7 +173,7 @@ impl Client {
         let forgotten = self.open.get() == 0;
         let stream =
             socket::open(&self.endpoint, deadline).map_err(|error| self.unreachable(&error))?;
-        let mut connection = Connection::new(stream);
+        let mut connection = Connection::with_deadlines(stream);
         let greeting = connection
             .exchange(&self.hello, Some(deadline))
             .map_err(|broken| self.broken_at("the greeting", &broken))?;
@@ -213,7 +212,7 @@ impl Client {
             .connection
             .exchange(&call, Some(deadline))
             .map_err(|broken| self.broken(&broken, &call))?;
-        let reply = frame::decode_reply(line.version, &answer.freeze())?;
+        let reply = frame::decode_reply(line.version, &answer.into())?;
         // A PIN that is refused now is not sent again; the application's next call says that it is
         // not logged in.
         if matches!(reply.answer, Answer::Done) {

@@ -3,19 +3,21 @@
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use hsmux_token::{Error, Result};
 use minicbor::{Decode, Encode};
 use rustix::event::PollFlags;
 use zeroize::Zeroize;
 
-use crate::frame::{self, FrameBuffer, MAX_FRAME};
+use crate::frame::{self, FrameBuffer, KEPT, MAX_FRAME};
 use crate::socket;
 
 /// Read at once; a signature's frames are a twentieth of it.
 const CHUNK: usize = 8 << 10;
+
+/// How long a read may block before the deadline is looked at.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A socket, what was read of the next frame, and room to write one.
 pub struct Connection {
@@ -23,6 +25,8 @@ pub struct Connection {
     inbox: FrameBuffer,
     chunk: Box<[u8; CHUNK]>,
     out: Vec<u8>,
+    /// A blocking read gives up after [`PATIENCE`].
+    patient: bool,
     /// Tells this socket from another one that got its number.
     inode: u64,
 }
@@ -71,8 +75,17 @@ impl Connection {
             inbox: FrameBuffer::default(),
             chunk: Box::new([0; CHUNK]),
             out: Vec::new(),
+            patient: false,
             inode,
         }
+    }
+
+    /// Takes over a connected socket on which every read has a deadline.
+    pub(crate) fn with_deadlines(stream: UnixStream) -> Self {
+        let patient = stream.set_read_timeout(Some(PATIENCE)).is_ok();
+        let mut connection = Self::new(stream);
+        connection.patient = patient;
+        connection
     }
 
     /// The socket.
@@ -85,7 +98,7 @@ impl Connection {
         &mut self,
         message: &T,
         deadline: Option<Instant>,
-    ) -> Result<BytesMut, Broken> {
+    ) -> Result<Vec<u8>, Broken> {
         self.write(message, deadline)?;
         self.read(MAX_FRAME, deadline)
     }
@@ -113,7 +126,7 @@ impl Connection {
             out.zeroize();
         }
         out.clear();
-        out.shrink_to(CHUNK);
+        out.shrink_to(KEPT);
         self.out = out;
         written
     }
@@ -136,26 +149,38 @@ impl Connection {
     }
 
     /// Waits for a whole frame.
-    pub fn read(&mut self, limit: usize, deadline: Option<Instant>) -> Result<BytesMut, Broken> {
+    pub fn read(&mut self, limit: usize, deadline: Option<Instant>) -> Result<Vec<u8>, Broken> {
         loop {
             if let Some(frame) = self.inbox.next(limit).map_err(Broken::Malformed)? {
                 return Ok(frame);
             }
-            let read = if deadline.is_some() {
-                socket::wait(&self.stream, PollFlags::IN, deadline)
-                    .and_then(|()| socket::read_some(&self.stream, &mut self.chunk[..]))
-            } else {
-                socket::read_blocking(&self.stream, &mut self.chunk[..])
-            };
-            match read {
+            match self.read_by(deadline) {
                 Ok(0) => return Err(Broken::Sent(io::ErrorKind::UnexpectedEof.into())),
-                Ok(read) => self.inbox.extend(&self.chunk[..read]),
+                Ok(read) => self.take_in(read),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(Broken::Sent(error)),
             }
-            if frame::carries_secret(self.chunk.get(4..).unwrap_or_default()) {
-                self.chunk.zeroize();
-            }
+        }
+    }
+
+    /// Reads what comes by the deadline; `WouldBlock` when it is worth another try.
+    fn read_by(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
+        let Some(deadline) = deadline else {
+            return socket::read_blocking(&self.stream, &mut self.chunk[..]);
+        };
+        // A deadline that is not near is looked at now and then, which saves a poll for each call.
+        if self.patient && deadline.saturating_duration_since(Instant::now()) > PATIENCE {
+            return socket::read_blocking(&self.stream, &mut self.chunk[..]);
+        }
+        socket::wait(&self.stream, PollFlags::IN, Some(deadline))?;
+        socket::read_some(&self.stream, &mut self.chunk[..])
+    }
+
+    fn take_in(&mut self, read: usize) {
+        let read = &mut self.chunk[..read];
+        self.inbox.extend(read);
+        if frame::carries_secret(read.get(4..).unwrap_or_default()) {
+            read.zeroize();
         }
     }
 
@@ -169,11 +194,11 @@ impl Connection {
 }
 
 /// Reads an answer that is one message.
-pub fn decode<T>(frame: BytesMut) -> Result<T>
+pub fn decode<T>(frame: Vec<u8>) -> Result<T>
 where
     T: for<'b> Decode<'b, bytes::Bytes>,
 {
-    frame::decode(&frame.freeze())
+    frame::decode(&frame.into())
 }
 
 fn inode(fd: impl AsFd) -> u64 {

@@ -1,6 +1,6 @@
 //! Frames: a 32-bit little-endian length, then one CBOR item (RFC 8949) of that many bytes.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hsmux_token::{Error, Result};
 use minicbor::{Decode, Encode};
 use zeroize::Zeroize;
@@ -14,6 +14,9 @@ pub const MAX_FRAME: usize = 16 << 20;
 pub(crate) const MAX_GREETING: usize = 4 << 10;
 
 const HEADER: usize = 4;
+
+/// What a connection keeps of a buffer between frames, in bytes.
+pub(crate) const KEPT: usize = 4 << 10;
 
 /// Appends the frame of `message` to `out`; on an error `out` is as before.
 pub fn encode<T: Encode<()>>(message: &T, out: &mut Vec<u8>) -> Result<()> {
@@ -66,9 +69,9 @@ pub fn decode_reply(version: u16, frame: &Bytes) -> Result<Reply> {
 }
 
 /// Reads a call. One that carries a secret is copied out, and the frame wiped.
-pub(crate) fn decode_call(mut frame: BytesMut) -> Result<Call> {
+pub(crate) fn decode_call(mut frame: Vec<u8>) -> Result<Call> {
     if !carries_secret(&frame) {
-        return decode(&frame.freeze());
+        return decode(&frame.into());
     }
     let call = minicbor::decode_with(&frame, &mut ())
         .map_err(|error| Error::protocol(format!("a malformed frame: {error}")));
@@ -83,28 +86,37 @@ pub(crate) fn carries_secret(call: &[u8]) -> bool {
 
 /// Puts a stream of bytes together to frames.
 #[derive(Default)]
-pub struct FrameBuffer(BytesMut);
+pub struct FrameBuffer {
+    bytes: Vec<u8>,
+    taken: usize,
+}
 
 impl FrameBuffer {
     /// Takes what was read.
     pub fn extend(&mut self, read: &[u8]) {
-        self.0.extend_from_slice(read);
+        self.bytes.drain(..std::mem::take(&mut self.taken));
+        self.bytes.extend_from_slice(read);
     }
 
     /// The next whole frame's item; a longer one than `limit` is an error that ends the stream.
-    pub fn next(&mut self, limit: usize) -> Result<Option<BytesMut>> {
-        let Some(header) = self.0.first_chunk::<HEADER>() else {
+    pub fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>> {
+        let rest = &mut self.bytes[self.taken..];
+        let Some(header) = rest.first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let len = check_len(u32::from_le_bytes(*header) as usize, limit)? as usize;
-        if self.0.len() < HEADER + len {
+        let end = HEADER + check_len(u32::from_le_bytes(*header) as usize, limit)? as usize;
+        let Some(item) = rest.get_mut(HEADER..end) else {
             return Ok(None);
+        };
+        let frame = item.to_vec();
+        if carries_secret(item) {
+            item.zeroize();
         }
-        let mut frame = self.0.split_to(HEADER + len);
-        let _ = frame.split_to(HEADER);
-        if self.0.is_empty() {
-            // What is idle holds no memory.
-            self.0 = BytesMut::new();
+        self.taken += end;
+        if self.taken == self.bytes.len() {
+            self.taken = 0;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
         }
         Ok(Some(frame))
     }

@@ -7,11 +7,9 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
 
+use crate::frame::KEPT;
 use crate::reactor::Watch;
 use crate::socket;
-
-/// Kept for the next frame; a larger buffer (a catalogue's) is given back.
-const KEPT: usize = 16 << 10;
 
 /// A socket's way out: what it does not take at once is written by the reactor later.
 pub(crate) struct Outlet {

@@ -7,7 +7,6 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
 use hsmux_token::{Batch, Error, Kind, Result, Snapshot, Token, TokenInfo};
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
@@ -141,7 +140,7 @@ impl Token for RemoteToken {
         let frame = admin
             .exchange(&Call::Objects, Some(deadline))
             .map_err(failed)?;
-        match frame::decode_reply(self.shared.version, &frame.freeze())?.answer {
+        match frame::decode_reply(self.shared.version, &frame.into())?.answer {
             Answer::Objects(snapshot) => Ok(Arc::new(snapshot)),
             Answer::Failed(error) => Err(error),
             other => Err(Error::protocol(format!("expected objects, got {other:?}"))),
@@ -238,8 +237,8 @@ impl Shared {
         }
     }
 
-    fn hear(&self, tag: u16, frame: BytesMut) {
-        let answer = frame::decode_reply(self.version, &frame.freeze()).map(|reply| reply.answer);
+    fn hear(&self, tag: u16, frame: Vec<u8>) {
+        let answer = frame::decode_reply(self.version, &frame.into()).map(|reply| reply.answer);
         match answer {
             Ok(Answer::Results(results)) => self.deliver(tag, Ok(results)),
             Ok(Answer::Failed(error)) => self.deliver(tag, Err(error)),
