@@ -1,1 +1,32 @@
-//! 
+//! One measuring engine, and the commands of `hsmux bench` on it.
+//!
+//! - [`engine`]: closed and open loop, warm-up, latencies, processes, interruption;
+//! - [`sign`]: the signing evaluation of one key;
+//! - [`scale`]: throughput against the number of members, with a report of charts;
+//! - [`compare`]: variants of the same work side by side, judged by their ratios.
+//!
+//! Every command is a set of options and a `run` that answers a report; a report is JSON by
+//! `docs/bench-schema.json` and a table of 80 columns by `Display`.
+
+pub mod compare;
+pub mod engine;
+mod format;
+mod machine;
+mod measurement;
+mod processes;
+mod reference;
+mod report;
+pub mod scale;
+pub mod sign;
+mod target;
+
+pub use engine::{Control, Load, Phase, Plan, Progress, Until};
+
+pub use machine::Machine;
+pub use measurement::{Fault, Latency, Measurement, Point};
+pub use processes::Process;
+pub use reference::{ScalingRow, SigningRow};
+pub use target::{About, Key, mechanism};
+
+/// The schema that every report's JSON names in `schema`.
+pub const SCHEMA: &str = "hsmux-bench/1";

@@ -1,5 +1,6 @@
 //! ECDSA on the curves whose arithmetic there is (FIPS 186-5, section 6.4.2).
 
+use ecdsa::elliptic_curve::array::typenum::Unsigned;
 use ecdsa::elliptic_curve::sec1::{FromSec1Point, ModulusSize, ToSec1Point};
 use ecdsa::elliptic_curve::{AffinePoint, CurveArithmetic, FieldBytesSize, PublicKey};
 use ecdsa::{EcdsaCurve, Signature, hazmat};
@@ -62,17 +63,6 @@ where
     }
 
     fn signature_len(&self) -> usize {
-        2 * C::field_bytes_len()
-    }
-}
-
-/// The length of a field element, which for these curves is that of the order.
-trait FieldLen {
-    fn field_bytes_len() -> usize;
-}
-
-impl<C: EcdsaCurve + CurveArithmetic> FieldLen for C {
-    fn field_bytes_len() -> usize {
-        <FieldBytesSize<C> as ecdsa::elliptic_curve::array::typenum::Unsigned>::USIZE
+        2 * FieldBytesSize::<C>::USIZE
     }
 }

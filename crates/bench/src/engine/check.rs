@@ -1,0 +1,111 @@
+//! Checking answers, apart from the measurement.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::worker::Tally;
+use super::{Check, Control, Progress};
+
+/// After an interruption a person waits: what is not checked by then is counted as not checked.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What checking found.
+#[derive(Default)]
+pub struct Checked {
+    pub good: u64,
+    pub bad: u64,
+    /// Why the first bad answer is bad.
+    pub example: Option<String>,
+}
+
+/// Checks every answer, on all cores.
+pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> Checked {
+    let of = tallies
+        .iter()
+        .map(|tally| tally.latencies.len() as u64)
+        .sum();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let work = Work {
+        tallies,
+        check,
+        stop: control.stop,
+        next: AtomicUsize::new(0),
+        done: AtomicU64::new(0),
+    };
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let (working, ended) = mpsc::channel::<()>();
+        let threads: Vec<_> = (0..cores.min(tallies.len()))
+            .map(|_| {
+                let (work, working) = (&work, working.clone());
+                scope.spawn(move || {
+                    let _working = working;
+                    work.run()
+                })
+            })
+            .collect();
+        drop(working);
+        while ended.recv_timeout(Duration::from_millis(100)) == Err(mpsc::RecvTimeoutError::Timeout)
+        {
+            let done = work.done.load(Relaxed);
+            (control.progress)(&Progress::of_check(done, of, began.elapsed()));
+        }
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .fold(Checked::default(), Checked::with)
+    })
+}
+
+impl Checked {
+    fn with(self, other: Self) -> Self {
+        Self {
+            good: self.good + other.good,
+            bad: self.bad + other.bad,
+            example: self.example.or(other.example),
+        }
+    }
+}
+
+struct Work<'a> {
+    tallies: &'a [Tally],
+    check: &'a Check<'a>,
+    stop: &'a AtomicBool,
+    next: AtomicUsize,
+    done: AtomicU64,
+}
+
+impl Work<'_> {
+    /// Takes the answers of one worker after the other.
+    fn run(&self) -> Checked {
+        let mut checked = Checked::default();
+        let mut stopped = None;
+        loop {
+            let worker = self.next.fetch_add(1, Relaxed);
+            let Some(tally) = self.tallies.get(worker) else {
+                return checked;
+            };
+            for answer in tally.answers() {
+                if self.stop.load(Relaxed)
+                    && stopped.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+                {
+                    return checked;
+                }
+                match (self.check)(worker, answer) {
+                    Ok(()) => checked.good += 1,
+                    Err(error) => {
+                        checked.bad += 1;
+                        checked.example.get_or_insert_with(|| error.to_string());
+                    }
+                }
+                self.done.fetch_add(1, Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! The measuring engine that every benchmark shares.
+//!
+//! A run is a warm-up and then rounds. In a round the workers do nothing but the operation; between
+//! rounds every answer is checked. So checking costs neither latency nor throughput nor CPU of what
+//! is measured, and a run of any length needs little memory. Most runs are one round.
+
+mod check;
+mod progress;
+mod round;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hsmux_token::Result;
+
+use crate::measurement::{Measurement, Sum};
+use crate::processes::Accounts;
+
+pub(crate) use check::Checked;
+pub use progress::{Phase, Progress};
+pub(crate) use round::Seen;
+pub(crate) use worker::Tally;
+
+/// How the operations are started.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Load {
+    /// Each worker starts the next operation when its last one has ended. Says what the target can
+    /// do, but a target that stalls is asked less, and so looks better than its users find it.
+    Closed {
+        /// Workers, a thread each.
+        workers: usize,
+    },
+    /// Operations start at fixed times, whatever became of the earlier ones; a latency counts from
+    /// the intended start (no coordinated omission).
+    Open {
+        /// Operations per second over all workers.
+        per_second: f64,
+        /// Workers, a thread each: more operations than that are never under way at once.
+        workers: usize,
+    },
+}
+
+impl Load {
+    /// The threads that it takes.
+    pub const fn workers(self) -> usize {
+        match self {
+            Self::Closed { workers } | Self::Open { workers, .. } => workers,
+        }
+    }
+}
+
+/// When enough has been measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many operations.
+    Count(u64),
+    /// After so much time.
+    Elapsed(Duration),
+}
+
+/// What is measured, for how long.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// How the operations are started.
+    pub load: Load,
+    /// When to end.
+    pub until: Until,
+    /// The same load before the measurement; nothing of it counts. Each worker does one operation at
+    /// least, unless it is zero.
+    pub warm_up: Duration,
+    /// The processes to account for beside this one, each with all that descend from it.
+    pub processes: Vec<u32>,
+}
+
+/// The operation, by the index of the worker that does it.
+pub type Run<'a> = dyn Fn(usize) -> Result<Bytes> + Sync + 'a;
+
+/// Whether an answer is right, by the index of the worker that got it.
+pub type Check<'a> = dyn Fn(usize, &[u8]) -> Result<()> + Sync + 'a;
+
+/// How a run is watched and ended from outside.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    /// Set it to end the run; what was measured is kept.
+    pub stop: &'a AtomicBool,
+    /// Called some ten times a second, on the thread that called [`measure`].
+    pub progress: &'a dyn Fn(&Progress),
+}
+
+impl Control<'_> {
+    fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs the plan. Errors of operations are counted, not returned.
+pub fn measure(
+    plan: &Plan,
+    control: Control<'_>,
+    run: &Run<'_>,
+    check: Option<&Check<'_>>,
+) -> Measurement {
+    if !plan.warm_up.is_zero() && !control.stopped() {
+        let until = Until::Elapsed(plan.warm_up);
+        round::run(
+            &round::Setup {
+                plan,
+                until,
+                control,
+                run,
+                keeps: false,
+                phase: Phase::WarmUp,
+            },
+            |_| {},
+        );
+    }
+    let mut accounts = Accounts::open(&plan.processes);
+    let mut sum = Sum::default();
+    while let Some(until) = left(plan.until, &sum) {
+        if control.stopped() {
+            break;
+        }
+        let setup = round::Setup {
+            plan,
+            until,
+            control,
+            run,
+            keeps: check.is_some(),
+            phase: Phase::Measure,
+        };
+        accounts.resume();
+        let began = Instant::now();
+        let tallies = round::run(&setup, |seen| {
+            accounts.sample(began.elapsed());
+            sum.watch(seen);
+        });
+        accounts.pause();
+        sum.add(&tallies);
+        if let Some(check) = check {
+            sum.checked(&check::all(&tallies, check, control));
+        }
+    }
+    Measurement::new(plan, &sum, accounts.close(sum.elapsed), control.stopped())
+}
+
+/// What remains to be done.
+fn left(until: Until, sum: &Sum) -> Option<Until> {
+    match until {
+        Until::Count(count) => {
+            let left = count.saturating_sub(sum.ops + sum.failed);
+            (left > 0).then_some(Until::Count(left))
+        }
+        Until::Elapsed(time) => {
+            let left = time.saturating_sub(sum.elapsed);
+            // A last round of nothing but its start would measure the start.
+            (left > time / 1000).then_some(Until::Elapsed(left))
+        }
+    }
+}

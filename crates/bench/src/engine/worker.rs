@@ -1,0 +1,122 @@
+//! One worker of a round: take the next operation, do it, write down how long it took.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hsmux_token::Result;
+
+use super::round::Board;
+use super::{Load, Run};
+
+/// What one worker saw in one round.
+#[derive(Default)]
+pub struct Tally {
+    /// Of each operation that succeeded, in nanoseconds.
+    pub latencies: Vec<u64>,
+    /// Messages of errors, and how often.
+    pub faults: BTreeMap<String, u64>,
+    /// From the start of the round to the end of the worker's last operation.
+    pub elapsed: Duration,
+    answers: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Tally {
+    /// The answers that were kept.
+    pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts
+            .zip(&self.ends)
+            .map(|(start, end)| &self.answers[start..*end])
+    }
+
+    fn record(&mut self, took: Duration, answer: Result<Bytes>, keeps: bool) {
+        match answer {
+            Ok(answer) => {
+                self.latencies.push(took.as_nanos() as u64);
+                if keeps {
+                    self.answers.extend_from_slice(&answer);
+                    self.ends.push(self.answers.len());
+                }
+            }
+            Err(error) => *self.faults.entry(error.to_string()).or_default() += 1,
+        }
+    }
+
+    /// What it holds in memory, in bytes.
+    fn weight(&self) -> usize {
+        self.answers.len() + (self.latencies.len() + self.ends.len()) * size_of::<u64>()
+    }
+}
+
+/// Works until the board has no more for it.
+pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>) -> Tally {
+    let mut tally = Tally::default();
+    let pace = Pace::new(board);
+    while let Some(claimed) = board.claim() {
+        let Some(start) = pace.start_of(claimed) else {
+            break;
+        };
+        let answer = run(index);
+        let took = start.elapsed();
+        board.tell(answer.is_ok());
+        tally.record(took, answer, board.keeps);
+        if tally.weight() > board.share {
+            board.fill();
+        }
+    }
+    tally.elapsed = board.start().elapsed();
+    tally
+}
+
+/// When an operation starts.
+enum Pace<'a> {
+    AtOnce,
+    Every {
+        interval: Duration,
+        board: &'a Board<'a>,
+    },
+}
+
+impl<'a> Pace<'a> {
+    fn new(board: &'a Board<'a>) -> Self {
+        match board.load {
+            Load::Closed { .. } => Self::AtOnce,
+            Load::Open { per_second, .. } => {
+                // The default of 50 us would be added to every latency.
+                if let Err(error) =
+                    rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))
+                {
+                    debug_assert!(false, "timer slack: {error}");
+                }
+                let interval =
+                    Duration::try_from_secs_f64(1.0 / per_second).unwrap_or(Duration::MAX);
+                Self::Every { interval, board }
+            }
+        }
+    }
+
+    /// The moment that the latency counts from; waits for it when it is still to come.
+    fn start_of(&self, claimed: u64) -> Option<Instant> {
+        let Self::Every { interval, board } = self else {
+            return Some(Instant::now());
+        };
+        let offset = interval.as_secs_f64() * claimed as f64;
+        let intended = board.start() + Duration::try_from_secs_f64(offset).ok()?;
+        if board.ends_before(intended) {
+            return None;
+        }
+        loop {
+            let wait = intended.saturating_duration_since(Instant::now());
+            if wait.is_zero() {
+                return Some(intended);
+            }
+            if board.stopped() {
+                return None;
+            }
+            // Slices, so that an interruption is heard.
+            std::thread::sleep(wait.min(Duration::from_millis(100)));
+        }
+    }
+}

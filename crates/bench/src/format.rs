@@ -1,0 +1,106 @@
+//! Numbers and tables for people.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// The width that every table fits.
+const WIDTH: u16 = 80;
+
+/// `850 us`, `12.3 ms`, `1.20 s`; three digits.
+pub fn micros(us: f64) -> String {
+    match us {
+        us if us < 1e3 => format!("{} us", three(us)),
+        us if us < 1e6 => format!("{} ms", three(us / 1e3)),
+        us => format!("{} s", three(us / 1e6)),
+    }
+}
+
+/// `12.3 MB`, of 10^6 bytes.
+pub fn bytes(bytes: u64) -> String {
+    let bytes = bytes as f64;
+    match bytes {
+        b if b < 1e6 => format!("{} kB", three(b / 1e3)),
+        b if b < 1e9 => format!("{} MB", three(b / 1e6)),
+        b => format!("{} GB", three(b / 1e9)),
+    }
+}
+
+/// `12,345/s`, `4.12/s`.
+pub fn rate(per_second: f64) -> String {
+    if per_second < 1000.0 {
+        format!("{}/s", three(per_second))
+    } else {
+        format!("{}/s", count(per_second.round() as u64))
+    }
+}
+
+/// `12,345`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Three significant digits, or all before the point.
+pub fn three(number: f64) -> String {
+    let places = match number.abs() {
+        n if n >= 99.95 => 0,
+        n if n >= 9.995 => 1,
+        _ => 2,
+    };
+    format!("{number:.places$}")
+}
+
+/// A table of 80 columns at most; all columns but the first stand to the right.
+pub fn table<const N: usize>(
+    heads: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> Table {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(heads);
+    for row in rows {
+        table.add_row(row);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        let side = if at == 0 {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        };
+        column.set_cell_alignment(side);
+        column.set_padding((0, 1));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_a_unit() {
+        assert_eq!(
+            [micros(0.5), micros(99.96), micros(850.4)],
+            ["0.50 us", "100 us", "850 us"]
+        );
+        assert_eq!(
+            [micros(12_340.0), micros(1_200_000.0)],
+            ["12.3 ms", "1.20 s"]
+        );
+        assert_eq!([bytes(12_300_000), bytes(4096)], ["12.3 MB", "4.10 kB"]);
+        assert_eq!([rate(4.123), rate(12_345.4)], ["4.12/s", "12,345/s"]);
+        assert_eq!(
+            [count(7), count(123), count(1_234_567)],
+            ["7", "123", "1,234,567"]
+        );
+    }
+}

@@ -1,0 +1,215 @@
+//! What a run measured.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{Checked, Load, Plan, Seen, Tally};
+use crate::processes::Process;
+
+/// What a run measured. Times are in seconds, latencies in microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Measurement {
+    /// Threads that did operations.
+    pub workers: usize,
+    /// Operations per second that an open loop intended; absent for a closed one.
+    pub intended_per_second: Option<f64>,
+    /// Operations that succeeded.
+    pub ops: u64,
+    /// Operations that failed.
+    pub failed: u64,
+    /// Answers that were checked and found right.
+    pub verified: u64,
+    /// Answers that were checked and found wrong.
+    pub wrong: u64,
+    /// Time of the measurement, without warm-up and checking.
+    pub elapsed_s: f64,
+    /// Operations that succeeded, for each second.
+    pub per_second: f64,
+    /// Of operations that succeeded; absent when there was none.
+    pub latency_us: Option<Latency>,
+    /// What went wrong, the most frequent first.
+    pub faults: Vec<Fault>,
+    /// What this process and those that were named cost.
+    pub processes: Vec<Process>,
+    /// The rate as it went.
+    pub timeline: Vec<Point>,
+    /// Whether the run was ended before its time.
+    pub interrupted: bool,
+}
+
+/// Latencies in microseconds, to three digits.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // They are called what they are.
+pub struct Latency {
+    pub min: f64,
+    pub mean: f64,
+    pub stddev: f64,
+    pub p50: f64,
+    pub p90: f64,
+    pub p99: f64,
+    #[serde(rename = "p99.9")]
+    pub p999: f64,
+    pub max: f64,
+}
+
+/// An error, and how many operations ended in it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fault {
+    /// As the target said it.
+    pub message: String,
+    /// How often.
+    pub count: u64,
+}
+
+/// A moment of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// End of the interval, since the measurement began.
+    pub at_s: f64,
+    /// Operations that succeeded in it, for each second.
+    pub per_second: f64,
+    /// Operations that failed in it.
+    pub failed: u64,
+}
+
+/// Different messages that are kept; more than that say nothing new.
+const FAULTS: usize = 20;
+
+impl Measurement {
+    /// Every operation succeeded, and every answer that was checked is right.
+    pub fn is_clean(&self) -> bool {
+        self.failed == 0 && self.wrong == 0 && !self.interrupted
+    }
+
+    pub(crate) fn new(plan: &Plan, sum: &Sum, processes: Vec<Process>, interrupted: bool) -> Self {
+        let elapsed = sum.elapsed.as_secs_f64();
+        let mut faults: Vec<Fault> = sum
+            .faults
+            .iter()
+            .map(|(message, &count)| Fault {
+                message: message.clone(),
+                count,
+            })
+            .collect();
+        faults.sort_by_key(|fault| std::cmp::Reverse(fault.count));
+        faults.truncate(FAULTS);
+        Self {
+            workers: plan.load.workers(),
+            intended_per_second: match plan.load {
+                Load::Closed { .. } => None,
+                Load::Open { per_second, .. } => Some(per_second),
+            },
+            ops: sum.ops,
+            failed: sum.failed,
+            verified: sum.good,
+            wrong: sum.bad,
+            elapsed_s: elapsed,
+            per_second: if elapsed > 0.0 {
+                sum.ops as f64 / elapsed
+            } else {
+                0.0
+            },
+            latency_us: (sum.ops > 0).then(|| Latency::of(&sum.latencies)),
+            faults,
+            processes,
+            timeline: sum.timeline.clone(),
+            interrupted,
+        }
+    }
+}
+
+impl Latency {
+    fn of(nanoseconds: &Histogram<u64>) -> Self {
+        let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            min: nanoseconds.min() as f64 / 1e3,
+            mean: nanoseconds.mean() / 1e3,
+            stddev: nanoseconds.stdev() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: nanoseconds.max() as f64 / 1e3,
+        }
+    }
+}
+
+/// All rounds so far.
+pub struct Sum {
+    pub ops: u64,
+    pub failed: u64,
+    pub elapsed: Duration,
+    good: u64,
+    bad: u64,
+    latencies: Histogram<u64>,
+    faults: BTreeMap<String, u64>,
+    timeline: Vec<Point>,
+    last: Seen,
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self {
+            ops: 0,
+            failed: 0,
+            elapsed: Duration::ZERO,
+            good: 0,
+            bad: 0,
+            latencies: Histogram::new(3).expect("three digits are allowed"),
+            faults: BTreeMap::new(),
+            timeline: Vec::new(),
+            last: Seen::default(),
+        }
+    }
+}
+
+impl Sum {
+    /// Takes a glance at the running round.
+    pub fn watch(&mut self, seen: Seen) {
+        let took = seen.elapsed.saturating_sub(self.last.elapsed).as_secs_f64();
+        // The glance at the end of a round comes at any time: a short interval's rate is noise.
+        if took >= 0.05 {
+            self.timeline.push(Point {
+                at_s: (self.elapsed + seen.elapsed).as_secs_f64(),
+                per_second: (seen.ops - self.last.ops) as f64 / took,
+                failed: seen.failed - self.last.failed,
+            });
+            self.last = seen;
+        }
+    }
+
+    /// Takes the round in that has ended.
+    pub fn add(&mut self, tallies: &[Tally]) {
+        self.last = Seen::default();
+        self.elapsed += tallies
+            .iter()
+            .map(|tally| tally.elapsed)
+            .max()
+            .unwrap_or_default();
+        for tally in tallies {
+            self.ops += tally.latencies.len() as u64;
+            for &nanoseconds in &tally.latencies {
+                self.latencies.saturating_record(nanoseconds);
+            }
+            for (message, count) in &tally.faults {
+                self.failed += count;
+                *self.faults.entry(message.clone()).or_default() += count;
+            }
+        }
+    }
+
+    /// Takes in what checking the round's answers found.
+    pub fn checked(&mut self, checked: &Checked) {
+        self.good += checked.good;
+        self.bad += checked.bad;
+        if let Some(example) = &checked.example {
+            *self
+                .faults
+                .entry(format!("wrong answer: {example}"))
+                .or_default() += checked.bad;
+        }
+    }
+}

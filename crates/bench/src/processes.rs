@@ -1,0 +1,189 @@
+//! What processes cost: CPU time and memory, from /proc (proc(5)).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use procfs::process::{Process as Proc, all_processes};
+use serde::{Deserialize, Serialize};
+
+/// What one process cost during a measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its process id.
+    pub pid: u32,
+    /// Its command line, shortened.
+    pub name: String,
+    /// User and system time, in seconds.
+    pub cpu_s: f64,
+    /// The same as a share of the measurement's time: 200 is two cores.
+    pub cpu_percent: f64,
+    /// The most memory that it held (resident), in bytes. Counted from the measurement's start where
+    /// the system lets us reset the count (clear_refs), else from the process's start.
+    pub peak_memory_bytes: u64,
+}
+
+/// Between two looks for new descendants.
+const SEARCH: Duration = Duration::from_millis(500);
+
+/// The running account of this process, those named, and all that descend from them.
+pub struct Accounts {
+    roots: Vec<u32>,
+    accounts: BTreeMap<u32, Account>,
+    searched: Duration,
+}
+
+struct Account {
+    name: String,
+    /// CPU ticks up to the last pause, since the measurement began.
+    ticks: u64,
+    /// The process's own count when the round began.
+    base: u64,
+    /// The process's own count when last seen.
+    seen: u64,
+    peak: u64,
+}
+
+impl Accounts {
+    /// Of this process and `roots`.
+    pub fn open(roots: &[u32]) -> Self {
+        let mut roots = roots.to_vec();
+        roots.insert(0, std::process::id());
+        let mut this = Self {
+            roots,
+            accounts: BTreeMap::new(),
+            searched: Duration::ZERO,
+        };
+        this.search();
+        for pid in this.accounts.keys() {
+            // Not ours to reset, or no such file: then the peak is the process's own.
+            let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
+        }
+        this
+    }
+
+    /// A round begins.
+    pub fn resume(&mut self) {
+        self.searched = Duration::ZERO;
+        self.search();
+        self.look();
+        for account in self.accounts.values_mut() {
+            account.base = account.seen;
+        }
+    }
+
+    /// The round goes on, since `elapsed`.
+    pub fn sample(&mut self, elapsed: Duration) {
+        if elapsed.saturating_sub(self.searched) >= SEARCH {
+            self.searched = elapsed;
+            self.search();
+            self.look();
+        }
+    }
+
+    /// The round has ended.
+    pub fn pause(&mut self) {
+        self.look();
+        for account in self.accounts.values_mut() {
+            account.ticks += account.seen - account.base;
+            account.base = account.seen;
+        }
+    }
+
+    /// The bill, this process first.
+    pub fn close(self, elapsed: Duration) -> Vec<Process> {
+        let second = procfs::ticks_per_second() as f64;
+        let own = std::process::id();
+        let mut bill: Vec<Process> = self
+            .accounts
+            .into_iter()
+            .map(|(pid, account)| {
+                let cpu_s = account.ticks as f64 / second;
+                Process {
+                    pid,
+                    name: account.name,
+                    cpu_s,
+                    cpu_percent: if elapsed.is_zero() {
+                        0.0
+                    } else {
+                        100.0 * cpu_s / elapsed.as_secs_f64()
+                    },
+                    peak_memory_bytes: account.peak,
+                }
+            })
+            .collect();
+        bill.sort_by_key(|process| (process.pid != own, process.pid));
+        bill
+    }
+
+    /// Opens an account for each process that is new in the family.
+    fn search(&mut self) {
+        let parents: BTreeMap<u32, u32> = all_processes()
+            .into_iter()
+            .flatten()
+            .filter_map(|process| {
+                let stat = process.ok()?.stat().ok()?;
+                Some((stat.pid.cast_unsigned(), stat.ppid.cast_unsigned()))
+            })
+            .collect();
+        for &pid in parents.keys() {
+            if !self.accounts.contains_key(&pid) && self.descends(pid, &parents) {
+                self.accounts.insert(pid, Account::new(pid));
+            }
+        }
+    }
+
+    fn descends(&self, pid: u32, parents: &BTreeMap<u32, u32>) -> bool {
+        let mut line = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
+        line.any(|pid| self.roots.contains(&pid))
+    }
+
+    fn look(&mut self) {
+        for (&pid, account) in &mut self.accounts {
+            // One that has ended keeps what was last seen of it.
+            let Some((ticks, peak)) = usage(pid) else {
+                continue;
+            };
+            account.seen = ticks;
+            account.peak = account.peak.max(peak);
+        }
+    }
+}
+
+impl Account {
+    /// `base` of 0: a process that appears during a round has done all its work in it.
+    fn new(pid: u32) -> Self {
+        Self {
+            name: name(pid),
+            ticks: 0,
+            base: 0,
+            seen: 0,
+            peak: 0,
+        }
+    }
+}
+
+/// CPU ticks so far, and the peak of resident memory in bytes.
+fn usage(pid: u32) -> Option<(u64, u64)> {
+    let process = Proc::new(pid.cast_signed()).ok()?;
+    let stat = process.stat().ok()?;
+    // A process that ends has no memory left to ask for.
+    let peak = process
+        .status()
+        .ok()
+        .and_then(|status| status.vmhwm)
+        .unwrap_or(0);
+    Some((stat.utime + stat.stime, peak * 1024))
+}
+
+/// The program's file name and its first two arguments.
+fn name(pid: u32) -> String {
+    let words = Proc::new(pid.cast_signed())
+        .and_then(|process| process.cmdline())
+        .unwrap_or_default();
+    let program = words
+        .first()
+        .map(|path| path.rsplit('/').next().unwrap_or(path));
+    let arguments = words.iter().skip(1).take(2).map(String::as_str);
+    let name: Vec<&str> = program.into_iter().chain(arguments).collect();
+    name.join(" ").chars().take(40).collect()
+}

@@ -1,0 +1,101 @@
+//! The signing evaluation as a table.
+
+use std::fmt;
+
+use super::Report;
+use crate::format::{bytes, count, micros, rate, table, three};
+use crate::measurement::Measurement;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = &self.key;
+        writeln!(
+            f,
+            "{} by {} key of {} bits, {:?}, over {} bytes\nfrom {}\non {}\n",
+            self.mechanism, key.kind, key.bits, key.label, self.data_len, self.target, self.machine
+        )?;
+        writeln!(f, "{}", self.measurement)?;
+        let heading =
+            "Published: ECDSA P-256 over 32 bytes, CloudHSM (other hardware, for reference)";
+        writeln!(f, "{heading}\n\n{}", self.published())
+    }
+}
+
+impl Report {
+    fn published(&self) -> comfy_table::Table {
+        let percent =
+            |value: Option<f64>| value.map_or(String::new(), |value| format!("{} %", three(value)));
+        let memory =
+            |value: Option<f64>| value.map_or(String::new(), |value| bytes((value * 1e6) as u64));
+        let heads = [
+            "provider", "HSMs", "callers", "rate", "mean", "max", "client", "daemon", "memory",
+        ];
+        table(
+            heads,
+            self.reference.iter().map(|row| {
+                [
+                    row.provider.clone(),
+                    row.hsms.to_string(),
+                    row.concurrency.to_string(),
+                    rate(row.per_second()),
+                    micros(row.mean_ms * 1e3),
+                    micros(row.max_ms * 1e3),
+                    percent(Some(row.client_cpu_percent)),
+                    percent(row.daemon_cpu_percent),
+                    memory(row.daemon_memory_mb),
+                ]
+            }),
+        )
+    }
+}
+
+/// A measurement by itself: what was done, how fast, at what cost.
+impl fmt::Display for Measurement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let done = format!(
+            "{} in {} s by {} callers",
+            count(self.ops),
+            three(self.elapsed_s),
+            self.workers
+        );
+        writeln!(
+            f,
+            "done        {done}{}",
+            if self.interrupted {
+                ", interrupted"
+            } else {
+                ""
+            }
+        )?;
+        writeln!(f, "throughput  {}", rate(self.per_second))?;
+        writeln!(f, "failed      {}", count(self.failed))?;
+        writeln!(
+            f,
+            "verified    {}, wrong {}\n",
+            count(self.verified),
+            count(self.wrong)
+        )?;
+        for fault in &self.faults {
+            writeln!(f, "  {} times: {}", count(fault.count), fault.message)?;
+        }
+        if let Some(l) = &self.latency_us {
+            let heads = ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];
+            let row = [l.min, l.mean, l.stddev, l.p50, l.p90, l.p99, l.p999, l.max].map(micros);
+            writeln!(f, "{}\n", table(heads, [row]))?;
+        }
+        let rows = self.processes.iter().map(|process| {
+            [
+                process.name.clone(),
+                process.pid.to_string(),
+                format!("{} %", three(process.cpu_percent)),
+                format!("{} s", three(process.cpu_s)),
+                bytes(process.peak_memory_bytes),
+            ]
+        });
+        writeln!(
+            f,
+            "{}",
+            table(["process", "pid", "CPU", "CPU time", "peak memory"], rows)
+        )
+    }
+}

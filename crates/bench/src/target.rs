@@ -1,0 +1,179 @@
+//! The key that a benchmark signs with, and how.
+
+use bytes::Bytes;
+use hsmux_software::PublicKey;
+use hsmux_token::{
+    Attributes, Class, Error, Hash, KeyKind, Kind, Mechanism, Object, ObjectId, Params, Pss,
+    Result, Token, Uri, ck, entry, entry_by_name,
+};
+use serde::{Deserialize, Serialize};
+
+/// A key that can sign.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Which object.
+    pub id: ObjectId,
+    /// What it says of itself.
+    pub about: About,
+    /// What signatures are checked with; a secret key has none.
+    pub public: Option<PublicKey>,
+    /// The mechanism to use unless another is asked for.
+    pub mechanism: Mechanism,
+}
+
+/// A key, for a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct About {
+    /// CKA_LABEL.
+    pub label: String,
+    /// CKA_ID, in hex.
+    pub id: String,
+    /// `RSA`, `EC`, ...
+    pub kind: String,
+    /// Size of the modulus or the field; 0 where it is not known.
+    pub bits: usize,
+}
+
+impl Key {
+    /// The one key that can sign and that `wanted` means; without it the one P-256 key.
+    pub fn find(token: &dyn Token, wanted: Option<&Uri>) -> Result<Self> {
+        let objects = token.objects()?;
+        let keys: Vec<Self> = objects
+            .objects
+            .iter()
+            .filter(|object| wanted.is_none_or(|uri| uri.matches_object(object)))
+            .filter_map(Self::of)
+            .filter(|key| wanted.is_some() || key.is_p256())
+            .collect();
+        match <[Self; 1]>::try_from(keys) {
+            Ok([key]) => Ok(key),
+            Err(keys) => Err(ambiguous(wanted, &keys, token)),
+        }
+    }
+
+    fn of(object: &Object) -> Option<Self> {
+        let attributes = &object.attributes;
+        let is_key = [Class::PRIVATE_KEY, Class::SECRET_KEY].contains(&object.id.class);
+        if !is_key || attributes.flag(ck::CKA_SIGN) == Some(false) {
+            return None;
+        }
+        let kind = KeyKind::of(attributes.number(ck::CKA_KEY_TYPE)?);
+        let public = PublicKey::from_attributes(attributes).ok();
+        Some(Self {
+            id: object.id,
+            about: about(attributes, kind, public.as_ref()),
+            public,
+            mechanism: Mechanism::plain(usual(kind)?),
+        })
+    }
+
+    fn is_p256(&self) -> bool {
+        // The only curve of 256 bits that SEC 1 calls prime: told from secp256k1 by its OID.
+        const PRIME256V1: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+        self.public
+            .as_ref()
+            .is_some_and(|key| key.to_attributes().get(ck::CKA_EC_PARAMS) == Some(PRIME256V1))
+    }
+}
+
+fn about(attributes: &Attributes, kind: KeyKind, public: Option<&PublicKey>) -> About {
+    let id = attributes.get(ck::CKA_ID).unwrap_or_default();
+    let secret = attributes.number(ck::CKA_VALUE_LEN).unwrap_or(0) as usize * 8;
+    About {
+        label: attributes.text(ck::CKA_LABEL).unwrap_or_default(),
+        id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        kind: format!("{kind:?}").to_uppercase(),
+        bits: public.map_or(secret, PublicKey::bits),
+    }
+}
+
+/// What a key of the kind usually signs with.
+const fn usual(kind: KeyKind) -> Option<u64> {
+    Some(match kind {
+        KeyKind::Rsa => ck::CKM_SHA256_RSA_PKCS,
+        KeyKind::Ec => ck::CKM_ECDSA,
+        KeyKind::Edwards => ck::CKM_EDDSA,
+        KeyKind::Aes => ck::CKM_AES_CMAC,
+        KeyKind::Generic => ck::CKM_SHA256_HMAC,
+        _ => return None,
+    })
+}
+
+/// A sign mechanism by name (`ecdsa`, `sha256-rsa-pkcs-pss`), with the parameter that is usual: for
+/// PSS the mechanism's own hash (SHA-256 where it has none) and a salt of its length.
+pub fn mechanism(name: &str) -> Result<Mechanism> {
+    let entry = entry_by_name(name).filter(|entry| entry.uses.contains(hsmux_token::Uses::SIGN));
+    let entry = entry.ok_or_else(|| {
+        let message = format!(
+            "{name}: not a sign mechanism of PKCS#11; write it as ecdsa or sha256-rsa-pkcs"
+        );
+        Error::request(Kind::Invalid, message)
+    })?;
+    let raw = entry.prehash.map_or(entry.kind, |prehash| prehash.raw);
+    let hash = entry.prehash.map_or(Hash::Sha256, |prehash| prehash.hash);
+    let params = match raw {
+        ck::CKM_RSA_PKCS_PSS => Params::Pss(Pss {
+            hash: hash.mechanism(),
+            mgf: hash.mgf(),
+            salt: hash.len() as u64,
+        }),
+        _ => Params::None,
+    };
+    Ok(Mechanism {
+        kind: entry.kind,
+        params,
+    })
+}
+
+/// Whether an answer is right: by the public key, or, for a MAC, by being always the same.
+pub fn check(
+    key: &Key,
+    mechanism: &Mechanism,
+    data: &[u8],
+    first: &Bytes,
+    answer: &[u8],
+) -> Result<()> {
+    match &key.public {
+        Some(public) => public.verify(mechanism, data, answer),
+        None if first == answer => Ok(()),
+        None => Err(Error::vendor("C_Sign", ck::CKR_SIGNATURE_INVALID)
+            .at("a MAC that differs from the first one")),
+    }
+}
+
+/// Whether the mechanism is for keys of this kind.
+pub fn fits(key: &Key, mechanism: &Mechanism) -> Result<()> {
+    let (Some(wanted), Some(usual)) = (entry(mechanism.kind), entry(key.mechanism.kind)) else {
+        return Ok(());
+    };
+    if wanted.key == usual.key {
+        return Ok(());
+    }
+    let (name, kind) = (wanted.name, &key.about.kind);
+    Err(Error::request(
+        Kind::Invalid,
+        format!("{name} is not for {kind} keys; {} is", usual.name),
+    ))
+}
+
+fn ambiguous(wanted: Option<&Uri>, keys: &[Key], token: &dyn Token) -> Error {
+    let asked = wanted.map_or_else(|| "a P-256 key".to_owned(), ToString::to_string);
+    let label = &token.info().label;
+    if keys.is_empty() {
+        let message =
+            format!("token {label:?} has no key for signing that is {asked}; see `hsmux key list`");
+        return Error::request(Kind::UnknownObject, message);
+    }
+    let names: Vec<String> = keys
+        .iter()
+        .map(|key| format!("{:?} (id {})", key.about.label, key.about.id))
+        .collect();
+    let names = names.join(", ");
+    Error::request(
+        Kind::Invalid,
+        format!(
+            "token {label:?} has {} keys that are {asked}: {names}; name one by object= or id=",
+            keys.len()
+        ),
+    )
+}
