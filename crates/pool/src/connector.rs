@@ -1,11 +1,37 @@
-//! How a seat gets its token.
+//! How a seat gets its token, and what the pool knows of a seat beforehand.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use hsmux_token::{Result, Token};
-use std::sync::Arc;
 
 /// Makes the connection of one seat: loads a module or starts a worker, and logs in.
 pub trait Connector: Send + Sync {
     /// Blocks for as long as the vendor's module takes; called on a thread of its own, again after
     /// each loss. A PIN that was refused is never sent twice: the second call says so.
     fn connect(&self) -> Result<Arc<dyn Token>>;
+}
+
+impl<F: Fn() -> Result<Arc<dyn Token>> + Send + Sync> Connector for F {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        self()
+    }
+}
+
+/// One place where operations are served: a worker process, or a module in this process.
+///
+/// A fast token may have several seats; they share their `member`.
+#[derive(Clone)]
+pub struct Seat {
+    /// Unique in the pool: `hsm1`, or `hsm1#2` for its second worker.
+    pub name: String,
+    /// The physical token: `hsm1`. Copies of a key are counted by members.
+    pub member: String,
+    /// Its share of the load against others of the same speed; 0 counts as 1.
+    pub weight: u32,
+    /// How long one operation may run on the token before the connection is ended. Making a key
+    /// may take ten times as long.
+    pub timeout: Duration,
+    /// Makes the connection.
+    pub connector: Arc<dyn Connector>,
 }

@@ -1,8 +1,36 @@
 //! Many tokens as one: catalogue, leases, policies, health, queueing, configuration.
+//!
+//! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request takes a lane of a
+//! seat that holds its key, or waits in the one queue; no lane is free while a request waits that it
+//! could serve. What fails because of a token moves on to another copy of the key.
 
+mod alarm;
+mod catalogue;
+mod changes;
 pub mod config;
 mod connector;
+mod core;
+mod dispatch;
+mod failover;
+mod inline;
+mod job;
+mod keeper;
+mod life;
+mod need;
+mod options;
+mod pool;
 pub mod process;
+mod proof;
+mod record;
+mod registry;
 pub mod replicate;
+mod scheduler;
+mod seatset;
+mod status;
 
-pub use connector::Connector;
+pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, NameHasher, Replica, ReplicaState};
+pub use changes::Changes;
+pub use connector::{Connector, Seat};
+pub use options::{Options, Policy};
+pub use pool::Pool;
+pub use status::{ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus};

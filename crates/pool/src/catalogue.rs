@@ -1,0 +1,228 @@
+//! What the pool holds, as it was at one moment: looked up for every request, replaced as a whole.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use hsmux_token::{Class, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
+
+use crate::seatset::SeatSet;
+
+/// All objects of the pool with their replicas.
+#[derive(Default, Debug)]
+pub struct Catalogue {
+    /// Grows at each change that applications can see; says nothing across restarts.
+    pub epoch: u64,
+    /// By what they are.
+    pub entries: Entries,
+    /// The pool as one token.
+    pub info: Arc<TokenInfo>,
+    /// Grows at each change.
+    pub(crate) edition: u64,
+    /// Which seats have a mechanism, in service or not.
+    pub(crate) mechanisms: HashMap<u64, SeatSet>,
+    /// All seats that are in service.
+    pub(crate) in_service: SeatSet,
+    /// All that are neither parked nor removed.
+    pub(crate) expected: SeatSet,
+    /// Those that have not yet shown their objects, or failed to.
+    pub(crate) unsettled: SeatSet,
+    /// The connections in service, by seat; 0 where there is none.
+    pub(crate) generations: Vec<u64>,
+    pub(crate) snapshot: OnceLock<Arc<Snapshot>>,
+}
+
+/// Entries are shared with the catalogue's earlier and later states.
+pub type Entries = HashMap<ObjectId, Arc<Entry>, BuildHasherDefault<NameHasher>>;
+
+/// One object and who holds it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// What can be read of it on the first member that holds it.
+    pub object: Arc<Object>,
+    /// In the order of the seats.
+    pub replicas: Vec<Replica>,
+    /// Kept for hsmux itself: not shown, not served.
+    pub hidden: bool,
+    pub(crate) serving: SeatSet,
+    /// Seats that serve, or will once they are back and proved.
+    pub(crate) hopeful: SeatSet,
+    /// Uses that the object's own attributes forbid.
+    pub(crate) forbidden: Uses,
+}
+
+/// One seat's copy of an object.
+#[derive(Clone, Debug)]
+pub struct Replica {
+    /// The seat.
+    pub seat: Arc<str>,
+    /// The physical token behind the seat.
+    pub member: Arc<str>,
+    /// Whether it serves, and why not.
+    pub state: ReplicaState,
+    pub(crate) index: usize,
+    pub(crate) object: Arc<Object>,
+}
+
+/// Whether a replica serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicaState {
+    /// It has proved itself, or needs no proof, and its seat is in service.
+    Serving,
+    /// It is being proved for the first time.
+    Proving,
+    /// It served before; its seat is away, or proves it anew.
+    Away,
+    /// It did not prove itself and does not serve: why.
+    Unproved(String),
+}
+
+/// Objects whose label starts so are hsmux's own.
+pub const HIDDEN_LABEL: &str = "hsmux-transport";
+
+impl Catalogue {
+    /// An object that applications may see.
+    pub fn get(&self, id: &ObjectId) -> Option<&Arc<Entry>> {
+        self.entries.get(id).filter(|entry| entry.visible())
+    }
+
+    /// The seat whose connection in service has this generation.
+    pub(crate) fn locate(&self, generation: u64) -> Option<usize> {
+        let found = |current: &u64| *current == generation && generation != 0;
+        self.generations.iter().position(found)
+    }
+
+    /// All objects that applications may see, in the order of their names.
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        self.snapshot.get_or_init(|| {
+            let visible = self.entries.values().filter(|entry| entry.visible());
+            let mut objects: Vec<_> = visible.map(|entry| Object::clone(&entry.object)).collect();
+            objects.sort_unstable_by_key(|object| object.id);
+            Arc::new(Snapshot {
+                epoch: self.epoch,
+                objects,
+            })
+        })
+    }
+}
+
+impl Entry {
+    pub(crate) fn new(replica: Replica) -> Self {
+        let mut entry = Self {
+            object: Arc::clone(&replica.object),
+            replicas: vec![replica],
+            hidden: false,
+            serving: SeatSet::EMPTY,
+            hopeful: SeatSet::EMPTY,
+            forbidden: Uses::empty(),
+        };
+        entry.settle();
+        entry
+    }
+
+    /// Whether applications see it: not before one replica has proved itself, and also while all
+    /// are away for a moment.
+    pub fn visible(&self) -> bool {
+        !self.hidden && self.replicas.iter().any(Replica::good)
+    }
+
+    /// Members whose copy serves now.
+    pub fn members(&self) -> Vec<&str> {
+        let mut members: Vec<&str> = Vec::new();
+        for replica in self
+            .replicas
+            .iter()
+            .filter(|r| r.state == ReplicaState::Serving)
+        {
+            if !members.contains(&&*replica.member) {
+                members.push(&replica.member);
+            }
+        }
+        members
+    }
+
+    pub(crate) fn replica(&self, seat: usize) -> Option<&Replica> {
+        self.replicas.iter().find(|replica| replica.index == seat)
+    }
+
+    /// Works out what follows from the replicas.
+    pub(crate) fn settle(&mut self) {
+        self.replicas.sort_by_key(|replica| replica.index);
+        let first = self
+            .replicas
+            .iter()
+            .find(|r| r.good())
+            .or(self.replicas.first());
+        if let Some(first) = first {
+            self.object = Arc::clone(&first.object);
+        }
+        let seats = |of: fn(&ReplicaState) -> bool| {
+            let those = self.replicas.iter().filter(|replica| of(&replica.state));
+            those.map(|replica| replica.index).collect()
+        };
+        self.serving = seats(|state| *state == ReplicaState::Serving);
+        self.hopeful = seats(|state| !matches!(state, ReplicaState::Unproved(_)));
+        self.forbidden = forbidden(&self.object);
+        self.hidden = self
+            .object
+            .attributes
+            .get(ck::CKA_LABEL)
+            .is_some_and(|label| label.starts_with(HIDDEN_LABEL.as_bytes()));
+    }
+}
+
+impl Replica {
+    fn good(&self) -> bool {
+        matches!(self.state, ReplicaState::Serving | ReplicaState::Away)
+    }
+}
+
+/// Uses by the attribute that allows them (PKCS#11 3.0, sections 4.7 to 4.10).
+const ALLOWED_BY: [(Uses, u64); 8] = [
+    (Uses::ENCRYPT, ck::CKA_ENCRYPT),
+    (Uses::DECRYPT, ck::CKA_DECRYPT),
+    (Uses::SIGN, ck::CKA_SIGN),
+    (Uses::SIGN_RECOVER, ck::CKA_SIGN_RECOVER),
+    (Uses::VERIFY, ck::CKA_VERIFY),
+    (Uses::WRAP, ck::CKA_WRAP),
+    (Uses::UNWRAP, ck::CKA_UNWRAP),
+    (Uses::DERIVE, ck::CKA_DERIVE),
+];
+
+/// What an object's attributes forbid; what they do not speak of is the token's to decide.
+fn forbidden(object: &Object) -> Uses {
+    let key = matches!(
+        object.id.class,
+        Class::PRIVATE_KEY | Class::SECRET_KEY | Class::PUBLIC_KEY
+    );
+    if !key {
+        return Uses::all();
+    }
+    let not = ALLOWED_BY
+        .iter()
+        .filter(|(_, allowed_by)| object.attributes.flag(*allowed_by) == Some(false));
+    not.map(|(uses, _)| *uses).collect()
+}
+
+/// Names are hashes already: eight bytes of one are as good as any hash of it.
+#[derive(Clone, Copy, Default)]
+pub struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 ^= u64::from_le_bytes(*first);
+        }
+    }
+
+    fn write_u64(&mut self, class: u64) {
+        self.0 = self.0.rotate_left(5) ^ class;
+    }
+
+    /// The length of a name is always the same.
+    fn write_usize(&mut self, _: usize) {}
+}

@@ -1,0 +1,15 @@
+//! Changes of token objects: what generates, imports or deletes on members is not the pool's to decide.
+
+use std::time::Instant;
+
+use hsmux_token::{Operation, Outcome, Result};
+
+use crate::Pool;
+
+/// Carries out operations for which [`Operation::changes_token`] holds.
+///
+/// The pool calls it for one operation at a time: there is one writer.
+pub trait Changes: Send + Sync {
+    /// Reaches enough members or none, and tells the pool what has changed ([`Pool::refresh`]).
+    fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome>;
+}

@@ -1,0 +1,209 @@
+//! The running pool: what its parts share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::{Condvar, Mutex};
+
+use crate::Options;
+use crate::alarm::Alarm;
+use crate::catalogue::Catalogue;
+use crate::job::{Attempt, Lane, Work};
+use crate::need::{Need, Route};
+use crate::proof::Turns;
+use crate::record::{Connection, Record};
+use crate::registry::Registry;
+use crate::scheduler::{Refused, Scheduler, Term, Ticket};
+use crate::seatset::SeatSet;
+
+/// Locks are taken in this order, and none is held while a token or a caller is called:
+/// a seat's life, registry, scheduler.
+pub(crate) struct Core {
+    pub options: Options,
+    pub base: Instant,
+    pub scheduler: Mutex<Scheduler<Work, Arc<Connection>>>,
+    pub registry: Mutex<Registry>,
+    pub catalogue: ArcSwap<Catalogue>,
+    pub seats: ArcSwap<Vec<Option<Arc<Record>>>>,
+    pub alarm: Alarm,
+    pub stopping: AtomicBool,
+    /// Signalled whenever a seat has settled, gone in or out of service, or become idle.
+    pub moved: (Mutex<()>, Condvar),
+    /// Where proofs take turns.
+    pub turns: Turns,
+    /// Seats that are being connected or proved after that.
+    pub busy: AtomicUsize,
+    connections: AtomicU64,
+}
+
+/// A request has a lane, or waits for one.
+pub(crate) enum Acquired {
+    Granted(Lane),
+    Waiting(Ticket),
+}
+
+impl Core {
+    pub fn new(options: Options) -> Arc<Self> {
+        let mut registry = Registry::default();
+        let catalogue = registry.draw(&options);
+        let mut scheduler = Scheduler::new(options.policy, options.queue);
+        let nobody =
+            scheduler.reroute(catalogue.edition, |_: &Work| Ok::<_, Error>(SeatSet::EMPTY));
+        debug_assert!(nobody.is_empty());
+        Arc::new(Self {
+            base: Instant::now(),
+            scheduler: Mutex::new(scheduler),
+            registry: Mutex::new(registry),
+            catalogue: ArcSwap::from_pointee(catalogue),
+            seats: ArcSwap::default(),
+            alarm: Alarm::new(),
+            stopping: AtomicBool::new(false),
+            moved: (Mutex::new(()), Condvar::new()),
+            turns: Turns::default(),
+            busy: AtomicUsize::new(0),
+            connections: AtomicU64::new(0),
+            options,
+        })
+    }
+
+    pub fn record(&self, index: usize) -> Option<Arc<Record>> {
+        self.seats.load().get(index)?.clone()
+    }
+
+    pub fn records(&self) -> Vec<Arc<Record>> {
+        self.seats.load().iter().flatten().cloned().collect()
+    }
+
+    /// A number for a new connection of this seat.
+    pub fn generation(&self, index: usize) -> u64 {
+        (self.connections.fetch_add(1, Ordering::Relaxed) + 1) << 8 | index as u64
+    }
+
+    /// Changes the catalogue, publishes it, and routes anew what waits.
+    pub fn publish<T>(self: &Arc<Self>, change: impl FnOnce(&mut Registry) -> T) -> T {
+        let mut registry = self.registry.lock();
+        let changed = change(&mut registry);
+        let edition = Arc::new(registry.draw(&self.options));
+        self.catalogue.store(Arc::clone(&edition));
+        // Editions reach the scheduler in their order, so the registry stays locked until then.
+        let aftermath = self.reroute_to(edition.edition);
+        drop(registry);
+        self.carry_out(aftermath);
+        self.moved();
+        changed
+    }
+
+    fn reroute_to(&self, edition: u64) -> (Vec<(Lane, Work)>, Vec<(Work, Error)>) {
+        let now = Instant::now();
+        let mut scheduler = self.scheduler.lock();
+        let refused = scheduler.reroute(edition, |work| {
+            work.with(|need, attempt, term| {
+                let route = need.route(&self.catalogue.load())?;
+                self.seats_for(need, attempt, term, &route)
+            })
+        });
+        (scheduler.fill(now), refused)
+    }
+
+    fn carry_out(self: &Arc<Self>, (grants, refused): (Vec<(Lane, Work)>, Vec<(Work, Error)>)) {
+        self.hand_out(grants);
+        for (work, error) in refused {
+            work.fail(error);
+        }
+    }
+
+    /// A lane now, or a place in the queue for the `work`.
+    ///
+    /// `running` is kept with the run, for those that are to be told if it ends otherwise.
+    pub fn acquire(
+        &self,
+        need: &Need,
+        attempt: &Attempt,
+        term: Term,
+        running: Option<&Work>,
+        waiting: impl FnOnce() -> Work,
+    ) -> Result<Acquired> {
+        let now = Instant::now();
+        if term.deadline <= now {
+            return Err(self.too_late(need, attempt));
+        }
+        loop {
+            let route = need.route(&self.catalogue.load())?;
+            let able = route.able.minus(&attempt.tried);
+            let mut scheduler = self.scheduler.lock();
+            if let Some(lane) = scheduler.start(&able, now, term, running) {
+                drop(scheduler);
+                self.alarm
+                    .by(now + lane.connection.record.seat.timeout.min(term.deadline - now));
+                return Ok(Acquired::Granted(lane));
+            }
+            let able = self.seats_for(need, attempt, term, &route)?;
+            match scheduler.admit(route.edition) {
+                Err(Refused::Stale) => continue,
+                Err(Refused::Full { waiting, retry }) if need.pinned.is_none() => {
+                    return Err(Error::busy(waiting, retry));
+                }
+                Ok(()) | Err(Refused::Full { .. }) => {}
+            }
+            let ticket = scheduler.enqueue(able, term, waiting());
+            drop(scheduler);
+            self.alarm.by(term.deadline);
+            return Ok(Acquired::Waiting(ticket));
+        }
+    }
+
+    /// The seats that a request may wait for; refused if none is expected in time.
+    fn seats_for(
+        &self,
+        need: &Need,
+        attempt: &Attempt,
+        term: Term,
+        route: &Route,
+    ) -> Result<SeatSet> {
+        let able = route.able.minus(&attempt.tried);
+        if !able.is_empty() {
+            return Ok(able);
+        }
+        let seats = self.seats.load();
+        let in_time = |index: usize| {
+            let record = seats.get(index).and_then(Option::as_ref);
+            record.is_some_and(|record| record.expected_by(term.deadline, self.base))
+        };
+        let mut hopeful = route.hopeful.minus(&attempt.tried).iter();
+        if attempt.may_wait() && hopeful.any(in_time) {
+            return Ok(SeatSet::EMPTY);
+        }
+        Err(self.exhausted(need, attempt))
+    }
+
+    /// Nobody can serve the request, or nobody else.
+    pub fn exhausted(&self, need: &Need, attempt: &Attempt) -> Error {
+        if let Some(last) = &attempt.last {
+            return last.clone().with_scope(hsmux_token::Scope::Pool);
+        }
+        let mut message = format!("{}: no member that could serve is in service", need.call);
+        for record in self.records() {
+            if let Some(life) = record.life.try_lock()
+                && let Some((_, error)) = &life.last_error
+            {
+                message += &format!("; {}: {error}", record.name);
+            }
+        }
+        Error::pool(Kind::NoReplica, message)
+    }
+
+    /// The deadline has passed: because all are busy, or because nobody is there.
+    pub fn too_late(&self, need: &Need, attempt: &Attempt) -> Error {
+        let nobody = need
+            .route(&self.catalogue.load())
+            .is_ok_and(|route| route.able.minus(&attempt.tried).is_empty());
+        if nobody {
+            return self.exhausted(need, attempt);
+        }
+        let message = format!("{}: the deadline has passed", need.call);
+        Error::pool(Kind::Deadline, message)
+    }
+}

@@ -1,0 +1,173 @@
+//! The asynchronous path: a request waits without a thread, and is completed on the token's thread.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
+
+use crate::core::{Acquired, Core};
+use crate::job::{Job, Lane, Work};
+use crate::record::Connection;
+use crate::scheduler::{Place, Verdict};
+
+/// The keeper ends what hangs; the token's own deadline is only behind that.
+const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
+
+thread_local! {
+    /// Starts that are put off because this thread is inside of one. A token may complete at once,
+    /// which starts the next waiting request, and so on: this keeps the stack flat.
+    static PUT_OFF: RefCell<Option<Vec<(Lane, Arc<Job>)>>> = const { RefCell::new(None) };
+}
+
+impl Core {
+    /// Looks for a seat; the answer comes by completion.
+    pub fn place(self: &Arc<Self>, job: Arc<Job>) {
+        let work = Work::Job(Arc::clone(&job));
+        let attempt = job.attempt.lock().clone();
+        let acquired = self.acquire(&job.need, &attempt, job.term, Some(&work), || work.clone());
+        match acquired {
+            Ok(Acquired::Granted(lane)) => self.start(lane, job),
+            Ok(Acquired::Waiting(_)) => {}
+            Err(error) => job.complete(Err(error)),
+        }
+    }
+
+    /// Starts what has waited.
+    pub fn hand_out(self: &Arc<Self>, grants: impl IntoIterator<Item = (Lane, Work)>) {
+        for (lane, work) in grants {
+            let record = &lane.connection.record;
+            self.alarm.by(Instant::now() + record.seat.timeout);
+            match work {
+                Work::Job(job) => self.start(lane, job),
+                Work::Caller(waiter) => waiter.give(Ok(lane)),
+            }
+        }
+    }
+
+    fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>) {
+        let outermost = PUT_OFF.with_borrow_mut(|put_off| match put_off {
+            Some(later) => {
+                later.push((lane.clone(), Arc::clone(&job)));
+                false
+            }
+            None => {
+                *put_off = Some(Vec::new());
+                true
+            }
+        });
+        if !outermost {
+            return;
+        }
+        self.submit_to(lane, &job);
+        while let Some((lane, job)) = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut()?.pop()) {
+            self.submit_to(lane, &job);
+        }
+        PUT_OFF.set(None);
+    }
+
+    fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job) {
+        let Lane { place, connection } = lane;
+        let mut operation = job.operation.clone();
+        if let Err(error) = localize(&mut operation, connection.generation) {
+            return self.finished(place, &connection, Err(error));
+        }
+        let limit = connection.record.seat.timeout * job.term.patience;
+        let deadline = Instant::now() + limit + BEHIND_THE_KEEPER;
+        let core = Arc::clone(self);
+        let token = Arc::clone(&connection);
+        let done = Done::new(move |result| core.finished(place, &connection, result));
+        token.token.submit(Batch::from_buf([Request {
+            operation,
+            deadline,
+            done,
+        }]));
+    }
+
+    /// A token has answered: the lane goes to the next request before the caller hears of it.
+    pub fn finished(
+        self: &Arc<Self>,
+        place: Place,
+        connection: &Arc<Connection>,
+        result: Result<Outcome>,
+    ) {
+        if let Some(Work::Job(job)) = self.give_back(place, connection, result.as_ref().err()) {
+            match result {
+                Ok(outcome) => job.complete(Ok(publish(outcome, connection.generation))),
+                Err(error) => self.failed(job, connection, error),
+            }
+        }
+    }
+
+    /// Gives a lane back and starts what waits for it. Whoever gets the work answers it.
+    pub fn give_back(
+        self: &Arc<Self>,
+        place: Place,
+        connection: &Arc<Connection>,
+        error: Option<&Error>,
+    ) -> Option<Work> {
+        let failed = error.is_some_and(|error| error.scope() == Scope::Token);
+        let over = error.is_some_and(Error::ends_connection);
+        let (verdict, counter) = match failed {
+            true => (Verdict::Failed, &connection.record.failed),
+            false => (Verdict::Served, &connection.record.served),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        let now = Instant::now();
+        let mut scheduler = self.scheduler.lock();
+        let work = scheduler.finish(place, now, verdict);
+        let next = match over {
+            true => None,
+            false => scheduler.next(place.seat, now),
+        };
+        drop(scheduler);
+        if over && let Some(error) = error {
+            self.down(connection, error);
+        }
+        self.hand_out(next);
+        work
+    }
+
+    fn failed(self: &Arc<Self>, job: Arc<Job>, connection: &Arc<Connection>, error: Error) {
+        let answer = self.judge(&job.need, &mut job.attempt.lock(), connection, error);
+        match answer {
+            Some(error) => job.complete(Err(error)),
+            None => self.place(job),
+        }
+    }
+
+    /// The connection of a running request has ended, or is taken to have.
+    pub fn orphaned(self: &Arc<Self>, work: Work, connection: &Arc<Connection>, error: &Error) {
+        if let Work::Job(job) = work {
+            self.failed(job, connection, error.clone());
+        }
+    }
+}
+
+/// Session objects as the worker knows them: owner 0. An object of another connection is gone.
+pub(crate) fn localize(operation: &mut Operation, generation: u64) -> Result<()> {
+    let call = operation.call();
+    for object in operation.objects_mut() {
+        if let ObjectRef::Session(session) = object {
+            if session.owner != generation {
+                return Err(Error::request(
+                    hsmux_token::Kind::UnknownObject,
+                    format!("{call}: the session object is gone: its worker has ended"),
+                ));
+            }
+            session.owner = 0;
+        }
+    }
+    Ok(())
+}
+
+/// Session objects as the world knows them: owned by the connection.
+pub(crate) fn publish(mut outcome: Outcome, generation: u64) -> Outcome {
+    if let Outcome::Objects(made) = &mut outcome {
+        for session in made.iter_mut().filter_map(|made| made.session.as_mut()) {
+            session.owner = generation;
+        }
+    }
+    outcome
+}

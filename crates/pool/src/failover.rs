@@ -1,0 +1,115 @@
+//! What an error means for the request and for the seat that gave it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, ObjectId, ObjectRef, Scope, Uses};
+
+use crate::core::Core;
+use crate::job::Attempt;
+use crate::need::Need;
+use crate::record::Connection;
+
+/// A seat that fails in a soft way is proved anew at most so often.
+const SUSPICION_REST: Duration = Duration::from_secs(1);
+
+/// A wrong padding looks like a token's failure on some tokens: asked twice, then answered.
+const SOFT_FAILURES_OF_DECRYPT: u32 = 2;
+
+impl Core {
+    /// The answer for the caller, or `None`: try elsewhere.
+    pub fn judge(
+        self: &Arc<Self>,
+        need: &Need,
+        attempt: &mut Attempt,
+        connection: &Arc<Connection>,
+        error: Error,
+    ) -> Option<Error> {
+        attempt.tried.insert(connection.record.index);
+        let lost_here = error.kind() == Kind::UnknownObject && need.owner().is_none();
+        let error = error.at(&connection.record.name);
+        if lost_here && !need.objects.is_empty() {
+            self.object_lost(connection, need, &error);
+            attempt.last = Some(error);
+            // The operation was not started, so that another replica may have it in any case.
+            return None;
+        }
+        if error.scope() == Scope::Request {
+            return Some(error);
+        }
+        let soft = error.scope() == Scope::Token && !error.ends_connection();
+        if soft {
+            self.suspect(connection, need);
+        }
+        attempt.last = Some(error.clone());
+        if soft
+            && need
+                .objects
+                .iter()
+                .any(|(_, uses)| uses.contains(Uses::DECRYPT))
+        {
+            attempt.soft += 1;
+        }
+        let final_answer = !need.repeatable || attempt.soft >= SOFT_FAILURES_OF_DECRYPT;
+        final_answer.then(|| error.with_scope(Scope::Pool))
+    }
+
+    /// A seat no longer has an object that it had: it was deleted behind our back.
+    fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
+        let index = connection.record.index;
+        connection.record.life.lock().note(error);
+        let ids = token_objects(need);
+        tracing::warn!(seat = %connection.record.name, "{error}; this replica leaves");
+        if let [id] = ids[..] {
+            self.publish(|registry| registry.drop_replica(index, &id));
+        } else {
+            // One of several is gone: reading the objects says which.
+            self.in_background(connection, |core, connection| {
+                let _ = core.reread(connection);
+            });
+        }
+    }
+
+    /// The seat may have lost its mind: it serves on, and proves the keys in question anew.
+    fn suspect(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need) {
+        let now = Instant::now();
+        let mut suspected = connection.record.suspected.lock();
+        if suspected.is_some_and(|last| now < last + SUSPICION_REST) {
+            return;
+        }
+        *suspected = Some(now);
+        drop(suspected);
+        let ids = token_objects(need);
+        self.in_background(connection, move |core, connection| {
+            core.prove(connection, &ids);
+        });
+    }
+
+    /// On a thread of its own, or here where the pool may not start threads.
+    pub fn in_background(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        task: impl FnOnce(&Arc<Self>, &Arc<Connection>) + Send + 'static,
+    ) {
+        if !self.options.threads {
+            return task(self, connection);
+        }
+        let core = Arc::clone(self);
+        let token = Arc::clone(connection);
+        let name = format!("hsmux-{}", connection.record.name);
+        let started = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || task(&core, &token));
+        if let Err(error) = started {
+            tracing::error!(seat = %connection.record.name, "no thread for a background task: {error}");
+        }
+    }
+}
+
+fn token_objects(need: &Need) -> Vec<ObjectId> {
+    let ids = need.objects.iter().filter_map(|(object, _)| match object {
+        ObjectRef::Token(id) => Some(*id),
+        ObjectRef::Session(_) => None,
+    });
+    ids.collect()
+}

@@ -1,0 +1,105 @@
+//! The synchronous path: the caller waits for a lane, and runs its operation there by itself.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
+
+use crate::core::{Acquired, Core};
+use crate::dispatch::{localize, publish};
+use crate::job::{Attempt, Lane, Waiter, Work};
+use crate::need::Need;
+use crate::scheduler::Term;
+
+impl Core {
+    /// Runs an operation on this thread, on one seat after the other if it has to be.
+    pub fn run(self: &Arc<Self>, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let need = Need::of(operation);
+        let term = Term {
+            deadline,
+            patience: need.patience,
+        };
+        let mut attempt = Attempt::default();
+        loop {
+            let lane = self.wait_for_lane(&need, &attempt, term)?;
+            let connection = Arc::clone(&lane.connection);
+            match self.run_on(lane, operation, term) {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => {
+                    if let Some(error) = self.judge(&need, &mut attempt, &connection, error) {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn wait_for_lane(
+        self: &Arc<Self>,
+        need: &Need,
+        attempt: &Attempt,
+        term: Term,
+    ) -> Result<Lane> {
+        let mut waiter = None;
+        let acquired = self.acquire(need, attempt, term, None, || {
+            let made = Waiter::new(need.clone(), term, attempt.clone());
+            Work::Caller(Arc::clone(waiter.insert(made)))
+        })?;
+        match (acquired, waiter) {
+            (Acquired::Granted(lane), _) => Ok(lane),
+            (Acquired::Waiting(ticket), Some(waiter)) => {
+                if let Some(lane) = waiter.wait() {
+                    return lane;
+                }
+                let still_waiting = self.scheduler.lock().cancel(ticket).is_some();
+                // Not waiting and not given: the lane, or the refusal, is on its way.
+                if still_waiting {
+                    Err(self.too_late(need, attempt))
+                } else {
+                    waiter.take()
+                }
+            }
+            (Acquired::Waiting(_), None) => Err(self.too_late(need, attempt)),
+        }
+    }
+
+    /// Runs an operation in a lane, and gives the lane back.
+    pub fn run_on(
+        self: &Arc<Self>,
+        lane: Lane,
+        operation: &Operation,
+        term: Term,
+    ) -> Result<Outcome> {
+        let Lane { place, connection } = lane;
+        let limit = Instant::now() + connection.record.seat.timeout * term.patience;
+        let local = self.local(operation, connection.generation);
+        let mut result = local.and_then(|operation| {
+            connection
+                .token
+                .execute(&operation, limit.min(term.deadline))
+        });
+        if let Err(error) = &result
+            && error.kind() == Kind::Deadline
+            && Instant::now() >= limit
+        {
+            result = Err(Error::lost(format!(
+                "{}: no answer within {:?}: the connection was ended",
+                operation.call(),
+                connection.record.seat.timeout
+            )));
+        }
+        self.give_back(place, &connection, result.as_ref().err());
+        result.map(|outcome| publish(outcome, connection.generation))
+    }
+
+    fn local<'a>(&self, operation: &'a Operation, generation: u64) -> Result<Cow<'a, Operation>> {
+        let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
+        if !operation.objects().any(of_session) {
+            return Ok(Cow::Borrowed(operation));
+        }
+        let mut operation = operation.clone();
+        localize(&mut operation, generation)?;
+        Ok(Cow::Owned(operation))
+    }
+}

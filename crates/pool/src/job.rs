@@ -1,0 +1,139 @@
+//! Requests inside the pool: those that are answered by completion, and callers that wait.
+
+use std::sync::Arc;
+
+use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
+use parking_lot::{Condvar, Mutex};
+
+use crate::need::Need;
+use crate::record::Connection;
+use crate::scheduler::{Grant, Term};
+use crate::seatset::SeatSet;
+
+/// What waits in the queue, or runs on a seat.
+#[derive(Clone)]
+pub(crate) enum Work {
+    Job(Arc<Job>),
+    Caller(Arc<Waiter>),
+}
+
+/// A request that was submitted.
+pub(crate) struct Job {
+    pub need: Need,
+    pub operation: Operation,
+    pub term: Term,
+    pub attempt: Mutex<Attempt>,
+    done: Mutex<Option<Done>>,
+}
+
+/// A caller that blocks until a seat is free, and then runs its operation there by itself.
+pub(crate) struct Waiter {
+    pub need: Need,
+    pub term: Term,
+    pub attempt: Attempt,
+    granted: Mutex<Option<Result<Lane>>>,
+    signal: Condvar,
+}
+
+/// A lane of a seat.
+pub(crate) type Lane = Grant<Arc<Connection>>;
+
+/// What has been tried for a request.
+#[derive(Clone, Default)]
+pub(crate) struct Attempt {
+    /// Seats that have failed it; each is asked once at most.
+    pub tried: SeatSet,
+    /// Failures that may be the request's own fault.
+    pub soft: u32,
+    pub last: Option<Error>,
+}
+
+impl Job {
+    pub fn new(request: Request) -> Arc<Self> {
+        let need = Need::of(&request.operation);
+        Arc::new(Self {
+            term: Term {
+                deadline: request.deadline,
+                patience: need.patience,
+            },
+            need,
+            operation: request.operation,
+            attempt: Mutex::default(),
+            done: Mutex::new(Some(request.done)),
+        })
+    }
+
+    /// Tells the answer; a second one is dropped.
+    pub fn complete(&self, result: Result<Outcome>) {
+        let done = self.done.lock().take();
+        if let Some(done) = done {
+            done.complete(result);
+        }
+    }
+}
+
+impl Waiter {
+    pub fn new(need: Need, term: Term, attempt: Attempt) -> Arc<Self> {
+        Arc::new(Self {
+            need,
+            term,
+            attempt,
+            granted: Mutex::new(None),
+            signal: Condvar::new(),
+        })
+    }
+
+    /// A lane is free, or there will be none.
+    pub fn give(&self, lane: Result<Lane>) {
+        *self.granted.lock() = Some(lane);
+        self.signal.notify_one();
+    }
+
+    /// Waits until the deadline; `None` if it has passed.
+    pub fn wait(&self) -> Option<Result<Lane>> {
+        let mut granted = self.granted.lock();
+        while granted.is_none() {
+            let timed_out = self.signal.wait_until(&mut granted, self.term.deadline);
+            if timed_out.timed_out() {
+                break;
+            }
+        }
+        granted.take()
+    }
+
+    /// Waits for what has been decided already and is on its way.
+    pub fn take(&self) -> Result<Lane> {
+        let mut granted = self.granted.lock();
+        loop {
+            match granted.take() {
+                Some(lane) => return lane,
+                None => self.signal.wait(&mut granted),
+            }
+        }
+    }
+}
+
+impl Attempt {
+    /// A request that has already failed somewhere waits for another seat only if the seat was lost.
+    pub fn may_wait(&self) -> bool {
+        self.last.as_ref().is_none_or(Error::ends_connection)
+    }
+}
+
+impl Work {
+    /// What is needed, where it was tried, and until when.
+    pub fn with<T>(&self, look: impl FnOnce(&Need, &Attempt, Term) -> T) -> T {
+        match self {
+            Self::Job(job) => look(&job.need, &job.attempt.lock(), job.term),
+            Self::Caller(waiter) => look(&waiter.need, &waiter.attempt, waiter.term),
+        }
+    }
+
+    /// There will be no answer but this.
+    pub fn fail(&self, error: Error) {
+        match self {
+            Self::Job(job) => job.complete(Err(error)),
+            Self::Caller(waiter) => waiter.give(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What an operation needs of a seat, and which seats have it.
+
+use hsmux_token::{Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck};
+use smallvec::SmallVec;
+
+use crate::catalogue::{Catalogue, Entry, ReplicaState};
+use crate::seatset::SeatSet;
+
+/// What an operation needs: small, and kept while the request waits.
+#[derive(Clone, Debug)]
+pub(crate) struct Need {
+    pub objects: SmallVec<[(ObjectRef, Uses); 2]>,
+    pub mechanism: Option<u64>,
+    /// The pool's own request to one connection, by its generation: not counted against the queue.
+    pub pinned: Option<u64>,
+    pub call: &'static str,
+    pub repeatable: bool,
+    /// How many times the seat's time-out it may run.
+    pub patience: u32,
+}
+
+/// Seats for an operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
+    /// In service, with all objects proved.
+    pub able: SeatSet,
+    /// These and those that may be so soon.
+    pub hopeful: SeatSet,
+    /// Of the catalogue that says so.
+    pub edition: u64,
+}
+
+/// Making an RSA key on a card takes minutes.
+const PATIENCE_FOR_NEW_KEYS: u32 = 10;
+
+impl Need {
+    pub fn of(operation: &Operation) -> Self {
+        let first = match operation {
+            Operation::Use { verb, .. } => verb.needs(),
+            Operation::Derive { .. } => Uses::DERIVE,
+            Operation::Wrap { .. } => Uses::WRAP,
+            Operation::Unwrap { .. } => Uses::UNWRAP,
+            _ => Uses::empty(),
+        };
+        let uses = [first, Uses::empty()];
+        let slow = matches!(
+            operation,
+            Operation::Generate { .. } | Operation::GeneratePair { .. }
+        );
+        Self {
+            objects: operation.objects().copied().zip(uses).collect(),
+            mechanism: operation.mechanism().map(|mechanism| mechanism.kind),
+            pinned: None,
+            call: operation.call(),
+            repeatable: operation.repeatable(),
+            patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
+        }
+    }
+
+    /// The same on this very connection, whose objects need not have proved themselves.
+    pub fn pinned(operation: &Operation, generation: u64) -> Self {
+        Self {
+            objects: SmallVec::new(),
+            mechanism: None,
+            pinned: Some(generation),
+            ..Self::of(operation)
+        }
+    }
+
+    /// The seat that holds the session objects, by the generation of its connection.
+    pub fn owner(&self) -> Option<u64> {
+        self.objects.iter().find_map(|(object, _)| match object {
+            ObjectRef::Session(session) => Some(session.owner),
+            ObjectRef::Token(_) => None,
+        })
+    }
+
+    /// Which seats can serve it. What no seat can ever serve is refused here, by name.
+    pub fn route(&self, catalogue: &Catalogue) -> Result<Route> {
+        let mut route = Route {
+            able: catalogue.in_service,
+            hopeful: catalogue.expected,
+            edition: catalogue.edition,
+        };
+        for (object, uses) in &self.objects {
+            let (able, hopeful) = match object {
+                ObjectRef::Token(id) => self.holders(catalogue, id, *uses)?,
+                ObjectRef::Session(session) => {
+                    let seat = catalogue.locate(session.owner);
+                    let seat = SeatSet::of(seat.ok_or_else(|| self.unknown(object))?);
+                    (seat, seat)
+                }
+            };
+            route.able = route.able.and(&able);
+            route.hopeful = route.hopeful.and(&hopeful);
+        }
+        if let Some(generation) = self.pinned {
+            let seat = catalogue.locate(generation);
+            let seat = SeatSet::of(seat.ok_or_else(|| Error::lost("the connection has ended"))?);
+            (route.able, route.hopeful) = (seat, seat);
+        }
+        match self.mechanism {
+            Some(kind) => self.with_mechanism(route, kind, catalogue),
+            None => Ok(route),
+        }
+    }
+
+    fn holders(
+        &self,
+        catalogue: &Catalogue,
+        id: &ObjectId,
+        uses: Uses,
+    ) -> Result<(SeatSet, SeatSet)> {
+        let known = catalogue.entries.get(id).filter(|entry| !entry.hidden);
+        let Some(entry) = known else {
+            // A seat that has not yet shown its objects may hold it.
+            return match catalogue.unsettled.is_empty() {
+                true => Err(self.unknown(&ObjectRef::Token(*id))),
+                false => Ok((SeatSet::EMPTY, catalogue.unsettled)),
+            };
+        };
+        if entry.forbidden.intersects(uses) {
+            let refused = Error::vendor(self.call, ck::CKR_KEY_FUNCTION_NOT_PERMITTED);
+            return Err(refused.at(format_args!("{} {id}", id.class.name())));
+        }
+        let hopeful = entry.hopeful.or(&catalogue.unsettled);
+        if hopeful.is_empty() {
+            return Err(self.unproved(entry));
+        }
+        Ok((entry.serving, hopeful))
+    }
+
+    fn with_mechanism(&self, route: Route, kind: u64, catalogue: &Catalogue) -> Result<Route> {
+        if catalogue.mechanisms.is_empty() {
+            return Ok(route);
+        }
+        let having = catalogue.mechanisms.get(&kind).copied().unwrap_or_default();
+        let narrowed = Route {
+            able: route.able.and(&having),
+            hopeful: route.hopeful.and(&having),
+            edition: route.edition,
+        };
+        if narrowed.hopeful.is_empty() && !route.hopeful.is_empty() {
+            let name = Mechanism::plain(kind).name();
+            return Err(Error::request(
+                Kind::NoMechanism,
+                format!(
+                    "{}: {name} is not offered by any member that could serve",
+                    self.call
+                ),
+            ));
+        }
+        Ok(narrowed)
+    }
+
+    /// The object is not there, or no longer.
+    pub fn unknown(&self, object: &ObjectRef) -> Error {
+        let message = match object {
+            ObjectRef::Token(id) => {
+                format!("{}: no {} {id} in the pool", self.call, id.class.name())
+            }
+            ObjectRef::Session(_) => format!(
+                "{}: the session object is gone: the worker that held it has ended",
+                self.call
+            ),
+        };
+        Error::request(Kind::UnknownObject, message)
+    }
+
+    fn unproved(&self, entry: &Entry) -> Error {
+        let id = entry.object.id;
+        let mut message = format!("{}: no copy of {id:?} has proved itself", self.call);
+        for replica in &entry.replicas {
+            if let ReplicaState::Unproved(reason) = &replica.state {
+                message += &format!("; {}: {reason}", replica.seat);
+            }
+        }
+        Error::pool(Kind::Unproved, message)
+    }
+}

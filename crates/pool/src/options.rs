@@ -1,0 +1,55 @@
+//! What a pool is told at its start.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Which of several free seats gets a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// The one with the least latency × (pending + 1) / weight.
+    #[default]
+    LeastLoaded,
+    /// One after the other, each as often as its weight says.
+    RoundRobin,
+    /// The first in the order of the configuration.
+    FirstAvailable,
+}
+
+/// What a pool is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The label of the one token that applications see; its serial number follows from it.
+    pub label: String,
+    /// Which of several free seats gets a request.
+    pub policy: Policy,
+    /// How many operations may wait; past it: [`hsmux_token::Kind::Busy`].
+    pub queue: usize,
+    /// How long an operation may take where the caller does not say.
+    pub deadline: Duration,
+    /// Whether the pool may start threads. Without, connections are made on the callers' threads.
+    pub threads: bool,
+    /// The folder of the intent journal and of the PIN breakers.
+    pub state: PathBuf,
+    /// How many members a new key has to reach.
+    pub replicas: usize,
+    /// Whether every change of a token is refused.
+    pub read_only: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            label: "hsmux".into(),
+            policy: Policy::default(),
+            queue: 1024,
+            deadline: Duration::from_secs(30),
+            threads: true,
+            state: PathBuf::from("/var/lib/hsmux"),
+            replicas: 1,
+            read_only: false,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! The pool: many tokens as one, and their administration.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{
+    Batch, Error, Kind, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
+};
+use parking_lot::Mutex;
+
+use crate::catalogue::Catalogue;
+use crate::core::Core;
+use crate::job::Job;
+use crate::record::{Connection, Record, State};
+use crate::seatset::SeatSet;
+use crate::{Changes, Options, Seat, Status};
+
+/// Many tokens as one.
+///
+/// Serves as soon as one seat is in service; seats come and go while it runs. Dropping it stops it.
+pub struct Pool {
+    pub(crate) core: Arc<Core>,
+    me: Weak<Self>,
+    changes: OnceLock<Arc<dyn Changes>>,
+    /// Held by the one writer, and by whoever adds or removes seats.
+    writer: Mutex<()>,
+    roster: Mutex<()>,
+}
+
+/// [`Pool::start`] returns after this, though some seats are still connecting.
+const START_GRACE: Duration = Duration::from_secs(3);
+
+impl Pool {
+    /// Connects all seats at once, each on its own thread, and returns when each has been tried
+    /// once, or after three seconds: a member that hangs does not hold up the others. Requests for
+    /// keys of seats that are still connecting wait. Without threads, connects one after the other.
+    ///
+    /// No seat in service is no error: they are tried again for as long as the pool lives.
+    pub fn start(options: Options, seats: Vec<Seat>) -> Result<Arc<Self>> {
+        let core = Core::new(options);
+        let pool = Arc::new_cyclic(|me| Self {
+            core,
+            me: me.clone(),
+            changes: OnceLock::new(),
+            writer: Mutex::new(()),
+            roster: Mutex::new(()),
+        });
+        if pool.core.options.threads {
+            let core = Arc::clone(&pool.core);
+            let keeper = std::thread::Builder::new().name("hsmux-keeper".into());
+            keeper.spawn(move || core.keep()).map_err(|error| {
+                Error::pool(
+                    Kind::Environment,
+                    format!("no thread for the pool: {error}"),
+                )
+            })?;
+        }
+        for record in pool.seat_all(seats)? {
+            pool.begin(&record);
+        }
+        pool.wait_until(Instant::now() + START_GRACE, |pool| {
+            pool.core.busy.load(Ordering::Acquire) == 0
+        });
+        Ok(pool)
+    }
+
+    /// Who carries out changes of token objects; the first call counts.
+    pub fn set_changes(&self, changes: Arc<dyn Changes>) {
+        let _ = self.changes.set(changes);
+    }
+
+    /// What the pool was told at its start.
+    pub fn options(&self) -> &Options {
+        &self.core.options
+    }
+
+    /// What the pool holds.
+    pub fn catalogue(&self) -> Arc<Catalogue> {
+        self.core.catalogue.load_full()
+    }
+
+    /// How everything is.
+    pub fn status(&self) -> Status {
+        crate::status::of(&self.core)
+    }
+
+    /// A new seat; it connects in the background.
+    pub fn add(&self, seat: Seat) -> Result<()> {
+        for record in self.seat_all(vec![seat])? {
+            self.begin(&record);
+        }
+        Ok(())
+    }
+
+    /// Removes a seat, or all seats of a member, after what runs there has ended or timed out.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.retire(name, &State::Removed, "removed by the administrator")
+    }
+
+    /// Takes a seat, or all seats of a member, out of service until [`Self::resume`].
+    pub fn park(&self, name: &str, reason: &str) -> Result<()> {
+        self.retire(name, &State::Parked(reason.into()), reason)
+    }
+
+    /// Connects what is parked or rests after a failure, at once.
+    pub fn resume(&self, name: &str) -> Result<()> {
+        for record in self.named(name)? {
+            let resting = matches!(
+                record.life.lock().state,
+                State::Parked(_) | State::BackOff(_)
+            );
+            if resting {
+                self.begin(&record);
+            }
+        }
+        Ok(())
+    }
+
+    /// A connection to one member (or seat), for an administrative operation that concerns it alone.
+    ///
+    /// It does not pass through the queue, and its session objects are the worker's own (owner 0).
+    pub fn member(&self, name: &str) -> Result<Arc<dyn Token>> {
+        let connection = self.connections(name)?.into_iter().next();
+        let connection = connection.ok_or_else(|| not_in_service(name))?;
+        Ok(Arc::clone(&connection.token))
+    }
+
+    /// Reads the objects of a member (or seat) again: new keys are proved, what is gone leaves.
+    pub fn refresh(&self, name: &str) -> Result<()> {
+        let connections = self.connections(name)?;
+        if connections.is_empty() {
+            return Err(not_in_service(name));
+        }
+        for connection in connections {
+            self.core.reread(&connection)?;
+        }
+        Ok(())
+    }
+
+    /// Ends all connections; what waits or runs is answered with an error.
+    pub fn stop(&self) {
+        self.core.stopping.store(true, Ordering::Release);
+        for record in self.core.records() {
+            self.core
+                .retire_now(&record, State::Removed, "the pool has stopped");
+        }
+        self.core.alarm.now();
+    }
+
+    /// Gives new seats their place.
+    fn seat_all(&self, seats: Vec<Seat>) -> Result<Vec<Arc<Record>>> {
+        let _roster = self.roster.lock();
+        let mut table = Vec::clone(&self.core.seats.load());
+        let mut added = Vec::new();
+        for seat in seats {
+            if table
+                .iter()
+                .flatten()
+                .any(|record| *record.name == seat.name)
+            {
+                let message = format!("there is a seat of the name {} already", seat.name);
+                return Err(Error::pool(Kind::Invalid, message));
+            }
+            let free = table.iter().position(Option::is_none);
+            let index = free.unwrap_or(table.len());
+            if index >= SeatSet::LIMIT {
+                let message = format!("a pool has at most {} seats", SeatSet::LIMIT);
+                return Err(Error::pool(Kind::Invalid, message));
+            }
+            let record = Record::new(index, seat);
+            match free {
+                Some(index) => table[index] = Some(Arc::clone(&record)),
+                None => table.push(Some(Arc::clone(&record))),
+            }
+            added.push(record);
+        }
+        self.core.seats.store(Arc::new(table));
+        self.core.publish(|registry| {
+            for record in &added {
+                registry.expected.insert(record.index);
+                registry.unsettled.insert(record.index);
+            }
+        });
+        Ok(added)
+    }
+
+    fn begin(&self, record: &Arc<Record>) {
+        let mut life = record.life.lock();
+        record.enter(&mut life, State::Connecting, self.core.base);
+        let turn = life.turn;
+        drop(life);
+        self.core
+            .publish(|registry| registry.expected.insert(record.index));
+        self.core.connect(record, turn);
+    }
+
+    fn retire(&self, name: &str, state: &State, reason: &str) -> Result<()> {
+        let records = self.named(name)?;
+        let patience = records.iter().map(|record| record.seat.timeout).max();
+        for record in &records {
+            self.core.drain(record);
+        }
+        let idle = |pool: &Self| {
+            let scheduler = pool.core.scheduler.lock();
+            let running = |record: &Arc<Record>| {
+                let activity = scheduler.activity(record.index);
+                activity.is_some_and(|activity| activity.running > 0)
+            };
+            !records.iter().any(running)
+        };
+        self.poll_until(Instant::now() + patience.unwrap_or_default(), idle);
+        for record in &records {
+            self.core.retire_now(record, state.clone(), reason);
+        }
+        if matches!(state, State::Removed) {
+            let _roster = self.roster.lock();
+            let mut table = Vec::clone(&self.core.seats.load());
+            for record in &records {
+                table[record.index] = None;
+            }
+            self.core.seats.store(Arc::new(table));
+        }
+        Ok(())
+    }
+
+    /// The seats of a member, or the one seat of this name.
+    fn named(&self, name: &str) -> Result<Vec<Arc<Record>>> {
+        let mut records = self.core.records();
+        records.retain(|record| *record.member == *name || *record.name == *name);
+        match records.is_empty() {
+            true => Err(Error::pool(
+                Kind::Invalid,
+                format!("the pool has no member {name}"),
+            )),
+            false => Ok(records),
+        }
+    }
+
+    fn connections(&self, name: &str) -> Result<Vec<Arc<Connection>>> {
+        let records = self.named(name)?;
+        let connections = records
+            .iter()
+            .filter_map(|record| record.life.lock().connection.clone());
+        Ok(connections.collect())
+    }
+
+    /// Waits for seats to move; a condition that others bring about without saying is polled.
+    fn wait_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
+        let mut moved = self.core.moved.0.lock();
+        while !reached(self) {
+            if self
+                .core
+                .moved
+                .1
+                .wait_until(&mut moved, deadline)
+                .timed_out()
+            {
+                return;
+            }
+        }
+    }
+
+    fn poll_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
+        while !reached(self) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    fn change(&self, operation: Operation, deadline: Instant) -> Result<Outcome> {
+        let call = operation.call();
+        let _writer = self.writer.try_lock_until(deadline).ok_or_else(|| {
+            let message = format!("{call}: another change of the tokens is still under way");
+            Error::pool(Kind::Deadline, message)
+        })?;
+        match self.changes.get() {
+            Some(changes) => changes.change(self, operation, deadline),
+            None => Err(Error::request(
+                Kind::Unsupported,
+                format!("{call}: this pool was started without the means to change token objects"),
+            )),
+        }
+    }
+
+    fn change_on_a_thread(&self, request: Request) {
+        let Request {
+            operation,
+            deadline,
+            done,
+        } = request;
+        if let Err(refused) = self.refuse_change(&operation) {
+            return done.complete(Err(refused));
+        }
+        let Some(pool) = self.me.upgrade() else {
+            return done.complete(Err(Error::lost("the pool has stopped")));
+        };
+        let task = move || done.complete(pool.change(operation, deadline));
+        if !self.core.options.threads {
+            return task();
+        }
+        // Without a thread `task` is dropped, and so is its `done`, which says so to the caller.
+        if let Err(error) = std::thread::Builder::new()
+            .name("hsmux-change".into())
+            .spawn(task)
+        {
+            tracing::error!("no thread for a change of the tokens: {error}");
+        }
+    }
+
+    fn refuse_change(&self, operation: &Operation) -> Result<()> {
+        if !self.core.options.read_only {
+            return Ok(());
+        }
+        let message = format!("{}: the pool is read-only", operation.call());
+        Err(Error::request(Kind::ReadOnly, message))
+    }
+}
+
+impl Token for Pool {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::clone(&self.core.catalogue.load().info)
+    }
+
+    /// From the catalogue: no token is asked.
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Ok(Arc::clone(self.core.catalogue.load().snapshot()))
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            if request.operation.changes_token() {
+                self.change_on_a_thread(request);
+            } else if self.core.options.threads {
+                self.core.place(Job::new(request));
+            } else {
+                let result = self.core.run(&request.operation, request.deadline);
+                request.done.complete(result);
+            }
+        }
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        if operation.changes_token() {
+            self.refuse_change(operation)?;
+            return self.change(operation.clone(), deadline);
+        }
+        self.core.run(operation, deadline)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn not_in_service(name: &str) -> Error {
+    Error::pool(Kind::NoReplica, format!("{name} is not in service"))
+}

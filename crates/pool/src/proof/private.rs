@@ -1,0 +1,209 @@
+//! A private key proves itself against its public half, which the host checks in software.
+
+use std::sync::Arc;
+
+use hsmux_software::{PublicKey, digest, prehashed_input};
+use hsmux_token::{
+    Attributes, Error, Hash, KeyKind, Mechanism, Oaep, Object, Operation, Params, Pss, Result,
+    Verb, ck,
+};
+
+use super::{Finding, has, not_this_way, random};
+use crate::core::Core;
+use crate::record::Connection;
+
+/// What is signed begins so: no signature over anything else can be had through a proof.
+const DOMAIN: &[u8] = b"hsmux replica proof v1";
+
+pub(super) fn prove(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    object: &Object,
+) -> Result<Finding> {
+    let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
+        return Ok(without_public_half(object));
+    };
+    let candidate = Candidate {
+        core,
+        connection,
+        object,
+        public,
+    };
+    let allowed = |usage| object.attributes.flag(usage) != Some(false);
+    let ways: [(u64, Way<'_>); 3] = [
+        (ck::CKA_SIGN, Candidate::by_signing),
+        (ck::CKA_DECRYPT, Candidate::by_decrypting),
+        (ck::CKA_UNWRAP, Candidate::by_unwrapping),
+    ];
+    for (usage, way) in ways {
+        if allowed(usage)
+            && let Some(finding) = way(&candidate)?
+        {
+            return Ok(finding);
+        }
+    }
+    Ok(Finding::Not(
+        "the token offers no mechanism by which this key could prove itself".into(),
+    ))
+}
+
+/// Such a key is named by its token's serial number, so that no other member can claim to hold it.
+fn without_public_half(object: &Object) -> Finding {
+    let known = object
+        .attributes
+        .get(ck::CKA_PUBLIC_KEY_INFO)
+        .is_some_and(|info| !info.is_empty());
+    match known {
+        true => Finding::Not("its public key is of a kind that hsmux cannot check".into()),
+        false => Finding::Proved,
+    }
+}
+
+type Way<'a> = fn(&Candidate<'a>) -> Result<Option<Finding>>;
+
+struct Candidate<'a> {
+    core: &'a Arc<Core>,
+    connection: &'a Arc<Connection>,
+    object: &'a Object,
+    public: PublicKey,
+}
+
+impl Candidate<'_> {
+    fn by_signing(&self) -> Result<Option<Finding>> {
+        let mut challenge = DOMAIN.to_vec();
+        challenge.extend_from_slice(self.connection.info.serial.as_bytes());
+        challenge.extend_from_slice(&random::<32>()?);
+        for (mechanism, data) in self.signable(&challenge) {
+            if !has(self.connection, &mechanism) {
+                continue;
+            }
+            match self.use_key(Verb::Sign, &mechanism, data.clone()) {
+                Ok(signature) => {
+                    let good = self.public.verify(&mechanism, &data, &signature);
+                    return Ok(Some(verdict(good.is_ok())));
+                }
+                Err(error) if not_this_way(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Mechanisms with what they take, the most common first.
+    fn signable(&self, challenge: &[u8]) -> Vec<(Mechanism, Vec<u8>)> {
+        let hashed = digest(Hash::Sha256, challenge);
+        let whole = |kind| (Mechanism::plain(kind), challenge.to_vec());
+        match self.public.kind() {
+            KeyKind::Rsa => {
+                let pkcs = Mechanism::plain(ck::CKM_RSA_PKCS);
+                let info = prehashed_input(Hash::Sha256, &pkcs, &hashed).into_owned();
+                let pss = Mechanism {
+                    kind: ck::CKM_RSA_PKCS_PSS,
+                    params: Params::Pss(Pss {
+                        hash: ck::CKM_SHA256,
+                        mgf: ck::CKG_MGF1_SHA256,
+                        salt: 32,
+                    }),
+                };
+                vec![whole(ck::CKM_SHA256_RSA_PKCS), (pkcs, info), (pss, hashed)]
+            }
+            KeyKind::Ec => {
+                // Some tokens refuse a hash that is longer than the curve's order.
+                let fits = hashed.len().min(self.public.signature_len() / 2);
+                let raw = Mechanism::plain(ck::CKM_ECDSA);
+                vec![
+                    (raw, hashed[..fits].to_vec()),
+                    whole(ck::CKM_ECDSA_SHA256),
+                    whole(ck::CKM_ECDSA_SHA1),
+                ]
+            }
+            KeyKind::Edwards => vec![whole(ck::CKM_EDDSA)],
+            _ => Vec::new(),
+        }
+    }
+
+    fn by_decrypting(&self) -> Result<Option<Finding>> {
+        let secret = random::<16>()?;
+        for mechanism in self.ciphers() {
+            let sealed = self.public.encrypt(&mechanism, &secret)?;
+            match self.use_key(Verb::Decrypt, &mechanism, sealed) {
+                Ok(opened) => return Ok(Some(verdict(opened == secret))),
+                Err(error) if not_this_way(&error) => {}
+                Err(error) if refuses_text(&error) => return Ok(Some(verdict(false))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Unwraps a random secret as a session object that may be read, and reads it.
+    fn by_unwrapping(&self) -> Result<Option<Finding>> {
+        let secret = random::<16>()?;
+        let template = Attributes::default()
+            .with_number(ck::CKA_CLASS, ck::CKO_SECRET_KEY)
+            .with_number(ck::CKA_KEY_TYPE, ck::CKK_GENERIC_SECRET)
+            .with_flag(ck::CKA_TOKEN, false)
+            .with_flag(ck::CKA_SENSITIVE, false)
+            .with_flag(ck::CKA_EXTRACTABLE, true);
+        for mechanism in self.ciphers() {
+            let unwrap = Operation::Unwrap {
+                unwrapping: self.object.id.into(),
+                wrapped: self.public.encrypt(&mechanism, &secret)?.into(),
+                mechanism,
+                template: template.clone(),
+            };
+            match super::make_and_read(self.core, self.connection, &unwrap) {
+                Ok(Some(value)) => return Ok(Some(verdict(value == secret))),
+                Ok(None) => {}
+                Err(error) if not_this_way(&error) => {}
+                Err(error) if refuses_text(&error) => return Ok(Some(verdict(false))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn ciphers(&self) -> Vec<Mechanism> {
+        if self.public.kind() != KeyKind::Rsa {
+            return Vec::new();
+        }
+        let oaep = Mechanism {
+            kind: ck::CKM_RSA_PKCS_OAEP,
+            params: Params::Oaep(Oaep::sha1()),
+        };
+        let mut ciphers = vec![Mechanism::plain(ck::CKM_RSA_PKCS), oaep];
+        ciphers.retain(|mechanism| has(self.connection, mechanism));
+        ciphers
+    }
+
+    fn use_key(&self, verb: Verb, mechanism: &Mechanism, data: Vec<u8>) -> Result<Vec<u8>> {
+        let operation = Operation::Use {
+            verb,
+            key: self.object.id.into(),
+            mechanism: mechanism.clone(),
+            data: data.into(),
+        };
+        let outcome = self.core.on(self.connection, &operation)?;
+        Ok(outcome.into_bytes()?.to_vec())
+    }
+}
+
+fn verdict(good: bool) -> Finding {
+    match good {
+        true => Finding::Proved,
+        false => Finding::Not("it is another key than its public half says".into()),
+    }
+}
+
+/// What a token says to a text that was made for another key.
+fn refuses_text(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            ck::CKR_ENCRYPTED_DATA_INVALID
+                | ck::CKR_ENCRYPTED_DATA_LEN_RANGE
+                | ck::CKR_WRAPPED_KEY_INVALID
+                | ck::CKR_WRAPPED_KEY_LEN_RANGE
+        )
+    )
+}

@@ -1,0 +1,131 @@
+//! One seat as the running pool knows it: its connection, its health, its counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use hsmux_token::{Error, Token, TokenInfo};
+use parking_lot::Mutex;
+
+use crate::Seat;
+
+/// A seat and what has become of it.
+pub(crate) struct Record {
+    pub index: usize,
+    pub seat: Seat,
+    pub name: Arc<str>,
+    pub member: Arc<str>,
+    pub life: Mutex<Life>,
+    /// Whether it is expected in service, and when: see [`Record::expect`].
+    expected: AtomicU64,
+    pub served: AtomicU64,
+    pub failed: AtomicU64,
+    /// When a suspicion was last followed up.
+    pub suspected: Mutex<Option<Instant>>,
+}
+
+/// Where a seat stands.
+pub(crate) struct Life {
+    pub state: State,
+    pub since: SystemTime,
+    /// Attempts to connect since it was last in service.
+    pub attempts: u32,
+    pub last_error: Option<(SystemTime, Error)>,
+    pub connection: Option<Arc<Connection>>,
+    /// Grows with each change of state, so that a slow attempt to connect sees that it is no longer wanted.
+    pub turn: u64,
+}
+
+/// The states of a seat.
+#[derive(Clone, Debug)]
+pub(crate) enum State {
+    Connecting,
+    InService,
+    /// Tried again then.
+    BackOff(Instant),
+    /// Not tried again before somebody says so: why.
+    Parked(String),
+    /// Finishes what runs, then leaves.
+    Draining,
+    Removed,
+}
+
+/// One connection of a seat, from its login to its end.
+pub(crate) struct Connection {
+    pub record: Arc<Record>,
+    /// Never used twice; the low byte is the seat's index.
+    pub generation: u64,
+    pub token: Arc<dyn Token>,
+    pub info: Arc<TokenInfo>,
+}
+
+const FIRST_BACK_OFF: Duration = Duration::from_millis(200);
+const LONGEST_BACK_OFF: Duration = Duration::from_secs(60);
+const NEVER: u64 = u64::MAX;
+
+impl Record {
+    pub fn new(index: usize, seat: Seat) -> Arc<Self> {
+        Arc::new(Self {
+            index,
+            name: seat.name.as_str().into(),
+            member: seat.member.as_str().into(),
+            seat,
+            life: Mutex::new(Life {
+                state: State::Connecting,
+                since: SystemTime::now(),
+                attempts: 0,
+                last_error: None,
+                connection: None,
+                turn: 0,
+            }),
+            expected: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            suspected: Mutex::new(None),
+        })
+    }
+
+    /// Says when the seat is expected in service, in nanoseconds after the pool's start; 0 for any
+    /// moment, `None` for never.
+    fn expect(&self, at: Option<u64>) {
+        self.expected.store(at.unwrap_or(NEVER), Ordering::Release);
+    }
+
+    /// Whether the seat may be in service before this moment.
+    pub fn expected_by(&self, deadline: Instant, base: Instant) -> bool {
+        let at = self.expected.load(Ordering::Acquire);
+        at != NEVER && base + Duration::from_nanos(at) < deadline
+    }
+
+    /// Moves to another state, whose life is held by the caller.
+    pub fn enter(&self, life: &mut Life, state: State, base: Instant) {
+        self.expect(match &state {
+            State::Connecting | State::InService => Some(0),
+            State::BackOff(until) => Some(until.saturating_duration_since(base).as_nanos() as u64),
+            State::Parked(_) | State::Draining | State::Removed => None,
+        });
+        if !matches!(state, State::InService | State::Draining) {
+            life.connection = None;
+        }
+        life.state = state;
+        life.since = SystemTime::now();
+        life.turn += 1;
+    }
+}
+
+impl Life {
+    pub fn note(&mut self, error: &Error) {
+        self.last_error = Some((SystemTime::now(), error.clone()));
+    }
+
+    /// Until when the seat rests after so many attempts: doubling, with a quarter of jitter so that
+    /// the workers of one token do not all come back at once.
+    pub fn next_attempt(&self) -> Instant {
+        let doubled = FIRST_BACK_OFF * 2_u32.saturating_pow(self.attempts.min(16));
+        let rest = doubled.min(LONGEST_BACK_OFF);
+        let mut byte = [0];
+        // Without randomness the rest is not spread, which is no reason to fail.
+        let _ = getrandom::fill(&mut byte);
+        Instant::now() + rest.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
+    }
+}

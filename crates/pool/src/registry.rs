@@ -1,0 +1,262 @@
+//! The catalogue's one writer: what each seat holds, and how far its proof is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use hsmux_token::{Class, MechanismInfo, Object, ObjectId, Snapshot, TokenFlags, TokenInfo};
+
+use crate::Options;
+use crate::catalogue::{Catalogue, Entries, Entry, Replica, ReplicaState};
+use crate::seatset::SeatSet;
+
+/// The catalogue as it is being written; [`Registry::draw`] makes the next edition.
+#[derive(Default)]
+pub(crate) struct Registry {
+    entries: Entries,
+    seats: BTreeMap<usize, Holder>,
+    /// Neither parked nor removed.
+    pub expected: SeatSet,
+    /// Not yet asked for their objects since they are expected.
+    pub unsettled: SeatSet,
+    edition: u64,
+    epoch: u64,
+    visibly: bool,
+}
+
+/// A seat as the registry knows it.
+#[derive(Clone)]
+pub(crate) struct Holder {
+    pub seat: Arc<str>,
+    pub member: Arc<str>,
+    pub info: Arc<TokenInfo>,
+    /// Of the connection in service; 0 for none.
+    pub generation: u64,
+}
+
+impl Registry {
+    /// A seat has read its objects: those that are gone leave, new keys are to be proved.
+    ///
+    /// With `rejoined`, every key is to be proved anew; otherwise those that serve go on.
+    pub fn install(
+        &mut self,
+        index: usize,
+        holder: Holder,
+        snapshot: &Snapshot,
+        rejoined: bool,
+    ) -> Vec<ObjectId> {
+        self.visibly |= self.seats.get(&index).map(|h| &h.info) != Some(&holder.info);
+        self.seats.insert(index, holder.clone());
+        let present: HashMap<ObjectId, &Object> = snapshot
+            .objects
+            .iter()
+            .map(|object| (object.id, object))
+            .collect();
+        for id in self.held_by(index) {
+            if !present.contains_key(&id) {
+                self.drop_replica(index, &id);
+            }
+        }
+        let mut unproved = Vec::new();
+        for (id, object) in present {
+            let before = self.entries.get(&id).and_then(|entry| entry.replica(index));
+            let before = before.map(|replica| replica.state.clone());
+            let state = state_after_reading(&id, before, rejoined);
+            if matches!(state, ReplicaState::Proving | ReplicaState::Away) {
+                unproved.push(id);
+            }
+            self.put(index, &holder, object, state);
+        }
+        unproved.sort_unstable();
+        unproved
+    }
+
+    /// The seat is out of service for now.
+    pub fn away(&mut self, index: usize) {
+        if let Some(holder) = self.seats.get_mut(&index) {
+            holder.generation = 0;
+        }
+        for id in self.held_by(index) {
+            self.edit(&id, |entry| {
+                for replica in entry.replicas.iter_mut().filter(|r| r.index == index) {
+                    if replica.state == ReplicaState::Serving {
+                        replica.state = ReplicaState::Away;
+                    }
+                }
+            });
+        }
+    }
+
+    /// The seat is gone for good.
+    pub fn leave(&mut self, index: usize) {
+        for id in self.held_by(index) {
+            self.drop_replica(index, &id);
+        }
+        self.visibly |= self.seats.remove(&index).is_some();
+    }
+
+    /// What a proof found on this connection.
+    pub fn mark(&mut self, index: usize, generation: u64, id: &ObjectId, state: &ReplicaState) {
+        let current = self.seats.get(&index).map(|holder| holder.generation);
+        if current != Some(generation) {
+            return;
+        }
+        self.edit(id, |entry| {
+            for replica in entry.replicas.iter_mut().filter(|r| r.index == index) {
+                replica.state = state.clone();
+            }
+        });
+    }
+
+    /// The seat no longer has the object.
+    pub fn drop_replica(&mut self, index: usize, id: &ObjectId) {
+        self.edit(id, |entry| entry.replicas.retain(|r| r.index != index));
+    }
+
+    /// The next edition.
+    pub fn draw(&mut self, options: &Options) -> Catalogue {
+        self.edition += 1;
+        self.epoch += u64::from(std::mem::take(&mut self.visibly));
+        let mut mechanisms: HashMap<u64, SeatSet> = HashMap::new();
+        for (index, holder) in &self.seats {
+            for mechanism in &holder.info.mechanisms {
+                mechanisms.entry(mechanism.kind).or_default().insert(*index);
+            }
+        }
+        let serving = self
+            .seats
+            .iter()
+            .filter(|(_, holder)| holder.generation != 0);
+        let last = self
+            .seats
+            .last_key_value()
+            .map_or(0, |(index, _)| index + 1);
+        let mut generations = vec![0; last];
+        for (index, holder) in &self.seats {
+            generations[*index] = holder.generation;
+        }
+        Catalogue {
+            epoch: self.epoch + 1,
+            entries: self.entries.clone(),
+            info: Arc::new(self.describe(options)),
+            edition: self.edition,
+            mechanisms,
+            expected: self.expected,
+            unsettled: self.unsettled,
+            generations,
+            in_service: serving.map(|(index, _)| *index).collect(),
+            ..Catalogue::default()
+        }
+    }
+
+    fn held_by(&self, index: usize) -> Vec<ObjectId> {
+        let held = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.replica(index).is_some());
+        held.map(|(id, _)| *id).collect()
+    }
+
+    fn put(&mut self, index: usize, holder: &Holder, object: &Object, state: ReplicaState) {
+        let replica = Replica {
+            seat: Arc::clone(&holder.seat),
+            member: Arc::clone(&holder.member),
+            state,
+            index,
+            object: Arc::new(object.clone()),
+        };
+        if self.entries.contains_key(&object.id) {
+            self.edit(&object.id, |entry| {
+                entry.replicas.retain(|r| r.index != index);
+                entry.replicas.push(replica);
+            });
+        } else {
+            let entry = Entry::new(replica);
+            self.visibly |= entry.visible();
+            self.entries.insert(object.id, Arc::new(entry));
+        }
+    }
+
+    /// Changes an entry, and notes whether applications can see the difference.
+    fn edit(&mut self, id: &ObjectId, change: impl FnOnce(&mut Entry)) {
+        let Some(shared) = self.entries.get_mut(id) else {
+            return;
+        };
+        let before = shared.visible().then(|| Arc::clone(&shared.object));
+        let entry = Arc::make_mut(shared);
+        change(entry);
+        entry.settle();
+        let after = entry.visible().then(|| Arc::clone(&entry.object));
+        let gone = entry.replicas.is_empty();
+        self.visibly |= before != after;
+        if gone {
+            self.entries.remove(id);
+        }
+    }
+
+    /// The pool as one token. Its serial number follows from the label alone, so that programs
+    /// which remember it find the pool again, whatever its members.
+    fn describe(&self, options: &Options) -> TokenInfo {
+        let mut flags = TokenFlags::RNG
+            | TokenFlags::LOGIN_REQUIRED
+            | TokenFlags::USER_PIN_INITIALIZED
+            | TokenFlags::TOKEN_INITIALIZED;
+        flags.set(TokenFlags::WRITE_PROTECTED, options.read_only);
+        let version = version();
+        TokenInfo {
+            label: options.label.clone(),
+            manufacturer: "hsmux".into(),
+            model: "pool".into(),
+            serial: ObjectId::of_data(b"hsmux pool", options.label.as_bytes(), b"").to_string(),
+            flags,
+            hardware: version,
+            firmware: version,
+            library: "hsmux".into(),
+            library_version: version,
+            mechanisms: self.mechanisms(),
+            lanes: self
+                .seats
+                .values()
+                .map(|holder| holder.info.lanes.max(1))
+                .sum(),
+            pin_length: (1, 255),
+        }
+    }
+
+    /// What any member can do.
+    fn mechanisms(&self) -> Vec<MechanismInfo> {
+        let mut union: BTreeMap<u64, MechanismInfo> = BTreeMap::new();
+        for mechanism in self
+            .seats
+            .values()
+            .flat_map(|holder| &holder.info.mechanisms)
+        {
+            let merged = union.entry(mechanism.kind).or_insert(*mechanism);
+            merged.min_key = merged.min_key.min(mechanism.min_key);
+            merged.max_key = merged.max_key.max(mechanism.max_key);
+            merged.flags |= mechanism.flags;
+        }
+        union.into_values().collect()
+    }
+}
+
+fn state_after_reading(
+    id: &ObjectId,
+    before: Option<ReplicaState>,
+    rejoined: bool,
+) -> ReplicaState {
+    let key = matches!(id.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+    match before {
+        _ if !key => ReplicaState::Serving,
+        Some(ReplicaState::Serving) if !rejoined => ReplicaState::Serving,
+        Some(ReplicaState::Serving | ReplicaState::Away) => ReplicaState::Away,
+        _ => ReplicaState::Proving,
+    }
+}
+
+fn version() -> (u8, u8) {
+    let number = |text: &str| text.parse().unwrap_or(0);
+    (
+        number(env!("CARGO_PKG_VERSION_MAJOR")),
+        number(env!("CARGO_PKG_VERSION_MINOR")),
+    )
+}

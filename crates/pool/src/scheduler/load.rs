@@ -1,0 +1,117 @@
+//! What one seat has to do, and how fast it does it.
+
+use std::time::{Duration, Instant};
+
+use super::Term;
+
+/// A seat in service.
+pub(super) struct Load<W, C> {
+    /// Of the connection; never used twice.
+    pub generation: u64,
+    pub connection: C,
+    pub lanes: usize,
+    pub weight: u32,
+    /// One operation may take this long, times [`Term::patience`].
+    pub timeout: Duration,
+    pub running: Vec<Run<W>>,
+    /// Credit of the round-robin policy.
+    pub credit: i64,
+    /// Moving average of the time that one operation takes, in nanoseconds.
+    latency: u64,
+    last: Instant,
+}
+
+pub(super) struct Run<W> {
+    pub number: u64,
+    pub started: Instant,
+    /// Past this the token hangs.
+    pub limit: Instant,
+    /// Past this the caller is answered, though the token is still at it.
+    pub deadline: Instant,
+    /// Absent when nobody is to be told: the caller runs it, or has been answered.
+    pub work: Option<W>,
+}
+
+/// How an operation ended, as far as the load is concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The token did its work, even if it said no.
+    Served,
+    /// The token failed. That it failed fast must not draw more requests.
+    Failed,
+}
+
+/// An average counts half after it was not renewed for 2^32 ns (4.3 s), so that a seat that once
+/// was slow is tried again.
+const FADING: u32 = 32;
+const FLOOR: u64 = 1000;
+
+impl<W, C> Load<W, C> {
+    pub fn new(
+        generation: u64,
+        connection: C,
+        lanes: usize,
+        weight: u32,
+        timeout: Duration,
+    ) -> Self {
+        Self {
+            generation,
+            connection,
+            lanes: lanes.max(1),
+            weight: weight.max(1),
+            timeout,
+            running: Vec::with_capacity(lanes.min(64)),
+            credit: 0,
+            latency: 0,
+            last: Instant::now(),
+        }
+    }
+
+    pub fn free(&self) -> bool {
+        self.running.len() < self.lanes
+    }
+
+    /// latency × (pending + 1) / weight: the lower, the better.
+    pub fn cost(&self, now: Instant) -> u64 {
+        let idle = now.saturating_duration_since(self.last).as_nanos() as u64 >> FADING;
+        let latency = self
+            .latency
+            .checked_shr(idle as u32)
+            .unwrap_or(0)
+            .max(FLOOR);
+        latency * (self.running.len() as u64 + 1) / u64::from(self.weight)
+    }
+
+    pub fn start(&mut self, number: u64, now: Instant, term: Term, work: Option<W>) {
+        self.running.push(Run {
+            number,
+            started: now,
+            limit: now + self.timeout * term.patience,
+            deadline: term.deadline,
+            work,
+        });
+    }
+
+    /// `None` if the run was taken off before.
+    pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<Option<W>> {
+        let at = self.running.iter().position(|run| run.number == number)?;
+        let run = self.running.swap_remove(at);
+        let took = now.saturating_duration_since(run.started).as_nanos() as u64;
+        self.latency = match verdict {
+            Verdict::Served if self.latency == 0 => took,
+            Verdict::Served => self.latency - self.latency / 8 + took / 8,
+            Verdict::Failed => self
+                .latency
+                .max(took)
+                .max(FLOOR)
+                .saturating_mul(2)
+                .min(1 << 34),
+        };
+        self.last = now;
+        Some(run.work)
+    }
+
+    pub fn latency(&self) -> Duration {
+        Duration::from_nanos(self.latency)
+    }
+}

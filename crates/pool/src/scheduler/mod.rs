@@ -1,0 +1,315 @@
+//! Who runs where: a state machine without threads, clocks or locks of its own.
+//!
+//! The one rule: no seat has a free lane while a request waits that it can serve. Every change that
+//! frees a lane is followed by [`Scheduler::next`] until that says `None`.
+
+mod load;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::time::{Duration, Instant};
+
+use load::Load;
+pub(crate) use load::Verdict;
+use queue::Queue;
+pub(crate) use queue::Ticket;
+
+use crate::Policy;
+use crate::seatset::SeatSet;
+
+/// `W` is what waits or runs; `C` is the connection of a seat.
+pub(crate) struct Scheduler<W, C> {
+    policy: Policy,
+    bound: usize,
+    seats: Vec<Option<Load<W, C>>>,
+    queue: Queue<W>,
+    runs: u64,
+    /// Of the catalogue that the waiting requests were routed by.
+    edition: u64,
+}
+
+/// How long a request is good for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Term {
+    /// Past this the caller is answered, whatever happens.
+    pub deadline: Instant,
+    /// How many times the seat's time-out it may run.
+    pub patience: u32,
+}
+
+/// A lane of a seat, given to one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Grant<C> {
+    pub place: Place,
+    pub connection: C,
+}
+
+/// Names a lane that was given, to give it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub seat: usize,
+    pub generation: u64,
+    number: u64,
+}
+
+/// Why a request does not wait.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Too many wait; come back after this.
+    Full { waiting: usize, retry: Duration },
+    /// The catalogue has changed since the request was routed.
+    Stale,
+}
+
+/// What is due.
+pub(crate) struct Overdue<W, C> {
+    /// Waited until their deadline.
+    pub waiting: Vec<W>,
+    /// Still running, but their callers are to be answered.
+    pub running: Vec<W>,
+    /// Seats that hang, with the generation that does.
+    pub hung: Vec<(C, u64)>,
+}
+
+/// What one seat does now.
+pub(crate) struct Activity {
+    pub running: usize,
+    pub lanes: usize,
+    pub latency: Duration,
+}
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    pub fn new(policy: Policy, bound: usize) -> Self {
+        Self {
+            policy,
+            bound,
+            seats: Vec::new(),
+            queue: Queue::new(),
+            runs: 0,
+            edition: 0,
+        }
+    }
+
+    /// A seat comes into service. To be followed by [`Self::next`].
+    pub fn open(
+        &mut self,
+        seat: usize,
+        generation: u64,
+        connection: C,
+        (lanes, weight, timeout): (usize, u32, Duration),
+    ) {
+        if self.seats.len() <= seat {
+            self.seats.resize_with(seat + 1, || None);
+        }
+        self.seats[seat] = Some(Load::new(generation, connection, lanes, weight, timeout));
+    }
+
+    /// A seat goes out of service; what ran there is handed back. `None` if it was not there.
+    pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
+        let slot = self.seats.get_mut(seat)?;
+        let load = slot.take_if(|load| load.generation == generation)?;
+        Some(
+            load.running
+                .into_iter()
+                .filter_map(|run| run.work)
+                .collect(),
+        )
+    }
+
+    /// A seat takes no new requests; what runs there goes on.
+    pub fn drain(&mut self, seat: usize, generation: u64) {
+        if let Some(Some(load)) = self.seats.get_mut(seat)
+            && load.generation == generation
+        {
+            load.lanes = 0;
+        }
+    }
+
+    /// A free lane of one of these seats, chosen by the policy. Nobody who waits is passed over:
+    /// a lane is free only if no waiting request can use it.
+    pub fn start(
+        &mut self,
+        able: &SeatSet,
+        now: Instant,
+        term: Term,
+        work: Option<&W>,
+    ) -> Option<Grant<C>> {
+        let seat = self.choose(able, now)?;
+        self.run(seat, now, term, work.cloned())
+    }
+
+    /// Whether a request may wait that was routed by this edition of the catalogue.
+    pub fn admit(&self, edition: u64) -> Result<(), Refused> {
+        if edition != self.edition {
+            return Err(Refused::Stale);
+        }
+        if self.queue.len() >= self.bound {
+            return Err(Refused::Full {
+                waiting: self.queue.len(),
+                retry: self.drain_time(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Puts a request in the queue, for a lane of any of these seats.
+    pub fn enqueue(&mut self, able: SeatSet, term: Term, work: W) -> Ticket {
+        self.queue.push(able, term, work)
+    }
+
+    /// The oldest waiting request that a free lane of this seat can serve.
+    pub fn next(&mut self, seat: usize, now: Instant) -> Option<(Grant<C>, W)> {
+        if !self.seats.get(seat)?.as_ref()?.free() {
+            return None;
+        }
+        let waiting = self.queue.pop(seat)?;
+        let grant = self.run(seat, now, waiting.term, Some(waiting.work.clone()))?;
+        Some((grant, waiting.work))
+    }
+
+    /// [`Self::next`] for every seat until there is none.
+    pub fn fill(&mut self, now: Instant) -> Vec<(Grant<C>, W)> {
+        let mut grants = Vec::new();
+        for seat in 0..self.seats.len() {
+            while self.queue.len() > 0 {
+                let Some(grant) = self.next(seat, now) else {
+                    break;
+                };
+                grants.push(grant);
+            }
+        }
+        grants
+    }
+
+    /// Gives a lane back; to be followed by [`Self::next`]. The work is handed over to whoever
+    /// gives the lane back first, so that a request is answered once.
+    pub fn finish(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
+        let load = self.seats.get_mut(place.seat)?.as_mut()?;
+        if load.generation != place.generation {
+            return None;
+        }
+        load.finish(place.number, now, verdict)?
+    }
+
+    /// Takes a waiting request out; `None` if it has been granted a lane meanwhile.
+    pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
+        self.queue.cancel(ticket)
+    }
+
+    /// The catalogue has changed: asks anew for each waiting request. To be followed by [`Self::fill`].
+    pub fn reroute<E>(
+        &mut self,
+        edition: u64,
+        route: impl FnMut(&W) -> Result<SeatSet, E>,
+    ) -> Vec<(W, E)> {
+        self.edition = self.edition.max(edition);
+        self.queue.reroute(route)
+    }
+
+    /// What is due now.
+    pub fn overdue(&mut self, now: Instant) -> Overdue<W, C> {
+        let mut overdue = Overdue {
+            waiting: self.queue.expire(now),
+            running: Vec::new(),
+            hung: Vec::new(),
+        };
+        for load in self.seats.iter_mut().flatten() {
+            if load.running.iter().any(|run| run.limit <= now) {
+                overdue
+                    .hung
+                    .push((load.connection.clone(), load.generation));
+            }
+            for run in &mut load.running {
+                if run.deadline <= now {
+                    overdue.running.extend(run.work.take());
+                }
+            }
+        }
+        overdue
+    }
+
+    /// When something is due next.
+    pub fn nearest(&self) -> Option<Instant> {
+        let runs = self.seats.iter().flatten().flat_map(|load| &load.running);
+        let due = runs.map(|run| match run.work {
+            Some(_) => run.deadline.min(run.limit),
+            None => run.limit,
+        });
+        due.chain(self.queue.nearest()).min()
+    }
+
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// What a seat does; `None` when it is out of service.
+    pub fn activity(&self, seat: usize) -> Option<Activity> {
+        let load = self.seats.get(seat)?.as_ref()?;
+        Some(Activity {
+            running: load.running.len(),
+            lanes: load.lanes,
+            latency: load.latency(),
+        })
+    }
+
+    fn run(&mut self, seat: usize, now: Instant, term: Term, work: Option<W>) -> Option<Grant<C>> {
+        self.runs += 1;
+        let number = self.runs;
+        let load = self.seats.get_mut(seat)?.as_mut()?;
+        load.start(number, now, term, work);
+        Some(Grant {
+            place: Place {
+                seat,
+                generation: load.generation,
+                number,
+            },
+            connection: load.connection.clone(),
+        })
+    }
+
+    fn choose(&mut self, able: &SeatSet, now: Instant) -> Option<usize> {
+        let seats = &self.seats;
+        let load = |seat: &usize| seats.get(*seat)?.as_ref().filter(|load| load.free());
+        let mut free = able.iter().filter(|seat| load(seat).is_some());
+        match self.policy {
+            Policy::FirstAvailable => free.next(),
+            Policy::LeastLoaded => free.min_by_key(|seat| load(seat).map(|load| load.cost(now))),
+            Policy::RoundRobin => self.take_turns(free.collect()),
+        }
+    }
+
+    /// Smooth weighted round-robin: everybody gains its weight, the richest pays for all.
+    fn take_turns(&mut self, free: SeatSet) -> Option<usize> {
+        let mut total = 0;
+        let mut richest: Option<(i64, usize)> = None;
+        for seat in free.iter() {
+            let load = self.seats.get_mut(seat)?.as_mut()?;
+            load.credit += i64::from(load.weight);
+            total += i64::from(load.weight);
+            if richest.is_none_or(|(credit, _)| load.credit > credit) {
+                richest = Some((load.credit, seat));
+            }
+        }
+        let (_, seat) = richest?;
+        self.seats[seat].as_mut()?.credit -= total;
+        Some(seat)
+    }
+
+    /// How long it takes to serve all that wait.
+    fn drain_time(&self) -> Duration {
+        let rate: f64 = self
+            .seats
+            .iter()
+            .flatten()
+            .map(|load| load.lanes as f64 / load.latency().as_secs_f64().max(1e-6))
+            .sum();
+        let seconds = if rate > 0.0 {
+            self.queue.len() as f64 / rate
+        } else {
+            1.0
+        };
+        Duration::from_secs_f64(seconds.clamp(0.001, 60.0))
+    }
+}

@@ -1,0 +1,162 @@
+//! Requests that wait, in one line for each distinct set of seats that can serve them.
+//!
+//! A seat that becomes free looks at the head of each line that it can serve: the number of
+//! distinct sets is small (keys share their replicas), the number of requests is not.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use super::Term;
+use crate::seatset::SeatSet;
+
+/// Where a request waits; needed to take it out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    deadline: Instant,
+    sequence: u64,
+}
+
+pub(super) struct Waiting<W> {
+    sequence: u64,
+    pub term: Term,
+    pub work: W,
+}
+
+pub(super) struct Queue<W> {
+    lines: Vec<Line<W>>,
+    due: BTreeMap<Ticket, SeatSet>,
+    sequence: u64,
+}
+
+struct Line<W> {
+    able: SeatSet,
+    /// By growing sequence number.
+    waiting: VecDeque<Waiting<W>>,
+}
+
+/// Empty lines are kept for the next request with the same set, up to so many lines.
+const KEPT: usize = 32;
+
+impl<W> Queue<W> {
+    pub fn new() -> Self {
+        Self {
+            lines: Vec::new(),
+            due: BTreeMap::new(),
+            sequence: 0,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    pub fn nearest(&self) -> Option<Instant> {
+        self.due
+            .first_key_value()
+            .map(|(ticket, _)| ticket.deadline)
+    }
+
+    pub fn push(&mut self, able: SeatSet, term: Term, work: W) -> Ticket {
+        self.sequence += 1;
+        let sequence = self.sequence;
+        self.put(
+            able,
+            Waiting {
+                sequence,
+                term,
+                work,
+            },
+        )
+    }
+
+    /// The oldest request that this seat can serve.
+    pub fn pop(&mut self, seat: usize) -> Option<Waiting<W>> {
+        let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
+            let head = line.able.contains(seat).then(|| line.waiting.front())??;
+            Some((head.sequence, at))
+        });
+        let (_, at) = heads.min()?;
+        let waiting = self.lines[at].waiting.pop_front()?;
+        self.due.remove(&waiting.ticket());
+        self.tidy(at);
+        Some(waiting)
+    }
+
+    /// Whether anything waits that this seat can serve.
+    #[cfg(test)]
+    pub fn has_for(&self, seat: usize) -> bool {
+        self.lines
+            .iter()
+            .any(|line| line.able.contains(seat) && !line.waiting.is_empty())
+    }
+
+    /// Takes a request out; `None` if it no longer waits.
+    pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
+        let able = self.due.remove(&ticket)?;
+        let at = self.lines.iter().position(|line| line.able == able)?;
+        let line = &mut self.lines[at].waiting;
+        let place = line
+            .binary_search_by_key(&ticket.sequence, |waiting| waiting.sequence)
+            .ok()?;
+        let waiting = line.remove(place)?;
+        self.tidy(at);
+        Some(waiting.work)
+    }
+
+    /// Takes out all whose deadline has passed.
+    pub fn expire(&mut self, now: Instant) -> Vec<W> {
+        let mut expired = Vec::new();
+        while let Some((&ticket, _)) = self.due.first_key_value() {
+            if ticket.deadline > now {
+                break;
+            }
+            expired.extend(self.cancel(ticket));
+        }
+        expired
+    }
+
+    /// Asks anew which seats can serve each request; those that none can are taken out.
+    pub fn reroute<E>(&mut self, mut route: impl FnMut(&W) -> Result<SeatSet, E>) -> Vec<(W, E)> {
+        let mut all: Vec<_> = self.lines.drain(..).flat_map(|line| line.waiting).collect();
+        all.sort_unstable_by_key(|waiting| waiting.sequence);
+        self.due.clear();
+        let mut refused = Vec::new();
+        for waiting in all {
+            match route(&waiting.work) {
+                Ok(able) => {
+                    self.put(able, waiting);
+                }
+                Err(error) => refused.push((waiting.work, error)),
+            }
+        }
+        refused
+    }
+
+    fn put(&mut self, able: SeatSet, waiting: Waiting<W>) -> Ticket {
+        let ticket = waiting.ticket();
+        self.due.insert(ticket, able);
+        match self.lines.iter_mut().find(|line| line.able == able) {
+            Some(line) => line.waiting.push_back(waiting),
+            None => self.lines.push(Line {
+                able,
+                waiting: VecDeque::from([waiting]),
+            }),
+        }
+        ticket
+    }
+
+    fn tidy(&mut self, at: usize) {
+        if self.lines.len() > KEPT && self.lines[at].waiting.is_empty() {
+            self.lines.swap_remove(at);
+        }
+    }
+}
+
+impl<W> Waiting<W> {
+    fn ticket(&self) -> Ticket {
+        Ticket {
+            deadline: self.term.deadline,
+            sequence: self.sequence,
+        }
+    }
+}

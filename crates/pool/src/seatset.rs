@@ -1,0 +1,98 @@
+//! Sets of seats, as bits.
+
+/// A set of seats by their index. Copied freely: four words, no allocation.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(crate) struct SeatSet([u64; 4]);
+
+impl SeatSet {
+    /// Indexes are below this.
+    pub const LIMIT: usize = 256;
+
+    pub const EMPTY: Self = Self([0; 4]);
+
+    pub fn of(seat: usize) -> Self {
+        let mut set = Self::EMPTY;
+        set.insert(seat);
+        set
+    }
+
+    pub fn insert(&mut self, seat: usize) {
+        self.0[seat / 64] |= 1 << (seat % 64);
+    }
+
+    pub fn remove(&mut self, seat: usize) {
+        self.0[seat / 64] &= !(1 << (seat % 64));
+    }
+
+    pub fn contains(&self, seat: usize) -> bool {
+        self.0[seat / 64] >> (seat % 64) & 1 == 1
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; 4]
+    }
+
+    pub fn and(&self, other: &Self) -> Self {
+        self.zip(other, |a, b| a & b)
+    }
+
+    pub fn or(&self, other: &Self) -> Self {
+        self.zip(other, |a, b| a | b)
+    }
+
+    pub fn minus(&self, other: &Self) -> Self {
+        self.zip(other, |a, b| a & !b)
+    }
+
+    /// In growing order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
+        let words = self.0;
+        (0..4).flat_map(move |at| {
+            let mut word = words[at];
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros() as usize;
+                (word != 0).then(|| {
+                    word &= word - 1;
+                    at * 64 + bit
+                })
+            })
+        })
+    }
+
+    fn zip(&self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
+        Self(std::array::from_fn(|at| join(self.0[at], other.0[at])))
+    }
+}
+
+impl FromIterator<usize> for SeatSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(seats: I) -> Self {
+        let mut set = Self::EMPTY;
+        seats.into_iter().for_each(|seat| set.insert(seat));
+        set
+    }
+}
+
+impl std::fmt::Debug for SeatSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_holds_what_was_put_in() {
+        let seats = [0, 63, 64, 200, 255];
+        let mut set: SeatSet = seats.into_iter().collect();
+        assert_eq!(set.iter().collect::<Vec<_>>(), seats);
+        set.remove(64);
+        assert!(!set.contains(64) && set.contains(63));
+        assert_eq!(set.minus(&set), SeatSet::EMPTY);
+        assert_eq!(
+            SeatSet::of(7).or(&SeatSet::of(9)).and(&SeatSet::of(9)),
+            SeatSet::of(9)
+        );
+    }
+}

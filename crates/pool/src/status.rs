@@ -1,0 +1,273 @@
+//! How everything is, for people and for machines.
+
+use std::time::{Duration, SystemTime};
+
+use hsmux_token::{Class, ck};
+use serde::{Deserialize, Serialize};
+
+use crate::Policy;
+use crate::catalogue::{Entry, ReplicaState};
+use crate::core::Core;
+use crate::record::{Record, State};
+use std::sync::atomic::Ordering;
+
+/// The state of a pool. Times are seconds after 1970, durations microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The label of the one token.
+    pub label: String,
+    /// Its serial number.
+    pub serial: String,
+    /// Grows with each change that applications can see.
+    pub epoch: u64,
+    /// Which of several free seats gets a request.
+    pub policy: Policy,
+    /// Operations that wait.
+    pub waiting: usize,
+    /// How many may wait.
+    pub queue: usize,
+    /// Copies that a new key has to have.
+    pub replicas: usize,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// In the order of the configuration.
+    pub seats: Vec<SeatStatus>,
+    /// In the order of label and name.
+    pub objects: Vec<ObjectStatus>,
+}
+
+/// The state of a seat.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SeatStatus {
+    /// `hsm1#2`.
+    pub name: String,
+    /// `hsm1`.
+    pub member: String,
+    /// What it is doing.
+    pub state: SeatState,
+    /// Why it is parked.
+    pub reason: Option<String>,
+    /// Since when, in seconds after 1970.
+    pub since: u64,
+    /// When it is tried again, in microseconds from now.
+    pub retry_in_us: Option<u64>,
+    /// Attempts to connect since it was last in service.
+    pub attempts: u32,
+    /// The last error of its connection.
+    pub last_error: Option<String>,
+    /// When that was, in seconds after 1970.
+    pub last_error_at: Option<u64>,
+    /// The token's own label, serial number, manufacturer, model and library.
+    pub token: Option<TokenStatus>,
+    /// Operations that it runs now.
+    pub in_flight: usize,
+    /// How many it can run at once.
+    pub lanes: usize,
+    /// Operations that it has answered.
+    pub served: u64,
+    /// Operations that failed because of the token.
+    pub failed: u64,
+    /// Moving average of one operation.
+    pub latency_us: u64,
+    /// Objects that it holds.
+    pub objects: usize,
+    /// Of these, keys that did not prove themselves.
+    pub unproved: usize,
+}
+
+/// What a seat is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SeatState {
+    /// Being connected.
+    Connecting,
+    /// Serving.
+    InService,
+    /// Resting after a failure, to be tried again.
+    BackOff,
+    /// Not tried again before somebody says so.
+    Parked,
+    /// Finishing what runs.
+    Draining,
+    /// Gone.
+    Removed,
+}
+
+/// What the token of a seat says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TokenStatus {
+    /// label.
+    pub label: String,
+    /// serialNumber.
+    pub serial: String,
+    /// manufacturerID.
+    pub manufacturer: String,
+    /// model.
+    pub model: String,
+    /// libraryDescription of its module.
+    pub library: String,
+    /// The CKF_* bits of CK_TOKEN_INFO.
+    pub flags: u64,
+}
+
+/// An object and its copies.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ObjectStatus {
+    /// The name in full, in hexadecimal digits.
+    pub name: String,
+    /// `private key`, `certificate`.
+    pub class: String,
+    /// CKA_LABEL.
+    pub label: String,
+    /// CKA_ID, in hexadecimal digits.
+    pub id: String,
+    /// `CKK_*`, of keys.
+    pub key_type: Option<u64>,
+    /// Whether applications see it.
+    pub visible: bool,
+    /// Members whose copy serves now.
+    pub members: Vec<String>,
+    /// All copies.
+    pub replicas: Vec<ReplicaStatus>,
+}
+
+/// One copy of an object.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    /// The seat.
+    pub seat: String,
+    /// The physical token.
+    pub member: String,
+    /// `serving`, `proving`, `away` or `unproved`.
+    pub state: String,
+    /// Why it is unproved.
+    pub reason: Option<String>,
+}
+
+pub(crate) fn of(core: &Core) -> Status {
+    let catalogue = core.catalogue.load_full();
+    let mut objects: Vec<_> = catalogue
+        .entries
+        .values()
+        .map(|entry| object(entry))
+        .collect();
+    objects.sort_by(|a, b| (&a.label, &a.class, &a.name).cmp(&(&b.label, &b.class, &b.name)));
+    let records = core.records();
+    let mut seats: Vec<_> = records.iter().map(|record| seat(core, record)).collect();
+    for entry in catalogue.entries.values() {
+        for replica in &entry.replicas {
+            if let Some(at) = records
+                .iter()
+                .position(|record| record.index == replica.index)
+            {
+                seats[at].objects += 1;
+                seats[at].unproved +=
+                    usize::from(matches!(replica.state, ReplicaState::Unproved(_)));
+            }
+        }
+    }
+    Status {
+        label: catalogue.info.label.clone(),
+        serial: catalogue.info.serial.clone(),
+        epoch: catalogue.epoch,
+        policy: core.options.policy,
+        waiting: core.scheduler.lock().waiting(),
+        queue: core.options.queue,
+        replicas: core.options.replicas,
+        read_only: core.options.read_only,
+        seats,
+        objects,
+    }
+}
+
+fn seat(core: &Core, record: &Record) -> SeatStatus {
+    let activity = core.scheduler.lock().activity(record.index);
+    let life = record.life.lock();
+    let connection = life.connection.as_ref();
+    let mut status = SeatStatus {
+        name: record.seat.name.clone(),
+        member: record.seat.member.clone(),
+        state: SeatState::Connecting,
+        reason: None,
+        since: seconds(life.since),
+        retry_in_us: None,
+        attempts: life.attempts,
+        last_error: life.last_error.as_ref().map(|(_, error)| error.to_string()),
+        last_error_at: life.last_error.as_ref().map(|(at, _)| seconds(*at)),
+        token: connection.map(|connection| TokenStatus {
+            label: connection.info.label.clone(),
+            serial: connection.info.serial.clone(),
+            manufacturer: connection.info.manufacturer.clone(),
+            model: connection.info.model.clone(),
+            library: connection.info.library.clone(),
+            flags: connection.info.flags.bits(),
+        }),
+        in_flight: activity.as_ref().map_or(0, |activity| activity.running),
+        lanes: activity.as_ref().map_or(0, |activity| activity.lanes),
+        latency_us: activity.map_or(0, |activity| micros(activity.latency)),
+        served: record.served.load(Ordering::Relaxed),
+        failed: record.failed.load(Ordering::Relaxed),
+        objects: 0,
+        unproved: 0,
+    };
+    status.state = match &life.state {
+        State::Connecting => SeatState::Connecting,
+        State::InService => SeatState::InService,
+        State::Draining => SeatState::Draining,
+        State::Removed => SeatState::Removed,
+        State::BackOff(until) => {
+            let left = until.saturating_duration_since(std::time::Instant::now());
+            status.retry_in_us = Some(micros(left));
+            SeatState::BackOff
+        }
+        State::Parked(reason) => {
+            status.reason = Some(reason.clone());
+            SeatState::Parked
+        }
+    };
+    status
+}
+
+fn object(entry: &Entry) -> ObjectStatus {
+    let object = &entry.object;
+    let key = matches!(
+        object.id.class,
+        Class::PRIVATE_KEY | Class::PUBLIC_KEY | Class::SECRET_KEY
+    );
+    ObjectStatus {
+        name: hex::encode(object.id.name),
+        class: object.id.class.name().into(),
+        label: object.attributes.text(ck::CKA_LABEL).unwrap_or_default(),
+        id: hex::encode(object.attributes.get(ck::CKA_ID).unwrap_or_default()),
+        key_type: key
+            .then(|| object.attributes.number(ck::CKA_KEY_TYPE))
+            .flatten(),
+        visible: entry.visible(),
+        members: entry.members().into_iter().map(String::from).collect(),
+        replicas: entry.replicas.iter().map(replica).collect(),
+    }
+}
+
+fn replica(replica: &crate::Replica) -> ReplicaStatus {
+    let (state, reason) = match &replica.state {
+        ReplicaState::Serving => ("serving", None),
+        ReplicaState::Proving => ("proving", None),
+        ReplicaState::Away => ("away", None),
+        ReplicaState::Unproved(reason) => ("unproved", Some(reason.clone())),
+    };
+    ReplicaStatus {
+        seat: replica.seat.to_string(),
+        member: replica.member.to_string(),
+        state: state.into(),
+        reason,
+    }
+}
+
+fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
