@@ -11,6 +11,7 @@ mod process;
 mod rig;
 mod run;
 mod softhsm;
+mod standin;
 mod wait;
 
 pub use built::{Program, built, source};
@@ -20,6 +21,7 @@ pub use process::Process;
 pub use rig::{Rig, Setup};
 pub use run::{Finished, Run};
 pub use softhsm::{Keys, SOFTHSM, SoftHsm};
+pub use standin::StandIn;
 pub use wait::{free_port, until};
 
 /// Turns functions of a [`Rig`] into tests: one on the bare token, one through the daemon and one

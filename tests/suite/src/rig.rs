@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Config, Keys, Member, Process, Program, Run, SOFTHSM, SoftHsm, built, until};
+use crate::{Config, Keys, Member, Process, Program, Run, SOFTHSM, SoftHsm, StandIn, built, until};
 
 /// How a program reaches its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,11 @@ impl Rig {
             .expect("a temporary folder");
         let path = folder.path();
         let softhsm = SoftHsm::new(path);
-        let keys = Keys::new(&path.join("keys"));
+        let keys = if members > 0 {
+            Keys::new(&path.join("keys"))
+        } else {
+            Keys::none()
+        };
         let labels: Vec<_> = (1..=members).map(|n| format!("hsm{n}")).collect();
         for label in &labels {
             softhsm.init(label);
@@ -84,6 +88,21 @@ impl Rig {
         };
         rig.write_config();
         rig
+    }
+
+    /// Adds a stand-in for a vendor's module, with its tokens as members.
+    pub fn stand_in(&mut self, name: &str, labels: &[&str]) -> StandIn {
+        let standin = StandIn::new(self.folder.path(), name, labels);
+        for member in standin.members() {
+            self.write_pin(&member.label, StandIn::PIN);
+            self.config.members.push(member);
+        }
+        standin
+    }
+
+    /// What the configuration gives as a member's PIN.
+    pub fn write_pin(&self, label: &str, pin: &str) {
+        write_secret(&self.path(&format!("{label}.pin")), pin);
     }
 
     /// Writes `hsmux.toml` as [`Rig::config`] says.

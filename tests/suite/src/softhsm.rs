@@ -120,6 +120,13 @@ impl Keys {
         }
     }
 
+    /// For rigs whose tokens bring their own.
+    pub(crate) fn none() -> Self {
+        Self {
+            folder: PathBuf::new(),
+        }
+    }
+
     /// A key's file: PKCS#8, or the bare 32 bytes of `aes`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.key"))

@@ -1,20 +1,45 @@
 //! Members that are missing, wrong or dying, and the pool that goes on without them.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use hsmux_suite::{Caller, Member, Rig, Run, Setup, until};
+use hsmux_suite::{Caller, Member, Rig, Run, Setup, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Three good members and one that is not.
+/// A pool of two good members and `bad`, which is what `settings` say; not started.
+fn with_a_bad_token(settings: &str) -> (Rig, StandIn) {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    rig.stand_in("good", &["good1", "good2"]);
+    let mut bad = rig.stand_in("bad", &["bad"]);
+    bad.set("bad", settings);
+    (rig, bad)
+}
+
+/// A pool of two good members and one whose module is this file; started.
 fn with_a_bad_module(module: &str) -> Rig {
-    let mut rig = Rig::prepare(Setup::Daemon, 3);
-    let module = module.into();
-    rig.config.members[1].module = module;
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.config.members.push(Member {
+        module: module.into(),
+        ..Member::softhsm("hsm3")
+    });
+    rig.write_pin("hsm3", "1234");
     rig.start_daemon();
     rig.wait_for_members(2);
     rig
+}
+
+/// Signs in 4 threads until `done`, which is asked again and again; answers what became of it.
+fn under_load<T>(rig: &Rig, what: &str, done: impl FnMut() -> Option<T>) -> Value {
+    let mut program = Caller::open(rig);
+    program.ok("start_load", json!({"threads": 4}));
+    until(what, Duration::from_secs(30), done);
+    program.ok("stop_load", json!({}))
+}
+
+fn nothing_failed(load: &Value) {
+    assert_eq!(load["failed"], json!({}), "{load}");
+    assert!(load["signed"].as_u64() > Some(0), "{load}");
 }
 
 #[test]
@@ -23,7 +48,7 @@ fn a_module_that_is_missing() {
     Caller::open(&rig).ok("sign", json!({}));
     rig.hsmux("status")
         .finish()
-        .says("hsm2")
+        .says("hsm3")
         .says("/nowhere/libvendor.so");
     rig.hsmux("doctor").fails().says("/nowhere/libvendor.so");
 }
@@ -37,18 +62,111 @@ fn a_library_that_is_no_pkcs11_module() {
 
 #[test]
 fn a_token_that_is_absent() {
-    let mut rig = Rig::prepare(Setup::Daemon, 2);
-    rig.config.members.push(Member::softhsm("hsm3"));
-    fs::copy(rig.path("hsm2.pin"), rig.path("hsm3.pin")).unwrap();
-    rig.start_daemon();
-    rig.wait_for_members(2);
+    let rig = with_a_bad_module(hsmux_suite::SOFTHSM);
     Caller::open(&rig).ok("sign", json!({}));
     rig.hsmux("doctor").fails().says("hsm3");
 }
 
-/// A private key that is not what its public key says.
+#[test]
+fn a_module_that_crashes_in_initialize() {
+    let (mut rig, mut bad) = with_a_bad_token("");
+    bad.set_module("crash_in_initialize = true");
+    rig.start_daemon();
+    rig.wait_for_members(2);
+    Caller::open(&rig).ok("sign", json!({}));
+    rig.hsmux("status").finish().says("bad");
+    bad.set_module("");
+    rig.wait_for_members(3);
+}
+
+#[test]
+fn a_module_that_hangs_in_initialize() {
+    let (mut rig, mut bad) = with_a_bad_token("");
+    bad.set_module("hang_in_initialize = true");
+    rig.start_daemon();
+    rig.wait_for_members(2);
+    Caller::open(&rig).ok("sign", json!({}));
+    rig.stop();
+}
+
+#[test]
+fn a_module_that_crashes_in_sign() {
+    let (mut rig, mut bad) = with_a_bad_token("");
+    rig.start();
+    let first = rig.workers();
+    bad.set("bad", "crash_after = 10");
+    let load = under_load(&rig, "its worker has died twice", || {
+        let state = rig.status();
+        (!first.iter().all(|pid| rig.workers().contains(pid))).then_some(state)
+    });
+    nothing_failed(&load);
+    assert!(rig.daemon.as_mut().unwrap().running());
+}
+
+#[test]
+fn a_module_that_hangs_in_sign() {
+    let (mut rig, mut bad) = with_a_bad_token("");
+    rig.config.members[2] = rig.config.members[2].clone().with("timeout = \"1s\"");
+    rig.start();
+    bad.set("bad", "hang_in_sign = true");
+    let load = under_load(&rig, "the member has left", || {
+        (rig.members_in("serving").len() == 2).then_some(())
+    });
+    nothing_failed(&load);
+    assert!(load["longest"].as_f64() < Some(5.0), "{load}");
+    bad.set("bad", "");
+    rig.wait_for_members(3);
+}
+
+#[test]
+fn all_hang_and_the_deadline_holds() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut tokens = rig.stand_in("vendor", &["a", "b"]);
+    rig.config.pool = "deadline = \"2s\"".to_owned();
+    rig.start();
+    let mut program = Caller::open(&rig);
+    tokens.set_all("hang_in_sign = true");
+    let start = Instant::now();
+    program.ask("sign", json!({})).expect_err("nobody answers");
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    tokens.set_all("");
+    until("it signs again", Duration::from_secs(30), || {
+        program.ask("sign", json!({})).ok()
+    });
+}
+
+#[test]
+fn a_token_that_fails_each_operation() {
+    let (mut rig, mut bad) = with_a_bad_token("");
+    rig.start();
+    bad.set("bad", "sign_error = 0x30");
+    let load = under_load(&rig, "the member has left", || {
+        (rig.members_in("serving").len() == 2).then_some(())
+    });
+    nothing_failed(&load);
+    bad.set("bad", "");
+    rig.wait_for_members(3);
+}
+
+/// Its public keys are those of the others, its private ones are not.
 #[test]
 fn a_key_that_is_another_key() {
+    let (mut rig, _bad) = with_a_bad_token("wrong_key = true");
+    rig.start_daemon();
+    rig.wait_for_members(2);
+    let mut program = Caller::open(&rig);
+    for _ in 0..50 {
+        // The caller verifies each one.
+        program.ok("sign", json!({}));
+    }
+    rig.hsmux("key verify").fails().says("bad").says("ec");
+    rig.hsmux("status").finish().says("bad").says("another key");
+}
+
+/// The same, made with tools on a real token.
+#[test]
+fn a_key_replaced_on_a_token() {
     let mut rig = Rig::prepare(Setup::Daemon, 3);
     tool(&rig, "hsm2", "--delete-object --type privkey --id 02").ok();
     rig.run("openssl")
@@ -64,65 +182,57 @@ fn a_key_that_is_another_key() {
     rig.wait_for_members(3);
     let mut program = Caller::open(&rig);
     for _ in 0..50 {
-        // The caller verifies each one.
         program.ok("sign", json!({}));
     }
     rig.hsmux("key verify").fails().says("hsm2").says("ec");
-    rig.hsmux("status")
-        .finish()
-        .says("hsm2")
-        .says("another key");
 }
 
 #[test]
 fn a_key_deleted_behind_our_back() {
     let rig = Rig::new(Setup::Daemon);
-    let mut program = Caller::open(&rig);
-    program.ok("start_load", json!({"threads": 4}));
+    let key_on_hsm2 = || rig.hsmux("key verify").finish().code != Some(0);
+    assert!(!key_on_hsm2());
     tool(&rig, "hsm2", "--delete-object --type privkey --id 02").ok();
-    until("the replica has left", Duration::from_secs(20), || {
-        rig.hsmux("key list --json")
-            .ok()
-            .out
-            .contains("lost")
-            .then_some(())
-    });
-    let load = program.ok("stop_load", json!({}));
-    assert_eq!(load["failed"], json!({}), "{load}");
-    program.ok("sign", json!({}));
+    let load = under_load(&rig, "the replica has left", || key_on_hsm2().then_some(()));
+    nothing_failed(&load);
 }
 
 #[test]
 fn a_worker_killed_under_load() {
     let rig = Rig::new(Setup::Daemon);
-    let mut program = Caller::open(&rig);
-    program.ok("start_load", json!({"threads": 8}));
-    for _ in 0..3 {
+    for round in 0..3 {
         let workers = rig.workers();
-        kill(workers[1]);
-        until("it is replaced", Duration::from_secs(20), || {
+        kill(workers[round]);
+        let load = under_load(&rig, "it is replaced", || {
             let now = rig.workers();
-            (now.len() == 3 && !now.contains(&workers[1])).then_some(())
+            (now.len() == 3 && !now.contains(&workers[round])).then_some(())
         });
+        nothing_failed(&load);
         rig.wait_for_members(3);
     }
-    let load = program.ok("stop_load", json!({}));
-    assert_eq!(load["failed"], json!({}), "{load}");
-    assert!(load["signed"].as_u64() > Some(100), "{load}");
 }
 
 /// All tokens are taken away and come back: an error within the deadline, then all is well again.
 #[test]
 fn all_members_gone() {
-    let rig = Rig::new(Setup::Daemon);
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut tokens = rig.stand_in("vendor", &["a", "b"]);
+    rig.config.pool = "deadline = \"2s\"".to_owned();
+    rig.start();
     let mut program = Caller::open(&rig);
-    fs::rename(rig.path("tokens"), rig.path("taken")).unwrap();
+    tokens.set_all("present = false");
     rig.workers().into_iter().for_each(kill);
+    let start = Instant::now();
     program
         .ask("sign", json!({}))
         .expect_err("no member is left");
-    fs::rename(rig.path("taken"), rig.path("tokens")).unwrap();
-    rig.wait_for_members(3);
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    tokens.set_all("");
+    rig.wait_for_members(2);
     program.ok("sign", json!({}));
 }
 
@@ -141,8 +251,20 @@ fn parked_resumed_removed_and_added_under_load() {
     rig.config.members.push(third);
     rig.reload();
     rig.wait_for_members(3);
-    let load = program.ok("stop_load", json!({}));
-    assert_eq!(load["failed"], json!({}), "{load}");
+    nothing_failed(&program.ok("stop_load", json!({})));
+}
+
+/// A mistake in a configuration that is read again changes nothing.
+#[test]
+fn reloading_a_wrong_configuration() {
+    let mut rig = Rig::new(Setup::Daemon);
+    fs::write(rig.path("hsmux.toml"), "[pool]\nlabel = 7\n").unwrap();
+    let daemon = rig.daemon.as_mut().unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_for("hsmux.toml:2");
+    rig.write_config();
+    rig.wait_for_members(3);
+    Caller::open(&rig).ok("sign", json!({}));
 }
 
 /// `pkcs11-tool` on one token, past the pool.

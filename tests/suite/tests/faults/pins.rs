@@ -1,80 +1,148 @@
 //! PINs are breakers: a PIN that was refused, or whose fate is unknown, is not tried again.
 
-use std::fs;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Rig, Setup, SoftHsm, until};
+use hsmux_suite::{Caller, Rig, Setup, StandIn, until};
 use serde_json::json;
 
 const PIN_INCORRECT: u64 = 0xa0;
 
-/// SoftHSM says with CKF_USER_PIN_COUNT_LOW that a wrong PIN was tried on a token since its last login.
-const COUNT_LOW: u64 = 0x1_0000;
+/// A pool of `good` and `bad`, not started.
+fn two() -> (Rig, StandIn) {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let tokens = rig.stand_in("vendor", &["bad", "good"]);
+    (rig, tokens)
+}
+
+/// Everything that may want to log in, again and again: restarts, commands, a pool in a program.
+fn try_everything(rig: &mut Rig) {
+    for _ in 0..2 {
+        rig.start_daemon();
+        rig.wait_for_members(1);
+        for command in ["status", "doctor", "token list", "key verify"] {
+            rig.hsmux(command).finish();
+        }
+        Caller::open(rig).ok("sign", json!({}));
+        rig.stop();
+    }
+    let daemon = std::mem::replace(&mut rig.config.module, "mode = \"embedded\"".to_owned());
+    rig.write_config();
+    Caller::open(rig).ok("sign", json!({}));
+    rig.config.module = daemon;
+}
 
 #[test]
 fn a_wrong_pin_of_an_application_touches_no_token() {
-    let rig = Rig::new(Setup::Daemon);
+    let (mut rig, tokens) = two();
+    rig.start();
+    let before = tokens.pins_shown("good");
     let mut program = Caller::start(&rig);
     program.ok("open", json!({"label": "web"}));
-    let mut refused = Vec::new();
-    for _ in 0..6 {
-        refused.push(
-            program
-                .ask("login", json!({"pin": "not-the-pin"}))
-                .unwrap_err(),
-        );
+    for attempt in 0..6 {
+        let refused = program.ask("login", json!({"pin": "not-the-pin"}));
+        let rv = refused.expect_err("a wrong PIN");
+        assert!(attempt > 0 || rv == PIN_INCORRECT, "CK_RV 0x{rv:x}");
     }
-    assert_eq!(refused[0], PIN_INCORRECT);
-    assert!(refused.iter().all(|rv| *rv != 0), "{refused:x?}");
-    for label in ["hsm1", "hsm2", "hsm3"] {
-        assert_eq!(flags(&rig, label) & COUNT_LOW, 0, "{label} was touched");
-    }
+    assert_eq!(tokens.pins_shown("good"), before);
     // Throttled, not locked: the right one works after a while.
-    until("the right PIN works", Duration::from_secs(40), || {
+    until("the right PIN works", Duration::from_secs(60), || {
         program.ask("login", json!({"pin": rig.pin()})).ok()
     });
     program.ok("sign", json!({}));
 }
 
-/// The flags of a token, asked of its own module.
-fn flags(rig: &Rig, label: &str) -> u64 {
-    let mut bare = Caller::start_on(rig, hsmux_suite::SOFTHSM);
-    bare.ok("initialize", json!({}));
-    let tokens = bare.ok("tokens", json!({}));
-    let token = tokens
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|token| token["label"] == label);
-    token.expect("the token")["flags"].as_u64().unwrap()
+#[test]
+fn a_wrong_pin_is_tried_once_until_it_changes() {
+    let (mut rig, tokens) = two();
+    rig.write_pin("bad", "not-the-pin");
+    rig.start_daemon();
+    rig.wait_for_members(1);
+    rig.hsmux("status").finish().says("bad").says("refused");
+    rig.hsmux("doctor").fails().says("bad").says("PIN");
+    rig.stop();
+    try_everything(&mut rig);
+    assert_eq!(
+        tokens.pins_shown("bad").len(),
+        1,
+        "{:?}",
+        tokens.pins_shown("bad")
+    );
+
+    rig.write_pin("bad", StandIn::PIN);
+    rig.start();
+    assert_eq!(tokens.pins_shown("bad").len(), 2);
 }
 
 #[test]
-fn a_wrong_pin_parks_its_token_until_it_changes() {
-    let mut rig = Rig::prepare(Setup::Daemon, 3);
-    fs::write(rig.path("hsm2.pin"), "not-the-pin").unwrap();
+fn killed_in_the_middle_of_a_login() {
+    let (mut rig, mut tokens) = two();
+    tokens.set("bad", "hang_in_login = true");
     rig.start_daemon();
-    rig.wait_for_members(2);
-    rig.hsmux("status").finish().says("hsm2").says("PIN");
-    rig.hsmux("doctor").fails().says("hsm2").says("PIN");
-    Caller::open(&rig).ok("sign", json!({}));
-    rig.stop();
-
-    // The counter is low now. A correct PIN in another program clears that: a further try would show.
-    rig.softhsm.tool("hsm2").arg("-O").ok();
-    for _ in 0..2 {
-        rig.start_daemon();
-        rig.wait_for_members(2);
-        rig.stop();
-    }
-    rig.hsmux("token list").finish();
-    rig.hsmux("doctor").fails();
+    rig.wait_for_members(1);
+    until("the login has begun", Duration::from_secs(10), || {
+        (tokens.pins_shown("bad").len() == 1).then_some(())
+    });
+    rig.kill();
+    tokens.set("bad", "");
+    try_everything(&mut rig);
     assert_eq!(
-        flags(&rig, "hsm2") & COUNT_LOW,
-        0,
-        "the refused PIN was tried again"
+        tokens.pins_shown("bad").len(),
+        1,
+        "{:?}",
+        tokens.pins_shown("bad")
     );
 
-    fs::write(rig.path("hsm2.pin"), SoftHsm::pin("hsm2")).unwrap();
+    // A person says that the PIN is right.
+    rig.hsmux("pin release bad").ok();
     rig.start();
+    assert_eq!(tokens.pins_shown("bad").len(), 2);
+}
+
+#[test]
+fn a_worker_that_dies_in_the_login() {
+    let (mut rig, mut tokens) = two();
+    tokens.set("bad", "crash_in_login = true");
+    try_everything(&mut rig);
+    assert_eq!(
+        tokens.pins_shown("bad").len(),
+        1,
+        "{:?}",
+        tokens.pins_shown("bad")
+    );
+}
+
+/// A PIN that has been right may log in again after a crash: a worker that was killed comes back.
+#[test]
+fn a_pin_that_was_right_survives_crashes() {
+    let (mut rig, mut tokens) = two();
+    rig.start();
+    rig.kill();
+    tokens.set("bad", "pin_flags = \"low\"");
+    rig.start();
+    rig.stop();
+
+    let shown = tokens.pins_shown("bad").len();
+    tokens.set("bad", "pin_flags = \"final\"");
+    rig.start_daemon();
+    rig.wait_for_members(1);
+    rig.hsmux("doctor").fails().says("bad");
+    assert_eq!(
+        tokens.pins_shown("bad").len(),
+        shown,
+        "tried at the final try"
+    );
+}
+
+#[test]
+fn a_low_counter_means_no_attempt() {
+    for flags in ["low", "final", "locked"] {
+        let (mut rig, mut tokens) = two();
+        tokens.set("bad", &format!("pin_flags = \"{flags}\""));
+        try_everything(&mut rig);
+        assert!(
+            tokens.pins_shown("bad").is_empty(),
+            "{flags}: {:?}",
+            tokens.pins_shown("bad")
+        );
+    }
 }

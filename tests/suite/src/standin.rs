@@ -1,0 +1,87 @@
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::{Member, Program, built};
+
+/// The stand-in for a vendor's module (`tests/standin`): a copy of it with a control file of its own, in
+/// which tests order service times and faults while it runs.
+pub struct StandIn {
+    module: PathBuf,
+    state: PathBuf,
+    whole: String,
+    tokens: BTreeMap<String, String>,
+}
+
+impl StandIn {
+    /// The PIN of every token.
+    pub const PIN: &str = "1234";
+
+    /// A module `<name>.so` in `folder` with tokens of these labels, which hold the same keys.
+    pub fn new(folder: &Path, name: &str, labels: &[&str]) -> Self {
+        let module = folder.join(format!("{name}.so"));
+        fs::copy(built(Program::StandIn), &module).expect("copy the stand-in");
+        let standin = Self {
+            module,
+            state: folder.join(format!("{name}.state")),
+            whole: String::new(),
+            tokens: labels
+                .iter()
+                .map(|label| ((*label).to_owned(), String::new()))
+                .collect(),
+        };
+        standin.write();
+        standin
+    }
+
+    /// Its tokens as members of a pool.
+    pub fn members(&self) -> impl Iterator<Item = Member> {
+        self.tokens.keys().map(|label| Member {
+            module: self.module.clone(),
+            label: label.clone(),
+            more: String::new(),
+        })
+    }
+
+    /// Settings of one token from now on, in place of those before: lines of its `[[token]]`.
+    pub fn set(&mut self, label: &str, settings: &str) {
+        let token = self.tokens.get_mut(label).expect("a token of this module");
+        settings.clone_into(token);
+        self.write();
+    }
+
+    /// The same for all tokens.
+    pub fn set_all(&mut self, settings: &str) {
+        self.tokens
+            .values_mut()
+            .for_each(|token| settings.clone_into(token));
+        self.write();
+    }
+
+    /// Settings of the module as a whole.
+    pub fn set_module(&mut self, settings: &str) {
+        settings.clone_into(&mut self.whole);
+        self.write();
+    }
+
+    /// The PINs that were ever shown to a token, as `CALL USER right|wrong PROCESS`.
+    pub fn pins_shown(&self, label: &str) -> Vec<String> {
+        let log = fs::read_to_string(self.state.join(format!("{label}.log")));
+        log.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    fn write(&self) {
+        let (whole, state) = (&self.whole, self.state.display());
+        let mut text = format!("{whole}\n[defaults]\nstate = \"{state}\"\n");
+        for (label, settings) in &self.tokens {
+            write!(text, "[[token]]\nlabel = \"{label}\"\n{settings}\n").expect("a string");
+        }
+        let mut name = self.module.clone().into_os_string();
+        name.push(".toml");
+        let new = self.module.with_extension("new");
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, name))
+            .expect("write the control file");
+    }
+}
