@@ -1,0 +1,98 @@
+//! All that is between C_Initialize and C_Finalize.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hsmux_token::ck::*;
+use hsmux_token::{Class, ObjectRef, Operation};
+
+use crate::backend::Backend;
+use crate::object::{Entry, Home, Objects};
+use crate::rv::{Result, Rv};
+use crate::session::Sessions;
+
+/// The most that one operation asks of a member's generator, in bytes.
+const RANDOM: usize = 1 << 16;
+
+/// The library as one application has initialised it.
+pub struct App {
+    /// The process that called C_Initialize; a fork's child is another.
+    pub process: u32,
+    /// Who does the work.
+    pub backend: Box<dyn Backend>,
+    /// What is open.
+    pub sessions: Sessions,
+    /// What has a handle.
+    pub objects: Objects,
+    user: AtomicBool,
+}
+
+impl App {
+    /// A library without sessions; the backend need not be there yet.
+    pub fn new(backend: Box<dyn Backend>) -> Self {
+        Self {
+            process: std::process::id(),
+            backend,
+            sessions: Sessions::default(),
+            objects: Objects::default(),
+            user: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether C_Login has succeeded.
+    pub fn is_user(&self) -> bool {
+        self.user.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_user(&self, user: bool) {
+        self.user.store(user, Ordering::Release);
+    }
+
+    /// Whether private objects may be used: after C_Login, or where none is needed.
+    pub fn sees_private(&self) -> bool {
+        self.is_user() || self.objects.catalogue().logged_in
+    }
+
+    /// Looks whether the token is there, and reads the catalogue if it has changed.
+    pub fn refresh(&self) -> Result {
+        self.objects.refresh(&*self.backend)
+    }
+
+    /// The object of a handle that was given as a key's.
+    pub fn key(&self, handle: u64) -> Result<Arc<Entry>> {
+        let entry = self
+            .objects
+            .get(handle)
+            .map_err(|_| Rv(CKR_KEY_HANDLE_INVALID))?;
+        match entry.class {
+            Class::PUBLIC_KEY | Class::PRIVATE_KEY | Class::SECRET_KEY => Ok(entry),
+            _ => Err(Rv(CKR_KEY_HANDLE_INVALID)),
+        }
+    }
+
+    /// C_GenerateRandom: `take` gets the bytes, each with its place.
+    pub fn random(&self, session: u64, len: usize, mut take: impl FnMut(usize, &[u8])) -> Result {
+        self.sessions.get(session)?;
+        for at in (0..len).step_by(RANDOM) {
+            let len = RANDOM.min(len - at) as u32;
+            let random = self.backend.execute(&Operation::Random { len })?;
+            let random = random.into_bytes()?;
+            if random.len() != len as usize {
+                return Err(Rv(CKR_DEVICE_ERROR));
+            }
+            take(at, &random);
+        }
+        Ok(())
+    }
+
+    /// Ends session objects: in this process, and on the members that hold them.
+    pub(crate) fn end_objects(&self, goes: impl Fn(&Entry) -> bool) {
+        for entry in self.objects.remove_all(goes) {
+            if let Home::Member(object) = entry.home {
+                let object = ObjectRef::Session(object);
+                // It dies with its worker at the latest; there is nobody to tell.
+                let _ = self.backend.execute(&Operation::Destroy { object });
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Who does the work: the daemon, or a pool in this process.
+
+mod daemon;
+mod embedded;
+
+use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
+use hsmux_wire::View;
+
+pub use daemon::Daemon;
+pub use embedded::Embedded;
+
+/// The pool, as one application sees it.
+pub trait Backend: Send + Sync {
+    /// Runs one operation, by the deadline of the set-up.
+    fn execute(&self, operation: &Operation) -> Result<Outcome>;
+
+    /// The catalogue; `None` if it is still as it was in the epoch `known` (0: none is known).
+    fn view(&self, known: u64) -> Result<Option<View>>;
+
+    /// C_Login as CKU_USER. The PIN is kept for as long as the login lasts.
+    fn login(&self, pin: Secret) -> Result<()>;
+
+    /// Compares a PIN with that of the login (CKU_CONTEXT_SPECIFIC).
+    fn confirm(&self, pin: &Secret) -> Result<()>;
+
+    /// C_Logout.
+    fn logout(&self) -> Result<()>;
+
+    /// In the child after a fork: closes what was inherited; no byte is written or read, and no lock
+    /// is waited for that a thread of the parent may hold.
+    fn abandon(&self);
+}
+
+/// Whether a PIN is the right one, in a time that does not depend on how much of it is.
+fn same(pin: &Secret, right: Option<&Secret>) -> Result<()> {
+    let wrong = || Error::request(Kind::PinIncorrect, "C_Login: the PIN is wrong");
+    let (pin, right) = (pin.expose(), right.ok_or_else(wrong)?.expose());
+    let differs = pin.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b));
+    if differs == 0 && pin.len() == right.len() {
+        Ok(())
+    } else {
+        Err(wrong())
+    }
+}

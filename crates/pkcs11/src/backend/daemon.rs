@@ -1,0 +1,99 @@
+//! The pool of the daemon, over its socket.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Operation, Outcome, Result, Secret};
+use hsmux_wire::{Answer, Call, Client, Endpoint, View};
+use parking_lot::Mutex;
+
+use super::{Backend, same};
+
+/// How much longer the module waits than it lets the daemon work, so that a late answer still says why.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The daemon, which may come and go.
+pub struct Daemon {
+    client: Client,
+    patience: Duration,
+    /// Which start of the daemon the last view is of: its epochs mean nothing to another.
+    boot: AtomicU64,
+    pin: Mutex<Option<Secret>>,
+}
+
+impl Daemon {
+    /// The daemon at a socket; it is connected to when it is first needed.
+    pub fn new(endpoint: Endpoint, patience: Duration) -> Result<Self> {
+        Ok(Self {
+            client: Client::new(endpoint, &program())?,
+            patience: patience + GRACE,
+            boot: AtomicU64::new(0),
+            pin: Mutex::default(),
+        })
+    }
+
+    fn call(&self, call: Call) -> Result<Answer> {
+        let reply = self.client.call(call, Instant::now() + self.patience)?;
+        Ok(reply.answer)
+    }
+
+    fn ask_view(&self, known: u64) -> Result<Option<View>> {
+        match self.call(Call::Catalogue { known })? {
+            Answer::Catalogue(view) => Ok(view),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    fn done(&self, call: Call) -> Result<()> {
+        match self.call(call)? {
+            Answer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Backend for Daemon {
+    fn execute(&self, operation: &Operation) -> Result<Outcome> {
+        self.client
+            .execute(operation, Instant::now() + self.patience)
+    }
+
+    fn view(&self, known: u64) -> Result<Option<View>> {
+        let view = self.ask_view(known)?;
+        let boot = self.client.welcome().map_or(0, |welcome| welcome.boot);
+        if self.boot.swap(boot, Ordering::AcqRel) == boot || view.is_some() {
+            return Ok(view);
+        }
+        self.ask_view(0)
+    }
+
+    fn login(&self, pin: Secret) -> Result<()> {
+        self.done(Call::Login(pin.clone()))?;
+        *self.pin.lock() = Some(pin);
+        Ok(())
+    }
+
+    fn confirm(&self, pin: &Secret) -> Result<()> {
+        same(pin, self.pin.lock().as_ref())
+    }
+
+    fn logout(&self) -> Result<()> {
+        *self.pin.lock() = None;
+        self.done(Call::Logout)
+    }
+
+    fn abandon(&self) {
+        self.client.abandon();
+    }
+}
+
+fn unexpected(answer: &Answer) -> Error {
+    Error::protocol(format!("the daemon answers what was not asked: {answer:?}"))
+}
+
+/// The program's name, for the daemon's log.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,85 @@
+//! The pool in this process: any [`Token`], seen as the daemon shows it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Object, Operation, Outcome, Result, Secret, Token, TokenFlags};
+use hsmux_wire::View;
+
+use super::{Backend, same};
+use crate::object::template::is_private;
+
+/// A token in this process.
+pub struct Embedded {
+    token: Arc<dyn Token>,
+    /// The PIN of C_Login; `None`: the user of the process is enough.
+    pin: Option<Secret>,
+    patience: Duration,
+    user: AtomicBool,
+}
+
+impl Embedded {
+    /// Takes a token that serves already, or will.
+    pub fn new(token: Arc<dyn Token>, pin: Option<Secret>, patience: Duration) -> Self {
+        Self {
+            token,
+            user: AtomicBool::new(pin.is_none()),
+            pin,
+            patience,
+        }
+    }
+
+    fn shows(&self, object: &Object) -> bool {
+        self.user.load(Ordering::Acquire) || !is_private(object.id.class, &object.attributes)
+    }
+}
+
+impl Backend for Embedded {
+    fn execute(&self, operation: &Operation) -> Result<Outcome> {
+        self.token
+            .execute(operation, Instant::now() + self.patience)
+    }
+
+    fn view(&self, known: u64) -> Result<Option<View>> {
+        let snapshot = self.token.objects()?;
+        // Epochs of a view start at 1, for 0 says that none is known.
+        let epoch = snapshot.epoch + 1;
+        if epoch == known {
+            return Ok(None);
+        }
+        let mut info = (*self.token.info()).clone();
+        info.flags
+            .set(TokenFlags::LOGIN_REQUIRED, self.pin.is_some());
+        info.flags |= TokenFlags::TOKEN_INITIALIZED | TokenFlags::USER_PIN_INITIALIZED;
+        let objects = snapshot.objects.iter().filter(|object| self.shows(object));
+        Ok(Some(View {
+            epoch,
+            info,
+            objects: objects.cloned().collect(),
+            logged_in: self.user.load(Ordering::Acquire),
+        }))
+    }
+
+    fn login(&self, pin: Secret) -> Result<()> {
+        self.confirm(&pin)?;
+        self.user.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn confirm(&self, pin: &Secret) -> Result<()> {
+        match &self.pin {
+            Some(own) => same(pin, Some(own)),
+            None => Ok(()),
+        }
+    }
+
+    fn logout(&self) -> Result<()> {
+        self.user.store(self.pin.is_none(), Ordering::Release);
+        Ok(())
+    }
+
+    fn abandon(&self) {
+        // The threads of the pool are the parent's; nothing here runs, and nothing is let go of.
+    }
+}

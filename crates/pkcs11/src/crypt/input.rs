@@ -1,0 +1,68 @@
+//! What becomes of the data on its way to the key.
+
+use bytes::Bytes;
+use hsmux_software::{Hasher, prehashed_input};
+use hsmux_token::Mechanism;
+use hsmux_token::ck::{CKM_ECDSA, CKR_DATA_LEN_RANGE};
+
+use super::blocks::Blocks;
+use crate::rv::{Result, Rv};
+
+/// The most that is gathered for a mechanism that wants all data at once, in bytes.
+pub const LIMIT: usize = 16 << 20;
+
+/// Data on its way.
+pub enum Input {
+    /// Gathered, for mechanisms that want all of it.
+    Gather(Vec<u8>),
+    /// Hashed in this process: only the digest goes on.
+    Hash(Hasher),
+    /// Enciphered block by block.
+    Blocks(Box<Blocks>),
+}
+
+impl Input {
+    /// Takes a part that has no output; block ciphers take theirs in [`Blocks::update`].
+    pub fn feed(&mut self, part: &[u8]) -> Result {
+        match self {
+            Self::Gather(data) if part.len() > LIMIT - data.len() => {
+                return Err(Rv(CKR_DATA_LEN_RANGE));
+            }
+            Self::Gather(data) => data.extend_from_slice(part),
+            Self::Hash(hasher) => hasher.update(part),
+            Self::Blocks(_) => {}
+        }
+        Ok(())
+    }
+
+    /// How much has been gathered.
+    pub fn gathered(&self) -> usize {
+        match self {
+            Self::Gather(data) => data.len(),
+            Self::Hash(_) | Self::Blocks(_) => 0,
+        }
+    }
+
+    /// What the key's mechanism gets for all parts and the `last`; may be asked for again.
+    ///
+    /// `signature_len` is that of the key: CKM_ECDSA takes as many bytes of a digest as the order has
+    /// (FIPS 186-5, section 6.4.1), which some tokens leave to the caller.
+    pub fn all(&self, last: &[u8], raw: &Mechanism, signature_len: Option<usize>) -> Result<Bytes> {
+        match self {
+            Self::Gather(data) if last.len() > LIMIT - data.len() => Err(Rv(CKR_DATA_LEN_RANGE)),
+            Self::Gather(data) if data.is_empty() => Ok(Bytes::copy_from_slice(last)),
+            Self::Gather(data) => Ok([data, last].concat().into()),
+            Self::Hash(hasher) => {
+                let mut hasher = hasher.clone();
+                let hash = hasher.hash();
+                hasher.update(last);
+                let mut digest = hasher.finish();
+                if raw.kind == CKM_ECDSA {
+                    digest.truncate(signature_len.map_or(digest.len(), |len| len / 2));
+                }
+                Ok(prehashed_input(hash, raw, &digest).into_owned().into())
+            }
+            Self::Blocks(_) => Ok(Bytes::copy_from_slice(last)),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Cryptographic operations: one state machine for all functions, single and multi-part.
+//!
+//! An [`Active`] operation is an [`input::Input`], which gathers, hashes or enciphers parts as they
+//! come, and a [`target::Target`], which does the keyed step. Between parts nothing is held on any
+//! member.
+
+mod active;
+mod begin;
+mod blocks;
+mod function;
+mod input;
+mod length;
+mod session;
+mod target;
+
+pub use active::Active;
+pub use function::Function;
+pub use target::of_key;

@@ -1,0 +1,35 @@
+//! What stands around every exported function.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use hsmux_token::ck::{CK_RV, CKR_GENERAL_ERROR, CKR_OK};
+
+use crate::rv::{Result, Rv};
+
+/// Runs a call's body; a panic stays on this side of the border.
+pub fn guard(body: impl FnOnce() -> Result) -> CK_RV {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => CKR_OK,
+        Ok(Err(Rv(code))) => code,
+        Err(_) => CKR_GENERAL_ERROR,
+    }
+}
+
+/// Exports C_ functions: each has the standard's signature and a body that gives a [`Result`].
+macro_rules! export {
+    ($($(#[$note:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $body:block)*) => {$(
+        #[doc = concat!("`", stringify!($name), "`.")]
+        $(#[$note])*
+        ///
+        /// # Safety
+        /// PKCS#11's contract: each pointer is null or valid for the length that comes with it.
+        #[unsafe(no_mangle)]
+        #[allow(unused_unsafe)]
+        pub unsafe extern "C" fn $name($($arg: $kind),*) -> CK_RV {
+            // SAFETY: the caller keeps the contract above, and bodies pass pointers on with their own lengths.
+            $crate::entry::guard::guard(move || unsafe { $body })
+        }
+    )*};
+}
+
+pub(super) use export;

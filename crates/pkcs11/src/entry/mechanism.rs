@@ -1,0 +1,216 @@
+//! CK_MECHANISM with its parameter structures, freed of their pointers.
+
+use bytes::Bytes;
+use hsmux_token::ck::*;
+use hsmux_token::{Blob, Gcm, Mechanism, Oaep, Params, Pss};
+
+use super::pointer::{check, slice};
+use crate::rv::{Result, Rv};
+
+/// What a mechanism's parameter looks like.
+enum Shape {
+    Nothing,
+    /// So many bytes, exactly.
+    Bytes(usize),
+    /// So many bytes, or no parameter.
+    OptionalBytes(usize),
+    Number,
+    Pss,
+    Oaep,
+    Gcm,
+    Ctr,
+    Ecdh,
+    CbcData,
+    StringData,
+    Eddsa,
+}
+
+fn shape(kind: CK_MECHANISM_TYPE) -> Shape {
+    match kind {
+        CKM_AES_CBC | CKM_AES_CBC_PAD => Shape::Bytes(16),
+        CKM_DES3_CBC | CKM_DES3_CBC_PAD => Shape::Bytes(8),
+        CKM_AES_KEY_WRAP | CKM_AES_KEY_WRAP_PAD => Shape::OptionalBytes(8),
+        CKM_AES_KEY_WRAP_KWP => Shape::OptionalBytes(4),
+        CKM_AES_CMAC_GENERAL => Shape::Number,
+        CKM_RSA_PKCS_PSS => Shape::Pss,
+        CKM_RSA_PKCS_OAEP => Shape::Oaep,
+        CKM_AES_GCM => Shape::Gcm,
+        CKM_AES_CTR => Shape::Ctr,
+        CKM_ECDH1_DERIVE | CKM_ECDH1_COFACTOR_DERIVE => Shape::Ecdh,
+        CKM_AES_CBC_ENCRYPT_DATA => Shape::CbcData,
+        CKM_AES_ECB_ENCRYPT_DATA => Shape::StringData,
+        CKM_EDDSA => Shape::Eddsa,
+        _ => match hsmux_token::entry(kind).and_then(|entry| entry.prehash) {
+            Some(prehash) if prehash.raw == CKM_RSA_PKCS_PSS => Shape::Pss,
+            _ => Shape::Nothing,
+        },
+    }
+}
+
+/// A mechanism, copied out of the application's memory.
+///
+/// # Safety
+/// `mechanism` is null or valid, with a parameter that is what the standard says for it.
+pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
+    // SAFETY: not null, and valid by this function's own contract.
+    let mechanism = unsafe { &*check(mechanism.cast_mut())? };
+    let kind = mechanism.mechanism;
+    // What is not in the table may carry pointers that mean nothing in another process.
+    if hsmux_token::entry(kind).is_none() {
+        return Err(Rv(CKR_MECHANISM_INVALID));
+    }
+    let raw = Raw {
+        data: mechanism.pParameter.cast(),
+        len: mechanism.ulParameterLen,
+    };
+    // SAFETY: as above.
+    let params = unsafe { raw.params(&shape(kind)) };
+    Ok(Mechanism {
+        kind,
+        params: params.map_err(|_| Rv(CKR_MECHANISM_PARAM_INVALID))?,
+    })
+}
+
+/// `pParameter` and `ulParameterLen`.
+struct Raw {
+    data: *const u8,
+    len: CK_ULONG,
+}
+
+/// CK_GCM_PARAMS as it was before 2.40's errata, without ulIvBits: still in use.
+#[repr(C)]
+#[derive(Clone, Copy)]
+#[allow(non_snake_case)]
+struct OldGcm {
+    pIv: *mut u8,
+    ulIvLen: CK_ULONG,
+    pAAD: *mut u8,
+    ulAADLen: CK_ULONG,
+    ulTagBits: CK_ULONG,
+}
+
+impl Raw {
+    unsafe fn params(&self, shape: &Shape) -> Result<Params> {
+        // SAFETY: the parameter and what it points to are valid by the contract of `read`.
+        Ok(unsafe {
+            match *shape {
+                Shape::Nothing | Shape::OptionalBytes(_) | Shape::Eddsa if self.len == 0 => {
+                    Params::None
+                }
+                Shape::Nothing => return Err(Rv(CKR_MECHANISM_PARAM_INVALID)),
+                Shape::Bytes(len) | Shape::OptionalBytes(len) => {
+                    if self.len != len as CK_ULONG {
+                        return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
+                    }
+                    Params::Bytes(copy(self.data, self.len)?)
+                }
+                Shape::Number => Params::Number(self.get::<CK_ULONG>()?),
+                Shape::Pss => pss(&self.get()?),
+                Shape::Oaep => oaep(&self.get()?)?,
+                Shape::Gcm => self.gcm()?,
+                Shape::Ctr => ctr(&self.get()?),
+                Shape::Ecdh => ecdh(&self.get()?)?,
+                Shape::CbcData => cbc_data(&self.get()?)?,
+                Shape::StringData => {
+                    let p = self.get::<CK_KEY_DERIVATION_STRING_DATA>()?;
+                    Params::StringData(copy(p.pData, p.ulLen)?)
+                }
+                Shape::Eddsa => eddsa(&self.get()?)?,
+            }
+        })
+    }
+
+    /// The parameter as one structure; of its size, or it is none.
+    unsafe fn get<T: Copy>(&self) -> Result<T> {
+        if self.data.is_null() || self.len != size_of::<T>() as CK_ULONG {
+            return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
+        }
+        // SAFETY: readable for the length of a T, which is plain data; alignment is the application's affair.
+        Ok(unsafe { self.data.cast::<T>().read_unaligned() })
+    }
+
+    unsafe fn gcm(&self) -> Result<Params> {
+        // SAFETY: as in `params`.
+        let (iv, aad, tag_bits) = unsafe {
+            if self.len == size_of::<OldGcm>() as CK_ULONG {
+                let p = self.get::<OldGcm>()?;
+                (
+                    copy(p.pIv, p.ulIvLen)?,
+                    copy(p.pAAD, p.ulAADLen)?,
+                    p.ulTagBits,
+                )
+            } else {
+                let p = self.get::<CK_GCM_PARAMS>()?;
+                (
+                    copy(p.pIv, p.ulIvLen)?,
+                    copy(p.pAAD, p.ulAADLen)?,
+                    p.ulTagBits,
+                )
+            }
+        };
+        if tag_bits > 128 || tag_bits % 8 != 0 {
+            return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
+        }
+        Ok(Params::Gcm(Gcm { iv, aad, tag_bits }))
+    }
+}
+
+fn pss(p: &CK_RSA_PKCS_PSS_PARAMS) -> Params {
+    Params::Pss(Pss {
+        hash: p.hashAlg,
+        mgf: p.mgf,
+        salt: p.sLen,
+    })
+}
+
+unsafe fn oaep(p: &CK_RSA_PKCS_OAEP_PARAMS) -> Result<Params> {
+    // Programs that have no label to give often leave the source out, too.
+    if p.source != CKZ_DATA_SPECIFIED && p.ulSourceDataLen != 0 {
+        return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
+    }
+    Ok(Params::Oaep(Oaep {
+        hash: p.hashAlg,
+        mgf: p.mgf,
+        // SAFETY: valid by the contract of `read`.
+        label: unsafe { copy(p.pSourceData.cast(), p.ulSourceDataLen)? },
+    }))
+}
+
+fn ctr(p: &CK_AES_CTR_PARAMS) -> Params {
+    Params::Ctr {
+        bits: p.ulCounterBits,
+        block: Blob(Bytes::copy_from_slice(&p.cb)),
+    }
+}
+
+unsafe fn ecdh(p: &CK_ECDH1_DERIVE_PARAMS) -> Result<Params> {
+    // SAFETY: valid by the contract of `read`.
+    unsafe {
+        Ok(Params::Ecdh {
+            kdf: p.kdf,
+            shared: copy(p.pSharedData, p.ulSharedDataLen)?,
+            public: copy(p.pPublicData, p.ulPublicDataLen)?,
+        })
+    }
+}
+
+unsafe fn cbc_data(p: &CK_AES_CBC_ENCRYPT_DATA_PARAMS) -> Result<Params> {
+    Ok(Params::CbcData {
+        iv: Blob(Bytes::copy_from_slice(&p.iv)),
+        // SAFETY: valid by the contract of `read`.
+        data: unsafe { copy(p.pData, p.length)? },
+    })
+}
+
+unsafe fn eddsa(p: &CK_EDDSA_PARAMS) -> Result<Params> {
+    Ok(Params::Eddsa {
+        prehash: p.phFlag != CK_FALSE,
+        // SAFETY: valid by the contract of `read`.
+        context: unsafe { copy(p.pContextData, p.ulContextDataLen)? },
+    })
+}
+
+unsafe fn copy(data: *const u8, len: CK_ULONG) -> Result<Blob> {
+    // SAFETY: valid by the contract of `read`.
+    Ok(Blob(Bytes::copy_from_slice(unsafe { slice(data, len)? })))
+}

@@ -1,0 +1,27 @@
+//! The exported functions: each is a guard, pointers that become slices, and a call into safe code.
+//!
+//! PKCS#11 3.0, section 5. The tables at the end of a family stand for functions of one shape.
+
+mod crypt;
+mod general;
+mod guard;
+mod key;
+mod list;
+mod mechanism;
+mod message;
+mod object;
+mod pointer;
+mod session;
+mod slot;
+mod template;
+
+pub use crypt::*;
+pub use general::*;
+pub use key::*;
+pub use list::*;
+pub use message::*;
+pub use object::*;
+pub use session::*;
+pub use slot::*;
+
+pub(crate) use pointer::{Output, padded};

@@ -1,0 +1,102 @@
+//! Objects and their attributes.
+
+#![allow(non_snake_case)]
+
+use hsmux_token::ck::*;
+
+use super::guard::export;
+use super::pointer::{check, give, slice};
+use super::template;
+use crate::library::with;
+use crate::rv::Rv;
+
+export! {
+    fn C_CreateObject(
+        session: CK_SESSION_HANDLE,
+        attributes: *mut CK_ATTRIBUTE,
+        count: CK_ULONG,
+        object: *mut CK_OBJECT_HANDLE,
+    ) {
+        with(|app| {
+            check(object)?;
+            give(object, app.create(session, template::read(attributes, count)?)?)
+        })
+    }
+
+    fn C_CopyObject(
+        session: CK_SESSION_HANDLE,
+        object: CK_OBJECT_HANDLE,
+        attributes: *mut CK_ATTRIBUTE,
+        count: CK_ULONG,
+        copy: *mut CK_OBJECT_HANDLE,
+    ) {
+        with(|app| {
+            check(copy)?;
+            give(copy, app.copy(session, object, template::read(attributes, count)?)?)
+        })
+    }
+
+    fn C_DestroyObject(session: CK_SESSION_HANDLE, object: CK_OBJECT_HANDLE) {
+        with(|app| app.destroy(session, object))
+    }
+
+    fn C_GetObjectSize(
+        session: CK_SESSION_HANDLE,
+        object: CK_OBJECT_HANDLE,
+        size: *mut CK_ULONG,
+    ) {
+        with(|app| give(size, app.object_size(session, object)?))
+    }
+
+    fn C_GetAttributeValue(
+        session: CK_SESSION_HANDLE,
+        object: CK_OBJECT_HANDLE,
+        attributes: *mut CK_ATTRIBUTE,
+        count: CK_ULONG,
+    ) {
+        with(|app| {
+            let wanted = slice(attributes, count)?.iter().map(|attribute| attribute.type_);
+            let readable = app.readable(session, object, wanted)?;
+            template::fill(attributes, count, |kind| readable.value(kind))
+        })
+    }
+
+    fn C_SetAttributeValue(
+        session: CK_SESSION_HANDLE,
+        object: CK_OBJECT_HANDLE,
+        attributes: *mut CK_ATTRIBUTE,
+        count: CK_ULONG,
+    ) {
+        with(|app| app.set_attributes(session, object, &template::read(attributes, count)?))
+    }
+
+    fn C_FindObjectsInit(
+        session: CK_SESSION_HANDLE,
+        attributes: *mut CK_ATTRIBUTE,
+        count: CK_ULONG,
+    ) {
+        with(|app| app.search(session, &template::read(attributes, count)?))
+    }
+
+    fn C_FindObjects(
+        session: CK_SESSION_HANDLE,
+        objects: *mut CK_OBJECT_HANDLE,
+        max: CK_ULONG,
+        count: *mut CK_ULONG,
+    ) {
+        with(|app| {
+            check(count)?;
+            if max > 0 {
+                check(objects)?;
+            }
+            let found = app.next_found(session, usize::try_from(max).map_err(|_| Rv(CKR_ARGUMENTS_BAD))?)?;
+            // There is room for as many as were asked for.
+            std::ptr::copy_nonoverlapping(found.as_ptr(), objects, found.len());
+            give(count, found.len() as CK_ULONG)
+        })
+    }
+
+    fn C_FindObjectsFinal(session: CK_SESSION_HANDLE) {
+        with(|app| app.end_search(session))
+    }
+}

@@ -1,0 +1,86 @@
+//! CK_ATTRIBUTE arrays: templates that come in, and values that go out.
+
+use bytes::Bytes;
+use hsmux_token::ck::*;
+use hsmux_token::{Attribute, Attributes, Blob};
+
+use super::pointer::slice;
+use crate::object::Value;
+use crate::rv::{Result, Rv};
+
+/// A template, copied out of the application's memory.
+///
+/// # Safety
+/// `pTemplate` is null or valid for `count` attributes, and each of them for its own value.
+pub unsafe fn read(template: *const CK_ATTRIBUTE, count: CK_ULONG) -> Result<Attributes> {
+    // SAFETY: valid by this function's own contract.
+    let template = unsafe { slice(template, count)? };
+    let attributes = template.iter().map(|attribute| {
+        if holds_pointers(attribute.type_) && attribute.ulValueLen > 0 {
+            // A template within a template is nothing that could travel.
+            return Err(Rv(CKR_ATTRIBUTE_TYPE_INVALID));
+        }
+        // SAFETY: as above.
+        let value = unsafe { slice(attribute.pValue.cast::<u8>(), attribute.ulValueLen) };
+        Ok(Attribute {
+            kind: attribute.type_,
+            value: Blob(Bytes::copy_from_slice(
+                value.map_err(|_| Rv(CKR_ATTRIBUTE_VALUE_INVALID))?,
+            )),
+        })
+    });
+    Ok(Attributes(attributes.collect::<Result<_>>()?))
+}
+
+fn holds_pointers(kind: CK_ATTRIBUTE_TYPE) -> bool {
+    kind & CKF_ARRAY_ATTRIBUTE != 0 && kind != CKA_ALLOWED_MECHANISMS
+}
+
+/// Answers C_GetAttributeValue: every attribute is answered, also after one that could not be.
+///
+/// # Safety
+/// `pTemplate` is null or valid for `count` attributes, and each of them writable for its length.
+pub unsafe fn fill<'a>(
+    template: *mut CK_ATTRIBUTE,
+    count: CK_ULONG,
+    mut value: impl FnMut(CK_ATTRIBUTE_TYPE) -> Value<'a>,
+) -> Result {
+    // SAFETY: valid by this function's own contract; only the count is of interest here.
+    let count = unsafe { slice(template, count)?.len() };
+    let mut answer = Ok(());
+    for at in 0..count {
+        // SAFETY: within the array.
+        let attribute = unsafe { &mut *template.add(at) };
+        // SAFETY: the place is writable for its length by this function's own contract.
+        let one = unsafe { fill_one(attribute, &value(attribute.type_)) };
+        answer = answer.and(one);
+    }
+    answer
+}
+
+unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &Value) -> Result {
+    let value = match value {
+        Value::Known(value) => value.as_ref(),
+        Value::Sensitive => {
+            attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
+            return Err(Rv(CKR_ATTRIBUTE_SENSITIVE));
+        }
+        Value::Unknown => {
+            attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
+            return Err(Rv(CKR_ATTRIBUTE_TYPE_INVALID));
+        }
+    };
+    let len = value.len() as CK_ULONG;
+    let room = attribute.ulValueLen;
+    attribute.ulValueLen = len;
+    if attribute.pValue.is_null() {
+        return Ok(());
+    }
+    if len > room {
+        attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
+        return Err(Rv(CKR_BUFFER_TOO_SMALL));
+    }
+    // SAFETY: there is room for it by the caller's contract.
+    unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), attribute.pValue.cast(), value.len()) };
+    Ok(())
+}

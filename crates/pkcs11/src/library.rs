@@ -1,0 +1,108 @@
+//! The library's one state: not initialised, or an [`App`].
+//!
+//! A fork's child inherits the parent's state, and must not touch what its threads may have locked.
+//! So the state is a pointer that is swapped, never a value that is changed under a lock; the child
+//! knows it by the process id, lets go of it as it is, and starts anew.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::{ArcSwapOption, Guard};
+use hsmux_token::ck::*;
+
+use crate::app::App;
+use crate::backend::Backend;
+use crate::rv::{Result, Rv};
+
+static CURRENT: ArcSwapOption<App> = ArcSwapOption::const_empty();
+
+/// The process that is in C_Initialize at this moment; 0 for none.
+static STARTING: AtomicU32 = AtomicU32::new(0);
+
+/// Runs a call on the library's state, or fails with CKR_CRYPTOKI_NOT_INITIALIZED.
+pub fn with<T>(call: impl FnOnce(&App) -> Result<T>) -> Result<T> {
+    match &*current() {
+        Some(app) => call(app),
+        None => Err(Rv(CKR_CRYPTOKI_NOT_INITIALIZED)),
+    }
+}
+
+fn current() -> Guard<Option<Arc<App>>> {
+    let current = CURRENT.load();
+    match &*current {
+        Some(app) if app.process != std::process::id() => {
+            drop(current);
+            leave_to_parent();
+            CURRENT.load()
+        }
+        _ => current,
+    }
+}
+
+/// In a fork's child: what was inherited is the parent's. It is closed where that is safe, and never
+/// dropped: destructors would lock and talk.
+fn leave_to_parent() {
+    if let Some(inherited) = CURRENT.swap(None) {
+        if inherited.process == std::process::id() {
+            // Another thread of the child has been faster, and initialised already.
+            CURRENT.store(Some(inherited));
+            return;
+        }
+        inherited.backend.abandon();
+        std::mem::forget(inherited);
+    }
+}
+
+/// C_Initialize, on the backend that `make` gives.
+pub fn initialise(make: impl FnOnce() -> hsmux_token::Result<Box<dyn Backend>>) -> Result {
+    let process = std::process::id();
+    let turn = Turn::take(process);
+    if current().is_some() {
+        return Err(Rv(CKR_CRYPTOKI_ALREADY_INITIALIZED));
+    }
+    let backend = make().map_err(|error| {
+        crate::debug::always(&error);
+        Rv(CKR_GENERAL_ERROR)
+    })?;
+    CURRENT.store(Some(Arc::new(App::new(backend))));
+    drop(turn);
+    Ok(())
+}
+
+/// C_Finalize: calls that are running on other threads end with what they have.
+pub fn finalise() -> Result {
+    with(|_| Ok(()))?;
+    match CURRENT.swap(None) {
+        Some(app) => {
+            app.close_all();
+            Ok(())
+        }
+        None => Err(Rv(CKR_CRYPTOKI_NOT_INITIALIZED)),
+    }
+}
+
+/// Only one thread of a process initialises at a time. A lock would do, but for a fork in the middle.
+struct Turn;
+
+impl Turn {
+    fn take(process: u32) -> Self {
+        loop {
+            let seen = STARTING.load(Ordering::Acquire);
+            let free = seen != process;
+            if free
+                && STARTING
+                    .compare_exchange(seen, process, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Self;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        STARTING.store(0, Ordering::Release);
+    }
+}

@@ -1,0 +1,77 @@
+//! Who the application is: C_Login, C_Logout, and what ends with the last session.
+
+use hsmux_token::Secret;
+use hsmux_token::ck::*;
+
+use crate::app::App;
+use crate::object::Entry;
+use crate::rv::{Result, Rv};
+
+impl App {
+    /// C_Login. The PIN is the pool's own: none of any token.
+    pub fn login(&self, session: u64, user: CK_USER_TYPE, pin: Secret) -> Result {
+        self.sessions.get(session)?;
+        match user {
+            CKU_USER if self.is_user() => Err(Rv(CKR_USER_ALREADY_LOGGED_IN)),
+            CKU_USER => {
+                self.backend.login(pin)?;
+                self.set_user(true);
+                self.objects.reread(&*self.backend)
+            }
+            CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
+            // Administration is not for applications.
+            _ => Err(Rv(CKR_USER_TYPE_INVALID)),
+        }
+    }
+
+    /// C_Login for a key that asks for its PIN each time.
+    fn unlock(&self, session: u64, pin: &Secret) -> Result {
+        let session = self.sessions.get(session)?;
+        let mut state = session.state();
+        let Some(active) = state.active.iter_mut().find(|active| active.is_locked()) else {
+            return Err(Rv(CKR_OPERATION_NOT_INITIALIZED));
+        };
+        self.backend.confirm(pin)?;
+        active.unlock();
+        Ok(())
+    }
+
+    /// C_Logout: private session objects go, and private token objects are hidden.
+    pub fn logout(&self, session: u64) -> Result {
+        self.sessions.get(session)?;
+        if !self.is_user() {
+            return Err(Rv(CKR_USER_NOT_LOGGED_IN));
+        }
+        self.forget_user()
+    }
+
+    /// C_CloseSession.
+    pub fn close(&self, session: u64) -> Result {
+        self.sessions.close(session)?;
+        self.end_objects(|entry| entry.session == session);
+        self.after_close();
+        Ok(())
+    }
+
+    /// C_CloseAllSessions.
+    pub fn close_all(&self) {
+        self.sessions.close_all();
+        self.end_objects(|_| true);
+        self.after_close();
+    }
+
+    /// With the last session the login ends (PKCS#11 3.0, section 5.6.7).
+    fn after_close(&self) {
+        if self.sessions.count().0 == 0 && self.is_user() {
+            // The session is closed whatever the backend says to this.
+            let _ = self.forget_user();
+        }
+    }
+
+    fn forget_user(&self) -> Result {
+        self.end_objects(Entry::is_private);
+        self.set_user(false);
+        self.backend.logout()?;
+        self.objects.reread(&*self.backend)
+    }
+}

@@ -1,0 +1,73 @@
+//! The token's objects as this application may see them, at one moment.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hsmux_token::{Made, Object, TokenInfo};
+use hsmux_wire::View;
+
+use super::numbers::Numbers;
+use super::{Entry, Home};
+use crate::mechanisms::Mechanisms;
+
+/// A view with handles. It does not change: a newer one takes its place.
+#[derive(Default)]
+pub struct Catalogue {
+    /// The epoch it was read in; 0 before the first.
+    pub epoch: u64,
+    /// The pool as one token.
+    pub info: TokenInfo,
+    /// What can be asked for.
+    pub mechanisms: Mechanisms,
+    /// Whether private objects are among them.
+    pub logged_in: bool,
+    entries: HashMap<u64, Arc<Entry>>,
+}
+
+impl Catalogue {
+    /// The catalogue of a view; entries of `old` that are still true stay, with what is cached in them.
+    pub fn new(view: View, old: &Self, numbers: &mut Numbers) -> Self {
+        let entry = |object: Object| {
+            let handle = numbers.of(object.id);
+            let entry = match old.entries.get(&handle) {
+                Some(known) if known.attributes == object.attributes => Arc::clone(known),
+                _ => Arc::new(of_token(handle, object)),
+            };
+            (handle, entry)
+        };
+        Self {
+            epoch: view.epoch,
+            mechanisms: Mechanisms::new(&view.info),
+            info: view.info,
+            logged_in: view.logged_in,
+            entries: view.objects.into_iter().map(entry).collect(),
+        }
+    }
+
+    /// The same with an object that was made just now and may not be in any view yet.
+    pub fn with(&self, made: Made, handle: u64) -> Self {
+        let mut entries = self.entries.clone();
+        entries.insert(handle, Arc::new(of_token(handle, made.object)));
+        Self {
+            epoch: self.epoch,
+            info: self.info.clone(),
+            mechanisms: self.mechanisms.clone(),
+            logged_in: self.logged_in,
+            entries,
+        }
+    }
+
+    /// The object of a handle.
+    pub fn get(&self, handle: u64) -> Option<&Arc<Entry>> {
+        self.entries.get(&handle)
+    }
+
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+}
+
+fn of_token(handle: u64, object: Object) -> Entry {
+    Entry::new(handle, Home::Token(object.id), 0, object.attributes)
+}

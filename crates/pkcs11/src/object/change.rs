@@ -1,0 +1,179 @@
+//! C_CreateObject, C_CopyObject, C_DestroyObject, C_SetAttributeValue, and reading an attribute.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use hsmux_token::ck::*;
+use hsmux_token::{Attributes, Class, Made, Operation};
+
+use super::{Entry, Home, Value, local, template};
+use crate::app::App;
+use crate::rv::{Result, Rv};
+
+/// What an object is, or where: never changed in place.
+const FIXED: [CK_ATTRIBUTE_TYPE; 4] = [CKA_CLASS, CKA_KEY_TYPE, CKA_TOKEN, CKA_LOCAL];
+
+impl App {
+    /// C_CreateObject.
+    pub fn create(&self, session: u64, template: Attributes) -> Result<u64> {
+        let class = template.number(CKA_CLASS);
+        let class = Class(class.ok_or(Rv(CKR_TEMPLATE_INCOMPLETE))?);
+        self.may_make(session, class, &template)?;
+        if local::is_local(class, template::is_token(&template)) {
+            let attributes = local::complete(class, &template)?;
+            return Ok(self.objects.insert(Home::Here, session, attributes));
+        }
+        self.make_one(session, &Operation::Create { template })
+    }
+
+    /// C_CopyObject.
+    pub fn copy(&self, session: u64, object: u64, template: Attributes) -> Result<u64> {
+        let original = self.objects.get(object)?;
+        if !original.permits(CKA_COPYABLE) {
+            return Err(Rv(CKR_ACTION_PROHIBITED));
+        }
+        let mut whole = original.attributes.clone();
+        whole.set_flag(CKA_TOKEN, original.is_token());
+        for attribute in &template.0 {
+            whole.set(attribute.kind, attribute.value.0.clone());
+        }
+        template::check(&template)?;
+        self.may_make(session, original.class, &whole)?;
+        let token = template::is_token(&whole);
+        if local::is_local(original.class, token) {
+            return Ok(self.objects.insert(Home::Here, session, whole));
+        }
+        let operation = match original.reference() {
+            Some(object) => Operation::Copy { object, template },
+            None => Operation::Create { template: whole },
+        };
+        self.make_one(session, &operation)
+    }
+
+    /// C_DestroyObject.
+    pub fn destroy(&self, session: u64, object: u64) -> Result {
+        let entry = self.may_change(session, object)?;
+        if !entry.permits(CKA_DESTROYABLE) {
+            return Err(Rv(CKR_ACTION_PROHIBITED));
+        }
+        if let Some(object) = entry.reference() {
+            self.backend.execute(&Operation::Destroy { object })?;
+        }
+        if entry.is_token() {
+            return self.objects.reread(&*self.backend);
+        }
+        self.objects.remove(object);
+        Ok(())
+    }
+
+    /// C_SetAttributeValue.
+    pub fn set_attributes(&self, session: u64, object: u64, template: &Attributes) -> Result {
+        template::check(template)?;
+        let entry = self.may_change(session, object)?;
+        if !entry.permits(CKA_MODIFIABLE) {
+            return Err(Rv(CKR_ACTION_PROHIBITED));
+        }
+        if template.0.iter().any(|new| FIXED.contains(&new.kind)) {
+            return Err(Rv(CKR_ATTRIBUTE_READ_ONLY));
+        }
+        if let Some(object) = entry.reference() {
+            let template = template.clone();
+            self.backend
+                .execute(&Operation::SetAttributes { object, template })?;
+        }
+        if entry.is_token() {
+            return self.objects.reread(&*self.backend);
+        }
+        let mut attributes = entry.attributes.clone();
+        for attribute in &template.0 {
+            attributes.set(attribute.kind, attribute.value.0.clone());
+        }
+        let changed = Entry::new(object, entry.home, entry.session, attributes);
+        self.objects.put(changed);
+        Ok(())
+    }
+
+    /// An object for C_GetAttributeValue, with the values that the token gives only when it is asked.
+    pub fn readable(
+        &self,
+        session: u64,
+        object: u64,
+        mut kinds: impl Iterator<Item = CK_ATTRIBUTE_TYPE>,
+    ) -> Result<Readable> {
+        self.sessions.get(session)?;
+        let entry = self.objects.get(object)?;
+        let mut more = Attributes::default();
+        if entry.is_readable()
+            && kinds.any(|kind| matches!(entry.value(kind), Value::Sensitive))
+            && let Some(object) = entry.reference()
+        {
+            let read = self.backend.execute(&Operation::Read { object })?;
+            if let Some(made) = read.into_objects()?.pop() {
+                more = made.object.attributes;
+            }
+        }
+        Ok(Readable { entry, more })
+    }
+
+    /// C_GetObjectSize: the bytes of what can be read of it.
+    pub fn object_size(&self, session: u64, object: u64) -> Result<CK_ULONG> {
+        self.sessions.get(session)?;
+        let entry = self.objects.get(object)?;
+        let sizes = entry.attributes.0.iter().map(|a| a.value.len() as CK_ULONG);
+        Ok(sizes.sum())
+    }
+
+    /// Whether this session may make an object: PKCS#11 3.0, table 6 and section 4.4.
+    pub(crate) fn may_make(&self, session: u64, class: Class, template: &Attributes) -> Result {
+        template::check(template)?;
+        let session = self.sessions.get(session)?;
+        if template::is_token(template) && !session.writes {
+            return Err(Rv(CKR_SESSION_READ_ONLY));
+        }
+        if template::is_private(class, template) && !self.sees_private() {
+            return Err(Rv(CKR_USER_NOT_LOGGED_IN));
+        }
+        Ok(())
+    }
+
+    fn may_change(&self, session: u64, object: u64) -> Result<Arc<Entry>> {
+        let session = self.sessions.get(session)?;
+        let entry = self.objects.get(object)?;
+        if entry.is_token() && !session.writes {
+            return Err(Rv(CKR_SESSION_READ_ONLY));
+        }
+        Ok(entry)
+    }
+
+    pub(crate) fn make_one(&self, session: u64, operation: &Operation) -> Result<u64> {
+        let mut handles = self.make(session, operation)?;
+        handles.pop().ok_or(Rv(CKR_DEVICE_ERROR))
+    }
+
+    /// Runs an operation that makes objects, and gives their handles.
+    pub(crate) fn make(&self, session: u64, operation: &Operation) -> Result<Vec<u64>> {
+        let made = self.backend.execute(operation)?.into_objects()?;
+        if made.iter().any(|made| made.session.is_none()) {
+            // The objects are made whether or not the catalogue can be read just now.
+            let _ = self.refresh();
+        }
+        let adopt = |made: Made| self.objects.adopt(made, session);
+        Ok(made.into_iter().map(adopt).collect())
+    }
+}
+
+/// An object and what was read of it besides.
+pub struct Readable {
+    entry: Arc<Entry>,
+    more: Attributes,
+}
+
+impl Readable {
+    /// What C_GetAttributeValue says.
+    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> Value<'_> {
+        match self.more.get(kind) {
+            Some(value) => Value::Known(Cow::Borrowed(value)),
+            None => self.entry.value(kind),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! One object: where it lives, what can be read of it, and what a key may be used for.
+
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use hsmux_software::PublicKey;
+use hsmux_token::ck::*;
+use hsmux_token::{Attributes, Class, KeyKind, ObjectId, ObjectRef, SessionObject};
+
+use super::template;
+use crate::rv::{Result, Rv};
+
+/// Where an object lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Home {
+    /// On the members that hold it.
+    Token(ObjectId),
+    /// On one member, as a session object: a secret or private key.
+    Member(SessionObject),
+    /// In this process: a session object without a secret.
+    Here,
+}
+
+/// An object with its handle. It does not change: a change makes another entry.
+pub struct Entry {
+    /// The handle that the application has.
+    pub handle: u64,
+    /// Where it lives.
+    pub home: Home,
+    /// The session that made it, and with which it goes; 0 for a token object.
+    pub session: u64,
+    /// What can be read of it.
+    pub attributes: Attributes,
+    /// CKA_CLASS.
+    pub class: Class,
+    /// The family of a key; `None` for what is no key.
+    pub kind: KeyKind,
+    /// CKA_ALWAYS_AUTHENTICATE: each use asks for the PIN.
+    pub asks_each_time: bool,
+    size: Option<usize>,
+    public: OnceLock<Option<PublicKey>>,
+}
+
+/// What C_GetAttributeValue says of an attribute.
+pub enum Value<'a> {
+    /// Its value.
+    Known(Cow<'a, [u8]>),
+    /// It is there, and the token keeps it to itself.
+    Sensitive,
+    /// The object has no such attribute.
+    Unknown,
+}
+
+impl Entry {
+    /// An object as it was read or made.
+    pub fn new(handle: u64, home: Home, session: u64, attributes: Attributes) -> Self {
+        let class = Class(attributes.number(CKA_CLASS).unwrap_or(CKO_DATA));
+        let kind = match class {
+            Class::PUBLIC_KEY | Class::PRIVATE_KEY | Class::SECRET_KEY => attributes
+                .number(CKA_KEY_TYPE)
+                .map_or(KeyKind::None, KeyKind::of),
+            _ => KeyKind::None,
+        };
+        Self {
+            handle,
+            home,
+            session,
+            class,
+            kind,
+            asks_each_time: attributes.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true),
+            size: size(kind, &attributes),
+            attributes,
+            public: OnceLock::new(),
+        }
+    }
+
+    /// The name that the backend knows it by; what lives here has none.
+    pub fn reference(&self) -> Option<ObjectRef> {
+        match self.home {
+            Home::Token(id) => Some(ObjectRef::Token(id)),
+            Home::Member(object) => Some(ObjectRef::Session(object)),
+            Home::Here => None,
+        }
+    }
+
+    /// CKA_TOKEN.
+    pub fn is_token(&self) -> bool {
+        matches!(self.home, Home::Token(_))
+    }
+
+    /// CKA_PRIVATE: only for who has logged in.
+    pub fn is_private(&self) -> bool {
+        template::is_private(self.class, &self.attributes)
+    }
+
+    /// A flag such as CKA_SIGN or CKA_DESTROYABLE that only forbids where it is false.
+    pub fn permits(&self, flag: CK_ATTRIBUTE_TYPE) -> bool {
+        self.attributes.flag(flag) != Some(false)
+    }
+
+    /// Whether CKA_ALLOWED_MECHANISMS has it, or has nothing.
+    pub fn allows(&self, mechanism: CK_MECHANISM_TYPE) -> bool {
+        match self.attributes.get(CKA_ALLOWED_MECHANISMS) {
+            None | Some([]) => true,
+            Some(list) => list
+                .chunks_exact(8)
+                .any(|one| one == mechanism.to_le_bytes()),
+        }
+    }
+
+    /// The public key, for what is done in this process.
+    pub fn public(&self) -> Result<&PublicKey> {
+        self.public
+            .get_or_init(|| match PublicKey::from_attributes(&self.attributes) {
+                Ok(key) => Some(key),
+                Err(error) => {
+                    crate::debug::say(&error);
+                    None
+                }
+            })
+            .as_ref()
+            .ok_or(Rv(CKR_KEY_TYPE_INCONSISTENT))
+    }
+
+    /// Bytes of an RSA modulus, or of both halves of an elliptic curve's signature.
+    pub fn signature_len(&self) -> Option<usize> {
+        self.size
+    }
+
+    /// What C_GetAttributeValue says, as far as this process knows.
+    pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> Value<'_> {
+        if let Some(value) = self.attributes.get(kind) {
+            return Value::Known(Cow::Borrowed(value));
+        }
+        let is_secret = matches!(self.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+        match kind {
+            CKA_VALUE | CKA_PRIVATE_EXPONENT | CKA_PRIME_1 | CKA_PRIME_2 | CKA_EXPONENT_1
+            | CKA_EXPONENT_2 | CKA_COEFFICIENT
+                if is_secret =>
+            {
+                Value::Sensitive
+            }
+            CKA_TOKEN => Value::flag(self.is_token()),
+            CKA_PRIVATE => Value::flag(self.is_private()),
+            CKA_MODIFIABLE | CKA_COPYABLE | CKA_DESTROYABLE => Value::flag(true),
+            CKA_LABEL => Value::Known(Cow::Borrowed(&[])),
+            _ => Value::Unknown,
+        }
+    }
+
+    /// Whether CKA_VALUE and its like may be read of the token: it was asked not to keep them back.
+    pub fn is_readable(&self) -> bool {
+        self.attributes.flag(CKA_SENSITIVE) == Some(false)
+            && self.attributes.flag(CKA_EXTRACTABLE) == Some(true)
+    }
+}
+
+impl Value<'_> {
+    fn flag(value: bool) -> Self {
+        Self::Known(Cow::Borrowed(if value { &[CK_TRUE] } else { &[CK_FALSE] }))
+    }
+}
+
+fn size(kind: KeyKind, attributes: &Attributes) -> Option<usize> {
+    match kind {
+        KeyKind::Rsa => {
+            let modulus = attributes.get(CKA_MODULUS)?;
+            let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
+            Some(modulus.len() - zeros)
+        }
+        KeyKind::Ec | KeyKind::Edwards => Some(2 * order_len(attributes.get(CKA_EC_PARAMS)?)?),
+        _ => None,
+    }
+}
+
+/// Bytes of a named curve's order, by its CKA_EC_PARAMS: the DER of its object identifier, or its name.
+fn order_len(params: &[u8]) -> Option<usize> {
+    let found = CURVES.iter().find(|(oid, _)| params == *oid)?;
+    Some(found.1)
+}
+
+#[rustfmt::skip]
+const CURVES: &[(&[u8], usize)] = &[
+    // secp192r1, secp224r1, secp256r1, secp384r1, secp521r1, secp256k1
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 1], 24),
+    (&[6, 5, 0x2b, 0x81, 4, 0, 33], 28),
+    (&[6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7], 32),
+    (&[6, 5, 0x2b, 0x81, 4, 0, 34], 48),
+    (&[6, 5, 0x2b, 0x81, 4, 0, 35], 66),
+    (&[6, 5, 0x2b, 0x81, 4, 0, 10], 32),
+    // brainpoolP192r1, P224r1, P256r1, P320r1, P384r1, P512r1
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 3], 24),
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 5], 28),
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 7], 32),
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 9], 40),
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 11], 48),
+    (&[6, 9, 0x2b, 0x24, 3, 3, 2, 8, 1, 1, 13], 64),
+    // Ed25519 and Ed448: identifier (RFC 8410), and name (PKCS#11 3.0, section 2.3.5)
+    (&[6, 3, 0x2b, 0x65, 0x70], 32),
+    (&[6, 3, 0x2b, 0x65, 0x71], 57),
+    (b"\x13\x0cedwards25519", 32),
+    (b"\x13\x0aedwards448", 57),
+];

@@ -1,0 +1,14 @@
+//! Objects: what the catalogue shows, what sessions made, and what can be read of either.
+
+mod catalogue;
+mod change;
+mod entry;
+mod find;
+mod local;
+mod numbers;
+mod store;
+pub mod template;
+
+pub use catalogue::Catalogue;
+pub use entry::{Entry, Home, Value};
+pub use store::Objects;

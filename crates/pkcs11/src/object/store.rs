@@ -1,0 +1,127 @@
+//! All objects that the application can name: the catalogue's, and those of its sessions.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
+use hsmux_token::{Attributes, Made};
+use parking_lot::{Mutex, RwLock};
+
+use super::numbers::Numbers;
+use super::{Catalogue, Entry, Home};
+use crate::backend::Backend;
+use crate::rv::{Result, Rv};
+
+/// Reading takes no lock that a call to the backend is made under.
+#[derive(Default)]
+pub struct Objects {
+    catalogue: ArcSwap<Catalogue>,
+    session: RwLock<HashMap<u64, Arc<Entry>>>,
+    numbers: Mutex<Numbers>,
+    /// Views are asked for in this order, and an older one never takes the place of a newer.
+    asked: AtomicU64,
+    shown: Mutex<u64>,
+}
+
+impl Objects {
+    /// The catalogue as it was read last.
+    pub fn catalogue(&self) -> Guard<Arc<Catalogue>> {
+        self.catalogue.load()
+    }
+
+    /// Reads the catalogue anew if it has changed.
+    pub fn refresh(&self, backend: &dyn Backend) -> Result {
+        let known = self.catalogue.load().epoch;
+        self.read(backend, known)
+    }
+
+    /// Reads the catalogue anew: after a login or logout another view is true.
+    pub fn reread(&self, backend: &dyn Backend) -> Result {
+        self.read(backend, 0)
+    }
+
+    fn read(&self, backend: &dyn Backend, known: u64) -> Result {
+        let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+        let Some(view) = backend.view(known)? else {
+            return Ok(());
+        };
+        let mut shown = self.shown.lock();
+        if *shown < turn {
+            *shown = turn;
+            let old = self.catalogue.load();
+            let new = Catalogue::new(view, &old, &mut self.numbers.lock());
+            self.catalogue.store(Arc::new(new));
+        }
+        Ok(())
+    }
+
+    /// The object of a handle.
+    pub fn get(&self, handle: u64) -> Result<Arc<Entry>> {
+        if let Some(entry) = self.catalogue.load().get(handle) {
+            return Ok(Arc::clone(entry));
+        }
+        let session = self.session.read();
+        session
+            .get(&handle)
+            .map(Arc::clone)
+            .ok_or(Rv(CKR_OBJECT_HANDLE_INVALID))
+    }
+
+    /// A handle for an object that the backend has made.
+    pub fn adopt(&self, made: Made, session: u64) -> u64 {
+        let Some(object) = made.session else {
+            return self.adopt_token(made);
+        };
+        self.insert(Home::Member(object), session, made.object.attributes)
+    }
+
+    fn adopt_token(&self, made: Made) -> u64 {
+        let handle = self.numbers.lock().of(made.object.id);
+        let _one_at_a_time = self.shown.lock();
+        let catalogue = self.catalogue.load();
+        if catalogue.get(handle).is_none() {
+            self.catalogue.store(Arc::new(catalogue.with(made, handle)));
+        }
+        handle
+    }
+
+    /// A handle for a session object.
+    pub fn insert(&self, home: Home, session: u64, attributes: Attributes) -> u64 {
+        let handle = self.numbers.lock().fresh();
+        self.put(Entry::new(handle, home, session, attributes));
+        handle
+    }
+
+    /// Puts a session object in the place of the one with its handle.
+    pub fn put(&self, entry: Entry) {
+        self.session.write().insert(entry.handle, Arc::new(entry));
+    }
+
+    /// Takes a session object out.
+    pub fn remove(&self, handle: u64) {
+        self.session.write().remove(&handle);
+    }
+
+    /// Takes out every session object that `goes`.
+    pub fn remove_all(&self, goes: impl Fn(&Entry) -> bool) -> Vec<Arc<Entry>> {
+        if self.session.read().is_empty() {
+            return Vec::new();
+        }
+        let mut gone = Vec::new();
+        self.session.write().retain(|_, entry| {
+            let stays = !goes(entry);
+            if !stays {
+                gone.push(Arc::clone(entry));
+            }
+            stays
+        });
+        gone
+    }
+
+    /// Session objects, in no order.
+    pub(super) fn of_sessions(&self) -> Vec<Arc<Entry>> {
+        self.session.read().values().map(Arc::clone).collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! Sessions: a table of many, each with its own lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use smallvec::SmallVec;
+
+use crate::crypt::Active;
+use crate::rv::{Result, Rv};
+
+/// An open session.
+pub struct Session {
+    /// Its handle; never given twice.
+    pub handle: u64,
+    /// CKF_RW_SESSION.
+    pub writes: bool,
+    state: Mutex<State>,
+}
+
+/// What a session has under way.
+#[derive(Default)]
+pub struct State {
+    /// Cryptographic operations, at most one of each function; one is the common case.
+    pub active: SmallVec<[Active; 1]>,
+    /// What C_FindObjects has still to give.
+    pub search: Option<std::vec::IntoIter<u64>>,
+}
+
+impl Session {
+    /// Two calls on one session are one after the other.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+}
+
+/// The open sessions of the application.
+#[derive(Default)]
+pub struct Sessions {
+    last: AtomicU64,
+    shards: [RwLock<HashMap<u64, Arc<Session>>>; 16],
+}
+
+impl Sessions {
+    /// Opens one.
+    pub fn open(&self, writes: bool) -> u64 {
+        let handle = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let session = Session {
+            handle,
+            writes,
+            state: Mutex::default(),
+        };
+        self.shard(handle).write().insert(handle, Arc::new(session));
+        handle
+    }
+
+    /// The session of a handle.
+    pub fn get(&self, handle: u64) -> Result<Arc<Session>> {
+        let shard = self.shard(handle).read();
+        shard
+            .get(&handle)
+            .map(Arc::clone)
+            .ok_or(Rv(CKR_SESSION_HANDLE_INVALID))
+    }
+
+    /// Closes one; what it is doing on another thread ends by itself.
+    pub fn close(&self, handle: u64) -> Result {
+        match self.shard(handle).write().remove(&handle) {
+            Some(_) => Ok(()),
+            None => Err(Rv(CKR_SESSION_HANDLE_INVALID)),
+        }
+    }
+
+    /// Closes all.
+    pub fn close_all(&self) {
+        self.shards.iter().for_each(|shard| shard.write().clear());
+    }
+
+    /// How many are open, and how many of them are read/write.
+    pub fn count(&self) -> (u64, u64) {
+        let mut count = (0, 0);
+        for shard in &self.shards {
+            for session in shard.read().values() {
+                count.0 += 1;
+                count.1 += u64::from(session.writes);
+            }
+        }
+        count
+    }
+
+    fn shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<Session>>> {
+        &self.shards[handle as usize % self.shards.len()]
+    }
+}

@@ -1,0 +1,52 @@
+//! Which backend it is to be: by the environment and the configuration file.
+
+use std::path::Path;
+use std::time::Duration;
+
+use hsmux_pool::config::{self, Config};
+use hsmux_token::{Error, Kind, Result};
+use hsmux_wire::Endpoint;
+
+use crate::backend::{Backend, Daemon};
+
+/// Names the daemon's socket; then no configuration file is read.
+const SOCKET: &str = "HSMUX_SOCKET";
+
+/// How long an operation may take where no configuration file says.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The backend that the environment and the configuration ask for.
+///
+/// `threads` says whether the application lets the library start some.
+pub fn backend(threads: bool) -> Result<Box<dyn Backend>> {
+    if let Some(socket) = std::env::var_os(SOCKET).filter(|path| !path.is_empty()) {
+        let endpoint = Endpoint::from(Path::new(&socket));
+        return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
+    }
+    let file = config::default_path();
+    let config = config::load(&file).map_err(|mistakes| {
+        let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+        mistake(lines.join("\n"))
+    })?;
+    if config.module.embedded {
+        return embedded(&config, threads);
+    }
+    let endpoint = Endpoint::from(&*config.module.socket);
+    Ok(Box::new(Daemon::new(endpoint, config.pool.deadline)?))
+}
+
+fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
+    if config.pool.read_only {
+        return Err(mistake(format!(
+            "{}: a pool that is embedded in the application cannot be read_only, for the PINs are \
+             in the same process; use the daemon",
+            config.file.display()
+        )));
+    }
+    let _ = threads;
+    Err(mistake("embedded: not here"))
+}
+
+fn mistake(message: impl Into<String>) -> Error {
+    Error::request(Kind::Environment, message)
+}
