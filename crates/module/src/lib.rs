@@ -25,6 +25,7 @@ mod threads;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};
+pub use library::observe;
 pub use options::{Options, SlotSelector};
 pub use slots::{SlotInfo, slots};
 pub use token::ModuleToken;

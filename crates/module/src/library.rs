@@ -5,6 +5,7 @@
 
 mod keys;
 mod objects;
+mod observe;
 mod registry;
 mod sessions;
 mod slots;
@@ -17,6 +18,8 @@ use hsmux_token::ck::{
 };
 use hsmux_token::{Error, Kind, Result};
 
+pub(crate) use observe::announce;
+pub use observe::observe;
 pub(crate) use registry::LibraryRef;
 
 /// CK_SESSION_HANDLE.
@@ -41,7 +44,10 @@ pub(crate) struct Library {
 macro_rules! call {
     ($library:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $library.functions.$name {
-            Some(function) => $crate::library::check(stringify!($name), function($($argument),*)),
+            Some(function) => {
+                $crate::library::announce(stringify!($name));
+                $crate::library::check(stringify!($name), function($($argument),*))
+            }
             None => Err(hsmux_token::Error::vendor(
                 stringify!($name),
                 hsmux_token::ck::CKR_FUNCTION_NOT_SUPPORTED,
@@ -63,6 +69,7 @@ impl Library {
     fn load(path: PathBuf) -> Result<Self> {
         use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
         type Get = unsafe extern "C" fn(*mut *mut CK_FUNCTION_LIST) -> CK_RV;
+        announce("dlopen");
         // SAFETY: loading runs the module's constructors. A module is the operator's choice, and
         // by default it is loaded in a process of its own.
         let code = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }

@@ -137,6 +137,9 @@ pub enum Answer {
     /// A worker has started.
     #[n(7)]
     Started(#[n(0)] TokenInfo),
+    /// A worker that starts has come to this call, which may crash or hang; the answer is to follow.
+    #[n(8)]
+    Doing(#[n(0)] String),
 }
 
 /// The catalogue as one client may see it.
