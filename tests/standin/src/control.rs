@@ -1,0 +1,239 @@
+//! What the control file says, read again whenever it has changed.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::SystemTime;
+
+use hsmux_token::ck::*;
+use parking_lot::Mutex;
+use serde::Deserialize;
+
+/// The whole file.
+#[derive(Deserialize, Default, Debug)]
+#[serde(deny_unknown_fields, default)]
+pub struct Control {
+    /// C_Initialize ends the process with SIGABRT.
+    pub crash_in_initialize: bool,
+    /// C_Initialize does not return while this is set.
+    pub hang_in_initialize: bool,
+    /// C_Initialize returns this code.
+    pub initialize_error: u64,
+    /// Settings that every token has unless it says otherwise.
+    defaults: toml::Table,
+    token: Vec<toml::Table>,
+    /// The tokens; the slot's number is the place in the list, from 0.
+    #[serde(skip)]
+    pub tokens: Vec<TokenControl>,
+}
+
+/// One token.
+#[allow(clippy::struct_excessive_bools)] // Each is a line of the file.
+#[derive(Deserialize, Clone, Debug)]
+#[serde(deny_unknown_fields, default)]
+pub struct TokenControl {
+    /// label; by default `standin`.
+    pub label: String,
+    /// serialNumber; by default the label.
+    pub serial: String,
+    /// The user's PIN; by default `1234`. C_SetPIN writes another to `STATE/LABEL.pin`, which goes before this.
+    pub pin: String,
+    /// The security officer's PIN; by default `12345678`.
+    pub so_pin: String,
+    /// A folder for what outlives the process: `LABEL.log` gets a line `CALL USER right|wrong PROCESS`
+    /// for each PIN that is shown, before anything else happens; `LABEL.pin` as above. Without it the
+    /// PIN counter lives in the process.
+    pub state: Option<PathBuf>,
+    /// How many wrong PINs in a row lock it; by default 3. The CKF_*_PIN_* flags follow.
+    pub tries: usize,
+    /// `low`, `final` or `locked`: the user's counter flags, whatever was tried.
+    pub pin_flags: Option<PinFlags>,
+    /// Which keys it holds: tokens with the same seed hold the same ones.
+    pub key_seed: u64,
+    /// Of `rsa`, `ec` and `aes` those that it holds; one that is taken out is gone at once.
+    pub keys: Vec<String>,
+    /// Whether the token is in its slot.
+    pub present: bool,
+    /// How long each private or secret key operation takes, in microseconds, on the monotonic clock.
+    pub service_time_us: u64,
+    /// Whether several operations run at once. By default one after the other, as in a card.
+    pub parallel: bool,
+    /// How many sessions there may be; 0: any number.
+    pub sessions: usize,
+    /// ECDSA with one nonce for all signatures: a microsecond each, and whoever sees two of them has
+    /// the key. They verify. For measurements in which `service_time_us` is what is measured.
+    pub fast_sign: bool,
+    /// The process ends with SIGABRT in the operation after this many; counted in each process anew.
+    pub crash_after: Option<u64>,
+    /// Operations do not return while this is set.
+    pub hang_in_sign: bool,
+    /// The same from the operation after this many.
+    pub hang_after: Option<u64>,
+    /// C_Login does not return while this is set; the attempt is logged, its outcome is open.
+    pub hang_in_login: bool,
+    /// C_Login ends the process with SIGABRT, after it was logged.
+    pub crash_in_login: bool,
+    /// C_Login returns this code after the attempt was counted.
+    pub login_error: u64,
+    /// C_SetPIN ends the process: `before` or `after` the PIN has changed.
+    pub crash_in_set_pin: Option<When>,
+    /// Private and secret keys are others than their public attributes and check values say.
+    pub wrong_key: bool,
+    /// Every so-manieth signature is wrong; 0: none.
+    pub wrong_signature_every: u64,
+    /// The second call of every operation returns this code.
+    pub sign_error: u64,
+    /// The first call of every operation returns this code, as for an operation left active.
+    pub init_error: u64,
+    /// What a dead key handle returns; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
+    pub dead_handle_error: u64,
+    /// C_GetAttributeValue stops at the first attribute that an object lacks.
+    pub stops_at_first_attribute: bool,
+    /// Too small a buffer ends the operation, against the standard.
+    pub small_buffer_ends_operation: bool,
+}
+
+/// Forced flags.
+#[derive(Deserialize, Clone, Copy, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum PinFlags {
+    /// CKF_USER_PIN_COUNT_LOW.
+    Low,
+    /// CKF_USER_PIN_FINAL_TRY.
+    Final,
+    /// CKF_USER_PIN_LOCKED.
+    Locked,
+}
+
+/// On which side of a change.
+#[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug)]
+#[serde(rename_all = "lowercase")]
+pub enum When {
+    /// Before it.
+    Before,
+    /// After it.
+    After,
+}
+
+impl Default for TokenControl {
+    fn default() -> Self {
+        Self {
+            label: "standin".into(),
+            serial: String::new(),
+            pin: "1234".into(),
+            so_pin: "12345678".into(),
+            state: None,
+            tries: 3,
+            pin_flags: None,
+            key_seed: 0,
+            keys: ["rsa", "ec", "aes"].map(String::from).to_vec(),
+            present: true,
+            service_time_us: 0,
+            parallel: false,
+            sessions: 0,
+            fast_sign: false,
+            crash_after: None,
+            hang_in_sign: false,
+            hang_after: None,
+            hang_in_login: false,
+            crash_in_login: false,
+            login_error: CKR_OK,
+            crash_in_set_pin: None,
+            wrong_key: false,
+            wrong_signature_every: 0,
+            sign_error: CKR_OK,
+            init_error: CKR_OK,
+            dead_handle_error: CKR_KEY_HANDLE_INVALID,
+            stops_at_first_attribute: false,
+            small_buffer_ends_operation: false,
+        }
+    }
+}
+
+impl Control {
+    /// The file as it is now.
+    pub fn now() -> Result<Arc<Self>, CK_RV> {
+        static LAST: Mutex<Option<(Stamp, Arc<Control>)>> = Mutex::new(None);
+        let stamp = PATH.as_deref().map(Stamp::of).unwrap_or_default();
+        let mut last = LAST.lock();
+        match &*last {
+            Some((read, control)) if *read == stamp => Ok(Arc::clone(control)),
+            _ => {
+                let control = Arc::new(Self::read(PATH.as_deref())?);
+                *last = Some((stamp, Arc::clone(&control)));
+                Ok(control)
+            }
+        }
+    }
+
+    fn read(path: Option<&Path>) -> Result<Self, CK_RV> {
+        let Some(path) = path else {
+            return Self::parse("[[token]]").map_err(|_| CKR_GENERAL_ERROR);
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| e.to_string());
+        text.and_then(|text| Self::parse(&text)).map_err(|e| {
+            eprintln!("hsmux-standin: {}: {e}", path.display());
+            CKR_ARGUMENTS_BAD
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut control: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        for own in std::mem::take(&mut control.token) {
+            let mut table = control.defaults.clone();
+            table.extend(own);
+            let mut token: TokenControl = table.try_into().map_err(|e| e.to_string())?;
+            if token.serial.is_empty() {
+                token.serial.clone_from(&token.label);
+            }
+            control.tokens.push(token);
+        }
+        Ok(control)
+    }
+
+    /// The token in a slot.
+    pub fn token(&self, slot: CK_SLOT_ID) -> Result<&TokenControl, CK_RV> {
+        let index = usize::try_from(slot).map_err(|_| CKR_SLOT_ID_INVALID)?;
+        match self.tokens.get(index) {
+            Some(token) if token.present => Ok(token),
+            Some(_) => Err(CKR_TOKEN_NOT_PRESENT),
+            None => Err(CKR_SLOT_ID_INVALID),
+        }
+    }
+}
+
+/// What tells one state of the file from another without reading it.
+#[derive(PartialEq, Eq, Default)]
+struct Stamp(Option<(SystemTime, u64, u64)>);
+
+impl Stamp {
+    fn of(path: &Path) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let metadata = std::fs::metadata(path).ok();
+        Self(metadata.and_then(|m| Some((m.modified().ok()?, m.len(), m.ino()))))
+    }
+}
+
+static PATH: LazyLock<Option<PathBuf>> = LazyLock::new(|| {
+    let beside = own_file().map(|mut file| {
+        file.push(".toml");
+        PathBuf::from(file)
+    });
+    beside
+        .filter(|path| path.exists())
+        .or_else(|| std::env::var_os("HSMUX_STANDIN").map(PathBuf::from))
+});
+
+/// The file that this code was loaded from: the mapping that holds one of its functions.
+fn own_file() -> Option<std::ffi::OsString> {
+    let here = Control::now as *const () as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let line = maps.lines().find(|line| {
+        let range = line.split(' ').next().and_then(|r| r.split_once('-'));
+        range.is_some_and(|(start, end)| {
+            let parse = |hex| usize::from_str_radix(hex, 16).unwrap_or_default();
+            (parse(start)..parse(end)).contains(&here)
+        })
+    })?;
+    let path = line.splitn(6, ' ').nth(5)?.trim_start();
+    Some(path.into())
+}

@@ -1,0 +1,85 @@
+//! The token as a machine: it takes its time, and it fails as ordered.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use hsmux_token::ck::*;
+use parking_lot::Mutex;
+use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
+use rustix::time::{Timespec, clock_gettime};
+
+use crate::control::{Control, TokenControl};
+
+/// One token's work so far, in this process.
+#[derive(Default)]
+pub struct Device {
+    /// Operations begun, and until when the device is busy, in nanoseconds of the monotonic clock.
+    work: Mutex<(u64, u64)>,
+}
+
+impl Device {
+    /// Does one operation: the faults, then the work itself, then the time that is left. `work` gets
+    /// the number of the operation, from 1.
+    pub fn serve<T>(
+        &self,
+        slot: CK_SLOT_ID,
+        control: &TokenControl,
+        work: impl FnOnce(u64) -> Result<T, CK_RV>,
+    ) -> Result<T, CK_RV> {
+        let service = control.service_time_us * 1000;
+        let (number, end) = {
+            let mut work = self.work.lock();
+            let start = if control.parallel {
+                now()
+            } else {
+                now().max(work.1)
+            };
+            work.0 += 1;
+            work.1 = start + service;
+            *work
+        };
+        if control.crash_after.is_some_and(|n| number > n) {
+            std::process::abort();
+        }
+        hang_while(slot, |c| {
+            c.hang_in_sign || c.hang_after.is_some_and(|n| number > n)
+        });
+        let done = match control.sign_error {
+            CKR_OK => work(number),
+            code => Err(code),
+        };
+        if service > 0 {
+            sleep_until(end);
+        }
+        done
+    }
+}
+
+/// Does not return while the control file says so.
+pub fn hang_while(slot: CK_SLOT_ID, says_so: impl Fn(&TokenControl) -> bool) {
+    while Control::now().is_ok_and(|c| c.token(slot).is_ok_and(&says_so)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn now() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * NANOS + now.tv_nsec.cast_unsigned()
+}
+
+const NANOS: u64 = 1_000_000_000;
+
+/// By default the kernel wakes a thread up to 50 microseconds late, to save power.
+fn sleep_until(end: u64) {
+    thread_local!(static PRECISE: Cell<bool> = const { Cell::new(false) });
+    if !PRECISE.replace(true) {
+        // Without it the clock is a little late, which the measurement shows.
+        let _ = set_current_timer_slack(std::num::NonZeroU64::new(1));
+    }
+    let end = Timespec {
+        tv_sec: (end / NANOS).cast_signed(),
+        tv_nsec: (end % NANOS).cast_signed(),
+    };
+    // A signal wakes it early: once more, then.
+    while clock_nanosleep_absolute(ClockId::Monotonic, &end).is_err() {}
+}

@@ -1,0 +1,48 @@
+//! The keys, and what is computed with them.
+
+mod aes;
+mod ec;
+mod primes;
+mod rsa;
+
+pub use self::aes::Aes;
+pub use self::ec::Ec;
+pub use self::rsa::Rsa;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::objects::{self, Thing};
+
+/// The keys of one seed.
+pub struct Keys {
+    /// P-256, another for each seed.
+    pub ec: Ec,
+    /// RSA-2048, one of two.
+    pub rsa: Rsa,
+    /// AES-256, another for each seed.
+    pub aes: Aes,
+    /// Their objects.
+    pub things: Vec<Thing>,
+}
+
+impl Keys {
+    /// The keys of a seed; made once in a process.
+    pub fn of(seed: u64) -> Arc<Self> {
+        static MADE: Mutex<Option<HashMap<u64, Arc<Keys>>>> = Mutex::new(None);
+        let mut made = MADE.lock();
+        let keys = made.get_or_insert_default().entry(seed).or_insert_with(|| {
+            let (rsa, ec, aes) = (Rsa::of(seed), Ec::of(seed), Aes::of(seed));
+            let things = objects::all(&rsa, &ec, &aes);
+            Arc::new(Self {
+                ec,
+                rsa,
+                aes,
+                things,
+            })
+        });
+        Arc::clone(keys)
+    }
+}
