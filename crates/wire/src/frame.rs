@@ -69,7 +69,7 @@ pub fn decode_reply(version: u16, frame: &Bytes) -> Result<Reply> {
 }
 
 /// Reads a call. One that carries a secret is copied out, and the frame wiped.
-pub(crate) fn decode_call(mut frame: Vec<u8>) -> Result<Call> {
+pub fn decode_call(mut frame: Vec<u8>) -> Result<Call> {
     if !carries_secret(&frame) {
         return decode(&frame.into());
     }

@@ -1,1 +1,16 @@
-//! A worker process for each seat.
+//! Seats: a worker process for each, or the module in this process.
+//!
+//! A worker is this program started again as `hsmux worker`. It takes its orders over its standard
+//! input, a socket: the lanes as descriptors, then the greeting, then what to load. Operations travel
+//! over the lanes, one thread and one operation on each; the control socket only says that the
+//! parent lives. When it ends the worker ends too, whatever the vendor's module is doing; when the
+//! worker dies, its lanes and a pidfd tell the parent.
+
+mod child;
+mod connector;
+mod handover;
+mod start;
+mod worker;
+
+pub use connector::{ProcessConnector, ThreadConnector};
+pub use worker::worker_main;

@@ -1,0 +1,134 @@
+//! A worker process, from its parent's side: started, watched, ended, and never left a zombie.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use hsmux_wire::Keeper;
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// How long a worker that nobody needs may take to end: what it is doing may be a write to the
+/// token. It ends itself after a shorter time, see [`super::worker`].
+const RELEASED_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long the kernel may take to end a killed process that is not stuck in a driver.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A child process with its control socket.
+pub(super) struct Child {
+    process: Mutex<std::process::Child>,
+    pidfd: OwnedFd,
+    control: Mutex<Option<UnixStream>>,
+}
+
+impl Child {
+    /// Starts `program worker`, with a socket for its standard input and no standard output.
+    pub fn spawn(program: &Path, environment: &[(String, String)]) -> io::Result<Self> {
+        let (control, far) = UnixStream::pair()?;
+        let mut process = Command::new(program)
+            .arg("worker")
+            .envs(environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::from(OwnedFd::from(far)))
+            .stdout(Stdio::null())
+            // Ctrl+C is for the parent, which ends its workers when their work is done.
+            .process_group(0)
+            .spawn()?;
+        let pid = Pid::from_child(&process);
+        let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+            let _ = process.kill();
+            let _ = process.wait();
+        })?;
+        Ok(Self {
+            process: Mutex::new(process),
+            pidfd,
+            control: Mutex::new(Some(control)),
+        })
+    }
+
+    /// The parent's end of the control socket, to talk over while it starts.
+    pub fn control(&self) -> io::Result<UnixStream> {
+        match &*self.control.lock() {
+            Some(control) => control.try_clone(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Kills it if it has not ended by itself, and says what became of it.
+    pub fn end(&self) -> String {
+        if !self.wait(Duration::ZERO) {
+            self.kill();
+            self.wait(KILLED_WITHIN);
+        }
+        self.fate()
+    }
+
+    /// Waits for it to end; whether it has.
+    pub fn wait(&self, within: Duration) -> bool {
+        let within = Timespec {
+            tv_sec: within.as_secs().cast_signed(),
+            tv_nsec: i64::from(within.subsec_nanos()),
+        };
+        let mut ended = [PollFd::new(&self.pidfd, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut ended, Some(&within))).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Keeper for Child {
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.pidfd.as_fd())
+    }
+
+    fn release(&self) {
+        self.control.lock().take();
+    }
+
+    fn kill(&self) {
+        let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
+
+    fn fate(&self) -> String {
+        match self.process.lock().try_wait() {
+            Ok(Some(status)) => describe(status),
+            Ok(None) => "hangs in the kernel, and does not end though it was killed".into(),
+            Err(error) => format!("ended, and its status cannot be read: {error}"),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.release();
+        if !self.wait(RELEASED_WITHIN) {
+            self.kill();
+            self.wait(KILLED_WITHIN);
+        }
+        let _ = self.process.lock().try_wait();
+    }
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("died by signal {signal}{}", name(signal)),
+        (None, Some(code)) => format!("ended with code {code}"),
+        (None, None) => status.to_string(),
+    }
+}
+
+fn name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}

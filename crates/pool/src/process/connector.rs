@@ -1,0 +1,128 @@
+//! The two ways to connect a seat.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_module::{ModuleToken, Options};
+use hsmux_token::{Error, Result, Token, ck};
+use hsmux_wire::{Link, Reactor, RemoteToken};
+
+use super::start::{start, turn};
+use crate::Connector;
+
+/// C_Initialize, C_Login and the rest; a module may hang in any of them.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a start is tried when it fails the way SoftHSM does when two processes start at once:
+/// another program may be one of them.
+const TRIES: usize = 3;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A seat in a worker process of its own.
+pub struct ProcessConnector {
+    program: PathBuf,
+    options: Options,
+    environment: Vec<(String, String)>,
+    start_within: Duration,
+}
+
+impl ProcessConnector {
+    /// `program` is started with the one argument `worker`, and calls [`worker_main`](super::worker_main).
+    pub fn new(program: impl Into<PathBuf>, options: Options) -> Self {
+        Self {
+            program: program.into(),
+            options,
+            environment: Vec::new(),
+            start_within: START_WITHIN,
+        }
+    }
+
+    /// Sets variables in the worker's environment, over those that it inherits.
+    #[must_use]
+    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
+        self.environment = variables;
+        self
+    }
+
+    /// How long the start may take, login included; 30 s without this.
+    #[must_use]
+    pub fn start_within(mut self, within: Duration) -> Self {
+        self.start_within = within;
+        self
+    }
+
+    fn connect_once(&self) -> Result<Arc<dyn Token>> {
+        let reactor = Reactor::shared()?;
+        let started = start(
+            &self.program,
+            &self.environment,
+            &self.options,
+            self.start_within,
+        )?;
+        let token = RemoteToken::start(
+            reactor,
+            Link {
+                name: format!("the worker of {}", self.options.name),
+                info: started.info,
+                version: started.version,
+                lanes: started.lanes,
+                admin: started.admin,
+                max_batch: 1,
+                keeper: Box::new(started.child),
+            },
+        )?;
+        Ok(token)
+    }
+}
+
+impl Connector for ProcessConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let turn = turn(&self.options.module);
+        let _turn = turn.lock();
+        persist(|| self.connect_once())
+    }
+}
+
+/// A seat in this process: for modules that are fast and thread-safe.
+pub struct ThreadConnector {
+    options: Options,
+}
+
+impl ThreadConnector {
+    /// The module is loaded at the first connection.
+    pub fn new(options: Options) -> Self {
+        Self { options }
+    }
+}
+
+impl Connector for ThreadConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        persist(|| Ok(ModuleToken::open(self.options.clone())?))
+    }
+}
+
+/// Tries again what looks like SoftHSM's start race. No PIN is shown to a token again by this that
+/// the breaker does not allow: it knows of the first try.
+fn persist(connect: impl Fn() -> Result<Arc<dyn Token>>) -> Result<Arc<dyn Token>> {
+    let mut tried = 1;
+    loop {
+        match connect() {
+            Err(error) if tried < TRIES && is_start_race(&error) => {
+                tracing::info!(%error, "a start is tried again");
+                std::thread::sleep(PAUSE);
+                tried += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_start_race(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(ck::CKR_GENERAL_ERROR | ck::CKR_TOKEN_NOT_RECOGNIZED)
+    )
+}

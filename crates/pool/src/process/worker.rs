@@ -1,0 +1,191 @@
+//! A worker process, from its own side.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hsmux_module::{ModuleToken, Options};
+use hsmux_token::{Error, Result, Token};
+use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
+use parking_lot::Mutex;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+
+use super::{handover, start};
+
+/// How long a vendor's call may go on when the parent has gone: it may be writing to the token.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// The program of a worker: serves one token until the control socket on its standard input ends.
+///
+/// Whatever a module does to this process (crash, hang, leak), it does to this process alone.
+pub fn worker_main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The parent has closed its end, or has another version: this is for its log.
+            tracing::warn!(%error, "the worker ends");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<()> {
+    let failed = |error: io::Error| Error::lost(format!("the worker's control socket: {error}"));
+    keep_secrets();
+    let stream = take_control().map_err(failed)?;
+    let lanes = handover::receive(&stream).map_err(failed)?;
+    let answers = stream.try_clone().map_err(failed)?;
+    let mut control = Connection::new(stream);
+    let (version, options) = hear_start(&mut control)?;
+    let serving = std::thread::Builder::new()
+        .name("hsmux-worker".into())
+        .spawn(move || {
+            // Wakes the thread below when there is nothing to serve, or no more.
+            let _ends = HangUp(answers.try_clone());
+            serve_token(answers, version, options, lanes);
+        })
+        .map_err(failed)?;
+    // Nothing more is said on it: what comes is its end.
+    let _ = control.read(0, None);
+    end_within(GRACE);
+    let _ = serving.join();
+    Ok(())
+}
+
+/// A PIN comes to this process: no core file, no debugger.
+fn keep_secrets() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}
+
+/// Takes the control socket off standard input, where a module might read from it, or leave it to
+/// a child of its own.
+fn take_control() -> io::Result<UnixStream> {
+    let control: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+    let nothing = std::fs::File::open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    Ok(control.into())
+}
+
+fn hear_start(control: &mut Connection) -> Result<(u16, Options)> {
+    let lost = |broken| Error::lost(format!("the worker's start: {broken}"));
+    let hello: Hello = decode(control.read(frame::MAX_FRAME, None).map_err(lost)?)?;
+    let (greeting, version) = start::greeting(&hello.versions());
+    control.write(&greeting, None).map_err(lost)?;
+    let Some(version) = version else {
+        return Err(Error::protocol("the parent speaks another frame version"));
+    };
+    match frame::decode_call(control.read(frame::MAX_FRAME, None).map_err(lost)?)? {
+        Call::Start(options) => minicbor::decode(options.expose())
+            .map(|options| (version, options))
+            .map_err(|error| Error::protocol(format!("the worker's options: {error}"))),
+        other => Err(Error::protocol(format!(
+            "{} before the start",
+            other.name()
+        ))),
+    }
+}
+
+/// Opens the token, says so, and serves each lane on a thread of its own until they end.
+fn serve_token(answers: UnixStream, version: u16, options: Options, mut lanes: Vec<UnixStream>) {
+    let reporter = Reporter::install(answers);
+    let opened = ModuleToken::open(options);
+    let token = match opened {
+        Ok(token) => token,
+        Err(error) => return reporter.answer(&Answer::Failed(error)),
+    };
+    let info = token.info();
+    lanes.truncate(info.lanes.max(1) as usize + 1);
+    reporter.answer(&Answer::Started((*info).clone()));
+    std::thread::scope(|scope| {
+        for lane in lanes {
+            let token: &dyn Token = &*token;
+            scope.spawn(move || {
+                if let Err(error) = serve_lane(lane, version, token) {
+                    tracing::warn!(%error, "a lane ends");
+                }
+            });
+        }
+    });
+}
+
+/// Tells the parent which of the vendor's functions comes next, until the start is answered.
+struct Reporter {
+    control: Mutex<Connection>,
+    started: AtomicBool,
+    last: Mutex<&'static str>,
+}
+
+static REPORTER: OnceLock<Arc<Reporter>> = OnceLock::new();
+
+impl Reporter {
+    fn install(control: UnixStream) -> Arc<Self> {
+        let reporter = REPORTER.get_or_init(|| {
+            Arc::new(Self {
+                control: Mutex::new(Connection::new(control)),
+                started: AtomicBool::new(false),
+                last: Mutex::new(""),
+            })
+        });
+        hsmux_module::observe(|call| {
+            if let Some(reporter) = REPORTER.get() {
+                reporter.doing(call);
+            }
+        });
+        Arc::clone(reporter)
+    }
+
+    fn doing(&self, call: &'static str) {
+        if self.started.load(Ordering::Relaxed) {
+            return;
+        }
+        // C_GetMechanismInfo is called seventy times in a row.
+        if std::mem::replace(&mut *self.last.lock(), call) != call {
+            self.send(&Answer::Doing(call.into()));
+        }
+    }
+
+    fn answer(&self, answer: &Answer) {
+        self.started.store(true, Ordering::Relaxed);
+        self.send(answer);
+    }
+
+    fn send(&self, answer: &Answer) {
+        // A parent that has gone is noticed where the control socket is read.
+        let _ = self.control.lock().write(answer, None);
+    }
+}
+
+/// Ends the control socket when the thread that serves is done, by a panic too.
+struct HangUp(io::Result<UnixStream>);
+
+impl Drop for HangUp {
+    fn drop(&mut self) {
+        if let Ok(control) = &self.0 {
+            let _ = control.shutdown(std::net::Shutdown::Both);
+        }
+    }
+}
+
+/// Ends this process after a while without another word: exit handlers of a module that hangs
+/// would hang too.
+fn end_within(grace: Duration) {
+    let end = || {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
+    };
+    let ending = std::thread::Builder::new().spawn(move || {
+        std::thread::sleep(grace);
+        end();
+    });
+    if ending.is_err() {
+        end();
+    }
+}
