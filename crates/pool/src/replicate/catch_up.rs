@@ -97,7 +97,7 @@ impl Replicator {
         let mut results = Vec::new();
         for (change, works) in owed {
             let works: Vec<Work> = works.into_iter().map(|work| work.0).collect();
-            let result = do_works(present, &works, others, Instant::now() + EACH);
+            let result = do_works(present, &works, others, Instant::now() + EACH, true);
             let ends = matches!(&result, Err(error) if error.scope() == Scope::Token && error.ends_connection());
             if result.is_ok() {
                 self.paid(change, &present.serial);

@@ -116,7 +116,7 @@ impl Replicator {
         plan: &Plan,
     ) -> Vec<(&'a Present, Result<Effect>)> {
         let one = |present: &'a Present, duty: &Duty| {
-            let effect = do_part(present, duty, roster);
+            let effect = do_works(present, &duty.now, &roster.here, roster.deadline, duty.asks);
             if effect.is_ok() {
                 let serial = present.serial.clone();
                 let _ = self
@@ -168,7 +168,7 @@ impl Replicator {
             let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
                 continue;
             };
-            match do_works(present, &duty.undo, &roster.here, deadline) {
+            match do_works(present, &duty.undo, &roster.here, deadline, true) {
                 Ok(effect) => {
                     self.paid(change, &duty.serial);
                     members.changed(&present.name, &effect.made, &effect.gone);
@@ -191,34 +191,25 @@ impl Replicator {
     }
 }
 
-/// Does all works of a list on one member.
+/// Does all works of a list on one member, with the proof of the keys that it has made.
 pub(super) fn do_works(
     present: &Present,
     works: &[Work],
     others: &[Present],
     deadline: Instant,
+    again: bool,
 ) -> Result<Effect> {
     let mut opener = Opener::new(present.site(deadline));
     let mut all = Effect::default();
     for work in works {
-        let effect = work.apply(&mut opener, others)?;
+        let effect = work.apply(&mut opener, others, again)?;
+        if let (Work::Unwrap { .. }, Some(object)) = (work, effect.made.first()) {
+            prove::copy(opener.site(), object, None)?;
+        }
         all.made.extend(effect.made);
         all.gone.extend(effect.gone);
     }
     Ok(all)
-}
-
-/// A member's part, with the proof of what it has made.
-fn do_part(present: &Present, duty: &Duty, roster: &Roster) -> Result<Effect> {
-    let effect = do_works(present, &duty.now, &roster.here, roster.deadline)?;
-    for work in &duty.now {
-        if let Work::Unwrap { makes, .. } = work
-            && let Some(object) = effect.made.iter().find(|o| o.id == *makes)
-        {
-            prove::copy(roster.site(present), object)?;
-        }
-    }
-    Ok(effect)
 }
 
 /// On the one member that is concerned, without a plan.

@@ -204,7 +204,7 @@ impl<'a> Newborn<'a> {
                 .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
                 .and_then(|envelope| {
                     let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-                    Duty::making(&present.serial, Some(site), works)
+                    Duty::storing(&present.serial, Some(site), works)
                 });
             match duty {
                 Ok(duty) => plan.duties.push(duty),
@@ -235,7 +235,7 @@ impl<'a> Newborn<'a> {
             };
             let envelope = Channel::to(source, &pin)?.seal(self.key)?;
             let works = works.iter().map(|work| work.sealed(&envelope)).collect();
-            plan.duties.push(Duty::making(serial, None, works)?);
+            plan.duties.push(Duty::storing(serial, None, works)?);
         }
         Ok(plan)
     }
@@ -264,9 +264,10 @@ impl<'a> Newborn<'a> {
                 template: template::created(&template),
             });
         }
+        let template = template::copy(&self.asked, &self.found);
         works.push(Stored::Key {
             makes,
-            template: template::copy(&self.asked, &self.found),
+            template: template.with(CKA_PUBLIC_KEY_INFO, half.spki().to_vec()),
             check_value: None,
         });
         Ok(works)

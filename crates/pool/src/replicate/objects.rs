@@ -50,7 +50,7 @@ pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<Plan> {
         .iter()
         .map(|p| (&p.serial, Some(roster.site(p))));
     for (serial, site) in here.chain(roster.away_serials().map(|serial| (serial, None))) {
-        let mut duty = Duty::making(serial, site, vec![work.clone()])?;
+        let mut duty = Duty::adding(serial, site, vec![work.clone()])?;
         // Data may be a secret: it is taken from another member, not from the journal.
         if makes.class == Class::DATA {
             duty.later = vec![Work::Fetch { makes }];
@@ -169,10 +169,10 @@ fn copy(roster: &Roster, id: ObjectId, changes: &Attributes) -> Result<Plan> {
     for (present, _) in &holders {
         let site = Some(roster.site(present));
         plan.duties
-            .push(Duty::making(&present.serial, site, work())?);
+            .push(Duty::adding(&present.serial, site, work())?);
     }
     for serial in roster.away_serials() {
-        plan.duties.push(Duty::making(serial, None, work())?);
+        plan.duties.push(Duty::adding(serial, None, work())?);
     }
     Ok(plan)
 }

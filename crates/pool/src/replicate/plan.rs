@@ -123,6 +123,8 @@ pub(super) struct Duty {
     pub later: Vec<Work>,
     /// What takes it back.
     pub undo: Vec<Work>,
+    /// Whether some of it may be there before.
+    pub asks: bool,
 }
 
 impl Duty {
@@ -133,37 +135,41 @@ impl Duty {
             later: works.clone(),
             now: works,
             undo,
+            asks: false,
         }
     }
 
-    /// Works that make new objects. What the member has already it keeps, also if the change is
-    /// taken back; `site` is nothing for a member that is away.
-    pub fn making(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
-        let (mut now, mut undo) = (Vec::new(), Vec::new());
-        for work in works {
-            let Some(back) = work.undo(serial) else {
-                continue;
-            };
-            let Work::Remove { mut objects } = back else {
-                continue;
-            };
-            if let Some(site) = site {
-                let mut new = Vec::new();
-                for id in objects {
-                    if site.find(id)?.is_none() {
-                        new.push(id);
-                    }
-                }
-                objects = new;
-            } else {
-                objects.truncate(1);
+    /// Works that store a new key: it is nowhere yet. `site` is nothing for a member that is away.
+    pub fn storing(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+        let mut undo = Vec::new();
+        for work in &works {
+            let mut objects: Vec<ObjectId> = work.makes().into_iter().collect();
+            // Another object of that name must not go with it.
+            if let (Some(site), Some(passing)) = (site, work.passing_name(serial))
+                && site.find(passing)?.is_none()
+            {
+                objects.push(passing);
             }
-            if !objects.is_empty() {
+            undo.push(Work::Remove { objects });
+        }
+        Ok(Self::new(serial, works, undo))
+    }
+
+    /// Works that make objects which the member may have: those it keeps, also if the change is
+    /// taken back.
+    pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+        let mut undo = Vec::new();
+        for makes in works.iter().filter_map(Work::makes) {
+            let there = site.map_or(Ok(None), |site| site.find(makes))?.is_some();
+            if !there {
+                let objects = vec![makes];
                 undo.push(Work::Remove { objects });
             }
-            now.push(work);
         }
-        Ok(Self::new(serial, now, undo))
+        Ok(Self {
+            asks: true,
+            ..Self::new(serial, works, undo)
+        })
     }
 }
 

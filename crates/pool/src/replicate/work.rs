@@ -4,8 +4,11 @@ use super::channel::{Envelope, Opener};
 use super::members::Present;
 use super::site::{self, Site};
 use super::template;
-use hsmux_token::ck::{CKA_CHECK_VALUE, CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID};
-use hsmux_token::{Attributes, Borrow, Error, Kind, Object, ObjectId, Operation, Result};
+use hsmux_token::ck::{
+    CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ATTRIBUTE_READ_ONLY,
+    CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID, CKR_TEMPLATE_INCONSISTENT,
+};
+use hsmux_token::{Attributes, Borrow, Error, Kind, Made, Object, ObjectId, Operation, Result};
 use minicbor::{Decode, Encode};
 
 /// One step of one member.
@@ -90,8 +93,9 @@ pub(super) struct Effect {
 }
 
 impl Work {
-    /// Does it. `others` are members that an object may be taken over from.
-    pub fn apply(&self, opener: &mut Opener, others: &[Present]) -> Result<Effect> {
+    /// Does it. `others` are members that an object may be taken over from; `again` says that it may
+    /// have been done before, so that the member is asked first.
+    pub fn apply(&self, opener: &mut Opener, others: &[Present], again: bool) -> Result<Effect> {
         let site = opener.site();
         match self {
             Self::Remove { objects } => remove(site, objects),
@@ -106,7 +110,8 @@ impl Work {
             | Self::Create { makes, .. }
             | Self::Fetch { makes }
             | Self::Copy { makes, .. } => {
-                let object = match site.find(*makes)? {
+                let there = if again { site.find(*makes)? } else { None };
+                let object = match there {
                     Some(there) => there,
                     None => self.make(*makes, opener, others)?,
                 };
@@ -118,23 +123,32 @@ impl Work {
         }
     }
 
-    /// What takes the work back on the token with this serial number.
-    pub fn undo(&self, serial: &str) -> Option<Self> {
+    /// The name of what it makes.
+    pub fn makes(&self) -> Option<ObjectId> {
+        match self {
+            Self::Unwrap { makes, .. }
+            | Self::Create { makes, .. }
+            | Self::Fetch { makes }
+            | Self::Copy { makes, .. } => Some(*makes),
+            Self::Set { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// The name that a secret key has between its unwrapping and its check value, for tokens that
+    /// give none by themselves.
+    pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
         match self {
             Self::Unwrap {
-                makes, template, ..
+                makes,
+                template,
+                check_value: Some(_),
+                ..
+            } if template.flag(CKA_ENCRYPT) != Some(true) => {
+                let bytes = |kind| template.get(kind).unwrap_or_default();
+                let (id, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
+                Some(ObjectId::of_unidentified(makes.class, serial, id, label))
             }
-            | Self::Create { makes, template } => {
-                let mut objects = vec![*makes];
-                // Until its check value or its public half is there, only its token can name a key.
-                let unnamed = hsmux_software::identify(serial, vec![template.clone()]);
-                objects.extend(unnamed.first().map(|object| object.id));
-                Some(Self::Remove { objects })
-            }
-            Self::Fetch { makes } | Self::Copy { makes, .. } => Some(Self::Remove {
-                objects: vec![*makes],
-            }),
-            Self::Set { .. } | Self::Remove { .. } => None,
+            _ => None,
         }
     }
 
@@ -147,13 +161,11 @@ impl Work {
                 check_value,
                 ..
             } => {
-                let made = opener.open(envelope, template)?;
-                if let Some(value) = check_value
-                    && made.object.id != makes
-                {
-                    confirm(site, made.object.id, value)?;
+                let made = unwrap(opener, envelope, template)?;
+                match check_value {
+                    Some(value) => confirm(site, &made, value)?,
+                    None => made,
                 }
-                made
             }
             Self::Copy {
                 object, template, ..
@@ -186,14 +198,40 @@ impl Work {
     }
 }
 
+/// Takes a key out of its envelope; by CKA_PUBLIC_KEY_INFO, where the token keeps it, a private key
+/// tells what it is.
+fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Result<Made> {
+    match opener.open(envelope, template) {
+        Err(error) if refuses_template(&error) && template.get(CKA_PUBLIC_KEY_INFO).is_some() => {
+            let mut without = template.clone();
+            without.remove(CKA_PUBLIC_KEY_INFO);
+            opener.open(envelope, &without)
+        }
+        result => result,
+    }
+}
+
+fn refuses_template(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            CKR_ATTRIBUTE_TYPE_INVALID
+                | CKR_ATTRIBUTE_VALUE_INVALID
+                | CKR_ATTRIBUTE_READ_ONLY
+                | CKR_TEMPLATE_INCONSISTENT
+        )
+    )
+}
+
 /// Has the token compare the check value, and keep it: the name of a secret key rests on it.
-fn confirm(site: Site, key: ObjectId, check_value: &[u8]) -> Result<()> {
+fn confirm(site: Site, made: &Made, check_value: &[u8]) -> Result<Made> {
+    let object = site::reference(made);
     let set = site.run(&Operation::SetAttributes {
-        object: key.into(),
+        object,
         template: Attributes::default().with(CKA_CHECK_VALUE, check_value.to_vec()),
     });
     match set {
-        Ok(_) => Ok(()),
+        Ok(_) => site.make(&Operation::Read { object }),
         // It shows its own, or none: then the name tells.
         Err(error)
             if matches!(
@@ -201,10 +239,10 @@ fn confirm(site: Site, key: ObjectId, check_value: &[u8]) -> Result<()> {
                 Some(CKR_ATTRIBUTE_READ_ONLY | CKR_ATTRIBUTE_TYPE_INVALID)
             ) =>
         {
-            Ok(())
+            Ok(made.clone())
         }
         Err(error) => {
-            let _ = site.destroy(key.into());
+            let _ = site.destroy(object);
             Err(error)
         }
     }
@@ -228,16 +266,19 @@ fn fetch(id: ObjectId, site: Site, others: &[Present]) -> Result<Attributes> {
 }
 
 fn set(site: Site, object: ObjectId, becomes: ObjectId, template: &Attributes) -> Result<Effect> {
-    let renamed = object != becomes;
-    if site.find(object)?.is_some() {
-        site.run(&Operation::SetAttributes {
-            object: object.into(),
-            template: template.clone(),
-        })?;
-    }
+    let set = Operation::SetAttributes {
+        object: object.into(),
+        template: template.clone(),
+    };
+    let there = match site.run(&set) {
+        // It has its new name when it is read by the old one.
+        Ok(_) => site.find(object)?,
+        Err(error) if site::is_absent(&error) => site.find(becomes)?,
+        Err(error) => return Err(error),
+    };
     Ok(Effect {
-        made: site.find(becomes)?.into_iter().collect(),
-        gone: if renamed { vec![object] } else { vec![] },
+        made: there.into_iter().collect(),
+        gone: (object != becomes).then_some(object).into_iter().collect(),
     })
 }
 
