@@ -59,6 +59,11 @@ pub trait Token: Send + Sync {
     /// A token that cannot be lost (in this process) keeps the default, which never calls.
     fn on_lost(&self, _lost: Box<dyn FnOnce(Error) + Send>) {}
 
+    /// The process that holds the token, where that is another one.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
     /// Ends the connection: what is running fails with [`crate::Kind::Lost`]. For a token that hangs.
     fn abort(&self, _reason: &str) {}
 }
