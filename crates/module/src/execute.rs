@@ -21,8 +21,9 @@ impl ModuleToken {
             _ if makes_session_object(operation) => Purpose::Keep,
             _ => Purpose::Work,
         };
-        let mut lease = self.sessions.lease(purpose, deadline)?;
+        // Before a session is taken: to find an object that is not known yet takes one too.
         let handles = self.handles_of(operation)?;
+        let mut lease = self.sessions.lease(purpose, deadline)?;
         let error = match self.attempt(&mut lease, operation, handles) {
             Ok(outcome) => return Ok(outcome),
             Err(error) => error,
@@ -31,10 +32,12 @@ impl ModuleToken {
             return Err(error);
         }
         self.forget(operation);
+        drop(lease);
         let again = self.handles_of(operation)?;
         if again == handles || !operation.repeatable() {
             return Err(error);
         }
+        let mut lease = self.sessions.lease(purpose, deadline)?;
         self.attempt(&mut lease, operation, again)
     }
 
