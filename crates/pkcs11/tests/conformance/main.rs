@@ -1,0 +1,9 @@
+//! The module's conduct, by the letter of PKCS#11: through its C functions, on a token in memory.
+
+// Tests call C functions as a program does: with pointers to what is on their stacks.
+#![allow(unsafe_code, clippy::undocumented_unsafe_blocks, clippy::borrow_as_ptr)]
+#![allow(clippy::wildcard_imports)]
+
+mod calls;
+mod lengths;
+mod soft;
