@@ -1,1 +1,28 @@
-//! 
+//! The daemon: a pool behind sockets.
+//!
+//! [`Daemon`] reads the configuration, starts the pool and listens. Each listener is a
+//! [service](service) with [settings](settings) of its own; each program behind it an
+//! [application](application) with its login and its session objects; each of its requests is
+//! looked at once ([rights](rights)) and handed to the pool ([execute](execute)). Administration has
+//! a socket of its own ([admin]).
+
+pub mod admin;
+mod application;
+mod audit;
+mod daemon;
+mod doors;
+mod execute;
+mod lock;
+mod login;
+mod members;
+mod notify;
+mod rights;
+mod service;
+mod settings;
+mod socket;
+mod talk;
+mod throttle;
+mod view;
+
+pub use daemon::{Daemon, Event, Running};
+pub use lock::StateLock;

@@ -7,6 +7,7 @@ mod pin;
 mod print;
 mod reader;
 pub mod schema;
+mod seats;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -16,24 +17,14 @@ use std::time::Duration;
 
 use hsmux_token::Uri;
 
+use crate::{Options, Policy};
+
 pub use files::check;
 pub use mistake::{Mistake, Severity};
 pub use pin::PinSource;
 pub use print::{example, markdown};
 pub use reader::duration as parse_duration;
 pub use users::{User, group_id};
-
-/// Who is given an operation, when several members could.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub enum Policy {
-    /// The member that will be done first.
-    #[default]
-    LeastLoaded,
-    /// One after the other.
-    RoundRobin,
-    /// The first of the file that serves; the others are for when it does not.
-    FirstAvailable,
-}
 
 /// A configuration file, read and found good. Paths are already relative to its folder.
 #[derive(Clone, PartialEq, Debug)]
@@ -171,6 +162,28 @@ pub enum Isolation {
     Process,
     /// In this process.
     Thread,
+}
+
+impl Config {
+    /// What the pool is told at its start. An application that embeds it may have no threads: then
+    /// `threads` is to be changed.
+    pub fn options(&self) -> Options {
+        Options {
+            label: self.pool.label.clone(),
+            policy: self.pool.policy,
+            queue: self.pool.queue,
+            deadline: self.pool.deadline,
+            threads: true,
+            state: self.state.clone(),
+            replicas: self.pool.replicas,
+            read_only: self.pool.read_only,
+        }
+    }
+
+    /// The member of that name.
+    pub fn member(&self, name: &str) -> Option<&Member> {
+        self.tokens.iter().find(|member| member.name == name)
+    }
 }
 
 /// Reads a configuration file. Looks at nothing but the file itself: the modules and PIN files that

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::Policy;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -12,7 +13,7 @@ use super::reader::{Fields, Source, integer, text, uri};
 use super::schema::{SECTIONS, section};
 use super::{
     Admin, AuditSection, Config, Isolation, Listener, Login, Member, Mistake, ModuleSection,
-    Policy, PoolSection, Socket, User,
+    PoolSection, Socket, User,
 };
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).

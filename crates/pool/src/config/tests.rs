@@ -1,4 +1,5 @@
 use super::*;
+use crate::Policy;
 
 const GOOD: &str = r#"[pool]
 label = "web"

@@ -1,0 +1,88 @@
+//! What each request does.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Result as Outcome};
+
+use super::{Failure, Request, Response, certificate, find, keys, pins, status};
+use crate::daemon::{Event, Running};
+
+/// Making an RSA key on a slow card takes minutes.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
+
+/// Carries out a request; blocks.
+pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, Failure> {
+    let pool = &running.shared.pool;
+    let deadline = Instant::now() + PATIENCE;
+    Ok(match request {
+        Request::Status => Response::Status(Box::new(running.status())),
+        Request::Keys => Response::Keys(keys::rows(pool)),
+        Request::TokenAdd { token } => done(running.add(token)?),
+        Request::TokenRemove { token } => done(pool.remove(token)?),
+        Request::TokenPark { token, reason } => done(pool.park(token, reason)?),
+        Request::TokenResume { token } => {
+            pool.resume(token)?;
+            Response::Lines(vec![keys::until_settled(pool, token)?])
+        }
+        Request::Reload => Response::Lines(running.reload()?),
+        Request::Stop => done(running.tell(Event::Stop)),
+        Request::KeyGenerate { spec, label, id } => {
+            let id = id.as_deref().map(hex).transpose()?;
+            Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
+        }
+        Request::KeyDelete { key } => {
+            Response::Lines(keys::delete(pool, &find::uri(key)?, deadline)?)
+        }
+        Request::KeyVerify { key } => {
+            let which = key.as_deref().map(find::uri).transpose()?;
+            Response::Keys(keys::verify(pool, which.as_ref())?)
+        }
+        Request::KeyClone { key, from, to } => {
+            let which = key.as_deref().map(find::uri).transpose()?;
+            Response::Lines(keys::clone(running, which.as_ref(), from.as_deref(), to)?)
+        }
+        Request::KeyCsr {
+            key,
+            subject,
+            names,
+        } => {
+            let key = find::uri(key)?;
+            Response::Text(certificate::request(pool, &key, subject, names, deadline)?)
+        }
+        Request::CertImport { der, label, id } => {
+            let id = id.as_deref().map(hex).transpose()?;
+            let catalogue = pool.catalogue();
+            let operation = certificate::import(&catalogue, hex(der)?, label.clone(), id)?;
+            Response::Keys(keys::make(pool, &operation, deadline)?)
+        }
+        Request::PinList => Response::Pins(pins::list(running)?),
+        Request::PinRelease { token } => Response::Pins(pins::release(running, token)?),
+        Request::PinRotate { tokens } => Response::Lines(pins::rotate(running, tokens)?),
+    })
+}
+
+fn done((): ()) -> Response {
+    Response::Done
+}
+
+fn hex(text: &str) -> Outcome<Vec<u8>> {
+    hex::decode(text)
+        .map_err(|e| Error::request(Kind::Invalid, format!("{text:?} is not hexadecimal: {e}")))
+}
+
+impl Running {
+    fn status(&self) -> status::DaemonStatus {
+        let pool = self.shared.pool.status();
+        status::DaemonStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            config: self.file.clone(),
+            config_error: self.config_error(),
+            listeners: self.doors.status(),
+            members: status::members(&self.shared.pool, &pool),
+            pool,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Certification requests by keys of the pool, and certificates onto it.
+
+use std::time::Instant;
+
+use base64::Engine;
+use der::{Decode, Encode};
+use hsmux_pool::{Catalogue, Pool};
+use hsmux_software::{PublicKey, csr, digest, prehash, prehashed_input};
+use hsmux_token::{
+    Attributes, Blob, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Token,
+    Uri, Verb, ck,
+};
+use x509_cert::Certificate;
+
+use super::find;
+
+/// A request (PKCS#10) in PEM, signed by a key of the pool.
+pub fn request(
+    pool: &Pool,
+    key: &Uri,
+    subject: &str,
+    names: &[String],
+    deadline: Instant,
+) -> Result<String> {
+    let catalogue = pool.catalogue();
+    let key = find::private_key(&catalogue, key)?;
+    let public = PublicKey::from_attributes(&key.attributes)?;
+    let info = csr::request_info(subject, &public, names)?;
+    let mechanism = csr::mechanism(&public);
+    let signature = sign(pool, key.id, &mechanism, &info, deadline)?;
+    public.verify(&mechanism, &info, &signature)?;
+    Ok(pem(
+        "CERTIFICATE REQUEST",
+        &csr::assemble(&info, &mechanism, &signature)?,
+    ))
+}
+
+/// Signs with a mechanism that hashes, also where the tokens have only the one that does not.
+fn sign(
+    pool: &Pool,
+    key: ObjectId,
+    mechanism: &Mechanism,
+    data: &[u8],
+    deadline: Instant,
+) -> Result<bytes::Bytes> {
+    let offered = pool.info().mechanism(mechanism.kind).is_some();
+    let (mechanism, data) = match prehash(mechanism) {
+        Some((hash, raw)) if !offered => {
+            let hashed = digest(hash, data);
+            let input = prehashed_input(hash, &raw, &hashed).into_owned();
+            (raw, input)
+        }
+        _ => (mechanism.clone(), data.to_vec()),
+    };
+    let operation = Operation::Use {
+        verb: Verb::Sign,
+        key: key.into(),
+        mechanism,
+        data: Blob::from(data),
+    };
+    pool.execute(&operation, deadline)?.into_bytes()
+}
+
+/// What makes a certificate object of a certificate: label and id are those of its key, where the
+/// pool has it.
+pub fn import(
+    catalogue: &Catalogue,
+    der: Vec<u8>,
+    label: Option<String>,
+    id: Option<Vec<u8>>,
+) -> Result<Operation> {
+    let bad = |e: der::Error| Error::request(Kind::Invalid, format!("not a certificate: {e}"));
+    let certificate = Certificate::from_der(&der).map_err(bad)?;
+    let certified = certificate.tbs_certificate();
+    let subject = certified.subject();
+    let public = PublicKey::from_certificate(&der)?;
+    let key = of_key(catalogue, &public);
+    let text = |kind| key.as_ref().and_then(|key| key.attributes.text(kind));
+    let label = label
+        .or_else(|| text(ck::CKA_LABEL))
+        .unwrap_or_else(|| subject.to_string());
+    let id = id
+        .or_else(|| Some(key.as_ref()?.attributes.get(ck::CKA_ID)?.to_vec()))
+        .unwrap_or_else(|| {
+            ObjectId::of_public_key(Class::PUBLIC_KEY, public.spki())
+                .name
+                .to_vec()
+        });
+    let template = Attributes::default()
+        .with_number(ck::CKA_CLASS, ck::CKO_CERTIFICATE)
+        .with_number(ck::CKA_CERTIFICATE_TYPE, ck::CKC_X_509)
+        .with_flag(ck::CKA_TOKEN, true)
+        .with_flag(ck::CKA_PRIVATE, false)
+        .with(ck::CKA_LABEL, label.into_bytes())
+        .with(ck::CKA_ID, id)
+        .with(ck::CKA_SUBJECT, subject.to_der().map_err(bad)?)
+        .with(ck::CKA_ISSUER, certified.issuer().to_der().map_err(bad)?)
+        .with(
+            ck::CKA_SERIAL_NUMBER,
+            certified.serial_number().to_der().map_err(bad)?,
+        )
+        .with(ck::CKA_VALUE, der);
+    Ok(Operation::Create { template })
+}
+
+fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Object>> {
+    let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
+    catalogue
+        .get(&id)
+        .map(|entry| std::sync::Arc::clone(&entry.object))
+}
+
+/// RFC 7468.
+fn pem(label: &str, der: &[u8]) -> String {
+    let text = base64::engine::general_purpose::STANDARD.encode(der);
+    let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
+    let body: String = lines.map(|line| format!("{line}\n")).collect();
+    format!("-----BEGIN {label}-----\n{body}-----END {label}-----\n")
+}

@@ -1,0 +1,50 @@
+//! The administrator's end of the socket.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Blob, Error, Kind, Result};
+use hsmux_wire::{Answer, Call, Client, Endpoint};
+
+use super::{Failure, Request, Response};
+
+/// Making an RSA key on a slow card takes minutes.
+const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// A connection to the daemon's administration.
+pub struct AdminClient(Client);
+
+impl AdminClient {
+    /// Connects to the administration's socket. [`Kind::Lost`]: nobody listens there.
+    pub fn connect(socket: &Path) -> Result<Self> {
+        Client::connect(Endpoint::from(socket), "hsmux").map(Self)
+    }
+
+    /// Asks and waits for the answer, as long as it takes.
+    pub fn ask(&self, request: &Request) -> Result<Response, Failure> {
+        let asked = self.call(request)?;
+        match asked {
+            Response::Failed(failure) => Err(failure),
+            response => Ok(response),
+        }
+    }
+
+    fn call(&self, request: &Request) -> Result<Response> {
+        let odd = |e: serde_json::Error| {
+            Error::request(
+                Kind::Protocol,
+                format!("the daemon is of another version: {e}"),
+            )
+        };
+        let json = serde_json::to_vec(request).map_err(odd)?;
+        let reply = self
+            .0
+            .call(Call::Admin(Blob::from(json)), Instant::now() + PATIENCE)?;
+        match reply.answer {
+            Answer::Admin(json) => serde_json::from_slice(&json).map_err(odd),
+            other => Err(Error::protocol(format!(
+                "administration answered {other:?}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Objects of the catalogue by URI.
+
+use std::sync::Arc;
+
+use hsmux_pool::{Catalogue, Entry};
+use hsmux_token::{Class, Error, Kind, Object, Result, Uri};
+
+/// Reads a URI that names objects.
+pub fn uri(text: &str) -> Result<Uri> {
+    let uri: Uri = text
+        .parse()
+        .map_err(|e: hsmux_token::UriError| Error::request(Kind::Invalid, e.to_string()))?;
+    if uri.names_object() {
+        return Ok(uri);
+    }
+    let message = format!("{text} names no object; write object=, id= or type=");
+    Err(Error::request(Kind::Invalid, message))
+}
+
+/// All objects that a URI means, the private keys first; none is an error.
+pub fn entries(catalogue: &Catalogue, uri: &Uri) -> Result<Vec<Arc<Entry>>> {
+    let mut found: Vec<_> = catalogue
+        .entries
+        .values()
+        .filter(|entry| !entry.hidden && uri.matches_object(&entry.object))
+        .cloned()
+        .collect();
+    found.sort_by_key(|entry| (order(entry.object.id.class), entry.object.id));
+    if found.is_empty() {
+        let message = format!("{uri}: no such object in the pool; hsmux key list shows all");
+        return Err(Error::request(Kind::UnknownObject, message));
+    }
+    Ok(found)
+}
+
+/// The one private key that a URI means.
+pub fn private_key(catalogue: &Catalogue, uri: &Uri) -> Result<Arc<Object>> {
+    let all = entries(catalogue, uri)?;
+    let mut keys = all
+        .iter()
+        .filter(|entry| entry.object.id.class == Class::PRIVATE_KEY);
+    match (keys.next(), keys.next()) {
+        (Some(entry), None) => Ok(Arc::clone(&entry.object)),
+        (None, _) => {
+            let message = format!("{uri}: no private key among the objects that match");
+            Err(Error::request(Kind::UnknownObject, message))
+        }
+        (Some(_), Some(_)) => {
+            let message = format!("{uri}: several private keys match; add ;id=");
+            Err(Error::request(Kind::Invalid, message))
+        }
+    }
+}
+
+/// People look for keys first.
+pub fn order(class: Class) -> u8 {
+    match class {
+        Class::PRIVATE_KEY => 0,
+        Class::SECRET_KEY => 1,
+        Class::PUBLIC_KEY => 2,
+        Class::CERTIFICATE => 3,
+        _ => 4,
+    }
+}

@@ -1,0 +1,134 @@
+//! Keys: made, deleted, proved, copied.
+
+use std::time::{Duration, Instant};
+
+use hsmux_pool::{Pool, SeatState};
+use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri};
+
+use super::find;
+use super::{KeyRow, KeySpec};
+use crate::daemon::Running;
+
+/// All objects with their replicas, hsmux's own keys left out.
+pub fn rows(pool: &Pool) -> Vec<KeyRow> {
+    let mut rows = pool.status().objects;
+    rows.retain(|row| !row.label.starts_with(hsmux_pool::HIDDEN_LABEL));
+    rows
+}
+
+/// The rows of some objects.
+fn rows_of(pool: &Pool, ids: &[ObjectId]) -> Vec<KeyRow> {
+    let wanted: Vec<_> = ids
+        .iter()
+        .map(|id| (hex::encode(id.name), id.class.name()))
+        .collect();
+    let mut rows = rows(pool);
+    rows.retain(|row| {
+        wanted
+            .iter()
+            .any(|(name, class)| row.name == *name && row.class == *class)
+    });
+    rows
+}
+
+/// Makes a key or a pair on the members.
+pub fn generate(
+    pool: &Pool,
+    spec: KeySpec,
+    label: &str,
+    id: Option<Vec<u8>>,
+    deadline: Instant,
+) -> Result<Vec<KeyRow>> {
+    let random = || -> Result<Vec<u8>> {
+        let mut id = vec![0; 16];
+        getrandom::fill(&mut id)
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        Ok(id)
+    };
+    let id = id.map_or_else(random, Ok)?;
+    make(pool, &spec.operation(label, &id), deadline)
+}
+
+/// Makes what the operation says, and shows it.
+pub fn make(pool: &Pool, operation: &Operation, deadline: Instant) -> Result<Vec<KeyRow>> {
+    let made = pool.execute(operation, deadline)?.into_objects()?;
+    let ids: Vec<_> = made.iter().map(|made| made.object.id).collect();
+    Ok(rows_of(pool, &ids))
+}
+
+/// Deletes all objects that match from all members.
+pub fn delete(pool: &Pool, uri: &Uri, deadline: Instant) -> Result<Vec<String>> {
+    let entries = find::entries(&pool.catalogue(), uri)?;
+    let mut lines = Vec::new();
+    for entry in entries {
+        let id = entry.object.id;
+        let outcome = pool.execute(&Operation::Destroy { object: id.into() }, deadline)?;
+        debug_assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
+        lines.push(format!("deleted {id:?}"));
+    }
+    Ok(lines)
+}
+
+/// Reads every member again and proves its replicas.
+pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
+    let mut members: Vec<String> = pool
+        .status()
+        .seats
+        .into_iter()
+        .map(|seat| seat.member)
+        .collect();
+    members.dedup();
+    for member in members {
+        // A member that is away is seen in the rows.
+        if let Err(error) = pool.refresh(&member) {
+            tracing::warn!(member, %error, "not proved");
+        }
+    }
+    let Some(uri) = which else {
+        return Ok(rows(pool));
+    };
+    let entries = find::entries(&pool.catalogue(), uri)?;
+    let ids: Vec<_> = entries.iter().map(|entry| entry.object.id).collect();
+    Ok(rows_of(pool, &ids))
+}
+
+/// Copies keys to members that do not hold them.
+pub fn clone(
+    running: &Running,
+    which: Option<&Uri>,
+    from: Option<&str>,
+    to: &[String],
+) -> Result<Vec<String>> {
+    let _ = (running, which, from, to);
+    Err(Error::request(Kind::Unsupported, "key clone"))
+}
+
+/// Waits for a member that was told to connect; says how it is then.
+pub fn until_settled(pool: &Pool, member: &str) -> Result<String> {
+    let end = Instant::now() + Duration::from_secs(30);
+    loop {
+        let status = pool.status();
+        let mut seats = status
+            .seats
+            .iter()
+            .filter(|s| s.member == member || s.name == member);
+        let seat = seats
+            .next()
+            .ok_or_else(|| Error::request(Kind::Invalid, format!("there is no member {member}")))?;
+        match seat.state {
+            SeatState::InService => return Ok(format!("{member} serves")),
+            SeatState::Connecting if Instant::now() < end => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            SeatState::Connecting => return Ok(format!("{member} is still connecting")),
+            _ => {
+                let why = seat
+                    .reason
+                    .clone()
+                    .or(seat.last_error.clone())
+                    .unwrap_or_default();
+                return Err(Error::token(Kind::NoReplica, format!("{member}: {why}")));
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Administration: JSON requests on a socket of their own.
+
+mod act;
+mod certificate;
+mod client;
+mod find;
+mod keys;
+mod pins;
+mod service;
+mod spec;
+mod status;
+
+use std::collections::BTreeMap;
+
+use hsmux_token::Error;
+use serde::{Deserialize, Serialize};
+
+pub use client::AdminClient;
+pub use service::AdminService;
+pub use spec::KeySpec;
+pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};
+
+/// What an administrator asks. Keys are named by PKCS#11 URIs (RFC 7512), members by their names.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// How the daemon and its members are; answered by [`Response::Status`].
+    Status,
+    /// All keys, certificates and data objects with their replicas; answered by [`Response::Keys`].
+    Keys,
+    /// Puts a member of the configuration file into service.
+    TokenAdd {
+        /// Its name.
+        token: String,
+    },
+    /// Takes a member out of service until it is added again, or the daemon starts anew.
+    TokenRemove {
+        /// Its name.
+        token: String,
+    },
+    /// Lets a member rest: it finishes what it has, and is given nothing more.
+    TokenPark {
+        /// Its name.
+        token: String,
+        /// Why, for those who look at the status later.
+        reason: String,
+    },
+    /// Puts a parked member back into service, if it proves itself.
+    TokenResume {
+        /// Its name.
+        token: String,
+    },
+    /// Reads the configuration again; answered by [`Response::Lines`]: what has changed.
+    Reload,
+    /// Ends the daemon when what runs is done.
+    Stop,
+    /// Makes a key on the members; answered by [`Response::Keys`].
+    KeyGenerate {
+        /// `rsa:2048`, `ec:p256`, `ed25519`, `aes:256`, `generic:256`.
+        spec: KeySpec,
+        /// CKA_LABEL.
+        label: String,
+        /// CKA_ID in hexadecimal; without it a random one.
+        id: Option<String>,
+    },
+    /// Deletes all objects that match, from all members; answered by [`Response::Lines`].
+    KeyDelete {
+        /// Which.
+        key: String,
+    },
+    /// Proves all replicas anew; answered by [`Response::Keys`].
+    KeyVerify {
+        /// Which keys are answered; all without it.
+        key: Option<String>,
+    },
+    /// Copies a key to members that do not hold it; answered by [`Response::Lines`].
+    KeyClone {
+        /// Which; all that can be copied without it.
+        key: Option<String>,
+        /// The member to copy from.
+        from: Option<String>,
+        /// The members to copy to; all without it.
+        to: Vec<String>,
+    },
+    /// Makes a certification request (PKCS#10) with a key; answered by [`Response::Text`], in PEM.
+    KeyCsr {
+        /// The private key.
+        key: String,
+        /// The distinguished name, as RFC 4514 writes it.
+        subject: String,
+        /// DNS names, addresses and so on for subjectAltName.
+        names: Vec<String>,
+    },
+    /// Writes a certificate to all members; answered by [`Response::Keys`].
+    CertImport {
+        /// Its DER, in hexadecimal.
+        der: String,
+        /// CKA_LABEL; without it the label of its key, or its subject.
+        label: Option<String>,
+        /// CKA_ID in hexadecimal; without it that of its key.
+        id: Option<String>,
+    },
+    /// What is on record about PINs; answered by [`Response::Pins`].
+    PinList,
+    /// Lets a held PIN be tried once more; answered by [`Response::Pins`].
+    PinRelease {
+        /// The member.
+        token: String,
+    },
+    /// Gives members new PINs, one after the other; repeated after an interruption it goes on where
+    /// it stopped. Answered by [`Response::Lines`].
+    PinRotate {
+        /// The members; all without it.
+        tokens: Vec<String>,
+    },
+}
+
+impl Request {
+    /// Whether it changes anything, so that the audit trail has a line of it.
+    pub fn acts(&self) -> bool {
+        !matches!(self, Self::Status | Self::Keys | Self::PinList)
+    }
+}
+
+/// What is answered.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", content = "content", rename_all = "kebab-case")]
+pub enum Response {
+    /// Done; there is nothing to say.
+    Done,
+    /// See [`Request::Status`].
+    Status(Box<DaemonStatus>),
+    /// Objects with their replicas.
+    Keys(Vec<KeyRow>),
+    /// PINs on record.
+    Pins(Vec<PinRow>),
+    /// What was done to what, in order.
+    Lines(Vec<String>),
+    /// A text in PEM.
+    Text(String),
+    /// It failed.
+    Failed(Failure),
+}
+
+/// Why an act failed.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Failure {
+    /// What, where, and what to do.
+    pub message: String,
+    /// The kind of error, as the code names it (`Forbidden`, `NoReplica`).
+    pub kind: String,
+    /// More about it: what was done before it failed, by member or key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub details: BTreeMap<String, String>,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self {
+            message: error.to_string(),
+            kind: format!("{:?}", error.kind()),
+            details: BTreeMap::new(),
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)?;
+        self.details
+            .iter()
+            .try_for_each(|(what, why)| write!(f, "\n  {what}: {why}"))
+    }
+}
+
+impl std::error::Error for Failure {}

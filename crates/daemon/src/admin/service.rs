@@ -1,0 +1,119 @@
+//! The administration's listener: who may ask, and a thread for each act.
+
+use std::sync::{Arc, Weak};
+
+use hsmux_token::{Blob, Error, Kind, Result};
+use hsmux_wire::{Answer, Answerer, Call, Conversation, Hello, Peer, Reply, Service};
+use serde::Serialize;
+
+use super::{Failure, Request, Response, act};
+use crate::audit::Who;
+use crate::daemon::Running;
+use crate::settings::is_own;
+
+/// The listener. Holds the daemon weakly, for the daemon holds it.
+pub struct AdminService(pub Weak<Running>);
+
+/// An administrator.
+struct Desk {
+    running: Weak<Running>,
+    who: Who,
+}
+
+impl Service for AdminService {
+    fn boot(&self) -> u64 {
+        self.0.upgrade().map_or(0, |running| running.shared.boot)
+    }
+
+    fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
+        let running = self.0.upgrade().ok_or_else(stopping)?;
+        if !is_own(peer.uid) && !running.administrators().contains(&peer.uid) {
+            tracing::warn!(%peer, program = hello.program, "administration refused");
+            let message = "administration is for root and the daemon's own user; \
+                           [admin] allow_users may name others";
+            return Err(Error::request(Kind::Forbidden, message));
+        }
+        let who = Who {
+            uid: peer.uid,
+            pid: peer.pid,
+            program: hello.program.clone(),
+        };
+        let running = Weak::clone(&self.0);
+        Ok(Arc::new(Desk { running, who }))
+    }
+}
+
+impl Conversation for Desk {
+    fn call(&self, call: Call, answer: Answerer) {
+        let Call::Admin(json) = call else {
+            let message = "this socket is for administration; applications have another";
+            let error = Error::request(Kind::Forbidden, message);
+            return answer.send(&Reply {
+                epoch: 0,
+                answer: Answer::Failed(error),
+            });
+        };
+        let request = match serde_json::from_slice(&json) {
+            Ok(request) => request,
+            Err(e) => {
+                let message = format!("not a request of administration: {e}");
+                let error = Error::request(Kind::Protocol, message);
+                return send(answer, &Response::Failed(error.into()));
+            }
+        };
+        let (running, who) = (Weak::clone(&self.running), self.who.clone());
+        // An act may take minutes. Without a thread the answer is dropped, which says so by itself.
+        let spawned = std::thread::Builder::new()
+            .name("hsmux-admin".into())
+            .spawn(move || send(answer, &carry_out(&running, &who, &request)));
+        if let Err(error) = spawned {
+            tracing::error!(%error, "no thread for an administrative act");
+        }
+    }
+}
+
+fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response {
+    let Some(running) = running.upgrade() else {
+        return Response::Failed(stopping().into());
+    };
+    let result = act::carry_out(&running, request);
+    if request.acts() {
+        let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
+        tracing::info!(
+            uid = who.uid,
+            pid = who.pid,
+            ?request,
+            ?outcome,
+            "administration"
+        );
+        if let Err(error) = running.shared.audit.act(who, Act { request }, &outcome) {
+            tracing::error!(%error, ?request, "an administrative act is not on the audit trail");
+        }
+    }
+    result.unwrap_or_else(Response::Failed)
+}
+
+/// The request as the trail has it.
+#[derive(Serialize)]
+struct Act<'a> {
+    #[serde(flatten)]
+    request: &'a Request,
+}
+
+fn send(answer: Answerer, response: &Response) {
+    let json = serde_json::to_vec(response).unwrap_or_default();
+    answer.send(&Reply {
+        epoch: 0,
+        answer: Answer::Admin(Blob::from(json)),
+    });
+}
+
+fn stopping() -> Error {
+    Error::pool(Kind::NoReplica, "the daemon is stopping")
+}
+
+impl From<Failure> for Response {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}

@@ -1,0 +1,205 @@
+//! How everything is, in the words of people.
+
+use std::path::PathBuf;
+
+use hsmux_module::pin::{Outcome, Record};
+use hsmux_pool::{ObjectStatus, Pool, SeatState, SeatStatus, Status, TokenStatus};
+use serde::{Deserialize, Serialize};
+
+/// The daemon, its listeners and its members.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DaemonStatus {
+    /// The daemon's version.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// Why the file as it is now could not be taken over, if that was tried.
+    pub config_error: Option<String>,
+    /// Where it listens.
+    pub listeners: Vec<ListenerStatus>,
+    /// In the order of the configuration.
+    pub members: Vec<MemberStatus>,
+    /// The pool in detail.
+    pub pool: Status,
+}
+
+/// A listener.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// Its socket.
+    pub socket: PathBuf,
+    /// Whether it refuses to change tokens.
+    pub read_only: bool,
+    /// Whether C_Login needs the pool's PIN.
+    pub pin_login: bool,
+    /// Open connections.
+    pub connections: usize,
+    /// Applications behind them.
+    pub applications: usize,
+}
+
+/// A member: a token with all its workers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MemberStatus {
+    /// Its name.
+    pub name: String,
+    /// `serving`, `connecting`, `resting` (to be tried again), `parked`, `draining`, `removed`.
+    pub state: String,
+    /// Why, where it does not serve, or what is wrong though it does.
+    pub reason: Option<String>,
+    /// What the token says of itself.
+    pub token: Option<TokenStatus>,
+    /// The process id of its first worker.
+    pub pid: Option<u32>,
+    /// The process ids of all its workers.
+    pub pids: Vec<u32>,
+    /// Its workers, or other seats.
+    pub seats: usize,
+    /// How many of them serve.
+    pub in_service: usize,
+    /// Operations that run now.
+    pub in_flight: usize,
+    /// Operations that it has answered.
+    pub served: u64,
+    /// Operations that failed because of the token.
+    pub failed: u64,
+    /// Moving average of one operation, in microseconds.
+    pub latency_us: u64,
+    /// Objects that it holds.
+    pub objects: usize,
+    /// Of these, keys that did not prove themselves.
+    pub unproved: usize,
+}
+
+/// An object with its replicas.
+pub type KeyRow = ObjectStatus;
+
+/// What is on record about the PINs of one token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PinRow {
+    /// The token's label when it was last seen.
+    pub label: String,
+    /// Its serial number.
+    pub serial: String,
+    /// `Succeeded`, `Refused`, `Held`, ...: of the version that was used last.
+    pub outcome: String,
+    /// Whether it is not tried by itself any more.
+    pub held: bool,
+    /// When that was written, in seconds after 1970.
+    pub time: u64,
+}
+
+impl PinRow {
+    /// The newest version of each record.
+    pub fn of(record: &Record) -> Option<Self> {
+        let newest = record.pins.last()?;
+        Some(Self {
+            label: record.label.clone(),
+            serial: record.serial.clone(),
+            outcome: match newest.outcome {
+                Outcome::Attempting => "a login was begun and its outcome is unknown",
+                Outcome::Refused => "refused by the token",
+                Outcome::Succeeded => "right",
+                Outcome::Held => "not tried, for the token's counter is low",
+                Outcome::Released => "released to be tried once more",
+                Outcome::Setting => "being set",
+            }
+            .into(),
+            held: newest.is_held(),
+            time: newest.time,
+        })
+    }
+}
+
+/// The members of a pool, in the order of its seats.
+pub fn members(pool: &Pool, status: &Status) -> Vec<MemberStatus> {
+    let mut members: Vec<MemberStatus> = Vec::new();
+    for seat in &status.seats {
+        let at = members.iter().position(|member| member.name == seat.member);
+        let at = at.unwrap_or_else(|| {
+            members.push(MemberStatus::new(&seat.member));
+            members.len() - 1
+        });
+        members[at].add(seat, pool);
+    }
+    for member in &mut members {
+        member.note_unproved(status);
+    }
+    members
+}
+
+impl MemberStatus {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            state: String::new(),
+            reason: None,
+            token: None,
+            pid: None,
+            pids: Vec::new(),
+            seats: 0,
+            in_service: 0,
+            in_flight: 0,
+            served: 0,
+            failed: 0,
+            latency_us: 0,
+            objects: 0,
+            unproved: 0,
+        }
+    }
+
+    fn add(&mut self, seat: &SeatStatus, pool: &Pool) {
+        let serves = seat.state == SeatState::InService;
+        if serves || self.in_service == 0 {
+            self.state = state(seat.state).to_owned();
+        }
+        if !serves {
+            self.reason = seat.reason.clone().or(seat.last_error.clone());
+        }
+        self.pids.extend(
+            pool.member(&seat.name)
+                .ok()
+                .and_then(|token| token.process()),
+        );
+        self.pid = self.pids.first().copied();
+        self.token = self.token.take().or_else(|| seat.token.clone());
+        self.seats += 1;
+        self.in_service += usize::from(serves);
+        self.in_flight += seat.in_flight;
+        self.served += seat.served;
+        self.failed += seat.failed;
+        self.latency_us = self.latency_us.max(seat.latency_us);
+        self.objects = self.objects.max(seat.objects);
+        self.unproved = self.unproved.max(seat.unproved);
+    }
+
+    /// A member that serves says which of its keys do not.
+    fn note_unproved(&mut self, status: &Status) {
+        let why = status.objects.iter().find_map(|object| {
+            let of_member = |replica: &&hsmux_pool::ReplicaStatus| replica.member == self.name;
+            let replica = object
+                .replicas
+                .iter()
+                .filter(of_member)
+                .find(|r| r.reason.is_some())?;
+            let reason = replica.reason.as_deref().unwrap_or_default();
+            Some(format!("{} {:?}: {reason}", object.class, object.label))
+        });
+        self.reason = self.reason.take().or(why);
+    }
+}
+
+fn state(state: SeatState) -> &'static str {
+    match state {
+        SeatState::Connecting => "connecting",
+        SeatState::InService => "serving",
+        SeatState::BackOff => "resting",
+        SeatState::Parked => "parked",
+        SeatState::Draining => "draining",
+        SeatState::Removed => "removed",
+    }
+}

@@ -1,0 +1,114 @@
+//! One application: what its connections share.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Batch, Done, Made, ObjectRef, Operation, Request, SessionObject, Token};
+use parking_lot::Mutex;
+
+use crate::service::AppService;
+use crate::settings::is_private;
+
+/// How long the end of a session object may take; nobody waits for it.
+const CLEANUP: Duration = Duration::from_secs(30);
+
+/// Login state and session objects of one C_Initialize.
+pub struct Application {
+    /// Where it is connected.
+    pub service: Arc<AppService>,
+    logged_in: AtomicBool,
+    objects: Mutex<Objects>,
+}
+
+#[derive(Default)]
+struct Objects {
+    /// Whether each is private, so that it goes with C_Logout.
+    owned: HashMap<SessionObject, bool>,
+    ended: bool,
+}
+
+impl Application {
+    /// Not logged in, without objects.
+    pub fn new(service: Arc<AppService>) -> Self {
+        Self {
+            service,
+            logged_in: AtomicBool::new(false),
+            objects: Mutex::default(),
+        }
+    }
+
+    /// Whether C_Login has succeeded.
+    pub fn logged_in(&self) -> bool {
+        self.logged_in.load(Ordering::Acquire)
+    }
+
+    /// C_Login has succeeded.
+    pub fn log_in(&self) {
+        self.logged_in.store(true, Ordering::Release);
+    }
+
+    /// C_Logout: private session objects go (PKCS#11 3.0, section 5.6.9).
+    pub fn log_out(&self) {
+        self.logged_in.store(false, Ordering::Release);
+        let mut gone = Vec::new();
+        self.objects.lock().owned.retain(|object, private| {
+            if *private {
+                gone.push(*object);
+            }
+            !*private
+        });
+        self.destroy(gone);
+    }
+
+    /// Whether a session object is its own.
+    pub fn owns(&self, object: &SessionObject) -> bool {
+        self.objects.lock().owned.contains_key(object)
+    }
+
+    /// New objects of an operation's outcome are its own from here on.
+    pub fn keep(&self, made: &[Made]) {
+        let new = made
+            .iter()
+            .filter_map(|made| Some((made.session?, is_private(&made.object))));
+        let mut objects = self.objects.lock();
+        if objects.ended {
+            drop(objects);
+            self.destroy(new.map(|(object, _)| object).collect());
+        } else {
+            objects.owned.extend(new);
+        }
+    }
+
+    /// The object is gone, or is about to be.
+    pub fn forget(&self, object: &SessionObject) {
+        self.objects.lock().owned.remove(object);
+    }
+
+    /// The last connection has closed.
+    pub fn end(&self) {
+        let mut objects = self.objects.lock();
+        objects.ended = true;
+        let owned = std::mem::take(&mut objects.owned);
+        drop(objects);
+        self.destroy(owned.into_keys().collect());
+    }
+
+    fn destroy(&self, objects: Vec<SessionObject>) {
+        if objects.is_empty() {
+            return;
+        }
+        let deadline = Instant::now() + CLEANUP;
+        let request = |object| Request {
+            operation: Operation::Destroy {
+                object: ObjectRef::Session(object),
+            },
+            deadline,
+            // A worker that is gone has taken the object with it.
+            done: Done::new(|_| {}),
+        };
+        let batch: Batch = objects.into_iter().map(request).collect();
+        self.service.shared.pool.submit(batch);
+    }
+}

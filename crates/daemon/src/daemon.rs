@@ -1,0 +1,239 @@
+//! The daemon: its start, its reload, its end.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use hsmux_pool::Pool;
+use hsmux_pool::config::{self, Config, Mistake};
+use hsmux_token::{Error, Kind, Result};
+use hsmux_wire::Reactor;
+use parking_lot::Mutex;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::audit::Audit;
+use crate::doors::Doors;
+use crate::lock::StateLock;
+use crate::login::Gate;
+use crate::members;
+use crate::notify::{notify, reloading};
+use crate::service::Shared;
+use crate::settings::users;
+
+/// How long what runs may take to end, when the daemon does.
+const DRAIN: Duration = Duration::from_secs(10);
+
+/// A running daemon. Dropping it ends it: listeners first, then what runs, then the workers.
+pub struct Daemon {
+    running: Arc<Running>,
+    events: Receiver<Event>,
+    _lock: StateLock,
+}
+
+/// What a daemon is made of.
+pub struct Running {
+    /// Pool, audit trail and so on, which the listeners share.
+    pub shared: Arc<Shared>,
+    /// The configuration file.
+    pub file: PathBuf,
+    /// When it was started.
+    pub started: Instant,
+    pub(crate) doors: Doors,
+    config: ArcSwap<Config>,
+    problem: Mutex<Option<String>>,
+    administrators: ArcSwap<Vec<u32>>,
+    events: Mutex<Sender<Event>>,
+    turn: Mutex<()>,
+}
+
+/// What the main thread is woken for.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// SIGHUP.
+    Reload,
+    /// SIGTERM, SIGINT, or an administrator's word.
+    Stop,
+}
+
+impl Daemon {
+    /// Reads the configuration, starts the pool, listens. Blocks until each member was tried once,
+    /// but for three seconds at most; a member that does not come is no error.
+    pub fn start(file: &Path) -> Result<Self> {
+        let config = load(file)?;
+        let lock = StateLock::take(&config.state)?;
+        let audit = Audit::open(&config.audit.file, config.audit.keys)?;
+        let pool = Pool::start(
+            config.options(),
+            config.seats(&members::worker(&config)?, None),
+        )?;
+        let mut boot = [0; 8];
+        getrandom::fill(&mut boot)
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        let shared = Arc::new(Shared {
+            pool,
+            gate: Gate::start()?,
+            audit,
+            boot: u64::from_le_bytes(boot),
+        });
+        let (tell, events) = channel();
+        let running = Arc::new(Running {
+            doors: Doors::new(Reactor::start()?),
+            shared,
+            file: file.to_owned(),
+            started: Instant::now(),
+            problem: Mutex::new(None),
+            administrators: ArcSwap::from_pointee(users(&config.admin.socket.allow_users)),
+            config: ArcSwap::from_pointee(config),
+            events: Mutex::new(tell),
+            turn: Mutex::new(()),
+        });
+        running.doors.open(&running)?;
+        Ok(Self {
+            running,
+            events,
+            _lock: lock,
+        })
+    }
+
+    /// Serves until SIGTERM, SIGINT or an administrator ends it; SIGHUP reads the configuration again.
+    pub fn run(&self) -> Result<()> {
+        let mut signals = Signals::new([SIGHUP, SIGTERM, SIGINT])
+            .map_err(|e| Error::pool(Kind::Environment, format!("signals: {e}")))?;
+        let handle = signals.handle();
+        let running = Arc::clone(&self.running);
+        let forwarder = thread::spawn(move || {
+            for signal in signals.forever() {
+                running.tell(if signal == SIGHUP {
+                    Event::Reload
+                } else {
+                    Event::Stop
+                });
+            }
+        });
+        notify("READY=1");
+        tracing::info!(config = %self.running.file.display(), "the daemon serves");
+        while let Ok(Event::Reload) = self.events.recv() {
+            reloading();
+            // A failure is in the log and in the status; the daemon goes on as it was.
+            let _ = self.running.reload();
+            notify("READY=1");
+        }
+        notify("STOPPING=1");
+        handle.close();
+        let _ = forwarder.join();
+        Ok(())
+    }
+
+    /// What it is made of, for tests and for programs that start it themselves.
+    pub fn running(&self) -> &Arc<Running> {
+        &self.running
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        tracing::info!("the daemon stops");
+        self.running.doors.close();
+        let pool = &self.running.shared.pool;
+        let end = Instant::now() + DRAIN;
+        let busy = || {
+            let status = pool.status();
+            status.waiting > 0 || status.seats.iter().any(|seat| seat.in_flight > 0)
+        };
+        while busy() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        pool.stop();
+    }
+}
+
+impl Running {
+    /// The configuration as it is in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.load_full()
+    }
+
+    /// Why the file as it is now could not be taken over.
+    pub fn config_error(&self) -> Option<String> {
+        self.problem.lock().clone()
+    }
+
+    /// Users who may administer besides root and the daemon's own.
+    pub fn administrators(&self) -> Arc<Vec<u32>> {
+        self.administrators.load_full()
+    }
+
+    /// Wakes the main thread.
+    pub fn tell(&self, event: Event) {
+        // Nobody listens any more: then it ends already.
+        let _ = self.events.lock().send(event);
+    }
+
+    /// Reads the configuration again and takes over what has changed; answers what that was. With
+    /// a mistake in the file, or a socket that cannot be made, all stays as it is.
+    pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
+        let _turn = self.turn.lock();
+        let result = load(&self.file).and_then(|new| self.take_over(new));
+        match &result {
+            Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
+        *self.problem.lock() = result.as_ref().err().map(ToString::to_string);
+        result
+    }
+
+    fn take_over(self: &Arc<Self>, new: Config) -> Result<Vec<String>> {
+        let old = self.config();
+        let seats = members::changed_seats(&old, &new)?;
+        let mut lines = self.doors.change(self, &new)?;
+        lines.extend(needs_restart(&old, &new));
+        self.shared.audit.set_keys(new.audit.keys);
+        self.administrators
+            .store(Arc::new(users(&new.admin.socket.allow_users)));
+        lines.extend(members::change(&self.shared.pool, &old, &new, seats));
+        self.config.store(Arc::new(new));
+        Ok(lines)
+    }
+
+    /// Puts a member of the file into service: a new one, or one that was removed.
+    pub fn add(self: &Arc<Self>, name: &str) -> Result<()> {
+        let _turn = self.turn.lock();
+        let new = load(&self.file)?;
+        let member = new.member(name).ok_or_else(|| {
+            let file = self.file.display();
+            let message =
+                format!("{file} has no [[token]] of the name {name}; write it there first");
+            Error::request(Kind::Invalid, message)
+        })?;
+        members::add(&self.shared.pool, &new, member)?;
+        let mut config = Config::clone(&self.config());
+        config.tokens.retain(|other| other.name != name);
+        config.tokens.push(member.clone());
+        self.config.store(Arc::new(config));
+        Ok(())
+    }
+}
+
+/// Reads a configuration; all its mistakes are in the error.
+fn load(file: &Path) -> Result<Config> {
+    config::load(file).map_err(|mistakes| {
+        let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
+        Error::pool(Kind::Environment, lines.join("\n"))
+    })
+}
+
+/// What the pool is told once only.
+fn needs_restart(old: &Config, new: &Config) -> Option<String> {
+    let same = old.pool == new.pool
+        && old.state == new.state
+        && old.worker == new.worker
+        && old.audit.file == new.audit.file
+        && old.admin.socket.path == new.admin.socket.path;
+    (!same).then(|| {
+        "[pool], state, worker, audit file and admin socket are as they were until a restart".into()
+    })
+}

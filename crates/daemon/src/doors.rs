@@ -1,0 +1,134 @@
+//! The sockets that are open: one for each listener of the configuration, and administration's.
+
+use std::sync::Arc;
+
+use hsmux_pool::config::{Config, Listener};
+use hsmux_token::Result;
+use hsmux_wire::{Listening, Reactor};
+use parking_lot::Mutex;
+
+use crate::admin::{AdminService, ListenerStatus};
+use crate::daemon::Running;
+use crate::service::{AppService, Door};
+use crate::settings::Settings;
+use crate::socket::{SocketFile, listen};
+
+/// All open sockets.
+pub struct Doors {
+    reactor: Arc<Reactor>,
+    applications: Mutex<Vec<Open>>,
+    administration: Mutex<Option<(Listening, SocketFile)>>,
+}
+
+/// A listener in service.
+struct Open {
+    service: Arc<AppService>,
+    listening: Listening,
+    file: SocketFile,
+}
+
+impl Doors {
+    /// None open yet.
+    pub fn new(reactor: Arc<Reactor>) -> Self {
+        Self {
+            reactor,
+            applications: Mutex::default(),
+            administration: Mutex::default(),
+        }
+    }
+
+    /// Opens all of the configuration.
+    pub fn open(&self, running: &Arc<Running>) -> Result<()> {
+        let config = running.config();
+        let (socket, file) = listen(&config.admin.socket)?;
+        let service = Arc::new(AdminService(Arc::downgrade(running)));
+        let listening = self.reactor.listen(socket, service)?;
+        *self.administration.lock() = Some((listening, file));
+        let mut applications = self.applications.lock();
+        for listener in &config.listeners {
+            applications.push(self.open_one(running, &config, listener)?);
+        }
+        Ok(())
+    }
+
+    fn open_one(&self, running: &Running, config: &Config, listener: &Listener) -> Result<Open> {
+        let settings = Settings::new(config, listener);
+        if let Err(error) = &settings.pin
+            && settings.listener.login == hsmux_pool::config::Login::Pin
+        {
+            let socket = listener.socket.path.display();
+            tracing::warn!(%socket, %error, "nobody can log in here");
+        }
+        let service = AppService::new(Arc::clone(&running.shared), settings);
+        let (socket, file) = listen(&listener.socket)?;
+        let door = Arc::new(Door(Arc::clone(&service)));
+        let listening = self.reactor.listen(socket, door)?;
+        Ok(Open {
+            service,
+            listening,
+            file,
+        })
+    }
+
+    /// Takes over another configuration; answers what has changed. New sockets come first, so that
+    /// one that cannot be made leaves everything as it was.
+    pub fn change(&self, running: &Running, new: &Config) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        let mut applications = self.applications.lock();
+        let path = |open: &Open| open.service.settings.load().listener.socket.path.clone();
+        let mut added = Vec::new();
+        for listener in &new.listeners {
+            if !applications
+                .iter()
+                .any(|open| path(open) == listener.socket.path)
+            {
+                added.push(self.open_one(running, new, listener)?);
+                lines.push(format!("listener {} added", listener.socket.path.display()));
+            }
+        }
+        applications.retain(|open| {
+            let old = open.service.settings.load();
+            let kept = new
+                .listeners
+                .iter()
+                .find(|l| l.socket.path == old.listener.socket.path);
+            let Some(listener) = kept else {
+                open.service.change(old.close());
+                lines.push(format!("listener {} removed", path(open).display()));
+                return false;
+            };
+            if *listener != old.listener {
+                lines.push(format!("listener {} changed", path(open).display()));
+            }
+            // The PIN's file may have other contents under the same name.
+            open.service.change(Settings::new(new, listener));
+            if let Err(error) = open.file.permit(&listener.socket) {
+                tracing::error!(%error, "the socket's permissions stay as they were");
+            }
+            true
+        });
+        applications.append(&mut added);
+        Ok(lines)
+    }
+
+    /// Closes all sockets; connections that are open stay until the process ends.
+    pub fn close(&self) {
+        self.applications.lock().clear();
+        *self.administration.lock() = None;
+    }
+
+    /// How the listeners are.
+    pub fn status(&self) -> Vec<ListenerStatus> {
+        let status = |open: &Open| {
+            let settings = open.service.settings.load();
+            ListenerStatus {
+                socket: settings.listener.socket.path.clone(),
+                read_only: settings.listener.read_only,
+                pin_login: settings.listener.login == hsmux_pool::config::Login::Pin,
+                connections: open.listening.connections(),
+                applications: open.service.applications(),
+            }
+        };
+        self.applications.lock().iter().map(status).collect()
+    }
+}

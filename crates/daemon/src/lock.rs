@@ -1,0 +1,81 @@
+//! One daemon for one state folder.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+
+use hsmux_token::{Error, Kind, Result};
+use rustix::fs::{FlockOperation, flock};
+
+/// Held for as long as the daemon runs; the kernel lets it go when the process ends, however that is.
+#[derive(Debug)]
+pub struct StateLock {
+    _file: File,
+}
+
+impl StateLock {
+    /// Takes the state folder, which is made (0700) if it is not there.
+    pub fn take(state: &Path) -> Result<Self> {
+        let failed = |what: &str, e: std::io::Error| {
+            let message = format!("state folder {}: {what}: {e}", state.display());
+            Error::pool(Kind::Environment, message)
+        };
+        if !state.exists() {
+            let mut builder = DirBuilder::new();
+            builder.mode(0o700).recursive(true);
+            builder
+                .create(state)
+                .map_err(|e| failed("cannot make it", e))?;
+        }
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(state.join("daemon.lock"))
+            .map_err(|e| failed("cannot write to it", e))?;
+        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let mut holder = String::new();
+            let _ = file.read_to_string(&mut holder);
+            let message = format!(
+                "state folder {}: the daemon with pid {} uses it; stop that one first, \
+                 or give this one another [daemon] state",
+                state.display(),
+                holder.trim(),
+            );
+            return Err(Error::pool(Kind::Environment, message));
+        }
+        // For the message above only, so that a full disk is no reason not to start.
+        let _ = file.set_len(0);
+        let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
+        Ok(Self { _file: file })
+    }
+
+    /// Whether a daemon holds the folder.
+    pub fn is_held(state: &Path) -> bool {
+        let Ok(file) = File::open(state.join("daemon.lock")) else {
+            return false;
+        };
+        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_daemon_is_refused_and_told_by_whom() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let first = StateLock::take(&state).unwrap();
+        let error = StateLock::take(&state).unwrap_err().to_string();
+        assert!(error.contains(&std::process::id().to_string()), "{error}");
+        assert!(StateLock::is_held(&state));
+        drop(first);
+        assert!(!StateLock::is_held(&state));
+        StateLock::take(&state).unwrap();
+    }
+}

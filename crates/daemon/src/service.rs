@@ -1,0 +1,135 @@
+//! A listener for applications.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use hsmux_pool::Pool;
+use hsmux_pool::config::Login;
+use hsmux_token::Result;
+use hsmux_wire::{Conversation, Hello, Peer, Service};
+use parking_lot::Mutex;
+
+use crate::application::Application;
+use crate::audit::{Audit, Who};
+use crate::login::Gate;
+use crate::settings::Settings;
+use crate::talk::Talk;
+use crate::view::Views;
+
+/// What all listeners share.
+pub struct Shared {
+    /// The pool behind them.
+    pub pool: Arc<Pool>,
+    /// Where PINs are looked at.
+    pub gate: Gate,
+    /// The trail.
+    pub audit: Audit,
+    /// Random for each start.
+    pub boot: u64,
+}
+
+/// One listener: its rights, and the applications that are connected.
+pub struct AppService {
+    /// What all listeners share.
+    pub shared: Arc<Shared>,
+    /// The rights of now.
+    pub settings: ArcSwap<Settings>,
+    /// The catalogue as its applications see it.
+    pub views: Views,
+    applications: Mutex<HashMap<Name, Connected>>,
+}
+
+/// An application: its user, and what it chose at C_Initialize. The user is part of it, so that
+/// nobody gets into another user's sessions by guessing.
+type Name = (u32, [u8; 16]);
+
+struct Connected {
+    application: Arc<Application>,
+    connections: usize,
+}
+
+impl AppService {
+    /// A listener with these rights.
+    pub fn new(shared: Arc<Shared>, settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            shared,
+            settings: ArcSwap::from_pointee(settings),
+            views: Views::default(),
+            applications: Mutex::default(),
+        })
+    }
+
+    /// Other rights from now on, also for those who are connected.
+    pub fn change(&self, settings: Settings) {
+        self.settings.store(Arc::new(settings));
+        self.views.forget();
+    }
+
+    /// Applications that are connected.
+    pub fn applications(&self) -> usize {
+        self.applications.lock().len()
+    }
+
+    fn join(self: &Arc<Self>, name: Name) -> Arc<Application> {
+        let mut applications = self.applications.lock();
+        let connected = applications.entry(name).or_insert_with(|| Connected {
+            application: Arc::new(Application::new(Arc::clone(self))),
+            connections: 0,
+        });
+        connected.connections += 1;
+        Arc::clone(&connected.application)
+    }
+
+    /// One connection less; with the last, the application's session objects go.
+    pub fn leave(&self, name: Name) {
+        let mut applications = self.applications.lock();
+        let Some(connected) = applications.get_mut(&name) else {
+            return;
+        };
+        connected.connections -= 1;
+        if connected.connections > 0 {
+            return;
+        }
+        let last = applications.remove(&name);
+        drop(applications);
+        if let Some(last) = last {
+            last.application.end();
+        }
+    }
+}
+
+/// For the reactor, which gives connections.
+pub struct Door(pub Arc<AppService>);
+
+impl Service for Door {
+    fn boot(&self) -> u64 {
+        self.0.shared.boot
+    }
+
+    fn pin_login(&self) -> bool {
+        self.0.settings.load().listener.login == Login::Pin
+    }
+
+    fn read_only(&self) -> bool {
+        self.0.settings.load().listener.read_only
+    }
+
+    fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
+        self.0
+            .settings
+            .load()
+            .admit(peer.uid)
+            .inspect_err(|error| {
+                tracing::warn!(%peer, program = hello.program, %error, "refused");
+            })?;
+        let name = (peer.uid, hello.client);
+        let application = self.0.join(name);
+        let who = Who {
+            uid: peer.uid,
+            pid: peer.pid,
+            program: hello.program.clone(),
+        };
+        Ok(Arc::new(Talk::new(application, name, who)))
+    }
+}

@@ -1,0 +1,107 @@
+//! What a listener grants: who may connect, which objects are there, what C_Login needs.
+
+use std::sync::Arc;
+
+use hsmux_pool::config::{Config, Listener, Login, User};
+use hsmux_token::{Error, Kind, Object, Result, ck};
+
+use crate::login::PinHash;
+
+/// A listener's rights as they are now; replaced as a whole when the configuration is read again.
+pub struct Settings {
+    /// What the configuration says.
+    pub listener: Listener,
+    /// The PIN of C_Login, or why there is none.
+    pub pin: Result<Arc<PinHash>>,
+    /// The users of `allow_users` that exist.
+    users: Vec<u32>,
+    /// The listener was taken out of the configuration; its connections live on, but are refused.
+    pub closed: bool,
+}
+
+impl Settings {
+    /// Reads and hashes the listener's PIN, which takes some milliseconds.
+    pub fn new(config: &Config, listener: &Listener) -> Self {
+        Self {
+            listener: listener.clone(),
+            pin: pin(config, listener),
+            users: users(&listener.socket.allow_users),
+            closed: false,
+        }
+    }
+
+    /// The same listener, taken out of service.
+    pub fn close(&self) -> Self {
+        Self {
+            listener: self.listener.clone(),
+            pin: self.pin.clone(),
+            users: Vec::new(),
+            closed: true,
+        }
+    }
+
+    /// Whether this user may connect, or stay. The socket's mode is the kernel's to enforce.
+    pub fn admit(&self, uid: u32) -> Result<()> {
+        let socket = &self.listener.socket;
+        if self.closed {
+            let message = format!("{}: this listener is closed", socket.path.display());
+            return Err(Error::request(Kind::Forbidden, message));
+        }
+        if socket.allow_users.is_empty() || is_own(uid) || self.users.contains(&uid) {
+            return Ok(());
+        }
+        let message = format!(
+            "{}: user {} may not connect; allow_users names those who may",
+            socket.path.display(),
+            User::name_of(uid),
+        );
+        Err(Error::request(Kind::Forbidden, message))
+    }
+
+    /// Whether the listener's `keys` show this object.
+    pub fn shows(&self, object: &Object) -> bool {
+        let keys = &self.listener.keys;
+        keys.is_empty() || keys.iter().any(|uri| uri.matches_object(object))
+    }
+}
+
+/// Root and the daemon's own user may do everything anyway.
+pub fn is_own(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// The ids of users who exist; the others are told once.
+pub fn users(named: &[User]) -> Vec<u32> {
+    let known = |user: &User| {
+        let id = user.id();
+        if id.is_none() {
+            tracing::warn!(%user, "allow_users names a user who does not exist");
+        }
+        id
+    };
+    named.iter().filter_map(known).collect()
+}
+
+/// Whether an object is there only after C_Login. Keys that do not say are private
+/// (PKCS#11 3.0, section 4.4: the default is the token's).
+pub fn is_private(object: &Object) -> bool {
+    use hsmux_token::Class;
+    let secret = matches!(object.id.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+    object.attributes.flag(ck::CKA_PRIVATE).unwrap_or(secret)
+}
+
+fn pin(config: &Config, listener: &Listener) -> Result<Arc<PinHash>> {
+    let first = || config.tokens.iter().find_map(|member| member.pin.as_ref());
+    let source = listener.pin.as_ref().or_else(first);
+    match source {
+        _ if listener.login == Login::Peer => Err(Error::request(
+            Kind::Unsupported,
+            "this listener needs no PIN",
+        )),
+        Some(source) => PinHash::of(source).map(Arc::new),
+        None => Err(Error::pool(
+            Kind::Environment,
+            "the configuration names no PIN: neither [daemon] pin nor one of a member",
+        )),
+    }
+}

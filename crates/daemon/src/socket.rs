@@ -1,0 +1,150 @@
+//! Unix sockets that nobody can open before their permissions hold.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use hsmux_pool::config::{Socket, group_id};
+use hsmux_token::{Error, Kind, Result};
+
+/// The file of a listening socket; removed when dropped, unless it is another's by then.
+#[derive(Debug)]
+pub struct SocketFile {
+    path: PathBuf,
+    inode: (u64, u64),
+}
+
+/// Listens. A socket that was left behind is replaced; one that somebody listens on is not.
+///
+/// The socket is made in a folder of its own that nobody else can enter, and moved to its place
+/// when mode and group are right: at no moment may anybody connect who is not to.
+pub fn listen(socket: &Socket) -> Result<(UnixListener, SocketFile)> {
+    let place = |e: io::Error| failed(&socket.path, &e);
+    let folder = parent(&socket.path);
+    if !folder.exists() {
+        fs::create_dir(folder).map_err(|e| failed(folder, &e))?;
+    }
+    if UnixStream::connect(&socket.path).is_ok() {
+        let message = format!(
+            "{}: another process listens here already; stop it, or give this one another socket",
+            socket.path.display()
+        );
+        return Err(Error::pool(Kind::Environment, message));
+    }
+    let nursery = folder.join(format!(".hsmux-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&nursery);
+    DirBuilder::new()
+        .mode(0o700)
+        .create(&nursery)
+        .map_err(place)?;
+    let made = make(&nursery.join("s"), socket);
+    let _ = fs::remove_dir_all(&nursery);
+    made
+}
+
+fn make(draft: &Path, socket: &Socket) -> Result<(UnixListener, SocketFile)> {
+    let place = |e: io::Error| failed(&socket.path, &e);
+    let listener = UnixListener::bind(draft).map_err(place)?;
+    permit(draft, socket)?;
+    let meta = fs::metadata(draft).map_err(place)?;
+    fs::rename(draft, &socket.path).map_err(place)?;
+    let file = SocketFile {
+        path: socket.path.clone(),
+        inode: (meta.dev(), meta.ino()),
+    };
+    Ok((listener, file))
+}
+
+/// Gives a socket's file the group and mode of the configuration, in this order: a new group
+/// must not find the old mode wider than its own.
+fn permit(file: &Path, socket: &Socket) -> Result<()> {
+    let place = |e: io::Error| failed(&socket.path, &e);
+    if let Some(group) = &socket.group {
+        let id = group_id(group).ok_or_else(|| {
+            let path = socket.path.display();
+            Error::pool(
+                Kind::Environment,
+                format!("{path}: there is no group {group}"),
+            )
+        })?;
+        fs::set_permissions(file, Permissions::from_mode(0o600)).map_err(place)?;
+        chown(file, None, Some(id)).map_err(place)?;
+    }
+    fs::set_permissions(file, Permissions::from_mode(socket.mode)).map_err(place)
+}
+
+impl SocketFile {
+    /// Takes over another mode or group; connections that are open stay.
+    pub fn permit(&self, socket: &Socket) -> Result<()> {
+        permit(&self.path, socket)
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let ours = |meta: &fs::Metadata| (meta.dev(), meta.ino()) == self.inode;
+        if fs::symlink_metadata(&self.path).is_ok_and(|meta| ours(&meta)) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
+fn failed(path: &Path, error: &io::Error) -> Error {
+    Error::pool(Kind::Environment, format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket(path: PathBuf, mode: u32) -> Socket {
+        Socket {
+            path,
+            mode,
+            group: None,
+            allow_users: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_left_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run/hsmux.sock");
+        fs::create_dir(folder.path().join("run")).unwrap();
+        drop(UnixListener::bind(&path).unwrap());
+
+        let (listener, file) = listen(&socket(path.clone(), 0o620)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o620);
+        let error = listen(&socket(path.clone(), 0o660)).unwrap_err();
+        assert!(
+            error.to_string().contains("listens here already"),
+            "{error}"
+        );
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+
+        drop((listener, file));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_file_of_another_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s.sock");
+        let (listener, file) = listen(&socket(path.clone(), 0o600)).unwrap();
+        drop(listener);
+        let (_second, kept) = listen(&socket(path.clone(), 0o600)).unwrap();
+        drop(file);
+        assert!(path.exists());
+        drop(kept);
+        assert!(!path.exists());
+    }
+}

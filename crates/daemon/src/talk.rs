@@ -1,0 +1,125 @@
+//! One connection of an application: calls in, answers out. Nothing here waits.
+
+use std::sync::Arc;
+
+use hsmux_pool::config::Login;
+use hsmux_token::{Error, Kind, Secret};
+use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
+
+use crate::application::Application;
+use crate::audit::Who;
+use crate::execute::execute;
+use crate::view;
+
+/// A connection.
+pub struct Talk {
+    session: Arc<Session>,
+    name: (u32, [u8; 16]),
+}
+
+/// What the answers need to know of a connection.
+pub struct Session {
+    /// Whose it is.
+    pub application: Arc<Application>,
+    /// For the audit trail.
+    pub who: Who,
+}
+
+impl Talk {
+    /// A connection of an application.
+    pub fn new(application: Arc<Application>, name: (u32, [u8; 16]), who: Who) -> Self {
+        let session = Arc::new(Session { application, who });
+        Self { session, name }
+    }
+}
+
+impl Conversation for Talk {
+    fn call(&self, call: Call, answer: Answerer) {
+        let session = &self.session;
+        match call {
+            Call::Execute(items) => execute(session, items, answer),
+            Call::Catalogue { known } => session.catalogue(known, answer),
+            Call::Info => {
+                let info = session.view().info.clone();
+                answer.send(&session.reply(Answer::Info(info)));
+            }
+            Call::Login(pin) => session.login(pin, answer),
+            Call::Logout => {
+                session.application.log_out();
+                answer.send(&session.reply(Answer::Done));
+            }
+            Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
+            Call::Objects | Call::Start(_) => session.refuse("that is for workers", answer),
+        }
+    }
+
+    fn closed(&self) {
+        self.session.application.service.leave(self.name);
+    }
+}
+
+impl Session {
+    /// An answer, with the epoch as the application sees it.
+    pub fn reply(&self, answer: Answer) -> Reply {
+        let pool = &self.application.service.shared.pool;
+        let epoch = view::epoch(&pool.catalogue(), self.application.logged_in());
+        Reply { epoch, answer }
+    }
+
+    fn view(&self) -> Arc<hsmux_wire::View> {
+        let service = &self.application.service;
+        let catalogue = service.shared.pool.catalogue();
+        let logged_in = self.application.logged_in();
+        service
+            .views
+            .get(&catalogue, &service.settings.load(), logged_in)
+    }
+
+    fn catalogue(&self, known: u64, answer: Answerer) {
+        let view = self.view();
+        let news = (view.epoch != known).then(|| hsmux_wire::View::clone(&view));
+        answer.send(&Reply {
+            epoch: view.epoch,
+            answer: Answer::Catalogue(news),
+        });
+    }
+
+    fn login(self: &Arc<Self>, pin: Secret, answer: Answerer) {
+        let service = &self.application.service;
+        let settings = service.settings.load();
+        if let Err(error) = settings.admit(self.who.uid) {
+            return answer.send(&self.reply(Answer::Failed(error)));
+        }
+        if settings.listener.login == Login::Peer {
+            self.application.log_in();
+            return answer.send(&self.reply(Answer::Done));
+        }
+        let against = match &settings.pin {
+            Ok(against) => Arc::clone(against),
+            Err(error) => return answer.send(&self.reply(Answer::Failed(error.clone()))),
+        };
+        let session = Arc::clone(self);
+        service
+            .shared
+            .gate
+            .judge(self.who.uid, pin, against, move |result| {
+                let said = match result {
+                    Ok(()) => {
+                        session.application.log_in();
+                        Answer::Done
+                    }
+                    Err(error) => {
+                        let Who { uid, pid, program } = &session.who;
+                        tracing::warn!(uid, pid, program, %error, "login refused");
+                        Answer::Failed(error)
+                    }
+                };
+                answer.send(&session.reply(said));
+            });
+    }
+
+    fn refuse(&self, why: &str, answer: Answerer) {
+        let error = Error::request(Kind::Forbidden, why);
+        answer.send(&self.reply(Answer::Failed(error)));
+    }
+}

@@ -1,0 +1,106 @@
+//! Wrong PINs cost time: more of it with each.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Result};
+
+/// Wrong PINs that cost nothing: people mistype.
+const FREE: u32 = 3;
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+/// After so long without another wrong PIN all is forgotten.
+const FORGET: Duration = Duration::from_secs(15 * 60);
+
+/// Wrong PINs of each user. By user and not by connection, which costs nothing to make anew.
+#[derive(Default)]
+pub struct Throttle(HashMap<u32, Record>);
+
+struct Record {
+    wrong: u32,
+    last: Instant,
+}
+
+impl Record {
+    fn until(&self) -> Instant {
+        let doubled = 1_u32 << self.wrong.saturating_sub(FREE).min(16);
+        match self.wrong {
+            0..FREE => self.last,
+            _ => self.last + (FIRST * doubled).min(LONGEST),
+        }
+    }
+}
+
+impl Throttle {
+    /// Whether this user may try now. No PIN is looked at before.
+    pub fn admit(&mut self, uid: u32, now: Instant) -> Result<()> {
+        self.0
+            .retain(|_, record| now.duration_since(record.last) < FORGET);
+        let Some(record) = self.0.get(&uid) else {
+            return Ok(());
+        };
+        let wait = record.until().saturating_duration_since(now);
+        if wait.is_zero() {
+            return Ok(());
+        }
+        let message = format!(
+            "{} wrong PINs in a row: the next is looked at in {} s",
+            record.wrong,
+            wait.as_secs() + 1
+        );
+        Err(Error::request(Kind::PinThrottled, message))
+    }
+
+    /// A PIN was right or wrong.
+    pub fn record(&mut self, uid: u32, right: bool, now: Instant) {
+        if right {
+            self.0.remove(&uid);
+            return;
+        }
+        let record = self.0.entry(uid).or_insert(Record {
+            wrong: 0,
+            last: now,
+        });
+        record.wrong = record.wrong.saturating_add(1);
+        record.last = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_wrong_pin_doubles_the_wait_of_that_user() {
+        let mut throttle = Throttle::default();
+        let mut now = Instant::now();
+        for _ in 0..FREE {
+            throttle.admit(7, now).unwrap();
+            throttle.record(7, false, now);
+        }
+        let mut wait = FIRST;
+        for _ in 0..10 {
+            let early = now + wait.checked_sub(Duration::from_millis(1)).unwrap();
+            let error = throttle.admit(7, early).unwrap_err();
+            assert_eq!(error.kind(), Kind::PinThrottled);
+            now += wait;
+            throttle.admit(7, now).unwrap();
+            throttle.record(7, false, now);
+            wait = (wait * 2).min(LONGEST);
+        }
+        throttle.admit(8, now).unwrap();
+        throttle.record(7, true, now);
+        throttle.admit(7, now).unwrap();
+    }
+
+    #[test]
+    fn it_is_forgotten_in_the_end() {
+        let mut throttle = Throttle::default();
+        let now = Instant::now();
+        for _ in 0..20 {
+            throttle.record(7, false, now);
+        }
+        throttle.admit(7, now + FORGET).unwrap();
+        assert!(throttle.0.is_empty());
+    }
+}

@@ -1,0 +1,71 @@
+//! The catalogue as an application may see it.
+
+use std::sync::Arc;
+
+use hsmux_pool::Catalogue;
+use hsmux_pool::config::Login;
+use hsmux_token::{Object, TokenFlags};
+use hsmux_wire::View;
+use parking_lot::Mutex;
+
+use crate::settings::{Settings, is_private};
+
+/// The newest view for each of the two states of login; made once for each epoch.
+#[derive(Default)]
+pub struct Views([Mutex<Option<Arc<View>>>; 2]);
+
+/// The epoch as an application sees it: another one after C_Login, and never 0.
+pub fn epoch(catalogue: &Catalogue, logged_in: bool) -> u64 {
+    (catalogue.epoch + 1) << 1 | u64::from(logged_in)
+}
+
+impl Views {
+    /// The view of now.
+    pub fn get(&self, catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> Arc<View> {
+        let epoch = epoch(catalogue, logged_in);
+        let mut newest = self.0[usize::from(logged_in)].lock();
+        match &*newest {
+            Some(view) if view.epoch == epoch => Arc::clone(view),
+            _ => {
+                let view = Arc::new(view(catalogue, settings, logged_in));
+                *newest = Some(Arc::clone(&view));
+                view
+            }
+        }
+    }
+
+    /// The settings have changed: all is to be made anew.
+    pub fn forget(&self) {
+        for newest in &self.0 {
+            *newest.lock() = None;
+        }
+    }
+}
+
+fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
+    let mut info = hsmux_token::TokenInfo::clone(&catalogue.info);
+    let listener = &settings.listener;
+    info.flags.set(TokenFlags::LOGIN_REQUIRED, true);
+    info.flags.set(TokenFlags::USER_PIN_INITIALIZED, true);
+    if listener.read_only {
+        info.flags |= TokenFlags::WRITE_PROTECTED;
+    }
+    // With it, programs call C_Login without asking for a PIN (PKCS#11 3.0, section 5.6.8).
+    info.flags.set(
+        TokenFlags::PROTECTED_AUTHENTICATION_PATH,
+        listener.login == Login::Peer,
+    );
+    let seen = |object: &&Object| settings.shows(object) && (logged_in || !is_private(object));
+    View {
+        epoch: epoch(catalogue, logged_in),
+        info,
+        objects: catalogue
+            .snapshot()
+            .objects
+            .iter()
+            .filter(seen)
+            .cloned()
+            .collect(),
+        logged_in,
+    }
+}

@@ -1,0 +1,103 @@
+//! Members as seats of the pool.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hsmux_module::Options;
+use hsmux_token::{Result, Token};
+
+use super::{Config, Isolation, Member};
+use crate::process::{ProcessConnector, ThreadConnector};
+use crate::{Connector, Seat};
+
+impl Config {
+    /// The seats of all members. `worker` is the executable that is started as worker process, with
+    /// the one argument `worker`; `isolation` overrides what the file says of each.
+    pub fn seats(&self, worker: &Path, isolation: Option<Isolation>) -> Vec<Seat> {
+        let seats = self
+            .tokens
+            .iter()
+            .flat_map(|m| self.member_seats(m, worker, isolation));
+        seats.collect()
+    }
+
+    /// The seats of one member: one for each worker process, or one in this process.
+    pub fn member_seats(
+        &self,
+        member: &Member,
+        worker: &Path,
+        isolation: Option<Isolation>,
+    ) -> Vec<Seat> {
+        let isolation = isolation.unwrap_or(member.isolation);
+        let seats = match isolation {
+            Isolation::Process => member.workers,
+            Isolation::Thread => 1,
+        };
+        let seat = |number| {
+            let name = match number {
+                1 => member.name.clone(),
+                _ => format!("{}#{number}", member.name),
+            };
+            Seat {
+                connector: Arc::new(MemberConnector {
+                    member: member.clone(),
+                    isolation,
+                    state: self.state.clone(),
+                    worker: worker.to_owned(),
+                    name: name.clone(),
+                }),
+                name,
+                member: member.name.clone(),
+                weight: member.weight,
+                timeout: member.timeout,
+            }
+        };
+        (1..=seats).map(seat).collect()
+    }
+}
+
+impl Member {
+    /// What the module crate needs to know to work on the token; reads the PIN.
+    pub fn open_options(&self, state: &Path) -> Result<Options> {
+        let pin = self.pin.as_ref().map(|pin| {
+            if pin.readable_by_others() {
+                tracing::warn!(
+                    member = self.name,
+                    "{pin}: every user can read it; chmod 600"
+                );
+            }
+            pin.read()
+        });
+        Ok(Options {
+            module: self.module.clone(),
+            slot: self.uri.clone(),
+            pin: pin.transpose().map_err(|error| error.at(&self.name))?,
+            sessions: self.sessions,
+            state: state.to_owned(),
+            force_final_try: false,
+            name: self.name.clone(),
+        })
+    }
+}
+
+/// Reads the PIN anew for each connection: a corrected one is good without a restart.
+struct MemberConnector {
+    member: Member,
+    isolation: Isolation,
+    state: PathBuf,
+    worker: PathBuf,
+    name: String,
+}
+
+impl Connector for MemberConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let mut options = self.member.open_options(&self.state)?;
+        options.name.clone_from(&self.name);
+        match self.isolation {
+            Isolation::Thread => ThreadConnector::new(options).connect(),
+            Isolation::Process => ProcessConnector::new(&self.worker, options)
+                .environment(self.member.env.clone())
+                .connect(),
+        }
+    }
+}
