@@ -97,11 +97,11 @@ fn measure(name: &str, threads: usize, call: impl Fn() + Sync) {
     });
     let rate = times.len() as f64 / begun.elapsed().as_secs_f64();
     times.sort_unstable();
-    let at = |share: f64| times[(times.len() as f64 * share) as usize].as_nanos() as f64 / 1e3;
+    let at = |percent: usize| times[times.len() * percent / 100].as_nanos() as f64 / 1e3;
     println!(
         "{name:<44} p50 {:6.1} us  p99 {:6.1} us  {rate:8.0}/s",
-        at(0.5),
-        at(0.99)
+        at(50),
+        at(99)
     );
     let _ = std::io::stdout().flush();
 }

@@ -266,9 +266,7 @@ impl Core {
     }
 }
 
-fn failed(error: io::Error) -> Error {
-    Error::pool(
-        Kind::Environment,
-        format!("the reactor cannot start: {error}"),
-    )
+fn failed(error: impl std::fmt::Display) -> Error {
+    let message = format!("the reactor cannot start: {error}");
+    Error::pool(Kind::Environment, message)
 }

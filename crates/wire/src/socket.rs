@@ -112,7 +112,7 @@ pub(crate) fn wait(on: impl AsFd, ready: PollFlags, deadline: Option<Instant>) -
 /// A deadline a century off is cut to what the kernel takes.
 pub(crate) fn timespec(duration: Duration) -> Timespec {
     Timespec {
-        tv_sec: duration.as_secs().min(1 << 20) as i64,
+        tv_sec: duration.as_secs().min(1 << 20).cast_signed(),
         tv_nsec: i64::from(duration.subsec_nanos()),
     }
 }

@@ -56,7 +56,7 @@ pub(super) struct Lost {
 
 impl Board {
     pub fn new(lanes: usize, max_batch: usize) -> Self {
-        let lanes = u16::try_from(lanes).unwrap_or(super::PEER);
+        let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Self {
             free: (0..lanes).rev().collect(),
             waiting: VecDeque::new(),
@@ -69,17 +69,17 @@ impl Board {
         }
     }
 
-    /// Takes requests in, or gives them back with why not. Answers a time to wake up at, unless an
+    /// Takes requests out of the batch, or says why not. Answers a time to wake up at, unless an
     /// earlier one is set already: what is set stays set when its request is answered, so that
     /// traffic does not move the clock all the time.
-    pub fn admit(&mut self, batch: Batch) -> Result<Option<Instant>, (Error, Batch)> {
+    pub fn admit(&mut self, batch: &mut Batch) -> Result<Option<Instant>> {
         if let Some(error) = &self.lost {
-            return Err((error.clone(), batch));
+            return Err(error.clone());
         }
         let first = batch.iter().map(|request| request.deadline).min();
         let sooner = first.filter(|first| self.armed.is_none_or(|armed| *first < armed));
         self.armed = sooner.or(self.armed);
-        self.waiting.extend(batch);
+        self.waiting.extend(batch.drain(..));
         Ok(sooner)
     }
 
@@ -173,7 +173,7 @@ impl Board {
     }
 
     /// Takes everything out, the first time.
-    pub fn finish(&mut self, error: Error) -> Option<Lost> {
+    pub fn finish(&mut self, error: &Error) -> Option<Lost> {
         if std::mem::replace(&mut self.finished, true) {
             return None;
         }
@@ -196,13 +196,11 @@ impl Board {
 
     /// Keeps a listener, or gives it back with what it is to hear.
     pub fn on_lost(&mut self, listener: Listener) -> Option<(Listener, Error)> {
-        match (&self.lost, self.finished) {
-            (Some(error), true) => Some((listener, error.clone())),
-            _ => {
-                self.listeners.push(listener);
-                None
-            }
+        match &self.lost {
+            Some(error) if self.finished => return Some((listener, error.clone())),
+            _ => self.listeners.push(listener),
         }
+        None
     }
 
     pub fn forget_listeners(&mut self) {

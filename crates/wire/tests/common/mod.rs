@@ -61,18 +61,19 @@ pub fn sign(data: &[u8]) -> Operation {
 
 /// A token behind lanes that threads of this process serve.
 pub fn remote(reactor: &Arc<Reactor>, lanes: usize) -> Arc<RemoteToken> {
-    remote_of(reactor, lanes, 1, Arc::new(Echo))
+    let token: Arc<dyn Token> = Arc::new(Echo);
+    remote_of(reactor, lanes, 1, &token)
 }
 
 pub fn remote_of(
     reactor: &Arc<Reactor>,
     lanes: usize,
     max_batch: usize,
-    token: Arc<dyn Token>,
+    token: &Arc<dyn Token>,
 ) -> Arc<RemoteToken> {
     let lane = || {
         let (near, far) = UnixStream::pair().unwrap();
-        let token = Arc::clone(&token);
+        let token = Arc::clone(token);
         std::thread::spawn(move || serve_lane(far, 2, &*token));
         near
     };
@@ -142,18 +143,17 @@ impl Conversation for Front {
         let reply = |answer| Reply { epoch: 3, answer };
         match call {
             Call::Execute(items) => {
-                for item in items {
-                    // One item for each call is all that these tests send.
-                    let deadline = Instant::now() + Duration::from_micros(item.remaining_us);
-                    let done = hsmux_token::Done::new(move |result| {
-                        answer.send(&reply(Answer::Results(vec![result])));
-                    });
-                    return daemon.token.submit(Batch::from_iter([hsmux_token::Request {
-                        operation: item.operation,
-                        deadline,
-                        done,
-                    }]));
-                }
+                // One item for each call is all that these tests send.
+                let item = items.into_iter().next().unwrap();
+                let deadline = Instant::now() + Duration::from_micros(item.remaining_us);
+                let done = hsmux_token::Done::new(move |result| {
+                    answer.send(&reply(Answer::Results(vec![result])));
+                });
+                daemon.token.submit(Batch::from_iter([hsmux_token::Request {
+                    operation: item.operation,
+                    deadline,
+                    done,
+                }]));
             }
             Call::Login(pin) if pin.expose() == b"1234" => {
                 daemon.logins.fetch_add(1, Ordering::SeqCst);
@@ -195,5 +195,30 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     while !so() {
         assert!(Instant::now() < deadline, "{what}: not in time");
         std::thread::yield_now();
+    }
+}
+
+/// The next number of a sequence that looks random (xorshift) and is the same in every run.
+pub fn random(seed: &mut u64) -> u64 {
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    *seed
+}
+
+/// Changes, cuts out or puts in a few bytes.
+pub fn mutate(seed: &mut u64, bytes: &mut Vec<u8>) {
+    for _ in 0..=random(seed) % 4 {
+        if bytes.is_empty() {
+            return;
+        }
+        let at = random(seed) as usize % bytes.len();
+        let value = random(seed) as u8;
+        match random(seed) % 4 {
+            0 => drop(bytes.remove(at)),
+            1 => bytes.insert(at, value),
+            2 => bytes.truncate(at),
+            _ => bytes[at] = value,
+        }
     }
 }

@@ -1,0 +1,52 @@
+//! What a [`RemoteToken`](super::RemoteToken) is made of.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+
+use hsmux_token::TokenInfo;
+
+/// Knows what stands behind the lanes, and what became of it when they end.
+pub trait Keeper: Send + Sync {
+    /// Turns readable when the peer has ended (a pidfd); `None` when the lanes are all there is.
+    fn ended(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// The peer's process id, where it is a process of this machine.
+    fn process(&self) -> Option<u32> {
+        None
+    }
+
+    /// Nobody needs the peer any more: it may finish what it is doing. Does not wait.
+    fn release(&self) {}
+
+    /// Ends the peer now. Does not wait.
+    fn kill(&self) {}
+
+    /// What became of it, for the error: `died by signal 11`. Called once, when it has ended.
+    fn fate(&self) -> String {
+        "closed the connection".into()
+    }
+}
+
+/// Nothing is known of the peer but its lanes.
+impl Keeper for () {}
+
+/// What a [`RemoteToken`] is made of.
+pub struct Link {
+    /// Who it is, for errors: `the worker of hsm1`.
+    pub name: String,
+    /// What the token says of itself.
+    pub info: TokenInfo,
+    /// The frame version agreed.
+    pub version: u16,
+    /// One operation runs on each at a time; at most 65,000.
+    pub lanes: Vec<UnixStream>,
+    /// For reading objects, so that this takes no lane.
+    pub admin: UnixStream,
+    /// How many of the operations that wait together may travel in one frame: above 1 they run one
+    /// after the other, even when another lane comes free.
+    pub max_batch: usize,
+    /// What stands behind the lanes.
+    pub keeper: Box<dyn Keeper>,
+}

@@ -1,0 +1,229 @@
+//! The part of a [`RemoteToken`](super::RemoteToken) that the reactor knows.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hsmux_token::{Batch, Error, TokenInfo};
+use parking_lot::Mutex;
+use rustix::event::epoll::EventFlags;
+
+use super::board::{self, Board, Load, Lost};
+use super::{Keeper, Link};
+use crate::connection::Connection;
+use crate::frame::{self, FrameBuffer, MAX_FRAME};
+use crate::outlet::Outlet;
+use crate::reactor::{Source, Watch};
+use crate::{Answer, Call, socket};
+
+/// The tag of [`Keeper::ended`]; lanes are numbered from 0.
+const PEER: u16 = u16::MAX;
+
+pub(super) struct Shared {
+    watch: Watch,
+    pub name: String,
+    pub info: Arc<TokenInfo>,
+    pub version: u16,
+    lanes: Box<[Lane]>,
+    pub admin: Mutex<Connection>,
+    /// The administration's socket again, to end it while somebody waits for its answer.
+    hang_up: UnixStream,
+    pub keeper: Box<dyn Keeper>,
+    pub board: Mutex<Board>,
+}
+
+struct Lane {
+    outlet: Outlet,
+    inbox: Mutex<FrameBuffer>,
+}
+
+impl Shared {
+    pub fn new(watch: Watch, link: Link, hang_up: UnixStream) -> Self {
+        let lane = |(tag, stream)| Lane {
+            outlet: Outlet::new(stream, tag),
+            inbox: Mutex::default(),
+        };
+        Self {
+            watch,
+            board: Mutex::new(Board::new(link.lanes.len(), link.max_batch)),
+            name: link.name,
+            info: Arc::new(link.info),
+            version: link.version,
+            lanes: (0..PEER).zip(link.lanes).map(lane).collect(),
+            admin: Mutex::new(Connection::new(link.admin)),
+            hang_up,
+            keeper: link.keeper,
+        }
+    }
+
+    pub fn watch_all(&self) -> std::io::Result<()> {
+        for (tag, lane) in (0..PEER).zip(&self.lanes) {
+            self.watch.add(tag, lane.outlet.stream())?;
+        }
+        match self.keeper.ended() {
+            Some(ended) => self.watch.add(PEER, ended),
+            None => Ok(()),
+        }
+    }
+
+    pub fn submit(&self, mut batch: Batch) {
+        let admitted = self.board.lock().admit(&mut batch);
+        match admitted {
+            Ok(None) => {}
+            Ok(Some(at)) => self.watch.wake_at(at),
+            Err(error) => {
+                for request in batch {
+                    request.done.complete(Err(error.clone()));
+                }
+                return;
+            }
+        }
+        loop {
+            let next = self.board.lock().next_load();
+            let Some(load) = next else { return };
+            self.carry(load);
+        }
+    }
+
+    /// Writes a frame to its lane.
+    fn carry(&self, load: Load) {
+        let lane = &self.lanes[usize::from(load.lane)];
+        let call = Call::Execute(load.items);
+        let mut encoded = Ok(());
+        let sent = lane
+            .outlet
+            .send(&self.watch, |out| encoded = frame::encode(&call, out));
+        if let Err(error) = encoded {
+            // Nothing was written: the lane is as it was.
+            self.deliver(load.lane, Err(error));
+        } else if let Err(error) = sent {
+            self.lose(&error.to_string());
+        }
+    }
+
+    fn read(&self, tag: u16, scratch: &mut [u8]) {
+        let lane = &self.lanes[usize::from(tag)];
+        let mut inbox = lane.inbox.lock();
+        match socket::read_some(lane.outlet.stream(), scratch) {
+            Ok(0) => return self.lose("closed a lane"),
+            Ok(read) => inbox.extend(&scratch[..read]),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+            Err(error) => return self.lose(&error.to_string()),
+        }
+        loop {
+            match inbox.next(MAX_FRAME) {
+                Ok(None) => return,
+                Ok(Some(frame)) => self.hear(tag, frame),
+                Err(error) => return self.lose(&error.to_string()),
+            }
+        }
+    }
+
+    fn hear(&self, tag: u16, frame: Vec<u8>) {
+        let answer = frame::decode_reply(self.version, &frame.into()).map(|reply| reply.answer);
+        match answer {
+            Ok(Answer::Results(results)) => self.deliver(tag, Ok(results)),
+            Ok(Answer::Failed(error)) => self.deliver(tag, Err(error)),
+            Ok(other) => self.lose(&format!("answered out of turn: {other:?}")),
+            Err(error) => self.lose(&error.to_string()),
+        }
+    }
+
+    /// Gives the lane its next load before anyone is told: no lane idles while a request waits.
+    fn deliver(&self, lane: u16, results: board::Results) {
+        let mut board = self.board.lock();
+        let told = board.take_answered(lane, results);
+        let next = board.next_load();
+        drop(board);
+        if let Some(load) = next {
+            self.carry(load);
+        }
+        match told {
+            Ok(told) => told.into_iter().for_each(board::Told::tell),
+            Err(reason) => self.lose(&reason),
+        }
+    }
+
+    /// The link is broken. Where a process stands behind it, its fate is awaited, which the
+    /// kernel tells in a moment; the requests fail with that.
+    fn lose(&self, reason: &str) {
+        let error = Error::lost(format!("{}: {reason}", self.name));
+        if self.keeper.ended().is_none() {
+            return self.finish(&error);
+        }
+        self.board.lock().close(error);
+        self.unwatch_lanes();
+        self.keeper.kill();
+    }
+
+    /// Fails everything with the error, and later requests too.
+    pub fn finish(&self, error: &Error) {
+        let Some(Lost {
+            outstanding,
+            listeners,
+        }) = self.board.lock().finish(error)
+        else {
+            return;
+        };
+        self.unwatch_lanes();
+        for lane in &self.lanes {
+            let _ = lane.outlet.stream().shutdown(Shutdown::Both);
+        }
+        let _ = self.hang_up.shutdown(Shutdown::Both);
+        if self.keeper.ended().is_none() {
+            self.watch.end();
+        }
+        outstanding.into_iter().for_each(board::Told::tell);
+        for listener in listeners {
+            listener(error.clone());
+        }
+    }
+
+    fn peer_ended(&self) {
+        let fate = self.keeper.fate();
+        let during = self.board.lock().running_call();
+        let during = during.map_or(String::new(), |call| format!(" in {call}"));
+        tracing::debug!(name = self.name, fate, "ended");
+        if let Some(ended) = self.keeper.ended() {
+            self.watch.remove(ended);
+        }
+        self.finish(&Error::lost(format!("{} {fate}{during}", self.name)));
+        self.watch.end();
+    }
+
+    fn unwatch_lanes(&self) {
+        for lane in &self.lanes {
+            self.watch.remove(lane.outlet.stream());
+        }
+    }
+}
+
+impl Source for Shared {
+    fn ready(self: Arc<Self>, tag: u16, ready: EventFlags, scratch: &mut [u8]) {
+        if tag == PEER {
+            return self.peer_ended();
+        }
+        let lane = &self.lanes[usize::from(tag)];
+        if ready.contains(EventFlags::OUT)
+            && let Err(error) = lane.outlet.flush(&self.watch)
+        {
+            return self.lose(&error.to_string());
+        }
+        if ready.intersects(!EventFlags::OUT) {
+            self.read(tag, scratch);
+        }
+    }
+
+    fn expired(self: Arc<Self>, now: Instant) -> Option<Instant> {
+        let (late, next) = self.board.lock().expire(now);
+        late.into_iter().for_each(board::Told::tell);
+        next
+    }
+
+    fn abandoned(self: Arc<Self>) {
+        let error = format!("{}: its reactor has stopped", self.name);
+        self.finish(&Error::lost(error));
+        self.keeper.release();
+    }
+}

@@ -1,0 +1,143 @@
+//! Frames: what is written is read, and nothing that is read makes this end fall.
+
+mod common;
+
+use bytes::Bytes;
+use common::{mutate, sign};
+use hsmux_token::{
+    Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Secret, ck,
+};
+use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_reply, encode, encode_reply};
+use hsmux_wire::{Answer, Call, Item, Reply};
+
+fn written(call: &Call) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(call, &mut out).unwrap();
+    out
+}
+
+fn samples() -> Vec<Vec<u8>> {
+    let template = Attributes::default()
+        .with_flag(ck::CKA_TOKEN, true)
+        .with(ck::CKA_LABEL, b"label".to_vec());
+    let item = |operation| Item {
+        operation,
+        remaining_us: 1_000_000,
+    };
+    let made = Made {
+        session: None,
+        object: Object {
+            id: ObjectId::of_certificate(b"x"),
+            attributes: template.clone(),
+        },
+    };
+    let reply = Reply {
+        epoch: 9,
+        answer: Answer::Results(vec![
+            Ok(Outcome::Objects(vec![made])),
+            Err(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR)),
+            Ok(Outcome::Bytes(vec![1; 64].into())),
+        ]),
+    };
+    let mut replies = [Vec::new(), Vec::new()];
+    encode_reply(2, &reply, &mut replies[0]).unwrap();
+    encode_reply(1, &reply, &mut replies[1]).unwrap();
+    let mut samples = vec![
+        written(&Call::Execute(vec![
+            item(sign(&[5; 300])),
+            item(Operation::Create { template }),
+            item(Operation::Random { len: 5 }),
+        ])),
+        written(&Call::Catalogue { known: 77 }),
+        written(&Call::Login(Secret::new(b"1234".to_vec()))),
+        written(&Call::Admin(b"{}".to_vec().into())),
+    ];
+    samples.extend(replies);
+    samples
+}
+
+#[test]
+fn frames_come_out_as_they_went_in_however_they_are_cut() {
+    let samples = samples();
+    let stream = samples.concat();
+    for step in [1, 2, 3, 7, 64, stream.len()] {
+        let mut buffer = FrameBuffer::default();
+        let mut frames = Vec::new();
+        for part in stream.chunks(step) {
+            buffer.extend(part);
+            while let Some(frame) = buffer.next(MAX_FRAME).unwrap() {
+                frames.push(frame);
+            }
+        }
+        let bare: Vec<_> = samples.iter().map(|sample| sample[4..].to_vec()).collect();
+        assert_eq!(frames, bare, "in steps of {step}");
+    }
+}
+
+#[test]
+fn byte_strings_are_slices_of_their_frame() {
+    let frame = Bytes::from(written(&Call::Admin(vec![3; 1000].into()))).slice(4..);
+    let Call::Admin(blob) = decode(&frame).unwrap() else {
+        panic!("another call");
+    };
+    assert!(frame.as_ptr_range().contains(&blob.0.as_ptr()));
+}
+
+#[test]
+fn a_version_1_answer_is_bare_and_has_no_epoch() {
+    let reply = Reply {
+        epoch: 12,
+        answer: Answer::Done,
+    };
+    for (version, epoch) in [(1, 0), (2, 12)] {
+        let mut out = Vec::new();
+        encode_reply(version, &reply, &mut out).unwrap();
+        let read = decode_reply(version, &Bytes::from(out).slice(4..)).unwrap();
+        assert_eq!(read.epoch, epoch);
+        assert!(matches!(read.answer, Answer::Done));
+    }
+}
+
+#[test]
+fn a_frame_that_is_too_long_is_refused_in_both_directions() {
+    let mut buffer = FrameBuffer::default();
+    buffer.extend(&u32::MAX.to_le_bytes());
+    assert_eq!(buffer.next(MAX_FRAME).unwrap_err().kind(), Kind::Protocol);
+
+    let mut out = b"before".to_vec();
+    let call = Call::Admin(vec![0; MAX_FRAME].into());
+    assert_eq!(encode(&call, &mut out).unwrap_err().kind(), Kind::Protocol);
+    assert_eq!(out, b"before");
+}
+
+#[test]
+fn what_stands_after_an_item_is_refused() {
+    let mut frame = written(&Call::Info);
+    frame.push(0);
+    let error = decode::<Call>(&Bytes::from(frame).slice(4..)).unwrap_err();
+    assert_eq!(error.kind(), Kind::Protocol);
+}
+
+#[test]
+fn garbage_is_an_error_and_never_a_panic() {
+    let mut seed = 1;
+    for sample in samples() {
+        for cut in 0..sample.len() - 4 {
+            let part = Bytes::copy_from_slice(&sample[4..4 + cut]);
+            assert!(decode::<Call>(&part).is_err());
+            assert!(decode_reply(2, &part).is_err());
+        }
+        for _ in 0..5000 {
+            let mut mutated = sample.clone();
+            mutate(&mut seed, &mut mutated);
+            let mut buffer = FrameBuffer::default();
+            buffer.extend(&mutated);
+            while let Ok(Some(frame)) = buffer.next(MAX_FRAME) {
+                let frame = Bytes::from(frame);
+                let _ = decode::<Call>(&frame);
+                let _ = decode_reply(1, &frame);
+                let _ = decode_reply(2, &frame);
+            }
+        }
+    }
+}
