@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use hsmux_pool::config::{self, Config};
-use hsmux_token::{Error, Kind, Result};
+use hsmux_pool::config::{self, Config, Login};
+use hsmux_pool::{Options, Pool};
+use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_wire::Endpoint;
 
-use crate::backend::{Backend, Daemon};
+use crate::backend::{Backend, Daemon, Embedded};
 
 /// Names the daemon's socket; then no configuration file is read.
 const SOCKET: &str = "HSMUX_SOCKET";
@@ -43,8 +44,34 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
             config.file.display()
         )));
     }
-    let _ = threads;
-    Err(mistake("embedded: not here"))
+    let pin = pin(config)?;
+    let options = Options {
+        threads,
+        ..config.options()
+    };
+    // Where members want worker processes: the `hsmux` of the configuration, or of the PATH.
+    let worker = config.worker.clone().unwrap_or_else(|| "hsmux".into());
+    let pool = Pool::start(options, config.seats(&worker, None))?;
+    Ok(Box::new(Embedded::new(pool, pin, config.pool.deadline)))
+}
+
+/// The PIN of C_Login: that of the first listener, or the first member's.
+fn pin(config: &Config) -> Result<Option<Secret>> {
+    let listener = config.listeners.first();
+    if listener.is_some_and(|listener| listener.login == Login::Peer) {
+        return Ok(None);
+    }
+    let first = || config.tokens.iter().find_map(|member| member.pin.as_ref());
+    match listener
+        .and_then(|listener| listener.pin.as_ref())
+        .or_else(first)
+    {
+        Some(source) => source.read().map(Some),
+        None => Err(mistake(format!(
+            "{}: no PIN for C_Login: neither [daemon] pin nor one of a member",
+            config.file.display()
+        ))),
+    }
 }
 
 fn mistake(message: impl Into<String>) -> Error {

@@ -13,7 +13,7 @@ use crate::object::template::is_private;
 /// A token in this process.
 pub struct Embedded {
     token: Arc<dyn Token>,
-    /// The PIN of C_Login; `None`: the user of the process is enough.
+    /// The PIN of C_Login; `None`: that it is called is enough.
     pin: Option<Secret>,
     patience: Duration,
     user: AtomicBool,
@@ -24,7 +24,7 @@ impl Embedded {
     pub fn new(token: Arc<dyn Token>, pin: Option<Secret>, patience: Duration) -> Self {
         Self {
             token,
-            user: AtomicBool::new(pin.is_none()),
+            user: AtomicBool::new(false),
             pin,
             patience,
         }
@@ -49,9 +49,14 @@ impl Backend for Embedded {
             return Ok(None);
         }
         let mut info = (*self.token.info()).clone();
-        info.flags
-            .set(TokenFlags::LOGIN_REQUIRED, self.pin.is_some());
-        info.flags |= TokenFlags::TOKEN_INITIALIZED | TokenFlags::USER_PIN_INITIALIZED;
+        info.flags |= TokenFlags::TOKEN_INITIALIZED
+            | TokenFlags::USER_PIN_INITIALIZED
+            | TokenFlags::LOGIN_REQUIRED;
+        // With it, programs call C_Login without asking for a PIN (PKCS#11 3.0, section 5.6.8).
+        info.flags.set(
+            TokenFlags::PROTECTED_AUTHENTICATION_PATH,
+            self.pin.is_none(),
+        );
         let objects = snapshot.objects.iter().filter(|object| self.shows(object));
         Ok(Some(View {
             epoch,
@@ -75,7 +80,7 @@ impl Backend for Embedded {
     }
 
     fn logout(&self) -> Result<()> {
-        self.user.store(self.pin.is_none(), Ordering::Release);
+        self.user.store(false, Ordering::Release);
         Ok(())
     }
 
