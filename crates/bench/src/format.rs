@@ -29,8 +29,23 @@ pub fn rate(per_second: f64) -> String {
     if per_second < 1000.0 {
         format!("{}/s", three(per_second))
     } else {
-        format!("{}/s", count(per_second.round() as u64))
+        format!("{}/s", count(whole(per_second)))
     }
+}
+
+/// `12,345`, `0.5`: a number on an axis.
+pub fn plain(number: f64) -> String {
+    if number.abs() >= 1e3 {
+        return count(whole(number));
+    }
+    let text = format!("{number:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The nearest whole number; what is negative is 0.
+#[allow(clippy::cast_sign_loss)] // A cast of floats saturates, and that is what is wanted.
+pub fn whole(number: f64) -> u64 {
+    number.round() as u64
 }
 
 /// `12,345`.
@@ -54,6 +69,25 @@ pub fn three(number: f64) -> String {
         _ => 2,
     };
     format!("{number:.places$}")
+}
+
+/// Words in lines of 80 columns at most; a longer word has a line of its own.
+pub fn lines(text: &str) -> String {
+    let mut lines = String::new();
+    let mut used = 0;
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if used > 0 && used + 1 + len > usize::from(WIDTH) {
+            lines.push('\n');
+            used = 0;
+        } else if used > 0 {
+            lines.push(' ');
+            used += 1;
+        }
+        lines.push_str(word);
+        used += len;
+    }
+    lines
 }
 
 /// A table of 80 columns at most; all columns but the first stand to the right.
@@ -85,6 +119,14 @@ pub fn table<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_break_between_words() {
+        let text = "a ".repeat(60) + &"b".repeat(90);
+        let lines = lines(&text);
+        let lengths: Vec<usize> = lines.lines().map(str::len).collect();
+        assert_eq!(lengths, [79, 39, 90]);
+    }
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {

@@ -75,6 +75,9 @@ pub struct Point {
     pub failed: u64,
 }
 
+/// A day, in nanoseconds: what takes longer counts as that.
+const LONGEST: u64 = 86_400_000_000_000;
+
 /// Different messages that are kept; more than that say nothing new.
 const FAULTS: usize = 20;
 
@@ -158,7 +161,7 @@ impl Default for Sum {
             elapsed: Duration::ZERO,
             good: 0,
             bad: 0,
-            latencies: Histogram::new(3).expect("three digits are allowed"),
+            latencies: Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds in their order"),
             faults: BTreeMap::new(),
             timeline: Vec::new(),
             last: Seen::default(),

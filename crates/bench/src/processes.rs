@@ -28,7 +28,7 @@ const SEARCH: Duration = Duration::from_millis(500);
 /// The running account of this process, those named, and all that descend from them.
 pub struct Accounts {
     roots: Vec<u32>,
-    accounts: BTreeMap<u32, Account>,
+    open: BTreeMap<u32, Account>,
     searched: Duration,
 }
 
@@ -50,11 +50,11 @@ impl Accounts {
         roots.insert(0, std::process::id());
         let mut this = Self {
             roots,
-            accounts: BTreeMap::new(),
+            open: BTreeMap::new(),
             searched: Duration::ZERO,
         };
         this.search();
-        for pid in this.accounts.keys() {
+        for pid in this.open.keys() {
             // Not ours to reset, or no such file: then the peak is the process's own.
             let _ = std::fs::write(format!("/proc/{pid}/clear_refs"), "5");
         }
@@ -66,7 +66,7 @@ impl Accounts {
         self.searched = Duration::ZERO;
         self.search();
         self.look();
-        for account in self.accounts.values_mut() {
+        for account in self.open.values_mut() {
             account.base = account.seen;
         }
     }
@@ -83,7 +83,7 @@ impl Accounts {
     /// The round has ended.
     pub fn pause(&mut self) {
         self.look();
-        for account in self.accounts.values_mut() {
+        for account in self.open.values_mut() {
             account.ticks += account.seen - account.base;
             account.base = account.seen;
         }
@@ -94,7 +94,7 @@ impl Accounts {
         let second = procfs::ticks_per_second() as f64;
         let own = std::process::id();
         let mut bill: Vec<Process> = self
-            .accounts
+            .open
             .into_iter()
             .map(|(pid, account)| {
                 let cpu_s = account.ticks as f64 / second;
@@ -126,8 +126,8 @@ impl Accounts {
             })
             .collect();
         for &pid in parents.keys() {
-            if !self.accounts.contains_key(&pid) && self.descends(pid, &parents) {
-                self.accounts.insert(pid, Account::new(pid));
+            if !self.open.contains_key(&pid) && self.descends(pid, &parents) {
+                self.open.insert(pid, Account::new(pid));
             }
         }
     }
@@ -138,7 +138,7 @@ impl Accounts {
     }
 
     fn look(&mut self) {
-        for (&pid, account) in &mut self.accounts {
+        for (&pid, account) in &mut self.open {
             // One that has ended keeps what was last seen of it.
             let Some((ticks, peak)) = usage(pid) else {
                 continue;

@@ -1,1 +1,123 @@
-//! scale
+//! Throughput against the number of members: what a second, fourth, eighth token adds.
+
+mod page;
+mod text;
+
+use std::time::SystemTime;
+
+use hsmux_token::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::{Machine, Measurement, ScalingRow, reference};
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// For people: `pool web, EC P-256, 16 callers`.
+    pub title: String,
+    /// Numbers of members, in the order of measuring; the least one is what the others are held against.
+    pub members: Vec<usize>,
+}
+
+/// What the measurement found. Its JSON is described by `docs/bench-schema.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// [`crate::SCHEMA`].
+    pub schema: String,
+    /// `scale`.
+    pub command: String,
+    /// For people.
+    pub title: String,
+    /// When it was measured (RFC 3339, UTC).
+    pub measured_at: String,
+    /// Where.
+    pub machine: Machine,
+    /// By the number of members.
+    pub steps: Vec<Step>,
+    /// What happened meanwhile; whoever made it happen adds it.
+    pub events: Vec<Event>,
+    /// Published figures of a cluster of SmartCard-HSMs.
+    pub reference: Vec<ScalingRow>,
+}
+
+/// The measurement with so many members.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Step {
+    /// Members that served.
+    pub members: usize,
+    /// Rate over that of one member, by the step with the fewest.
+    pub speed_up: f64,
+    /// `speed_up` for each member: 1 is linear.
+    pub efficiency: f64,
+    /// What was measured.
+    pub measurement: Measurement,
+}
+
+/// Something that happened during a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The step, by its number of members.
+    pub members: usize,
+    /// Since its measurement began.
+    pub at_s: f64,
+    /// For people: `a worker of hsm2 is killed`.
+    pub what: String,
+}
+
+/// Measures step by step. `load` lets so many members serve, and measures.
+///
+/// An interrupted step is the last one, and is kept.
+pub fn run(
+    options: &Options,
+    load: &mut dyn FnMut(usize) -> Result<Measurement>,
+) -> Result<Report> {
+    if options.members.is_empty() || options.members.contains(&0) {
+        return Err(Error::request(
+            Kind::Invalid,
+            "tokens: numbers from 1, as in 1,2,4,8",
+        ));
+    }
+    let mut measured = Vec::new();
+    for &members in &options.members {
+        let measurement =
+            load(members).map_err(|error| error.at(format_args!("with {members} members")))?;
+        let interrupted = measurement.interrupted;
+        measured.push((members, measurement));
+        if interrupted {
+            break;
+        }
+    }
+    Ok(Report {
+        schema: crate::SCHEMA.to_owned(),
+        command: "scale".to_owned(),
+        title: options.title.clone(),
+        measured_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        machine: Machine::this(),
+        steps: steps(measured),
+        events: Vec::new(),
+        reference: reference::scaling(),
+    })
+}
+
+fn steps(mut measured: Vec<(usize, Measurement)>) -> Vec<Step> {
+    measured.sort_by_key(|(members, _)| *members);
+    let of_one =
+        |(members, measurement): &(usize, Measurement)| measurement.per_second / *members as f64;
+    let one = measured.first().map_or(0.0, of_one);
+    measured
+        .into_iter()
+        .map(|(members, measurement)| {
+            let speed_up = if one > 0.0 {
+                measurement.per_second / one
+            } else {
+                0.0
+            };
+            Step {
+                members,
+                speed_up,
+                efficiency: speed_up / members as f64,
+                measurement,
+            }
+        })
+        .collect()
+}

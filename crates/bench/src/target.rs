@@ -78,10 +78,13 @@ impl Key {
 
 fn about(attributes: &Attributes, kind: KeyKind, public: Option<&PublicKey>) -> About {
     let id = attributes.get(ck::CKA_ID).unwrap_or_default();
+    let hex = id
+        .iter()
+        .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
     let secret = attributes.number(ck::CKA_VALUE_LEN).unwrap_or(0) as usize * 8;
     About {
         label: attributes.text(ck::CKA_LABEL).unwrap_or_default(),
-        id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+        id: hex,
         kind: format!("{kind:?}").to_uppercase(),
         bits: public.map_or(secret, PublicKey::bits),
     }

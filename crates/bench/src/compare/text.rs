@@ -3,15 +3,13 @@
 use std::fmt;
 
 use super::{Bound, Report};
-use crate::format::{count, micros, rate, table, three};
+use crate::format::{count, lines, micros, rate, table, three};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}\non {}\nmedians of {} rounds, taking turns\n",
-            self.title, self.machine, self.rounds
-        )?;
+        writeln!(f, "{}", lines(&self.title))?;
+        writeln!(f, "{}", lines(&format!("on {}", self.machine)))?;
+        writeln!(f, "medians of {} rounds, taking turns\n", self.rounds)?;
         let variants = self.variants.iter().map(|series| {
             let first = &self.variants[0];
             [

@@ -118,10 +118,9 @@ pub fn measure(
     }
     let mut accounts = Accounts::open(&plan.processes);
     let mut sum = Sum::default();
-    while let Some(until) = left(plan.until, &sum) {
-        if control.stopped() {
-            break;
-        }
+    let mut more = true;
+    while more && !control.stopped() {
+        let until = left(plan.until, &sum);
         let setup = round::Setup {
             plan,
             until,
@@ -132,30 +131,24 @@ pub fn measure(
         };
         accounts.resume();
         let began = Instant::now();
-        let tallies = round::run(&setup, |seen| {
+        let ended = round::run(&setup, |seen| {
             accounts.sample(began.elapsed());
             sum.watch(seen);
         });
         accounts.pause();
-        sum.add(&tallies);
+        sum.add(&ended.tallies);
         if let Some(check) = check {
-            sum.checked(&check::all(&tallies, check, control));
+            sum.checked(&check::all(&ended.tallies, check, control));
         }
+        more = ended.full;
     }
     Measurement::new(plan, &sum, accounts.close(sum.elapsed), control.stopped())
 }
 
 /// What remains to be done.
-fn left(until: Until, sum: &Sum) -> Option<Until> {
+fn left(until: Until, sum: &Sum) -> Until {
     match until {
-        Until::Count(count) => {
-            let left = count.saturating_sub(sum.ops + sum.failed);
-            (left > 0).then_some(Until::Count(left))
-        }
-        Until::Elapsed(time) => {
-            let left = time.saturating_sub(sum.elapsed);
-            // A last round of nothing but its start would measure the start.
-            (left > time / 1000).then_some(Until::Elapsed(left))
-        }
+        Until::Count(count) => Until::Count(count.saturating_sub(sum.ops + sum.failed)),
+        Until::Elapsed(time) => Until::Elapsed(time.saturating_sub(sum.elapsed)),
     }
 }

@@ -35,12 +35,20 @@ pub struct Seen {
     pub failed: u64,
 }
 
+/// What a round found.
+pub struct Ended {
+    /// Of each worker.
+    pub tallies: Vec<Tally>,
+    /// Whether it ended for want of memory, and there is more to do.
+    pub full: bool,
+}
+
 /// Runs a round; `glance` sees it some ten times a second, on the caller's thread.
-pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Vec<Tally> {
+pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
     let workers = setup.plan.load.workers();
     let board = Board::new(setup);
     let barrier = Barrier::new(workers + 1);
-    thread::scope(|scope| {
+    let tallies = thread::scope(|scope| {
         // Nothing is sent: the last worker to leave closes the channel, which ends the wait.
         let (working, ended) = mpsc::channel::<()>();
         let threads: Vec<_> = (0..workers)
@@ -70,7 +78,9 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Vec<Tally> {
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect()
-    })
+    });
+    let full = board.full.load(Relaxed);
+    Ended { tallies, full }
 }
 
 /// What the workers share.
@@ -114,7 +124,7 @@ impl<'a> Board<'a> {
         if self.stopped() || self.full.load(Relaxed) {
             return None;
         }
-        if self.ends_before(Instant::now()) {
+        if self.end().is_some_and(|end| Instant::now() >= end) {
             return None;
         }
         let number = self.next.fetch_add(1, Relaxed);
@@ -124,11 +134,23 @@ impl<'a> Board<'a> {
         }
     }
 
-    /// Whether the round is over by then.
-    pub fn ends_before(&self, moment: Instant) -> bool {
+    /// When the round ends, if the clock ends it.
+    pub fn end(&self) -> Option<Instant> {
         match self.until {
-            Until::Count(_) => false,
-            Until::Elapsed(time) => moment.saturating_duration_since(self.start()) >= time,
+            Until::Count(_) => None,
+            Until::Elapsed(time) => Some(self.start() + time),
+        }
+    }
+
+    /// Sleeps; answers whether the moment came before an interruption.
+    pub fn wait_until(&self, moment: Instant) -> bool {
+        loop {
+            let wait = moment.saturating_duration_since(Instant::now());
+            if wait.is_zero() || self.stopped() {
+                return wait.is_zero();
+            }
+            // Slices, so that an interruption is heard.
+            thread::sleep(wait.min(GLANCE));
         }
     }
 

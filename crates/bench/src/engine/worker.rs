@@ -104,19 +104,13 @@ impl<'a> Pace<'a> {
         };
         let offset = interval.as_secs_f64() * claimed as f64;
         let intended = board.start() + Duration::try_from_secs_f64(offset).ok()?;
-        if board.ends_before(intended) {
-            return None;
-        }
-        loop {
-            let wait = intended.saturating_duration_since(Instant::now());
-            if wait.is_zero() {
-                return Some(intended);
+        match board.end() {
+            // The round lasts as long as it was to, though nothing starts any more.
+            Some(end) if intended >= end => {
+                board.wait_until(end);
+                None
             }
-            if board.stopped() {
-                return None;
-            }
-            // Slices, so that an interruption is heard.
-            std::thread::sleep(wait.min(Duration::from_millis(100)));
+            _ => board.wait_until(intended).then_some(intended),
         }
     }
 }

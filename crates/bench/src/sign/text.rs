@@ -3,17 +3,23 @@
 use std::fmt;
 
 use super::Report;
-use crate::format::{bytes, count, micros, rate, table, three};
+use crate::format::{bytes, count, lines, micros, rate, table, three, whole};
 use crate::measurement::Measurement;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let key = &self.key;
+        let (key, mechanism, len) = (&self.key, &self.mechanism, self.data_len);
+        let what = format!(
+            "{mechanism} by {} key of {} bits, {:?}, over {len} bytes",
+            key.kind, key.bits, key.label
+        );
         writeln!(
             f,
-            "{} by {} key of {} bits, {:?}, over {} bytes\nfrom {}\non {}\n",
-            self.mechanism, key.kind, key.bits, key.label, self.data_len, self.target, self.machine
+            "{}\n{}",
+            lines(&what),
+            lines(&format!("from {}", self.target))
         )?;
+        writeln!(f, "{}\n", lines(&format!("on {}", self.machine)))?;
         writeln!(f, "{}", self.measurement)?;
         let heading =
             "Published: ECDSA P-256 over 32 bytes, CloudHSM (other hardware, for reference)";
@@ -26,7 +32,7 @@ impl Report {
         let percent =
             |value: Option<f64>| value.map_or(String::new(), |value| format!("{} %", three(value)));
         let memory =
-            |value: Option<f64>| value.map_or(String::new(), |value| bytes((value * 1e6) as u64));
+            |value: Option<f64>| value.map_or(String::new(), |value| bytes(whole(value * 1e6)));
         let heads = [
             "provider", "HSMs", "callers", "rate", "mean", "max", "client", "daemon", "memory",
         ];
@@ -76,7 +82,11 @@ impl fmt::Display for Measurement {
             count(self.wrong)
         )?;
         for fault in &self.faults {
-            writeln!(f, "  {} times: {}", count(fault.count), fault.message)?;
+            writeln!(
+                f,
+                "{}",
+                lines(&format!("{} times: {}", count(fault.count), fault.message))
+            )?;
         }
         if let Some(l) = &self.latency_us {
             let heads = ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];

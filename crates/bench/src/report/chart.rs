@@ -1,0 +1,154 @@
+//! Line charts in SVG, coloured by the page.
+
+use plotters::prelude::*;
+
+/// A chart of lines over a numeric axis, both axes from 0.
+pub struct Chart<'a> {
+    pub x: &'a str,
+    pub y: &'a str,
+    pub lines: Vec<Line>,
+    /// Vertical marks with a word.
+    pub marks: Vec<(f64, String)>,
+    /// Whether only whole numbers stand on the x axis.
+    pub whole_x: bool,
+}
+
+/// One line.
+pub struct Line {
+    pub name: String,
+    pub ink: Ink,
+    pub points: Vec<(f64, f64)>,
+    pub style: Style,
+}
+
+/// How a line is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// With a dot on each measured point.
+    Dots,
+    /// Without dots.
+    Plain,
+    /// For what was not measured.
+    Dashed,
+}
+
+/// A colour by its role; the page's style says what it looks like.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Ink {
+    Text,
+    Grid,
+    Measured,
+    Published,
+    PublishedToo,
+    Ideal,
+    Event,
+}
+
+impl Ink {
+    const ALL: [(Self, &'static str); 7] = [
+        (Self::Text, "--text"),
+        (Self::Grid, "--grid"),
+        (Self::Measured, "--measured"),
+        (Self::Published, "--published"),
+        (Self::PublishedToo, "--published-too"),
+        (Self::Ideal, "--ideal"),
+        (Self::Event, "--event"),
+    ];
+
+    /// The page's name of the colour.
+    pub fn variable(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// A colour that stands for the role until the drawing is done.
+    fn stand_in(self) -> RGBColor {
+        RGBColor(1, 2, self as u8)
+    }
+}
+
+const WIDTH: u32 = 760;
+const HEIGHT: u32 = 360;
+const FONT: &str = "sans-serif";
+
+impl Chart<'_> {
+    /// The SVG element. A chart that cannot be drawn is an empty one: figures are in the tables too.
+    pub fn svg(&self) -> String {
+        let mut svg = String::new();
+        if self.draw(&mut svg).is_err() {
+            return String::new();
+        }
+        for (ink, variable) in Ink::ALL {
+            let RGBColor(r, g, b) = ink.stand_in();
+            svg = svg.replace(
+                &format!("\"#{r:02X}{g:02X}{b:02X}\""),
+                &format!("\"var({variable})\""),
+            );
+        }
+        // The page gives the width; the drawing keeps its proportions.
+        svg.replacen(
+            &format!("width=\"{WIDTH}\" height=\"{HEIGHT}\""),
+            "role=\"img\"",
+            1,
+        )
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MIN_POSITIVE, f64::max);
+        let right = most(&mut points().map(|point| point.0));
+        let top = most(&mut points().map(|point| point.1));
+
+        let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .x_label_area_size(44)
+            .y_label_area_size(72)
+            .build_cartesian_2d(0.0..right * 1.04, 0.0..top * 1.08)?;
+        let text = |size: u32| (FONT, size).into_font().color(&Ink::Text.stand_in());
+        let x_label = |x: &f64| {
+            if self.whole_x && x.fract() != 0.0 {
+                return String::new();
+            }
+            crate::format::plain(*x)
+        };
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .bold_line_style(Ink::Grid.stand_in())
+            .light_line_style(TRANSPARENT)
+            .axis_style(Ink::Grid.stand_in())
+            .x_labels(9)
+            .y_labels(6)
+            .x_label_formatter(&x_label)
+            .y_label_formatter(&|y| crate::format::plain(*y))
+            .label_style(text(13))
+            .axis_desc_style(text(14))
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .draw()?;
+        for (at, word) in &self.marks {
+            let ink = Ink::Event.stand_in();
+            chart.draw_series([PathElement::new(
+                vec![(*at, 0.0), (*at, top * 1.08)],
+                ink.stroke_width(2),
+            )])?;
+            let style = (FONT, 13).into_font().color(&ink);
+            chart.draw_series([Text::new(format!(" {word}"), (*at, top * 1.07), style)])?;
+        }
+        for line in &self.lines {
+            let (ink, points) = (line.ink.stand_in(), line.points.iter().copied());
+            if line.style == Style::Dashed {
+                chart.draw_series(DashedLineSeries::new(points, 6, 5, ink.stroke_width(2)))?;
+                continue;
+            }
+            chart.draw_series(LineSeries::new(points.clone(), ink.stroke_width(3)))?;
+            if line.style == Style::Dots {
+                chart.draw_series(points.map(|point| Circle::new(point, 5, ink.filled())))?;
+            }
+        }
+        root.present()?;
+        drop(chart);
+        drop(root);
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! A token in memory that signs, with the faults that a test asks for.
+
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_bench::{Control, Progress};
+use hsmux_software::{digest, identify, prehash};
+use hsmux_token::{
+    Attributes, Batch, Error, Kind, Operation, Outcome, Result, Snapshot, Token, TokenInfo, ck,
+};
+use p256::ecdsa::signature::hazmat::PrehashSigner;
+use p256::ecdsa::{Signature, SigningKey};
+
+/// One P-256 key.
+pub struct Signer {
+    pub key: SigningKey,
+    pub takes: Duration,
+    /// Every so many-th signature fails; 0 for none.
+    pub fails_every: u64,
+    /// Every so many-th signature is wrong; 0 for none.
+    pub lies_every: u64,
+    pub signed: AtomicU64,
+}
+
+impl Signer {
+    pub fn new() -> Self {
+        Self {
+            key: SigningKey::from_slice(&[7; 32]).unwrap(),
+            takes: Duration::ZERO,
+            fails_every: 0,
+            lies_every: 0,
+            signed: AtomicU64::new(0),
+        }
+    }
+
+    fn attributes(&self) -> [Attributes; 2] {
+        let point = self.key.verifying_key().to_sec1_point(false);
+        let both = |class| {
+            Attributes::default()
+                .with_number(ck::CKA_CLASS, class)
+                .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
+                .with(ck::CKA_ID, vec![1])
+                .with(ck::CKA_LABEL, b"web".to_vec())
+        };
+        let public = both(ck::CKO_PUBLIC_KEY)
+            .with(ck::CKA_EC_PARAMS, hex("06082a8648ce3d030107"))
+            .with(ck::CKA_EC_POINT, point.as_bytes().to_vec());
+        [
+            public,
+            both(ck::CKO_PRIVATE_KEY).with_flag(ck::CKA_SIGN, true),
+        ]
+    }
+}
+
+fn hex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).unwrap();
+    (0..text.len()).step_by(2).map(byte).collect()
+}
+
+impl Token for Signer {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::new(TokenInfo {
+            label: "memory".into(),
+            ..TokenInfo::default()
+        })
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        let objects = identify("1", self.attributes().to_vec());
+        Ok(Arc::new(Snapshot { epoch: 1, objects }))
+    }
+
+    fn submit(&self, batch: Batch) {
+        for request in batch {
+            let result = self.execute(&request.operation, request.deadline);
+            request.done.complete(result);
+        }
+    }
+
+    fn execute(&self, operation: &Operation, _: Instant) -> Result<Outcome> {
+        let Operation::Use {
+            data, mechanism, ..
+        } = operation
+        else {
+            return Err(Error::request(Kind::Unsupported, "only signatures"));
+        };
+        let number = self.signed.fetch_add(1, Ordering::Relaxed) + 1;
+        let hits = |every: u64| every > 0 && number.is_multiple_of(every);
+        std::thread::sleep(self.takes);
+        if hits(self.fails_every) {
+            return Err(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR));
+        }
+        let digest = match prehash(mechanism) {
+            Some((hash, _)) => digest(hash, data),
+            None => data.to_vec(),
+        };
+        let signature: Signature = self.key.sign_prehash(&digest).unwrap();
+        let mut signature = signature.to_bytes().to_vec();
+        signature[9] ^= u8::from(hits(self.lies_every));
+        Ok(Outcome::Bytes(signature.into()))
+    }
+}
+
+/// Nobody watches and nobody interrupts.
+pub fn quiet() -> Control<'static> {
+    static NEVER: AtomicBool = AtomicBool::new(false);
+    Control {
+        stop: &NEVER,
+        progress: &|_: &Progress| (),
+    }
+}

@@ -1,0 +1,307 @@
+//! The commands' reports: figures, tables, JSON by its schema, and the page.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Signer, quiet};
+use hsmux_bench::compare::{self, Bound, Goal, Variant};
+use hsmux_bench::{Key, Load, Measurement, Until, mechanism, scale, sign};
+use hsmux_token::{Token, Uri};
+
+fn options(signer: Signer, concurrency: usize, count: u64) -> sign::Options {
+    let token: Arc<dyn Token> = Arc::new(signer);
+    let key = Key::find(&*token, None).unwrap();
+    let mut options = sign::Options::new(token, "memory", key, concurrency, count);
+    options.warm_up = Duration::ZERO;
+    options
+}
+
+fn measured(takes: Duration, workers: usize, count: u64) -> Measurement {
+    let options = options(
+        Signer {
+            takes,
+            ..Signer::new()
+        },
+        workers,
+        count,
+    );
+    sign::run(&options, quiet()).unwrap().measurement
+}
+
+fn keeps_schema(report: &impl serde::Serialize) -> serde_json::Value {
+    let schema = include_str!("../../../docs/bench-schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let json = serde_json::to_value(report).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&json)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{json:#}");
+    json
+}
+
+fn fits_80_columns(text: &str) {
+    for line in text.lines() {
+        assert!(
+            line.chars().count() <= 80,
+            "{} columns: {line}",
+            line.chars().count()
+        );
+    }
+}
+
+#[test]
+fn signatures_are_made_checked_and_reported() {
+    let options = options(Signer::new(), 4, 200);
+    let report = sign::run(&options, quiet()).unwrap();
+    let found = &report.measurement;
+    assert_eq!(
+        (found.ops, found.verified, found.failed, found.wrong),
+        (200, 200, 0, 0)
+    );
+    assert_eq!(
+        (report.mechanism.as_str(), report.data_len, report.key.bits),
+        ("CKM_ECDSA", 32, 256)
+    );
+    let json = keeps_schema(&report);
+    let back: sign::Report = serde_json::from_value(json).unwrap();
+    assert_eq!(back.measurement.ops, 200);
+    let text = report.to_string();
+    for part in [
+        "CKM_ECDSA by EC key of 256 bits",
+        "p99.9",
+        "peak memory",
+        "cloudhsm-v2",
+        "verified    200",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    fits_80_columns(&text);
+}
+
+#[test]
+fn lies_and_failures_are_found() {
+    let signer = Signer {
+        lies_every: 10,
+        fails_every: 7,
+        ..Signer::new()
+    };
+    let report = sign::run(&options(signer, 2, 140), quiet()).unwrap();
+    let found = &report.measurement;
+    assert_eq!((found.failed, found.wrong, found.verified), (20, 12, 108));
+    assert!(
+        report
+            .to_string()
+            .contains("20 times: C_Sign: CKR_DEVICE_ERROR")
+    );
+    keeps_schema(&report);
+}
+
+#[test]
+fn a_run_in_which_all_fails_is_still_a_report() {
+    let mut options = options(
+        Signer {
+            fails_every: 1,
+            ..Signer::new()
+        },
+        2,
+        10,
+    );
+    options.load = Load::Open {
+        per_second: 1000.0,
+        workers: 2,
+    };
+    let report = sign::run(&options, quiet()).unwrap();
+    assert_eq!((report.measurement.ops, report.measurement.failed), (0, 10));
+    keeps_schema(&report);
+    fits_80_columns(&report.to_string());
+}
+
+#[test]
+fn keys_and_mechanisms_are_found_by_name_or_refused_by_name() {
+    let signer = Signer::new();
+    let uri: Uri = "pkcs11:object=web;type=private".parse().unwrap();
+    assert_eq!(Key::find(&signer, Some(&uri)).unwrap().about.label, "web");
+    let uri: Uri = "pkcs11:object=mail".parse().unwrap();
+    let missing = Key::find(&signer, Some(&uri)).unwrap_err().to_string();
+    assert!(
+        missing.contains("memory") && missing.contains("object=mail"),
+        "{missing}"
+    );
+    assert_eq!(
+        mechanism("sha256-rsa-pkcs-pss").unwrap().name(),
+        "CKM_SHA256_RSA_PKCS_PSS"
+    );
+    assert!(
+        mechanism("aes-gcm")
+            .unwrap_err()
+            .to_string()
+            .contains("aes-gcm")
+    );
+    let mut options = options(signer, 1, 1);
+    options.mechanism = Some(mechanism("sha256-rsa-pkcs").unwrap());
+    let refused = sign::run(&options, quiet()).unwrap_err().to_string();
+    assert!(
+        refused.contains("CKM_SHA256_RSA_PKCS is not for EC keys"),
+        "{refused}"
+    );
+    options.mechanism = Some(mechanism("ecdsa-sha384").unwrap());
+    assert_eq!(
+        sign::run(&options, quiet()).unwrap().measurement.verified,
+        1
+    );
+}
+
+#[test]
+fn scaling_has_efficiency_and_a_page_of_its_own() {
+    let options = scale::Options {
+        title: "pool \"web\" <test>".into(),
+        members: vec![4, 1, 2],
+    };
+    let mut report = scale::run(&options, &mut |members| {
+        Ok(measured(
+            Duration::from_millis(5),
+            members,
+            40 * members as u64,
+        ))
+    })
+    .unwrap();
+    let members: Vec<usize> = report.steps.iter().map(|step| step.members).collect();
+    assert_eq!(members, [1, 2, 4]);
+    assert!((report.steps[0].efficiency - 1.0).abs() < 1e-9);
+    for step in &report.steps {
+        assert!(
+            step.efficiency > 0.7 && step.efficiency < 1.3,
+            "{}",
+            step.efficiency
+        );
+    }
+    report.events.push(scale::Event {
+        members: 4,
+        at_s: 0.1,
+        what: "a worker is killed".into(),
+    });
+    keeps_schema(&report);
+    fits_80_columns(&report.to_string());
+
+    let page = report.html();
+    let charts = page.matches("<svg").count();
+    assert_eq!((charts, page.matches("</svg>").count()), (3, 3));
+    for part in [
+        "linear",
+        "published: SmartCard-HSM, rsa-2048",
+        "a worker is killed",
+        "prefers-color-scheme",
+        "pool &quot;web&quot; &lt;test&gt;",
+        "var(--measured)",
+    ] {
+        assert!(page.contains(part), "{part}");
+    }
+    for outside in ["src=", "href=", "url(", "@import", "<script"] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    // The SVG namespace is a name, not an address that is fetched.
+    assert!(page.matches("http").count() == page.matches("http://www.w3.org/2000/svg").count());
+    assert!(!page.contains("#0102"), "a colour without a role");
+    if let Some(path) = std::env::var_os("HSMUX_KEEP_PAGE") {
+        std::fs::write(path, page).unwrap();
+    }
+}
+
+#[test]
+fn scaling_refuses_what_makes_no_sense_and_says_where_it_failed() {
+    let none = scale::Options {
+        title: String::new(),
+        members: vec![0],
+    };
+    scale::run(&none, &mut |_| unreachable!()).unwrap_err();
+    let two = scale::Options {
+        title: String::new(),
+        members: vec![2],
+    };
+    let failed = scale::run(&two, &mut |_| Err(hsmux_token::Error::lost("gone"))).unwrap_err();
+    assert!(failed.to_string().contains("with 2 members"));
+}
+
+#[test]
+fn variants_take_turns_and_are_judged_by_their_ratio() {
+    let order = std::cell::RefCell::new(Vec::new());
+    let variant = |name: &'static str, takes| {
+        let order = &order;
+        Variant::new(name, move || {
+            order.borrow_mut().push(name);
+            Ok(measured(Duration::from_millis(takes), 1, 20))
+        })
+    };
+    let goal = |of: &str, bound| Goal {
+        of: of.into(),
+        against: "slow".into(),
+        bound,
+    };
+    let goals = [
+        goal("fast", Bound::RateRatioAtLeast(1.5)),
+        goal("fast", Bound::RateRatioAtLeast(90.0)),
+        goal("fast", Bound::AddedMedianAtMost(0.0)),
+        goal("absent", Bound::RateRatioAtLeast(1.0)),
+    ];
+    let variants = vec![variant("slow", 10), variant("fast", 2)];
+    let report = compare::run("speeds", variants, &goals, 3, |_, _| ()).unwrap();
+    assert_eq!(
+        *order.borrow(),
+        ["slow", "fast", "fast", "slow", "slow", "fast"]
+    );
+    let reached: Vec<bool> = report.figures.iter().map(|figure| figure.reached).collect();
+    assert_eq!(reached, [true, false, true]);
+    assert!(!report.reached());
+    let ratio = &report.figures[0];
+    assert!(
+        ratio.min <= ratio.value && ratio.value <= ratio.max && ratio.value > Some(2.0),
+        "{ratio:?}"
+    );
+    keeps_schema(&report);
+    let text = report.to_string();
+    assert!(text.contains("MISSED") && text.contains("reached"));
+    fits_80_columns(&text);
+}
+
+#[test]
+fn a_variant_that_fails_has_not_reached_its_goal() {
+    let failing = || {
+        let options = options(
+            Signer {
+                fails_every: 20,
+                ..Signer::new()
+            },
+            1,
+            40,
+        );
+        Ok(sign::run(&options, quiet())?.measurement)
+    };
+    let good = || Ok(measured(Duration::from_millis(1), 1, 20));
+    let goals = [Goal {
+        of: "failing".into(),
+        against: "good".into(),
+        bound: Bound::RateRatioAtLeast(0.1),
+    }];
+    let variants = vec![Variant::new("good", good), Variant::new("failing", failing)];
+    let report = compare::run("faults", variants, &goals, 3, |_, _| ()).unwrap();
+    assert_eq!(
+        (report.variants[1].failed, report.figures[0].reached),
+        (6, false)
+    );
+    assert!(report.figures[0].value > Some(1.0));
+}
+
+#[test]
+fn an_elapsed_time_ends_a_run() {
+    let mut options = options(Signer::new(), 2, 0);
+    options.until = Until::Elapsed(Duration::from_millis(300));
+    options.verify = false;
+    let report = sign::run(&options, quiet()).unwrap();
+    let elapsed = report.measurement.elapsed_s;
+    assert!((0.3..0.6).contains(&elapsed), "{elapsed}");
+    assert_eq!(report.measurement.verified, 0);
+}
