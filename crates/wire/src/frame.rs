@@ -1,7 +1,7 @@
 //! Frames: a 32-bit little-endian length, then one CBOR item (RFC 8949) of that many bytes.
 
 use bytes::Bytes;
-use hsmux_token::{Error, Result};
+use hsmux_token::{Error, Kind, Result};
 use minicbor::{Decode, Encode};
 use zeroize::Zeroize;
 
@@ -25,7 +25,11 @@ pub fn encode<T: Encode<()>>(message: &T, out: &mut Vec<u8>) -> Result<()> {
     // Writing to a Vec cannot fail; what is left is a message that cannot be written down at all.
     let written = minicbor::encode(message, &mut *out)
         .map_err(|error| Error::protocol(format!("a message cannot be encoded: {error}")))
-        .and_then(|()| check_len(out.len() - start - HEADER, MAX_FRAME));
+        // The caller's fault: the same would not fit on any other way.
+        .and_then(|()| {
+            let len = out.len() - start - HEADER;
+            check_len(len, MAX_FRAME).map_err(|why| Error::request(Kind::Invalid, why))
+        });
     match written {
         Ok(len) => out[start..start + HEADER].copy_from_slice(&len.to_le_bytes()),
         Err(_) => out.truncate(start),
@@ -104,7 +108,8 @@ impl FrameBuffer {
         let Some(header) = rest.first_chunk::<HEADER>() else {
             return Ok(None);
         };
-        let end = HEADER + check_len(u32::from_le_bytes(*header) as usize, limit)? as usize;
+        let len = u32::from_le_bytes(*header) as usize;
+        let end = HEADER + check_len(len, limit).map_err(Error::protocol)? as usize;
         let Some(item) = rest.get_mut(HEADER..end) else {
             return Ok(None);
         };
@@ -122,10 +127,9 @@ impl FrameBuffer {
     }
 }
 
-fn check_len(len: usize, limit: usize) -> Result<u32> {
-    if len > limit {
-        let message = format!("a frame of {len} bytes; {limit} are the most");
-        return Err(Error::protocol(message));
+fn check_len(len: usize, limit: usize) -> Result<u32, String> {
+    match u32::try_from(len) {
+        Ok(short) if len <= limit => Ok(short),
+        _ => Err(format!("a frame of {len} bytes; {limit} are the most")),
     }
-    u32::try_from(len).map_err(|_| Error::protocol("a frame longer than 32 bits can say"))
 }

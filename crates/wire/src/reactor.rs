@@ -29,7 +29,7 @@ pub(crate) trait Source: Send + Sync {
     fn abandoned(self: Arc<Self>);
 }
 
-/// The thread; it ends when the last reference is dropped.
+/// The thread; it ends with [`Reactor::stop`], or when the last reference is dropped.
 pub struct Reactor {
     core: Arc<Core>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -78,13 +78,28 @@ impl Reactor {
         let running = shared
             .as_ref()
             .filter(|(of, _)| *of == process)
-            .and_then(|(_, reactor)| reactor.upgrade());
+            .and_then(|(_, reactor)| reactor.upgrade())
+            .filter(|reactor| !reactor.core.stopping.load(Ordering::Acquire));
         if let Some(reactor) = running {
             return Ok(reactor);
         }
         let reactor = Self::start()?;
         *shared = Some((process, Arc::downgrade(&reactor)));
         Ok(reactor)
+    }
+
+    /// Ends the thread, and with it every connection and lane. A server does this in the end: its
+    /// connections keep the pool, and the pool's tokens keep this.
+    pub fn stop(&self) {
+        self.core.stopping.store(true, Ordering::Release);
+        self.core.wake();
+        let Some(thread) = self.thread.lock().take() else {
+            return;
+        };
+        // The last reference may be dropped by a completion, which runs on the thread itself.
+        if thread.thread().id() != std::thread::current().id() {
+            let _ = thread.join();
+        }
     }
 
     /// Takes in a source, which is given the means to be watched by.
@@ -95,15 +110,7 @@ impl Reactor {
 
 impl Drop for Reactor {
     fn drop(&mut self) {
-        self.core.stopping.store(true, Ordering::Release);
-        self.core.wake();
-        let Some(thread) = self.thread.lock().take() else {
-            return;
-        };
-        // The last reference may be dropped by a completion, which runs on the thread itself.
-        if thread.thread().id() != std::thread::current().id() {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
@@ -116,6 +123,9 @@ pub(crate) struct Watch {
 impl Watch {
     /// Watches a descriptor for reading.
     pub fn add(&self, tag: u16, fd: impl AsFd) -> io::Result<()> {
+        if self.core.stopping.load(Ordering::Acquire) {
+            return Err(io::Error::other("the reactor has stopped"));
+        }
         Ok(epoll::add(
             &self.core.epoll,
             fd,

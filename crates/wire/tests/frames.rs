@@ -5,7 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::{mutate, sign};
 use hsmux_token::{
-    Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Secret, ck,
+    Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Scope, Secret, ck,
 };
 use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_reply, encode, encode_reply};
 use hsmux_wire::{Answer, Call, Item, Reply};
@@ -106,7 +106,8 @@ fn a_frame_that_is_too_long_is_refused_in_both_directions() {
 
     let mut out = b"before".to_vec();
     let call = Call::Admin(vec![0; MAX_FRAME].into());
-    assert_eq!(encode(&call, &mut out).unwrap_err().kind(), Kind::Protocol);
+    let error = encode(&call, &mut out).unwrap_err();
+    assert_eq!(error.scope(), Scope::Request);
     assert_eq!(out, b"before");
 }
 

@@ -2,23 +2,303 @@
 
 mod common;
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
 use common::*;
-use hsmux_wire::{Client, Reactor};
+use hsmux_token::{Kind, Operation, Secret};
+use hsmux_wire::{Call, Client, Listening, Reactor, frame};
+
+struct Rig {
+    folder: tempfile::TempDir,
+    reactor: Arc<Reactor>,
+    daemon: Arc<Daemon>,
+    listening: Option<Listening>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let reactor = Reactor::start().unwrap();
+        let daemon = Daemon::new(remote(&reactor, 2));
+        let mut rig = Self {
+            folder: tempfile::tempdir().unwrap(),
+            reactor,
+            daemon,
+            listening: None,
+        };
+        rig.listening = Some(listen(&rig.reactor, &rig.path(), &rig.daemon));
+        rig
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("sock")
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(endpoint(&self.path()), "test").unwrap()
+    }
+
+    fn connections(&self) -> usize {
+        self.listening.as_ref().unwrap().connections()
+    }
+
+    /// Ends the server with all its connections, as its death would.
+    fn kill(self) -> tempfile::TempDir {
+        self.reactor.stop();
+        self.folder
+    }
+
+    /// A server of another start, at the place of one that was killed.
+    fn restarted(folder: tempfile::TempDir) -> Self {
+        let reactor = Reactor::start().unwrap();
+        let mut daemon = Daemon::new(remote(&reactor, 2));
+        Arc::get_mut(&mut daemon).unwrap().boot = 2;
+        let listening = listen(&reactor, &folder.path().join("sock"), &daemon);
+        Self {
+            folder,
+            reactor,
+            daemon,
+            listening: Some(listening),
+        }
+    }
+}
+
+fn check(client: &Client, data: &[u8]) {
+    let answer = client.execute(&sign(data), soon()).unwrap();
+    assert_eq!(answer.into_bytes().unwrap(), data);
+}
+
+/// What is left on a socket until its end; a reset counts as the end.
+fn rest(stream: &mut UnixStream) -> Vec<u8> {
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("{error}"),
+        _ => rest,
+    }
+}
 
 #[test]
 fn a_call_goes_all_the_way_and_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("sock");
-    let reactor = Reactor::start().unwrap();
-    let daemon = Daemon::new(remote(&reactor, 2));
-    let _listening = listen(&reactor, &path, &daemon);
-    let client = Client::connect(endpoint(&path), "test").unwrap();
+    let rig = Rig::new();
+    let client = rig.client();
     for len in [0, 1, 32, 70_000, 3_000_000] {
-        let data = vec![7; len];
-        let answer = client.execute(&sign(&data), soon()).unwrap();
-        assert_eq!(answer.into_bytes().unwrap(), data);
+        check(&client, &vec![7; len]);
     }
     assert_eq!(client.epoch(), 3);
     assert_eq!(client.welcome().unwrap().version, 2);
-    assert_eq!(daemon.token.objects().unwrap().epoch, 7);
+    assert_eq!(rig.daemon.token.objects().unwrap().epoch, 7);
+}
+
+#[test]
+fn many_threads_share_a_client_and_its_connections_stay() {
+    let rig = Rig::new();
+    let client = rig.client();
+    std::thread::scope(|scope| {
+        for thread in 0..16_u8 {
+            let client = &client;
+            scope.spawn(move || (0..200).for_each(|_| check(client, &[thread; 40])));
+        }
+    });
+    let open = rig.connections();
+    assert!((1..=16).contains(&open), "{open}");
+    check(&client, b"more");
+    assert_eq!(rig.connections(), open);
+    drop(client);
+    until("all are closed", || {
+        rig.daemon.closed.load(Ordering::SeqCst) == open
+    });
+}
+
+#[test]
+fn an_older_client_is_served_in_its_version() {
+    let rig = Rig::new();
+    let client = Client::with_versions(endpoint(&rig.path()), "old", 1..=1).unwrap();
+    check(&client, b"data");
+    assert_eq!(client.welcome().unwrap().version, 1);
+    assert_eq!(client.epoch(), 0, "version 1 does not tell it");
+}
+
+#[test]
+fn a_client_that_is_too_new_is_told_what_is_spoken() {
+    let rig = Rig::new();
+    let client = Client::with_versions(endpoint(&rig.path()), "new", 3..=4).unwrap();
+    let error = client.execute(&sign(b""), soon()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Protocol);
+    assert!(
+        error.to_string().contains("1 to 2") && error.to_string().contains("3 to 4"),
+        "{error}"
+    );
+}
+
+#[test]
+fn without_a_server_a_call_fails_at_once_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let client = Client::new(endpoint(&path), "test").unwrap();
+    let begun = Instant::now();
+    let error = client.execute(&sign(b""), soon()).unwrap_err();
+    assert!(begun.elapsed() < Duration::from_secs(1));
+    assert_eq!(error.kind(), Kind::NoReplica);
+    assert!(error.to_string().contains("hsmux serve"), "{error}");
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_client_outlives_its_server_and_is_logged_in_again() {
+    let rig = Rig::new();
+    let client = rig.client();
+    let pin = || Secret::new(b"1234".to_vec());
+    client.call(Call::Login(pin()), soon()).unwrap();
+    check(&client, b"before");
+
+    let folder = rig.kill();
+    let error = client.execute(&sign(b"none"), soon()).unwrap_err();
+    assert_eq!(error.kind(), Kind::NoReplica, "{error}");
+
+    let rig = Rig::restarted(folder);
+    check(&client, b"after");
+    assert_eq!(client.welcome().unwrap().boot, 2);
+    assert_eq!(rig.daemon.logins.load(Ordering::SeqCst), 1);
+
+    client.call(Call::Logout, soon()).unwrap_err();
+    let wrong = Call::Login(Secret::new(b"0000".to_vec()));
+    assert_eq!(
+        client.call(wrong, soon()).unwrap_err().kind(),
+        Kind::PinIncorrect
+    );
+}
+
+#[test]
+fn what_cannot_be_repeated_is_lost_with_its_connection() {
+    let rig = Rig::new();
+    let client = rig.client();
+    // The server drops the call, so that only the kind of the error tells.
+    let error = client.call(Call::Objects, soon()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Lost);
+    check(&client, b"the connection is as it was");
+}
+
+#[test]
+fn a_deadline_ends_the_wait_and_not_the_client() {
+    let rig = Rig::new();
+    let client = rig.client();
+    let begun = Instant::now();
+    let slow = Operation::Random { len: 2000 };
+    let error = client
+        .execute(&slow, begun + Duration::from_millis(50))
+        .unwrap_err();
+    assert_eq!(error.kind(), Kind::Deadline);
+    assert!(begun.elapsed() < Duration::from_millis(1500));
+    check(&client, b"on another connection");
+}
+
+#[test]
+fn malformed_frames_hurt_nobody_else() {
+    let rig = Rig::new();
+    let client = rig.client();
+    let mut seed = 42;
+    for round in 0..300 {
+        let mut bytes = greeting();
+        if round % 2 == 0 {
+            frame::encode(&Call::Info, &mut bytes).unwrap();
+        }
+        mutate(&mut seed, &mut bytes);
+        let mut peer = UnixStream::connect(rig.path()).unwrap();
+        // It may have hung up in the middle of it.
+        let _ = peer.write_all(&bytes);
+        let _ = peer.shutdown(std::net::Shutdown::Write);
+        rest(&mut peer);
+        if round % 10 == 0 {
+            check(&client, b"still served");
+        }
+    }
+    until("the others are closed", || rig.connections() == 1);
+    check(&client, b"still served");
+}
+
+#[test]
+fn a_second_call_before_the_answer_is_refused() {
+    let rig = Rig::new();
+    let mut peer = UnixStream::connect(rig.path()).unwrap();
+    let mut bytes = greeting();
+    for len in [500, 1] {
+        let item = hsmux_wire::Item {
+            operation: Operation::Random { len },
+            remaining_us: 1_000_000,
+        };
+        frame::encode(&Call::Execute(vec![item]), &mut bytes).unwrap();
+    }
+    peer.write_all(&bytes).unwrap();
+    let heard = rest(&mut peer);
+    let heard = String::from_utf8_lossy(&heard);
+    assert!(heard.contains("one call at a time"), "{heard}");
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_cut_off() {
+    let rig = Rig::new();
+    let begun = Instant::now();
+    let mut peer = UnixStream::connect(rig.path()).unwrap();
+    assert!(rest(&mut peer).is_empty());
+    let after = begun.elapsed();
+    assert!((4..10).contains(&after.as_secs()), "{after:?}");
+}
+
+#[test]
+fn an_idle_reactor_does_not_run() {
+    let rig = Rig::new();
+    let client = rig.client();
+    check(&client, b"warm");
+    let before = thread_cpu("hsmux-reactor");
+    let mut peer = UnixStream::connect(rig.path()).unwrap();
+    // Five seconds in which there is nothing to do but to wait for the greeting.
+    rest(&mut peer);
+    let spent = thread_cpu("hsmux-reactor") - before;
+    assert!(spent <= 2, "{spent} clock ticks");
+}
+
+/// utime and stime of this process's threads of a name, in clock ticks (proc_pid_stat(5)).
+fn thread_cpu(name: &str) -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let ticks = threads.filter_map(|thread| {
+        let stat = std::fs::read_to_string(thread.ok()?.path().join("stat")).ok()?;
+        let (before, after) = stat.rsplit_once(") ")?;
+        let fields: Vec<_> = after.split(' ').collect();
+        let of_it = before.ends_with(name);
+        of_it.then(|| fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap())
+    });
+    ticks.sum()
+}
+
+fn greeting() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let hello = hsmux_wire::Hello {
+        oldest: 1,
+        newest: 2,
+        client: [9; 16],
+        program: "a stranger".into(),
+    };
+    frame::encode(&hello, &mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_forked_child_lets_go_without_a_word() {
+    let rig = Rig::new();
+    let client = rig.client();
+    check(&client, b"parent");
+    client.abandon();
+    // Here the descriptors are this process's own, so that letting go closes the connection.
+    until("it is closed", || rig.connections() == 0);
+    check(&client, b"a new one");
 }

@@ -1,0 +1,210 @@
+//! A token at the other end of lanes.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use common::*;
+use hsmux_token::{
+    Batch, Done, Error, Kind, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
+};
+use hsmux_wire::{Reactor, RemoteToken};
+
+type Told = mpsc::Receiver<Result<Outcome>>;
+
+fn request(operation: Operation, within: Duration) -> (Request, Told) {
+    let (tell, told) = mpsc::channel();
+    let request = Request {
+        operation,
+        deadline: Instant::now() + within,
+        done: Done::new(move |result| tell.send(result).unwrap_or_default()),
+    };
+    (request, told)
+}
+
+fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> Told {
+    let (request, told) = request(operation, within);
+    token.submit(Batch::from_iter([request]));
+    told
+}
+
+fn heard(told: &Told) -> Result<Outcome> {
+    told.recv_timeout(Duration::from_secs(20)).expect("told")
+}
+
+const LONG: Duration = Duration::from_secs(20);
+
+/// A token whose lanes nobody serves: the far ends are the test's.
+fn unserved(reactor: &Arc<Reactor>, lanes: usize) -> (Arc<RemoteToken>, Vec<UnixStream>) {
+    let pairs = (0..=lanes).map(|_| UnixStream::pair().unwrap());
+    let (mut near, far): (Vec<_>, Vec<_>) = pairs.unzip();
+    let admin = near.pop().unwrap();
+    (start(reactor, near, admin, 1), far)
+}
+
+#[test]
+fn more_requests_than_lanes_are_all_answered() {
+    let reactor = Reactor::start().unwrap();
+    let token = remote(&reactor, 3);
+    let (requests, told): (Batch, Vec<_>) = (0..500_u32)
+        .map(|n| request(sign(&n.to_le_bytes()), LONG))
+        .unzip();
+    token.submit(requests);
+    for (n, told) in told.iter().enumerate() {
+        let n = u32::try_from(n).unwrap();
+        let bytes = heard(told).unwrap().into_bytes().unwrap();
+        assert_eq!(bytes, n.to_le_bytes().as_slice());
+    }
+}
+
+/// Counts how many run at once.
+#[derive(Default)]
+struct Crowd {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Token for Crowd {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Ok(Arc::default())
+    }
+
+    fn submit(&self, _: Batch) {}
+
+    fn execute(&self, _: &Operation, _: Instant) -> Result<Outcome> {
+        let now = self.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.most.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(5));
+        self.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(Outcome::Done)
+    }
+}
+
+#[test]
+fn each_lane_runs_one_at_a_time_and_all_lanes_run() {
+    let reactor = Reactor::start().unwrap();
+    let crowd = Arc::new(Crowd::default());
+    let served: Arc<dyn Token> = crowd.clone();
+    let token = remote_of(&reactor, 4, 1, &served);
+    let told: Vec<_> = (0..40).map(|_| submit(&token, sign(b""), LONG)).collect();
+    told.iter().for_each(|told| drop(heard(told).unwrap()));
+    assert_eq!(crowd.most.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn those_that_wait_together_may_travel_together() {
+    let reactor = Reactor::start().unwrap();
+    let echo: Arc<dyn Token> = Arc::new(Echo);
+    let token = remote_of(&reactor, 1, 16, &echo);
+    let told: Vec<_> = (0..100_u8)
+        .map(|n| submit(&token, sign(&[n]), LONG))
+        .collect();
+    for (n, told) in told.iter().enumerate() {
+        let bytes = heard(told).unwrap().into_bytes().unwrap();
+        assert_eq!(usize::from(bytes[0]), n);
+    }
+}
+
+#[test]
+fn an_error_of_the_token_comes_back_as_it_was() {
+    let reactor = Reactor::start().unwrap();
+    let token = remote(&reactor, 1);
+    let template = hsmux_token::Attributes::default();
+    let create = Operation::Create { template };
+    let error = token.execute(&create, soon()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.to_string(), "C_CreateObject");
+}
+
+#[test]
+fn deadlines_hold_for_what_runs_and_for_what_waits() {
+    let reactor = Reactor::start().unwrap();
+    let (token, _far) = unserved(&reactor, 1);
+    let begun = Instant::now();
+    let running = submit(&token, sign(b"1"), Duration::from_millis(60));
+    let waiting = submit(&token, sign(b"2"), Duration::from_millis(30));
+    let later = submit(&token, sign(b"3"), LONG);
+    for (told, how) in [
+        (&waiting, "waiting for a lane"),
+        (&running, "still running"),
+    ] {
+        let error = heard(told).unwrap_err();
+        assert_eq!(error.kind(), Kind::Deadline);
+        assert!(error.to_string().contains(how), "{error}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    assert!(later.try_recv().is_err(), "its time has not come");
+    token.abort("the test is over");
+    assert_eq!(heard(&later).unwrap_err().kind(), Kind::Lost);
+}
+
+#[test]
+fn the_end_of_a_lane_is_the_end_of_the_token() {
+    let reactor = Reactor::start().unwrap();
+    let (token, mut far) = unserved(&reactor, 2);
+    let (tell, lost) = mpsc::channel::<Error>();
+    token.on_lost(Box::new(move |error| tell.send(error).unwrap()));
+    let told: Vec<_> = (0..5).map(|_| submit(&token, sign(b""), LONG)).collect();
+    drop(far.remove(0));
+    for told in &told {
+        let error = heard(told).unwrap_err();
+        assert_eq!(error.kind(), Kind::Lost);
+        assert!(error.ends_connection());
+    }
+    let error = lost.recv_timeout(LONG).unwrap();
+    assert!(error.to_string().contains("the worker of test"), "{error}");
+
+    let error = token.execute(&sign(b""), soon()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Lost);
+    assert_eq!(token.objects().unwrap_err().kind(), Kind::Lost);
+    let (tell, lost) = mpsc::channel::<Error>();
+    token.on_lost(Box::new(move |error| tell.send(error).unwrap()));
+    lost.recv_timeout(LONG).expect("told at once");
+}
+
+#[test]
+fn a_worker_that_answers_nonsense_is_lost() {
+    use std::io::Write as _;
+    let reactor = Reactor::start().unwrap();
+    for nonsense in [
+        &b"\x01\0\0\0\xff"[..],
+        b"\xff\xff\xff\xff",
+        b"\x02\0\0\0\x82\x00",
+    ] {
+        let (token, mut far) = unserved(&reactor, 1);
+        let told = submit(&token, sign(b""), LONG);
+        far[0].write_all(nonsense).unwrap();
+        drop(far);
+        assert_eq!(heard(&told).unwrap_err().kind(), Kind::Lost);
+    }
+}
+
+#[test]
+fn dropping_the_token_ends_its_lanes() {
+    use std::io::Read as _;
+    let reactor = Reactor::start().unwrap();
+    let (token, mut far) = unserved(&reactor, 2);
+    drop(token);
+    for far in &mut far {
+        assert_eq!(far.read(&mut [0]).unwrap(), 0);
+    }
+}
+
+#[test]
+fn an_operation_too_long_for_a_frame_leaves_its_lane_free() {
+    let reactor = Reactor::start().unwrap();
+    let token = remote(&reactor, 1);
+    let error = token
+        .execute(&sign(&vec![0; 17 << 20]), soon())
+        .unwrap_err();
+    assert!(!error.ends_connection(), "{error}");
+    let after = token.execute(&sign(b"x"), soon());
+    assert_eq!(after.unwrap().into_bytes().unwrap(), "x");
+}
