@@ -41,6 +41,7 @@ impl Core {
         attempt: &Attempt,
         term: Term,
     ) -> Result<Lane> {
+        self.stand_in_for_the_keeper();
         let mut waiter = None;
         let acquired = self.acquire(need, attempt, term, None, || {
             let made = Waiter::new(need.clone(), term, attempt.clone());
@@ -49,8 +50,11 @@ impl Core {
         match (acquired, waiter) {
             (Acquired::Granted(lane), _) => Ok(lane),
             (Acquired::Waiting(ticket), Some(waiter)) => {
-                if let Some(lane) = waiter.wait() {
-                    return lane;
+                while Instant::now() < term.deadline {
+                    let again = self.stand_in_for_the_keeper();
+                    if let Some(lane) = waiter.wait(again) {
+                        return lane;
+                    }
                 }
                 let still_waiting = self.scheduler.lock().cancel(ticket).is_some();
                 // Not waiting and not given: the lane, or the refusal, is on its way.
@@ -62,6 +66,17 @@ impl Core {
             }
             (Acquired::Waiting(_), None) => Err(self.too_late(need, attempt)),
         }
+    }
+
+    /// Without a keeper's thread, lost seats are connected by those who need them; says when the
+    /// next one may be.
+    fn stand_in_for_the_keeper(self: &Arc<Self>) -> Option<Instant> {
+        let catalogue = self.catalogue.load();
+        if self.options.threads || catalogue.in_service == catalogue.expected {
+            return None;
+        }
+        drop(catalogue);
+        self.reconnect_due(Instant::now())
     }
 
     /// Runs an operation in a lane, and gives the lane back.

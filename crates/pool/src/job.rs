@@ -1,6 +1,7 @@
 //! Requests inside the pool: those that are answered by completion, and callers that wait.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 use parking_lot::{Condvar, Mutex};
@@ -89,11 +90,12 @@ impl Waiter {
         self.signal.notify_one();
     }
 
-    /// Waits until the deadline; `None` if it has passed.
-    pub fn wait(&self) -> Option<Result<Lane>> {
+    /// Waits until the deadline, or until `again`; `None` if it has passed.
+    pub fn wait(&self, again: Option<Instant>) -> Option<Result<Lane>> {
+        let until = again.map_or(self.term.deadline, |again| again.min(self.term.deadline));
         let mut granted = self.granted.lock();
         while granted.is_none() {
-            let timed_out = self.signal.wait_until(&mut granted, self.term.deadline);
+            let timed_out = self.signal.wait_until(&mut granted, until);
             if timed_out.timed_out() {
                 break;
             }

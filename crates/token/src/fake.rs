@@ -53,6 +53,7 @@ struct State {
     ended: Option<Error>,
     lost: Vec<Box<dyn FnOnce(Error) + Send>>,
     calls: usize,
+    busy: Duration,
     aborts: usize,
 }
 
@@ -139,6 +140,11 @@ impl FakeToken {
     /// How many operations were started.
     pub fn calls(&self) -> usize {
         self.0.state.lock().calls
+    }
+
+    /// How long operations were under way, all taken together.
+    pub fn busy(&self) -> Duration {
+        self.0.state.lock().busy
     }
 
     /// How often the pool has ended the connection.
@@ -267,8 +273,15 @@ impl Drop for FakeToken {
 }
 
 impl Inner {
-    /// One operation from start to end, on this thread.
     fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let begun = Instant::now();
+        let result = self.serve(operation, deadline);
+        self.state.lock().busy += begun.elapsed();
+        result
+    }
+
+    /// One operation from start to end, on this thread.
+    fn serve(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         let mut state = self.state.lock();
         state.calls += 1;
         if !state.latency.is_zero() {
@@ -286,7 +299,11 @@ impl Inner {
         }
         if let Some((error, times)) = state.fault.take() {
             if times > 1 {
-                let left = if times == usize::MAX { times } else { times - 1 };
+                let left = if times == usize::MAX {
+                    times
+                } else {
+                    times - 1
+                };
                 state.fault = Some((error.clone(), left));
             }
             return Err(error);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::{
-    Attributes, Error, Hash, KeyKind, Mechanism, Oaep, Object, Operation, Params, Pss, Result,
+    Attributes, Error, Hash, KeyKind, Mechanism, Oaep, Object, ObjectId, Operation, Params, Pss, Result,
     Verb, ck,
 };
 
@@ -23,6 +23,9 @@ pub(super) fn prove(
     let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
         return Ok(without_public_half(object));
     };
+    if ObjectId::of_public_key(object.id.class, public.spki()) != object.id {
+        return Ok(Finding::Not("its public key is not the one that it is named by".into()));
+    }
     let candidate = Candidate {
         core,
         connection,

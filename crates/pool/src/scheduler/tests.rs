@@ -1,1 +1,282 @@
+//! The rule of the scheduler, whatever happens in whatever order.
 
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Requests are numbers here, and connections are the seats' own numbers.
+type Machine = Scheduler<usize, usize>;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Open { seat: usize, lanes: usize },
+    Close { seat: usize },
+    Drain { seat: usize },
+    Arrive { able: Vec<usize>, deadline_ms: u64 },
+    Finish { nth: usize, failed: bool },
+    Cancel { nth: usize },
+    Elapse { ms: u64 },
+    Reroute { seat: usize },
+}
+
+const SEATS: usize = 5;
+
+fn event() -> impl Strategy<Value = Event> {
+    let seat = 0..SEATS;
+    prop_oneof![
+        2 => (seat.clone(), 1..4_usize).prop_map(|(seat, lanes)| Event::Open { seat, lanes }),
+        1 => seat.clone().prop_map(|seat| Event::Close { seat }),
+        1 => seat.clone().prop_map(|seat| Event::Drain { seat }),
+        8 => (prop::collection::vec(seat.clone(), 0..4), 1..5000_u64)
+            .prop_map(|(able, deadline_ms)| Event::Arrive { able, deadline_ms }),
+        6 => (0..20_usize, any::<bool>()).prop_map(|(nth, failed)| Event::Finish { nth, failed }),
+        1 => (0..20_usize).prop_map(|nth| Event::Cancel { nth }),
+        2 => (0..3000_u64).prop_map(|ms| Event::Elapse { ms }),
+        1 => seat.prop_map(|seat| Event::Reroute { seat }),
+    ]
+}
+
+/// The world around the scheduler, which keeps its side of the contract.
+struct World {
+    machine: Machine,
+    now: Instant,
+    generation: u64,
+    open: HashMap<usize, u64>,
+    running: Vec<(Place, usize)>,
+    waiting: Vec<(Ticket, usize, SeatSet)>,
+    requests: usize,
+    answered: Vec<usize>,
+}
+
+impl World {
+    fn new(policy: Policy) -> Self {
+        Self {
+            machine: Scheduler::new(policy, 30),
+            now: Instant::now(),
+            generation: 0,
+            open: HashMap::new(),
+            running: Vec::new(),
+            waiting: Vec::new(),
+            requests: 0,
+            answered: Vec::new(),
+        }
+    }
+
+    fn play(&mut self, event: Event) {
+        match event {
+            Event::Open { seat, lanes } if !self.open.contains_key(&seat) => {
+                self.generation += 1;
+                self.open.insert(seat, self.generation);
+                let load = (lanes, 1, Duration::from_secs(1));
+                self.machine.open(seat, self.generation, seat, load);
+                self.hand_out(seat);
+            }
+            Event::Close { seat } => {
+                if let Some(generation) = self.open.remove(&seat) {
+                    let orphans = self.machine.close(seat, generation).unwrap();
+                    self.answered.extend(orphans);
+                    self.running
+                        .retain(|(place, _)| place.generation != generation);
+                    assert!(self.machine.close(seat, generation).is_none());
+                }
+            }
+            Event::Drain { seat } => {
+                if let Some(generation) = self.open.get(&seat) {
+                    self.machine.drain(seat, *generation);
+                }
+            }
+            Event::Arrive { able, deadline_ms } => self.arrive(able, deadline_ms),
+            Event::Finish { nth, failed } if !self.running.is_empty() => {
+                let (place, request) = self.running.remove(nth % self.running.len());
+                let verdict = if failed {
+                    Verdict::Failed
+                } else {
+                    Verdict::Served
+                };
+                let work = self.machine.finish(place, self.now, verdict);
+                assert!(work.is_none_or(|work| work == request));
+                self.answered.extend(work);
+                assert_eq!(self.machine.finish(place, self.now, verdict), None);
+                self.hand_out(place.seat);
+            }
+            Event::Cancel { nth } if !self.waiting.is_empty() => {
+                let (ticket, request, _) = self.waiting.remove(nth % self.waiting.len());
+                assert_eq!(self.machine.cancel(ticket), Some(request));
+                self.answered.push(request);
+                assert_eq!(self.machine.cancel(ticket), None);
+            }
+            Event::Elapse { ms } => self.elapse(ms),
+            Event::Reroute { seat } => self.reroute(seat),
+            _ => {}
+        }
+    }
+
+    fn arrive(&mut self, able: Vec<usize>, deadline_ms: u64) {
+        let able: SeatSet = able.into_iter().collect();
+        let term = Term {
+            deadline: self.now + Duration::from_millis(deadline_ms),
+            patience: 1,
+        };
+        self.requests += 1;
+        let request = self.requests;
+        if let Some(grant) = self.machine.start(&able, self.now, term, Some(&request)) {
+            assert!(able.contains(grant.connection));
+            self.running.push((grant.place, request));
+            return;
+        }
+        match self.machine.admit(0) {
+            Ok(()) => {
+                let ticket = self.machine.enqueue(able, term, request);
+                self.waiting.push((ticket, request, able));
+            }
+            Err(Refused::Full { waiting, retry }) => {
+                assert_eq!(waiting, 30);
+                assert!(retry > Duration::ZERO);
+                self.answered.push(request);
+            }
+            Err(Refused::Stale) => unreachable!("the edition never changes here"),
+        }
+    }
+
+    fn hand_out(&mut self, seat: usize) {
+        while let Some((grant, request)) = self.machine.next(seat, self.now) {
+            // The oldest of those that the seat can serve.
+            let oldest = self.waiting.iter().filter(|(.., able)| able.contains(seat));
+            assert_eq!(oldest.map(|(_, request, _)| *request).min(), Some(request));
+            self.start(grant, request);
+        }
+    }
+
+    fn start(&mut self, grant: Grant<usize>, request: usize) {
+        self.waiting.retain(|(_, waiting, _)| *waiting != request);
+        self.running.push((grant.place, request));
+    }
+
+    fn elapse(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+        let due = self
+            .machine
+            .nearest()
+            .is_some_and(|nearest| nearest <= self.now);
+        let overdue = self.machine.overdue(self.now);
+        let any = !overdue.waiting.is_empty() || !overdue.running.is_empty();
+        assert_eq!(due, any || !overdue.hung.is_empty());
+        self.waiting
+            .retain(|(_, request, _)| !overdue.waiting.contains(request));
+        self.answered.extend(overdue.waiting);
+        self.answered.extend(overdue.running);
+        for (seat, generation) in overdue.hung {
+            assert_eq!(self.open[&seat], generation);
+            self.play(Event::Close { seat });
+        }
+        assert!(
+            self.machine
+                .nearest()
+                .is_none_or(|nearest| nearest > self.now)
+        );
+    }
+
+    /// One more seat can serve everything that waits.
+    fn reroute(&mut self, seat: usize) {
+        for (_, _, able) in &mut self.waiting {
+            able.insert(seat);
+        }
+        let waiting = &self.waiting;
+        let refused = self.machine.reroute(0, |request| {
+            let found = waiting.iter().find(|(_, waiting, _)| waiting == request);
+            found.map(|(.., able)| *able).ok_or(())
+        });
+        assert!(refused.is_empty());
+        for (grant, request) in self.machine.fill(self.now) {
+            self.start(grant, request);
+        }
+    }
+
+    fn check(&self) {
+        for seat in 0..SEATS {
+            let activity = self.machine.activity(seat);
+            if let Some(activity) = activity
+                && activity.running < activity.lanes
+            {
+                assert!(!self.machine.queue.has_for(seat), "seat {seat} idles");
+            }
+        }
+        assert_eq!(self.machine.waiting(), self.waiting.len());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No seat has a free lane while a request waits that it can serve, and every request is
+    /// answered once.
+    #[test]
+    fn no_seat_idles_while_it_could_serve(
+        events in prop::collection::vec(event(), 0..120),
+        policy in prop_oneof![
+            Just(Policy::LeastLoaded), Just(Policy::RoundRobin), Just(Policy::FirstAvailable)
+        ],
+    ) {
+        let mut world = World::new(policy);
+        for event in events {
+            world.play(event);
+            world.check();
+        }
+        let mut answered = world.answered.clone();
+        answered.sort_unstable();
+        answered.dedup();
+        prop_assert_eq!(answered.len(), world.answered.len(), "answered twice");
+    }
+}
+
+#[test]
+fn round_robin_goes_by_weight() {
+    let mut machine: Machine = Scheduler::new(Policy::RoundRobin, 10);
+    for (seat, weight) in [(0, 1), (1, 3)] {
+        machine.open(
+            seat,
+            seat as u64 + 1,
+            seat,
+            (1, weight, Duration::from_secs(1)),
+        );
+    }
+    let mut served = [0; 2];
+    let now = Instant::now();
+    let term = Term {
+        deadline: now + Duration::from_secs(9),
+        patience: 1,
+    };
+    for _ in 0..40 {
+        let both = [0, 1].into_iter().collect();
+        let grant = machine.start(&both, now, term, None).unwrap();
+        served[grant.place.seat] += 1;
+        machine.finish(grant.place, now, Verdict::Served);
+    }
+    assert_eq!(served, [10, 30]);
+}
+
+#[test]
+fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
+    let mut machine: Machine = Scheduler::new(Policy::LeastLoaded, 10);
+    let now = Instant::now();
+    let term = Term {
+        deadline: now + Duration::from_secs(9),
+        patience: 1,
+    };
+    for (seat, ms) in [(0, 20), (1, 5)] {
+        machine.open(seat, seat as u64 + 1, seat, (8, 1, Duration::from_secs(1)));
+        let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
+        machine.finish(
+            grant.place,
+            now + Duration::from_millis(ms),
+            Verdict::Served,
+        );
+    }
+    let both = [0, 1].into_iter().collect();
+    let mut chosen = || machine.start(&both, now, term, None).unwrap().place.seat;
+    let seats: Vec<_> = (0..5).map(|_| chosen()).collect();
+    assert_eq!(seats, [1, 1, 1, 0, 1]);
+}

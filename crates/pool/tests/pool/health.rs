@@ -1,0 +1,209 @@
+//! Seats that come and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_pool::{Options, SeatState};
+use hsmux_token::{Error, Kind, Token};
+
+use crate::vault::*;
+
+#[test]
+fn a_member_that_cannot_be_connected_is_tried_again_with_back_off() {
+    let key = Key::new(1);
+    let broken = Arc::new(AtomicBool::new(true));
+    let state = Arc::clone(&broken);
+    let one = Supply::new(move || match state.load(Ordering::SeqCst) {
+        true => Err(Error::lost("the module is missing")),
+        false => Ok(honest("one", key).build()),
+    });
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    let status = pool.status();
+    assert_eq!(status.seats[0].state, SeatState::BackOff);
+    assert!(
+        status.seats[0]
+            .last_error
+            .as_ref()
+            .unwrap()
+            .contains("missing")
+    );
+    eventually("three attempts", || {
+        one.attempts.load(Ordering::SeqCst) >= 3
+    });
+    let retry = pool.status().seats[0].retry_in_us;
+    assert!(
+        retry.is_none_or(|us| us > 300_000),
+        "the rests grow: {retry:?}"
+    );
+    broken.store(false, Ordering::SeqCst);
+    eventually("in service", || {
+        pool.status().seats[0].state == SeatState::InService
+    });
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+}
+
+#[test]
+fn a_refused_pin_parks_the_seat_until_somebody_resumes_it() {
+    let key = Key::new(1);
+    let one = Supply::new(|| Err(Error::token(Kind::PinHeld, "the PIN was refused")));
+    let two = Supply::of(move || honest("two", key));
+    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
+    let seat = &pool.status().seats[0];
+    assert_eq!(seat.state, SeatState::Parked);
+    assert!(seat.reason.as_ref().unwrap().contains("PIN was refused"));
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    assert_eq!(one.attempts.load(Ordering::SeqCst), 1);
+    pool.resume("one").unwrap();
+    eventually("tried again", || one.attempts.load(Ordering::SeqCst) == 2);
+    eventually("parked again", || {
+        pool.status().seats[0].state == SeatState::Parked
+    });
+}
+
+#[test]
+fn a_short_restart_of_the_only_member_is_not_seen() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    for _ in 0..3 {
+        one.last().lose("restarting");
+        key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+        one.last().lose("restarting");
+        let answer = submit(&pool, key.signing(), in_seconds(10));
+        key.check(answer.recv().unwrap().unwrap());
+    }
+}
+
+#[test]
+fn all_members_gone_is_an_error_in_time_and_heals_by_itself() {
+    let key = Key::new(1);
+    let dead = Arc::new(AtomicBool::new(false));
+    let state = Arc::clone(&dead);
+    let one = Supply::new(move || match state.load(Ordering::SeqCst) {
+        true => Err(Error::lost("not plugged in")),
+        false => Ok(honest("one", key).build()),
+    });
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    dead.store(true, Ordering::SeqCst);
+    one.last().lose("pulled out");
+    let asked = Instant::now();
+    let error = pool
+        .execute(&key.signing(), asked + Duration::from_millis(500))
+        .unwrap_err();
+    assert_eq!(error.kind(), Kind::NoReplica);
+    assert!(error.to_string().contains("one: "), "{error}");
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    let error = submit(
+        &pool,
+        key.signing(),
+        Instant::now() + Duration::from_millis(100),
+    );
+    assert_eq!(error.recv().unwrap().unwrap_err().kind(), Kind::NoReplica);
+    dead.store(false, Ordering::SeqCst);
+    key.check(pool.execute(&key.signing(), in_seconds(20)).unwrap());
+}
+
+#[test]
+fn parked_members_do_not_serve_and_resumed_ones_do() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let two = Supply::of(move || honest("two", key));
+    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
+    pool.park("one", "maintenance").unwrap();
+    let seat = &pool.status().seats[0];
+    assert_eq!(
+        (seat.state, seat.reason.as_deref()),
+        (SeatState::Parked, Some("maintenance"))
+    );
+    let calls = one.last().calls();
+    for _ in 0..5 {
+        key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    }
+    assert_eq!(one.last().calls(), calls);
+    pool.park("two", "maintenance").unwrap();
+    let asked = Instant::now();
+    let error = pool.execute(&key.signing(), in_seconds(20)).unwrap_err();
+    assert_eq!(error.kind(), Kind::NoReplica);
+    assert!(
+        asked.elapsed() < Duration::from_secs(10),
+        "at once: nobody is expected back"
+    );
+    pool.resume("one").unwrap();
+    key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+    assert!(pool.park("three", "no such").is_err());
+}
+
+#[test]
+fn a_member_that_is_removed_finishes_what_it_runs() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key).latency(Duration::from_millis(50)));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    let running = submit(&pool, key.signing(), in_seconds(5));
+    eventually("it runs", || pool.status().seats[0].in_flight == 1);
+    pool.remove("one").unwrap();
+    key.check(running.recv().unwrap().unwrap());
+    assert!(pool.status().seats.is_empty());
+    let error = pool.execute(&key.signing(), in_seconds(5)).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownObject);
+    let two = Supply::of(move || honest("two", key));
+    pool.add(two.seat("two")).unwrap();
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    assert!(pool.add(two.seat("two")).is_err(), "one name, one seat");
+}
+
+#[test]
+fn a_member_that_hangs_at_its_login_does_not_hold_up_the_start() {
+    let key = Key::new(1);
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    let wait = parking_lot::Mutex::new(wait);
+    let one = Supply::new(move || {
+        let _ = wait.lock().recv();
+        Err(Error::lost("never there"))
+    });
+    let two = Supply::of(move || honest("two", key));
+    let begun = Instant::now();
+    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
+    assert!(begun.elapsed() < Duration::from_secs(8));
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    assert_eq!(pool.status().seats[0].state, SeatState::Connecting);
+    drop(release);
+}
+
+#[test]
+fn without_threads_everything_happens_on_the_callers() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let two = Supply::of(move || honest("two", key));
+    let options = Options {
+        threads: false,
+        ..Options::default()
+    };
+    let pool = pool(options, vec![one.seat("one"), two.seat("two")]);
+    assert_eq!(pool.status().objects[0].members, ["one", "two"]);
+    key.check(
+        submit(&pool, key.signing(), in_seconds(5))
+            .recv()
+            .unwrap()
+            .unwrap(),
+    );
+    one.last().lose("gone");
+    two.last().lose("gone");
+    key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+    assert!(one.connections() + two.connections() >= 3);
+}
+
+#[test]
+fn a_stopped_pool_answers_everybody() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    one.last().hang();
+    let answers: Vec<_> = (0..3)
+        .map(|_| submit(&pool, key.signing(), in_seconds(60)))
+        .collect();
+    drop(pool);
+    for answer in answers {
+        assert!(answer.recv().unwrap().is_err());
+    }
+}

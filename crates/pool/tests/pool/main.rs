@@ -1,0 +1,7 @@
+//! The pool over fake tokens with real keys.
+
+mod faults;
+mod health;
+mod load;
+mod serving;
+mod vault;
