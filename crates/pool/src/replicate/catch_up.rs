@@ -6,12 +6,13 @@ use super::journal::{Record, Sync};
 use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present};
 use super::plan::Roster;
+use super::site::Limit;
 use super::work::{Effect, Work};
 use hsmux_token::{Error, Kind, ObjectId, Result, Scope};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long one owed change may take.
+/// How long one operation of it may take.
 const EACH: Duration = Duration::from_secs(30);
 
 /// What there is to say about a member that has returned.
@@ -38,7 +39,7 @@ impl Replicator {
         let present = member.present().ok_or_else(|| {
             Error::token(Kind::Lost, format!("{}: is not connected", member.name))
         })?;
-        let _turn = self.turn.lock();
+        let _turn = self.turn.write();
         self.met(&present)?;
         let others = others(members, &present);
         let mut told = CatchUp::default();
@@ -97,7 +98,7 @@ impl Replicator {
         let mut results = Vec::new();
         for (change, works) in owed {
             let works: Vec<Work> = works.into_iter().map(|work| work.0).collect();
-            let result = do_works(present, &works, others, Instant::now() + EACH, true);
+            let result = do_works(present, &works, others, Limit::Each(EACH), true);
             let ends = matches!(&result, Err(error) if error.scope() == Scope::Token && error.ends_connection());
             if result.is_ok() {
                 self.paid(change, &present.serial);

@@ -8,6 +8,7 @@ use super::members::{Members, Present};
 use super::objects;
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::prove;
+use super::site::Limit;
 use super::work::{Effect, Work};
 use hsmux_token::{
     Error, Kind, Made, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope,
@@ -29,7 +30,7 @@ impl Replicator {
         operation: &Operation,
         deadline: Instant,
     ) -> Result<Outcome> {
-        let Some(_turn) = self.turn.try_lock_until(deadline) else {
+        let Some(_turn) = self.turn.try_write_until(deadline) else {
             return Err(Error::pool(
                 Kind::Deadline,
                 format!(
@@ -116,7 +117,13 @@ impl Replicator {
         plan: &Plan,
     ) -> Vec<(&'a Present, Result<Effect>)> {
         let one = |present: &'a Present, duty: &Duty| {
-            let effect = do_works(present, &duty.now, &roster.here, roster.deadline, duty.asks);
+            let effect = do_works(
+                present,
+                &duty.now,
+                &roster.here,
+                Limit::Until(roster.deadline),
+                duty.asks,
+            );
             if effect.is_ok() {
                 let serial = present.serial.clone();
                 let _ = self
@@ -163,12 +170,12 @@ impl Replicator {
             // A restart will decide the same, unless it finds enough members that have it.
             tracing::error!(%error, change, "taking back without the journal");
         }
-        let deadline = Instant::now() + TAKE_BACK;
+        let limit = Limit::Until(Instant::now() + TAKE_BACK);
         for duty in &plan.duties {
             let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
                 continue;
             };
-            match do_works(present, &duty.undo, &roster.here, deadline, true) {
+            match do_works(present, &duty.undo, &roster.here, limit, true) {
                 Ok(effect) => {
                     self.paid(change, &duty.serial);
                     members.changed(&present.name, &effect.made, &effect.gone);
@@ -196,10 +203,10 @@ pub(super) fn do_works(
     present: &Present,
     works: &[Work],
     others: &[Present],
-    deadline: Instant,
+    limit: Limit,
     again: bool,
 ) -> Result<Effect> {
-    let mut opener = Opener::new(present.site(deadline));
+    let mut opener = Opener::new(present.site(limit));
     let mut all = Effect::default();
     for work in works {
         let effect = work.apply(&mut opener, others, again)?;
@@ -244,7 +251,7 @@ fn directly(
     let gone: Vec<ObjectId> = touched(true).into_iter().collect();
     let mut made = made;
     if let Some(id) = touched(false) {
-        made.extend(present.site(deadline).find(id)?);
+        made.extend(present.site(Limit::Until(deadline)).find(id)?);
     }
     members.changed(&present.name, &made, &gone);
     Ok(outcome)

@@ -277,17 +277,22 @@ fn fits_not(error: &Error) -> bool {
 /// Says what to do about a key that cannot leave its token.
 fn explain(error: Error, member: &str) -> Error {
     match error.code() {
-        Some(CKR_KEY_UNEXTRACTABLE) => Error::request(
-            Kind::Vendor(CKR_KEY_UNEXTRACTABLE),
-            format!(
-                "the key cannot leave {member} (CKA_EXTRACTABLE is FALSE): generate a new one \
-                 through the pool, which puts it on every member, or clone it with the card's own \
-                 means (a SmartCard-HSM's DKEK)"
-            ),
-        ),
+        Some(CKR_KEY_UNEXTRACTABLE) => stays(member),
         Some(CKR_KEY_NOT_WRAPPABLE | CKR_KEY_SIZE_RANGE) => {
             error.at("the token does not let this kind of key out")
         }
         _ => error,
     }
+}
+
+/// A key that cannot leave its token, and what to do.
+pub(super) fn stays(member: &str) -> Error {
+    Error::request(
+        Kind::Vendor(CKR_KEY_UNEXTRACTABLE),
+        format!(
+            "the key cannot leave {member} (CKA_EXTRACTABLE is FALSE): generate a new one through \
+             the pool, which puts it on every member, or clone it with the card's own means (a \
+             SmartCard-HSM's DKEK)"
+        ),
+    )
 }

@@ -2,17 +2,19 @@
 //! cannot.
 
 use super::Replicator;
-use super::channel::Channel;
+use super::channel::{Channel, Envelope};
 use super::members::Present;
+use super::newborn::{Birth, Newborn};
 use super::objects;
 use super::plan::{Duty, Plan, Roster, too_few};
-use super::site::{Passing, Site, is_absent};
+use super::site::{Site, is_absent};
 use super::template;
 use super::work::Work;
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Attributes, Blob, Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Verb,
+    Attributes, Blob, Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Scope,
+    Verb,
 };
 
 /// Whether an operation makes a private or secret key (or copies a session object, which may be one).
@@ -63,132 +65,16 @@ pub(super) fn plan(
 
 fn may_do_elsewhere(error: &Error) -> bool {
     is_absent(error)
-        || error.scope() == hsmux_token::Scope::Token
+        || error.scope() == Scope::Token
         || matches!(
             error.kind(),
             Kind::NoMechanism | Kind::Vendor(CKR_MECHANISM_INVALID)
         )
 }
 
-/// What an operation has made.
-enum Birth<'a> {
-    Key(Newborn<'a>),
-    /// A session object that is no key was to be copied: under this template.
-    Public(Attributes),
-}
-
-/// A key as a session object of the token where it was made.
-struct Newborn<'a> {
-    key: ObjectRef,
-    /// Destroyed when the plan is made. The copy of a session object leaves that one alone.
-    _held: Vec<Passing<'a>>,
-    class: Class,
-    /// What the caller asked for.
-    asked: Attributes,
-    /// What the token says of it.
-    found: Attributes,
-    /// For a pair: what was asked of the public half, and the half itself.
-    public: Option<(Attributes, PublicKey)>,
-}
-
-impl<'a> Newborn<'a> {
-    fn make(site: Site<'a>, operation: &Operation) -> Result<Birth<'a>> {
-        match operation {
-            Operation::GeneratePair {
-                mechanism,
-                public,
-                private,
-            } => Self::pair(site, mechanism, public, private).map(Birth::Key),
-            Operation::Copy { object, template } => Self::copied(site, *object, template),
-            _ => {
-                let mut passing = operation.clone();
-                let template = template_of(&mut passing)?;
-                let asked = template.clone();
-                *template = template::passing(&asked);
-                if matches!(operation, Operation::Unwrap { .. }) {
-                    // For the check value; the copies have what was asked.
-                    template.set_flag(CKA_ENCRYPT, true);
-                }
-                let held = match site.make_session(&passing) {
-                    Err(error) if error.code() == Some(CKR_TEMPLATE_INCONSISTENT) => {
-                        *template_of(&mut passing)? = template::passing(&asked);
-                        site.make_session(&passing)?
-                    }
-                    held => held?,
-                };
-                let found = held.attributes().clone();
-                Ok(Birth::Key(Self {
-                    key: held.reference(),
-                    _held: vec![held],
-                    class: class_of(&found, site)?,
-                    asked,
-                    found,
-                    public: None,
-                }))
-            }
-        }
-    }
-
-    fn pair(
-        site: Site<'a>,
-        mechanism: &Mechanism,
-        public: &Attributes,
-        private: &Attributes,
-    ) -> Result<Self> {
-        if private.flag(CKA_TOKEN) != Some(true) {
-            return Err(Error::request(
-                Kind::Vendor(CKR_TEMPLATE_INCONSISTENT),
-                "C_GenerateKeyPair: a private session key with a public token object is not \
-                 offered: create the public key as an object of its own",
-            ));
-        }
-        let generate = Operation::GeneratePair {
-            mechanism: mechanism.clone(),
-            public: public.clone().with_flag(CKA_TOKEN, false),
-            private: template::passing(private),
-        };
-        let mut held = site.make_sessions(&generate)?;
-        let at = held
-            .iter()
-            .position(|h| h.attributes().number(CKA_CLASS) == Some(CKO_PRIVATE_KEY));
-        let (Some(at), 2) = (at, held.len()) else {
-            return Err(Error::protocol(format!(
-                "{}: C_GenerateKeyPair answered no pair",
-                site.name
-            )));
-        };
-        let half =
-            PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(site.name))?;
-        held.swap(0, at);
-        Ok(Self {
-            key: held[0].reference(),
-            class: Class::PRIVATE_KEY,
-            asked: private.clone(),
-            found: held[0].attributes().clone(),
-            public: Some((public.clone(), half)),
-            _held: held,
-        })
-    }
-
-    fn copied(site: Site<'a>, object: ObjectRef, changes: &Attributes) -> Result<Birth<'a>> {
-        let found = site.make(&Operation::Read { object })?.object.attributes;
-        let asked = template::over(&found, changes);
-        let class = class_of(&found, site)?;
-        if !matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
-            return Ok(Birth::Public(template::created(&asked)));
-        }
-        Ok(Birth::Key(Self {
-            key: object,
-            _held: Vec::new(),
-            class,
-            asked,
-            found,
-            public: None,
-        }))
-    }
-
+impl Newborn<'_> {
     /// Envelopes to all members that are there, and to those that are away and enrolled.
-    fn plan(mut self, replicator: &Replicator, roster: &Roster, source: Site<'a>) -> Result<Plan> {
+    fn plan(mut self, replicator: &Replicator, roster: &Roster, source: Site) -> Result<Plan> {
         let works = self.works(source)?;
         let mut plan = Plan {
             makes: works.iter().map(Stored::makes).collect(),
@@ -247,7 +133,7 @@ impl<'a> Newborn<'a> {
         }
         let half = match &self.public {
             Some((_, half)) => half.clone(),
-            None => known_half(&over_found(&self.asked, &self.found), source)?,
+            None => known_half(&template::over(&self.asked, &self.found), source)?,
         };
         let makes = ObjectId::of_public_key(Class::PRIVATE_KEY, half.spki());
         self.name_it(&makes.name[..20]);
@@ -324,26 +210,22 @@ impl Stored {
         }
     }
 
-    fn sealed(&self, envelope: &super::channel::Envelope) -> Work {
-        match self.clone_parts() {
-            (makes, template, Some(check_value)) => Work::Unwrap {
-                makes,
-                envelope: envelope.clone(),
-                template,
-                check_value,
-            },
-            (makes, template, None) => Work::Create { makes, template },
-        }
-    }
-
-    fn clone_parts(&self) -> (ObjectId, Attributes, Option<Option<Blob>>) {
+    fn sealed(&self, envelope: &Envelope) -> Work {
         match self {
             Self::Key {
                 makes,
                 template,
                 check_value,
-            } => (*makes, template.clone(), Some(check_value.clone())),
-            Self::Public { makes, template } => (*makes, template.clone(), None),
+            } => Work::Unwrap {
+                makes: *makes,
+                envelope: envelope.clone(),
+                template: template.clone(),
+                check_value: check_value.clone(),
+            },
+            Self::Public { makes, template } => Work::Create {
+                makes: *makes,
+                template: template.clone(),
+            },
         }
     }
 }
@@ -395,26 +277,4 @@ fn known_half(private: &Attributes, source: Site) -> Result<PublicKey> {
         )
     })?;
     PublicKey::from_spki(info)
-}
-
-fn over_found(asked: &Attributes, found: &Attributes) -> Attributes {
-    template::over(asked, found)
-}
-
-fn class_of(found: &Attributes, site: Site) -> Result<Class> {
-    template::class(found)
-        .ok_or_else(|| Error::protocol(format!("{}: an object without a class", site.name)))
-}
-
-fn template_of(operation: &mut Operation) -> Result<&mut Attributes> {
-    match operation {
-        Operation::Generate { template, .. }
-        | Operation::Derive { template, .. }
-        | Operation::Unwrap { template, .. }
-        | Operation::Create { template } => Ok(template),
-        other => Err(Error::request(
-            Kind::Unsupported,
-            format!("{} makes no key", other.call()),
-        )),
-    }
 }

@@ -9,13 +9,16 @@
 //! | file | one idea |
 //! |---|---|
 //! | `change` | a change from its plan to its end |
-//! | `plan`, `keys`, `objects` | what each member has to do, by the kind of operation |
+//! | `plan`, `keys`, `newborn`, `objects` | what each member has to do, by the kind of operation |
 //! | `work` | what one member does, repeatable and reversible |
 //! | `channel`, `transport` | how a key goes from one token to another |
 //! | `journal` | what was decided, and who owes what |
 //! | `catch_up` | a member returns |
 //! | `clone` | existing keys to more tokens |
 //! | `pin_rotate` | a new PIN on every member |
+
+// The numbers of PKCS#11 carry their prefix: a list of forty says no more than a star.
+#![allow(clippy::wildcard_imports)]
 
 mod catch_up;
 mod change;
@@ -26,6 +29,7 @@ mod journal;
 mod json;
 mod keys;
 mod members;
+mod newborn;
 mod objects;
 pub mod pin_rotate;
 mod plan;
@@ -45,7 +49,7 @@ pub use transport::TRANSPORT_LABEL;
 
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
-use parking_lot::Mutex;
+use parking_lot::RwLock;
 use std::path::Path;
 use transport::Transport;
 
@@ -54,8 +58,8 @@ pub struct Replicator {
     journal: Journal,
     transport: Transport,
     replicas: usize,
-    /// One change after the other: tokens have one writer.
-    turn: Mutex<()>,
+    /// One change after the other. Clones run beside each other, but not beside a change.
+    turn: RwLock<()>,
 }
 
 impl Replicator {
@@ -70,7 +74,7 @@ impl Replicator {
             journal: Journal::open(&folder)?,
             transport: Transport::open(&folder)?,
             replicas,
-            turn: Mutex::new(()),
+            turn: RwLock::new(()),
         })
     }
 

@@ -4,7 +4,7 @@ use super::Replicator;
 use super::journal::{Intent, Part};
 use super::json::{Cbor, Name};
 use super::members::{Members, Present};
-use super::site::Site;
+use super::site::{Limit, Site};
 use super::work::Work;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use std::time::Instant;
@@ -80,17 +80,17 @@ impl Roster {
 
     /// A member, until the change's deadline.
     pub fn site<'a>(&self, present: &'a Present) -> Site<'a> {
-        present.site(self.deadline)
+        present.site(Limit::Until(self.deadline))
     }
 }
 
 impl Present {
-    /// The token, until a deadline.
-    pub fn site(&self, deadline: Instant) -> Site<'_> {
+    /// The token, for operations that may take so long.
+    pub fn site(&self, limit: Limit) -> Site<'_> {
         Site {
             name: &self.name,
             token: &*self.token,
-            deadline,
+            limit,
         }
     }
 }

@@ -9,19 +9,37 @@ use std::time::{Duration, Instant};
 /// How long the removal of a session object may take.
 const TIDY: Duration = Duration::from_secs(10);
 
-/// A token, its name for messages, and until when.
+/// A token, its name for messages, and how long an operation may take.
 #[derive(Clone, Copy)]
 pub(super) struct Site<'a> {
     pub name: &'a str,
     pub token: &'a dyn Token,
-    pub deadline: Instant,
+    pub limit: Limit,
+}
+
+/// How long operations may take.
+#[derive(Clone, Copy)]
+pub(super) enum Limit {
+    /// All together, until then.
+    Until(Instant),
+    /// Each, so long: for runs over many keys.
+    Each(Duration),
+}
+
+impl Limit {
+    fn deadline(self) -> Instant {
+        match self {
+            Self::Until(deadline) => deadline,
+            Self::Each(time) => Instant::now() + time,
+        }
+    }
 }
 
 impl<'a> Site<'a> {
     /// Runs an operation; an error says on which member.
     pub fn run(&self, operation: &Operation) -> Result<Outcome> {
         self.token
-            .execute(operation, self.deadline)
+            .execute(operation, self.limit.deadline())
             .map_err(|e| e.at(self.name))
     }
 
@@ -153,7 +171,7 @@ impl Passing<'_> {
 impl Drop for Passing<'_> {
     fn drop(&mut self) {
         let site = Site {
-            deadline: Instant::now() + TIDY,
+            limit: Limit::Each(TIDY),
             ..self.site
         };
         if let Err(error) = site.destroy(self.reference) {

@@ -253,7 +253,7 @@ fn fetch(id: ObjectId, site: Site, others: &[Present]) -> Result<Attributes> {
         let from = Site {
             name: &other.name,
             token: &*other.token,
-            deadline: site.deadline,
+            limit: site.limit,
         };
         if let Ok(Some(found)) = from.find(id) {
             return Ok(template::created(&found.attributes));

@@ -216,14 +216,15 @@ impl<F: Fn(&Operation) -> Option<Result<Outcome>> + Send + Sync> Token for Tampe
     }
 }
 
+/// prime256v1, as CKA_EC_PARAMS.
+const P256: [u8; 10] = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
+
 /// An RSA-2048 or P-256 pair for signing.
 pub fn pair(rsa: bool, label: &str) -> Operation {
     let named = Attributes::default()
         .with_flag(CKA_TOKEN, true)
         .with(CKA_LABEL, label.as_bytes().to_vec());
     let public = named.clone().with_flag(CKA_VERIFY, true);
-    // prime256v1, as CKA_EC_PARAMS.
-    const P256: [u8; 10] = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
     let (kind, public) = if rsa {
         let bits = public.with_number(CKA_MODULUS_BITS, 2048);
         (CKM_RSA_PKCS_KEY_PAIR_GEN, bits)

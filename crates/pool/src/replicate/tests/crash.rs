@@ -89,7 +89,5 @@ fn the_process_that_dies() {
             bench.swap(name, tampered);
         }
         bench.make(&pair(false, "new"));
-        // Died at none: the loop of the caller ends.
-        assert!(left.load(Ordering::SeqCst) > 0);
     });
 }

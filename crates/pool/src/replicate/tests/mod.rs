@@ -2,6 +2,7 @@
 
 mod bench;
 mod changes;
+mod clones;
 mod crash;
 
 use bench::{Bench, in_own_process};
