@@ -94,7 +94,7 @@ pub fn lines(text: &str) -> String {
 pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
-) -> Table {
+) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
@@ -113,7 +113,7 @@ pub fn table<const N: usize>(
         column.set_cell_alignment(side);
         column.set_padding((0, 1));
     }
-    table
+    table.trim_fmt()
 }
 
 #[cfg(test)]

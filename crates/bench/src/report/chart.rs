@@ -1,6 +1,7 @@
 //! Line charts in SVG, coloured by the page.
 
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// A chart of lines over a numeric axis, both axes from 0.
 pub struct Chart<'a> {
@@ -121,19 +122,29 @@ impl Chart<'_> {
             .y_labels(6)
             .x_label_formatter(&x_label)
             .y_label_formatter(&|y| crate::format::plain(*y))
-            .label_style(text(13))
-            .axis_desc_style(text(14))
+            .label_style(text(16))
+            .axis_desc_style(text(17))
             .x_desc(self.x)
             .y_desc(self.y)
             .draw()?;
         for (at, word) in &self.marks {
             let ink = Ink::Event.stand_in();
+            let top = top * 1.08;
             chart.draw_series([PathElement::new(
-                vec![(*at, 0.0), (*at, top * 1.08)],
+                vec![(*at, 0.0), (*at, top)],
                 ink.stroke_width(2),
             )])?;
-            let style = (FONT, 13).into_font().color(&ink);
-            chart.draw_series([Text::new(format!(" {word}"), (*at, top * 1.07), style)])?;
+            // The word stands on the side with more room.
+            let (side, gap) = if *at > right / 2.0 {
+                (HPos::Right, -0.01)
+            } else {
+                (HPos::Left, 0.01)
+            };
+            let style = (FONT, 16)
+                .into_font()
+                .color(&ink)
+                .pos(Pos::new(side, VPos::Top));
+            chart.draw_series([Text::new(word.clone(), (at + gap * right, top), style)])?;
         }
         for line in &self.lines {
             let (ink, points) = (line.ink.stand_in(), line.points.iter().copied());

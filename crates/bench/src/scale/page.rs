@@ -135,15 +135,13 @@ impl Report {
                 count(lost)
             ),
         );
-        let points = step
-            .measurement
-            .timeline
-            .iter()
-            .map(|point| (point.at_s, point.per_second));
+        let course = &step.measurement.timeline;
+        let start = course.first().map(|first| (0.0, first.per_second));
+        let points = course.iter().map(|point| (point.at_s, point.per_second));
         let line = Line {
             name: "measured".to_owned(),
             ink: Ink::Measured,
-            points: points.collect(),
+            points: start.into_iter().chain(points).collect(),
             style: Style::Plain,
         };
         page.chart(&Chart {

@@ -28,13 +28,21 @@ impl fmt::Display for Report {
 }
 
 impl Report {
-    fn published(&self) -> comfy_table::Table {
+    fn published(&self) -> String {
         let percent =
             |value: Option<f64>| value.map_or(String::new(), |value| format!("{} %", three(value)));
         let memory =
             |value: Option<f64>| value.map_or(String::new(), |value| bytes(whole(value * 1e6)));
         let heads = [
-            "provider", "HSMs", "callers", "rate", "mean", "max", "client", "daemon", "memory",
+            "provider",
+            "HSMs",
+            "callers",
+            "rate",
+            "mean",
+            "max",
+            "client CPU",
+            "daemon CPU",
+            "daemon memory",
         ];
         table(
             heads,
