@@ -84,6 +84,10 @@ impl Keeper for Child {
         Some(self.pidfd.as_fd())
     }
 
+    fn process(&self) -> Option<u32> {
+        Some(self.process.lock().id())
+    }
+
     fn release(&self) {
         self.control.lock().take();
     }
