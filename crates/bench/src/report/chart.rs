@@ -95,9 +95,9 @@ impl Chart<'_> {
 
     fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let points = || self.lines.iter().flat_map(|line| &line.points);
-        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(f64::MIN_POSITIVE, f64::max);
-        let right = most(&mut points().map(|point| point.0));
-        let top = most(&mut points().map(|point| point.1));
+        let marks = self.marks.iter().map(|mark| mark.0);
+        let right = extent(points().map(|point| point.0).chain(marks));
+        let top = extent(points().map(|point| point.1));
 
         let root = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
         let mut chart = ChartBuilder::on(&root)
@@ -161,5 +161,54 @@ impl Chart<'_> {
         drop(chart);
         drop(root);
         Ok(())
+    }
+}
+
+/// How far an axis from 0 has to go; the axis of nothing goes to 1.
+fn extent(values: impl Iterator<Item = f64>) -> f64 {
+    let most = values.fold(0.0, f64::max);
+    if most.is_normal() { most } else { 1.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(points: Vec<(f64, f64)>) -> String {
+        let name = String::new();
+        let line = Line {
+            name,
+            ink: Ink::Measured,
+            points,
+            style: Style::Dots,
+        };
+        let (lines, marks) = (vec![line], Vec::new());
+        Chart {
+            x: "x",
+            y: "y",
+            lines,
+            marks,
+            whole_x: true,
+        }
+        .svg()
+    }
+
+    #[test]
+    fn a_chart_of_nothing_is_still_a_chart() {
+        for points in [
+            vec![],
+            vec![(0.0, 0.0)],
+            vec![(1.0, f64::NAN)],
+            vec![(1.0, f64::MIN_POSITIVE)],
+        ] {
+            assert!(chart(points).contains("</svg>"));
+        }
+    }
+
+    #[test]
+    fn every_colour_is_the_pages() {
+        let svg = chart(vec![(1.0, 5.0), (2.0, 9.0)]);
+        assert!(svg.contains("var(--measured)") && svg.contains("var(--grid)"));
+        assert!(!svg.contains("\"#"), "{svg}");
     }
 }

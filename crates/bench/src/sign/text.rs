@@ -40,9 +40,9 @@ impl Report {
             "rate",
             "mean",
             "max",
-            "client CPU",
-            "daemon CPU",
-            "daemon memory",
+            "client\nCPU",
+            "daemon\nCPU",
+            "daemon\nmemory",
         ];
         table(
             heads,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hsmux_bench::{Control, Progress};
 use hsmux_software::{digest, identify, prehash};
@@ -17,7 +17,6 @@ use p256::ecdsa::{Signature, SigningKey};
 /// One P-256 key.
 pub struct Signer {
     pub key: SigningKey,
-    pub takes: Duration,
     /// Every so many-th signature fails; 0 for none.
     pub fails_every: u64,
     /// Every so many-th signature is wrong; 0 for none.
@@ -29,7 +28,6 @@ impl Signer {
     pub fn new() -> Self {
         Self {
             key: SigningKey::from_slice(&[7; 32]).unwrap(),
-            takes: Duration::ZERO,
             fails_every: 0,
             lies_every: 0,
             signed: AtomicU64::new(0),
@@ -89,7 +87,6 @@ impl Token for Signer {
         };
         let number = self.signed.fetch_add(1, Ordering::Relaxed) + 1;
         let hits = |every: u64| every > 0 && number.is_multiple_of(every);
-        std::thread::sleep(self.takes);
         if hits(self.fails_every) {
             return Err(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR));
         }
