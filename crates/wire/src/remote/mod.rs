@@ -86,9 +86,10 @@ impl Token for RemoteToken {
     }
 
     fn abort(&self, reason: &str) {
-        self.shared.keeper.kill();
         let error = Error::lost(format!("{} was ended: {reason}", self.shared.name));
+        // First, so that the requests fail with the reason and not with its consequence.
         self.shared.finish(&error);
+        self.shared.keeper.kill();
     }
 }
 
