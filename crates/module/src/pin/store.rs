@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, Mac};
@@ -18,6 +19,9 @@ use super::{Record, User};
 const PATIENCE: Duration = Duration::from_secs(60);
 /// flock(2) has no time-out: how often it is tried.
 const TURN: Duration = Duration::from_millis(20);
+
+/// Drafts of the key that this process has made.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// `pins` in the state folder.
 pub(super) struct Folder(PathBuf);
@@ -154,7 +158,9 @@ impl Folder {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
                     getrandom::fill(&mut key[..])
                         .map_err(|e| std::io::Error::other(e.to_string()))?;
-                    let draft = path.with_extension(format!("new-{}", std::process::id()));
+                    // Threads of one process make one at the same time, too.
+                    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+                    let draft = path.with_extension(format!("new-{}-{number}", std::process::id()));
                     place(&draft, &key[..])?;
                     let linked = std::fs::hard_link(&draft, &path);
                     std::fs::remove_file(&draft)?;
