@@ -28,7 +28,8 @@ demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 lea
 
 bench: ## The figures of the README, measured side by side in one run
 	scripts/deps.sh bench
-	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
+	cargo build --release --locked -p hsmux-bench --example drive
 	scripts/bench.sh
 
 install: build ## Program, module, man pages, completions and systemd unit, under DESTDIR and PREFIX

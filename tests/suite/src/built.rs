@@ -11,6 +11,8 @@ pub enum Program {
     Module,
     /// The stand-in for a vendor's module.
     StandIn,
+    /// The client of the measurements, an example of `hsmux-bench`.
+    Drive,
 }
 
 impl Program {
@@ -19,6 +21,7 @@ impl Program {
             Self::Hsmux => "hsmux",
             Self::Module => "libhsmux_pkcs11.so",
             Self::StandIn => "libhsmux_standin.so",
+            Self::Drive => "examples/drive",
         }
     }
 }
