@@ -36,7 +36,8 @@ impl App {
         Ok(())
     }
 
-    /// C_Logout: private session objects go, and private token objects are hidden.
+    /// C_Logout: operations with private keys end, private session objects go, and private token
+    /// objects are hidden.
     pub fn logout(&self, session: u64) -> Result {
         self.sessions.get(session)?;
         if !self.is_user() {
@@ -69,6 +70,7 @@ impl App {
     }
 
     fn forget_user(&self) -> Result {
+        self.sessions.end_private();
         self.end_objects(Entry::is_private);
         self.set_user(false);
         self.backend.logout()?;

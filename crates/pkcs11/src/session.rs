@@ -78,6 +78,22 @@ impl Sessions {
         self.shards.iter().for_each(|shard| shard.write().clear());
     }
 
+    /// Ends the operations of all sessions that were begun with a private key.
+    pub fn end_private(&self) {
+        let all: Vec<_> = self
+            .shards
+            .iter()
+            .flat_map(|shard| {
+                let sessions: Vec<_> = shard.read().values().map(Arc::clone).collect();
+                sessions
+            })
+            .collect();
+        // Without the shards' locks: a session that is at work is waited for.
+        for session in all {
+            session.state().active.retain(|active| !active.is_private());
+        }
+    }
+
     /// How many are open, and how many of them are read/write.
     pub fn count(&self) -> (u64, u64) {
         let mut count = (0, 0);

@@ -139,6 +139,11 @@ impl Active {
         self.locked
     }
 
+    /// Whether its key is a private object.
+    pub fn is_private(&self) -> bool {
+        self.key.as_ref().is_some_and(|key| key.is_private())
+    }
+
     fn data(&self, last: &[u8]) -> Result<Bytes> {
         let signature_len = self.key.as_ref().and_then(|key| key.signature_len());
         self.input.all(last, &self.mechanism, signature_len)

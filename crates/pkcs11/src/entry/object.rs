@@ -86,12 +86,15 @@ export! {
     ) {
         with(|app| {
             check(count)?;
+            let max = usize::try_from(max).map_err(|_| Rv(CKR_ARGUMENTS_BAD))?;
             if max > 0 {
                 check(objects)?;
             }
-            let found = app.next_found(session, usize::try_from(max).map_err(|_| Rv(CKR_ARGUMENTS_BAD))?)?;
-            // There is room for as many as were asked for.
-            std::ptr::copy_nonoverlapping(found.as_ptr(), objects, found.len());
+            let found = app.next_found(session, max)?;
+            for (at, handle) in found.iter().enumerate() {
+                // There is room for as many as were asked for.
+                objects.add(at).write(*handle);
+            }
             give(count, found.len() as CK_ULONG)
         })
     }

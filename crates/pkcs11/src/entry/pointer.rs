@@ -11,7 +11,10 @@ use crate::rv::{Result, Rv};
 pub unsafe fn slice<'a, T>(data: *const T, len: CK_ULONG) -> Result<&'a [T]> {
     let len = usize::try_from(len).map_err(|_| Rv(CKR_ARGUMENTS_BAD))?;
     let size = len.checked_mul(size_of::<T>());
-    if size.is_none_or(|size| size > isize::MAX as usize) || (data.is_null() && len > 0) {
+    if size.is_none_or(|size| size > isize::MAX as usize)
+        || (data.is_null() && len > 0)
+        || !data.is_aligned()
+    {
         return Err(Rv(CKR_ARGUMENTS_BAD));
     }
     if len == 0 {
@@ -31,9 +34,9 @@ pub unsafe fn give<T>(place: *mut T, value: T) -> Result {
     Ok(())
 }
 
-/// A pointer that has to be there.
+/// A pointer that has to be there, and has to be one to such a thing.
 pub fn check<T>(place: *mut T) -> Result<*mut T> {
-    if place.is_null() {
+    if place.is_null() || !place.is_aligned() {
         return Err(Rv(CKR_ARGUMENTS_BAD));
     }
     Ok(place)

@@ -76,7 +76,8 @@ unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &Value) -> Result {
     if attribute.pValue.is_null() {
         return Ok(());
     }
-    if len > room {
+    // What an earlier call has marked as without value has no room either.
+    if len > room || room == CK_UNAVAILABLE_INFORMATION {
         attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
         return Err(Rv(CKR_BUFFER_TOO_SMALL));
     }

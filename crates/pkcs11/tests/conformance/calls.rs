@@ -9,7 +9,7 @@ use hsmux_pkcs11::backend::Embedded;
 use hsmux_pkcs11::entry::*;
 use hsmux_pkcs11::library;
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Secret};
+use hsmux_token::{Attribute, Attributes, Secret};
 
 use crate::soft::{Soft, soft};
 
@@ -109,14 +109,35 @@ pub fn plain(kind: CK_MECHANISM_TYPE) -> CK_MECHANISM {
     }
 }
 
-/// CK_ATTRIBUTEs over the values of a template that outlives them.
-pub fn raw(template: &Attributes) -> Vec<CK_ATTRIBUTE> {
-    let attribute = |a: &hsmux_token::Attribute| CK_ATTRIBUTE {
+/// A template as C has it, with the values that it points to.
+pub struct Raw {
+    template: Vec<CK_ATTRIBUTE>,
+    _values: Attributes,
+}
+
+pub fn raw(template: &Attributes) -> Raw {
+    let attribute = |a: &Attribute| CK_ATTRIBUTE {
         type_: a.kind,
         pValue: a.value.as_ptr().cast_mut().cast(),
         ulValueLen: a.value.len() as CK_ULONG,
     };
-    template.0.iter().map(attribute).collect()
+    Raw {
+        template: template.0.iter().map(attribute).collect(),
+        _values: template.clone(),
+    }
+}
+
+impl std::ops::Deref for Raw {
+    type Target = Vec<CK_ATTRIBUTE>;
+    fn deref(&self) -> &Vec<CK_ATTRIBUTE> {
+        &self.template
+    }
+}
+
+impl std::ops::DerefMut for Raw {
+    fn deref_mut(&mut self) -> &mut Vec<CK_ATTRIBUTE> {
+        &mut self.template
+    }
 }
 
 /// A call with an answer, given so much room: its code, the length it says, and the bytes.
@@ -149,8 +170,8 @@ pub fn twice(call: impl Fn(*mut u8, *mut CK_ULONG) -> CK_RV) -> Answer<Vec<u8>> 
 }
 
 type Init = unsafe extern "C" fn(Handle, *mut CK_MECHANISM, Handle) -> CK_RV;
-type Whole = unsafe extern "C" fn(Handle, *mut u8, CK_ULONG, *mut u8, *mut CK_ULONG) -> CK_RV;
-type Final = unsafe extern "C" fn(Handle, *mut u8, *mut CK_ULONG) -> CK_RV;
+pub type Whole = unsafe extern "C" fn(Handle, *mut u8, CK_ULONG, *mut u8, *mut CK_ULONG) -> CK_RV;
+pub type Final = unsafe extern "C" fn(Handle, *mut u8, *mut CK_ULONG) -> CK_RV;
 type Feed = unsafe extern "C" fn(Handle, *mut u8, CK_ULONG) -> CK_RV;
 
 impl Session {

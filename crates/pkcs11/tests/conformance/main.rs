@@ -5,5 +5,13 @@
 #![allow(clippy::wildcard_imports)]
 
 mod calls;
+mod ciphers;
+mod initialise;
+mod keys;
 mod lengths;
+mod logins;
+mod objects;
+mod parts;
+mod refusals;
 mod soft;
+mod threads;

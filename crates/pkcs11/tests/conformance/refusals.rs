@@ -1,0 +1,175 @@
+//! What does not go together is refused at Init, by name, and costs no token anything.
+
+use hsmux_pkcs11::entry::*;
+use hsmux_token::ck::*;
+
+use crate::calls::*;
+use crate::soft::{AES, CERTIFICATE, EC, RSA};
+
+#[test]
+fn mechanisms_keys_and_functions_have_to_fit() {
+    let library = library();
+    let s = user();
+    let before = library.calls();
+    let (ec, rsa) = (s.one(CKO_PRIVATE_KEY, EC), s.one(CKO_PRIVATE_KEY, RSA));
+    let (public, aes) = (s.one(CKO_PUBLIC_KEY, EC), s.one(CKO_SECRET_KEY, AES));
+    let certificate = s.one(CKO_CERTIFICATE, CERTIFICATE);
+    let iv = [0u8; 16];
+    let short = [0u8; 8];
+    let sign: &[(CK_MECHANISM, Handle, CK_RV)] = &[
+        (plain(CKM_ECDSA), 4711, CKR_KEY_HANDLE_INVALID),
+        (plain(CKM_ECDSA), certificate, CKR_KEY_HANDLE_INVALID),
+        (plain(CKM_ECDSA), public, CKR_KEY_TYPE_INCONSISTENT),
+        (plain(CKM_ECDSA), rsa, CKR_KEY_TYPE_INCONSISTENT),
+        (plain(CKM_RSA_PKCS), ec, CKR_KEY_TYPE_INCONSISTENT),
+        (plain(CKM_SHA256), ec, CKR_MECHANISM_INVALID),
+        (plain(CKM_RSA_PKCS_OAEP), rsa, CKR_MECHANISM_PARAM_INVALID),
+        (plain(CKM_DSA), rsa, CKR_MECHANISM_INVALID),
+        (plain(0x8000_4711), rsa, CKR_MECHANISM_INVALID),
+        (mechanism(CKM_ECDSA, &iv), ec, CKR_MECHANISM_PARAM_INVALID),
+    ];
+    for (mechanism, key, code) in sign {
+        let said = s.init(C_SignInit, *mechanism, *key);
+        assert_eq!(said, Err(*code), "0x{:x} {key}", mechanism.mechanism);
+    }
+    let decrypt: &[(CK_MECHANISM, Handle, CK_RV)] = &[
+        (plain(CKM_AES_CBC), aes, CKR_MECHANISM_PARAM_INVALID),
+        (
+            mechanism(CKM_AES_CBC, &short),
+            aes,
+            CKR_MECHANISM_PARAM_INVALID,
+        ),
+        (mechanism(CKM_AES_CBC, &iv), rsa, CKR_KEY_TYPE_INCONSISTENT),
+        (plain(CKM_RSA_PKCS), ec, CKR_KEY_TYPE_INCONSISTENT),
+        (plain(CKM_ECDSA), ec, CKR_MECHANISM_INVALID),
+    ];
+    for (mechanism, key, code) in decrypt {
+        let said = s.init(C_DecryptInit, *mechanism, *key);
+        assert_eq!(said, Err(*code), "0x{:x} {key}", mechanism.mechanism);
+    }
+    assert_eq!(s.digest_init(CKM_ECDSA), Err(CKR_MECHANISM_INVALID));
+    assert_eq!(library.calls(), before);
+}
+
+#[test]
+fn keys_say_what_they_are_for() {
+    let _library = library();
+    let s = user();
+    let template = wanted(CKO_PUBLIC_KEY, "mine").with_flag(CKA_VERIFY, false);
+    let mut template = template;
+    for attribute in crate::soft::public_key().to_attributes().0 {
+        template.set(attribute.kind, attribute.value.0);
+    }
+    let key = s.create(&template).unwrap();
+    let said = s.init(C_VerifyInit, plain(CKM_ECDSA), key);
+    assert_eq!(said, Err(CKR_KEY_FUNCTION_NOT_PERMITTED));
+}
+
+#[test]
+fn calls_without_an_init_say_so() {
+    let _library = library();
+    let s = open(0).unwrap();
+    let wholes = [
+        C_Digest,
+        C_Sign,
+        C_SignRecover,
+        C_VerifyRecover,
+        C_Encrypt,
+        C_Decrypt,
+    ];
+    for whole in wholes
+        .into_iter()
+        .chain([C_EncryptUpdate, C_DecryptUpdate, C_DigestEncryptUpdate])
+    {
+        assert_eq!(
+            given(9, s.whole(whole, b"x")).0,
+            CKR_OPERATION_NOT_INITIALIZED
+        );
+    }
+    for last in [C_DigestFinal, C_SignFinal, C_EncryptFinal, C_DecryptFinal] {
+        assert_eq!(given(9, s.last(last)).0, CKR_OPERATION_NOT_INITIALIZED);
+    }
+    for feed in [C_DigestUpdate, C_SignUpdate, C_VerifyUpdate] {
+        assert_eq!(s.feed(feed, b"x"), Err(CKR_OPERATION_NOT_INITIALIZED));
+    }
+    assert_eq!(s.verify(b"x", b"y"), Err(CKR_OPERATION_NOT_INITIALIZED));
+    assert_eq!(
+        unsafe { C_FindObjects(s.0, &mut 0, 1, &mut 0) },
+        CKR_OPERATION_NOT_INITIALIZED
+    );
+    assert_eq!(
+        unsafe { C_FindObjectsFinal(s.0) },
+        CKR_OPERATION_NOT_INITIALIZED
+    );
+}
+
+#[test]
+fn a_session_that_is_none_is_told_from_everything() {
+    let _library = library();
+    let none = Session(4711);
+    assert_eq!(
+        none.digest_init(CKM_SHA256),
+        Err(CKR_SESSION_HANDLE_INVALID)
+    );
+    assert_eq!(
+        given(9, none.whole(C_Sign, b"x")).0,
+        CKR_SESSION_HANDLE_INVALID
+    );
+    assert_eq!(none.login(PIN), Err(CKR_SESSION_HANDLE_INVALID));
+    assert_eq!(none.close(), Err(CKR_SESSION_HANDLE_INVALID));
+    assert_eq!(
+        unsafe { C_MessageEncryptFinal(4711) },
+        CKR_SESSION_HANDLE_INVALID
+    );
+}
+
+#[test]
+fn what_is_not_offered_says_so() {
+    let _library = library();
+    let s = open(0).unwrap();
+    let mut mechanism = plain(CKM_AES_GCM);
+    let code = unsafe { C_MessageEncryptInit(s.0, &mut mechanism, 1) };
+    assert_eq!(code, CKR_FUNCTION_NOT_SUPPORTED);
+    assert_eq!(
+        unsafe { C_MessageSignFinal(s.0) },
+        CKR_FUNCTION_NOT_SUPPORTED
+    );
+    assert_eq!(
+        unsafe { C_GetFunctionStatus(s.0) },
+        CKR_FUNCTION_NOT_PARALLEL
+    );
+    assert_eq!(unsafe { C_CancelFunction(s.0) }, CKR_FUNCTION_NOT_PARALLEL);
+    let mut seed = [1; 8];
+    let code = unsafe { C_SeedRandom(s.0, seed.as_mut_ptr(), 8) };
+    assert_eq!(code, CKR_RANDOM_SEED_NOT_SUPPORTED);
+}
+
+#[test]
+fn an_error_of_the_token_ends_the_operation_and_keeps_its_code() {
+    let library = library();
+    let s = user();
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    let fail = |code| {
+        let error = hsmux_token::Error::vendor("C_Sign", code);
+        library.soft.token.fail(error, 1);
+        s.init(C_SignInit, plain(CKM_ECDSA), key).unwrap();
+        let said = given(64, s.whole(C_Sign, &[1; 32])).0;
+        assert_eq!(
+            given(64, s.whole(C_Sign, &[1; 32])).0,
+            CKR_OPERATION_NOT_INITIALIZED
+        );
+        said
+    };
+    assert_eq!(fail(CKR_DATA_LEN_RANGE), CKR_DATA_LEN_RANGE);
+    assert_eq!(fail(CKR_OBJECT_HANDLE_INVALID), CKR_KEY_HANDLE_INVALID);
+    assert_eq!(
+        fail(CKR_SESSION_HANDLE_INVALID),
+        CKR_DEVICE_ERROR,
+        "not the application's session"
+    );
+    assert_eq!(
+        fail(CKR_PIN_INCORRECT),
+        CKR_DEVICE_ERROR,
+        "not the application's PIN"
+    );
+}
