@@ -179,13 +179,13 @@ fn a_client_outlives_its_server_and_is_logged_in_again() {
 }
 
 #[test]
-fn what_cannot_be_repeated_is_lost_with_its_connection() {
+fn a_call_that_the_server_drops_is_lost_and_its_connection_is_not() {
     let rig = Rig::new();
     let client = rig.client();
-    // The server drops the call, so that only the kind of the error tells.
     let error = client.call(Call::Objects, soon()).unwrap_err();
     assert_eq!(error.kind(), Kind::Lost);
     check(&client, b"the connection is as it was");
+    assert_eq!(rig.connections(), 1);
 }
 
 #[test]
