@@ -9,12 +9,15 @@
 pub mod admin;
 mod application;
 mod audit;
+mod client;
 mod daemon;
+pub mod doctor;
 mod doors;
 mod execute;
 mod lock;
 mod login;
 mod members;
+pub mod members_file;
 mod notify;
 mod rights;
 mod service;
@@ -24,5 +27,6 @@ mod talk;
 mod throttle;
 mod view;
 
+pub use client::PoolClient;
 pub use daemon::{Daemon, Event, Running};
 pub use lock::StateLock;

@@ -1,9 +1,10 @@
 //! Keys: made, deleted, proved, copied.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Pool, SeatState};
-use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri};
+use hsmux_pool::{Catalogue, ObjectStatus, Pool, SeatState};
+use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::find;
 use super::{KeyRow, KeySpec};
@@ -11,10 +12,62 @@ use crate::daemon::Running;
 
 /// All objects with their replicas, hsmux's own keys left out.
 pub fn rows(pool: &Pool) -> Vec<KeyRow> {
-    let mut rows = pool.status().objects;
-    rows.retain(|row| !row.label.starts_with(hsmux_pool::HIDDEN_LABEL));
-    rows
+    let status = pool.status();
+    let catalogue = pool.catalogue();
+    let serving: BTreeSet<&String> = status
+        .seats
+        .iter()
+        .filter(|seat| seat.state == SeatState::InService)
+        .map(|seat| &seat.member)
+        .collect();
+    let shown = |row: &&ObjectStatus| !row.label.starts_with(hsmux_pool::HIDDEN_LABEL);
+    status
+        .objects
+        .iter()
+        .filter(shown)
+        .map(|object| row(object, &catalogue, &serving))
+        .collect()
 }
+
+fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>) -> KeyRow {
+    let mut name = [0; 32];
+    let named = hex::decode_to_slice(&object.name, &mut name).is_ok();
+    let of_name = |class: Class| catalogue.entries.get(&ObjectId { class, name });
+    let class = CLASSES
+        .into_iter()
+        .find(|class| class.name() == object.class);
+    let entry = class.filter(|_| named).and_then(of_name);
+    let uri = Uri {
+        object: Some(object.label.clone()).filter(|label| !label.is_empty()),
+        id: hex::decode(&object.id).ok().filter(|id| !id.is_empty()),
+        class,
+        ..Uri::default()
+    };
+    let holds = |member: &str| {
+        object
+            .replicas
+            .iter()
+            .any(|replica| replica.member == member)
+    };
+    KeyRow {
+        uri: uri.to_string(),
+        extractable: entry.and_then(|e| e.object.attributes.flag(ck::CKA_EXTRACTABLE)),
+        missing: serving
+            .iter()
+            .filter(|m| !holds(m))
+            .map(ToString::to_string)
+            .collect(),
+        object: object.clone(),
+    }
+}
+
+const CLASSES: [Class; 5] = [
+    Class::PRIVATE_KEY,
+    Class::PUBLIC_KEY,
+    Class::SECRET_KEY,
+    Class::CERTIFICATE,
+    Class::DATA,
+];
 
 /// The rows of some objects.
 fn rows_of(pool: &Pool, ids: &[ObjectId]) -> Vec<KeyRow> {
@@ -26,7 +79,7 @@ fn rows_of(pool: &Pool, ids: &[ObjectId]) -> Vec<KeyRow> {
     rows.retain(|row| {
         wanted
             .iter()
-            .any(|(name, class)| row.name == *name && row.class == *class)
+            .any(|(name, class)| row.object.name == *name && row.object.class == *class)
     });
     rows
 }

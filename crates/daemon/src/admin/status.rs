@@ -76,7 +76,18 @@ pub struct MemberStatus {
 }
 
 /// An object with its replicas.
-pub type KeyRow = ObjectStatus;
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct KeyRow {
+    /// The URI that means it: label, id and class.
+    pub uri: String,
+    /// CKA_EXTRACTABLE, of private and secret keys that say so.
+    pub extractable: Option<bool>,
+    /// Members in service that do not hold it.
+    pub missing: Vec<String>,
+    /// The object itself.
+    #[serde(flatten)]
+    pub object: ObjectStatus,
+}
 
 /// What is on record about the PINs of one token.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -1,0 +1,114 @@
+//! One measurement: its options, its progress, its interruption.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_bench::sign::Options;
+use hsmux_bench::{Control, Load, Phase, Progress, Until, mechanism};
+use indicatif::ProgressBar;
+use signal_hook::consts::SIGINT;
+
+use super::target::{Opened, Target};
+use crate::exit::Exit;
+use crate::progress;
+
+/// Options of every measurement of signatures.
+#[derive(Args, Clone, Debug)]
+pub struct RunArgs {
+    /// Callers at the same time, a thread each
+    #[arg(long, short, default_value_t = 4, value_name = "N")]
+    pub concurrency: usize,
+    /// Signatures to make
+    #[arg(long, short = 'n', default_value_t = 10_000, value_name = "M")]
+    count: u64,
+    /// Sign for so long in place of a count
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, conflicts_with = "count")]
+    time: Option<Duration>,
+    /// Start so many a second, whatever becomes of them [default: each caller one after the other]
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    #[arg(long)]
+    mechanism: Option<String>,
+    /// Bytes that are signed
+    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    data_len: usize,
+    /// The same load before, of which nothing counts
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "500ms")]
+    warm_up: Duration,
+    /// Do not check the signatures
+    #[arg(long)]
+    no_verify: bool,
+}
+
+impl RunArgs {
+    /// What the engine is to do with what was opened.
+    pub fn options(&self, target: &Target, opened: &Opened) -> anyhow::Result<Options> {
+        let key = target.key(opened)?;
+        let workers = self.concurrency;
+        let mut options = Options::new(
+            Arc::clone(&opened.token),
+            opened.name.clone(),
+            key,
+            workers,
+            self.count,
+        );
+        if let Some(per_second) = self.rate {
+            options.load = Load::Open {
+                per_second,
+                workers,
+            };
+        }
+        if let Some(time) = self.time {
+            options.until = Until::Elapsed(time);
+        }
+        let named = self.mechanism.as_deref().map(mechanism).transpose();
+        options.mechanism = named.map_err(|e| Exit::Usage.because(e.to_string()))?;
+        options.data_len = self.data_len;
+        options.warm_up = self.warm_up;
+        options.verify = !self.no_verify;
+        options.processes.clone_from(&opened.processes);
+        Ok(options)
+    }
+}
+
+/// Ctrl+C ends the measurement; what was measured is kept. A second one ends the program.
+pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop))?;
+    signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+    Ok(stop)
+}
+
+/// Runs something that can be watched and interrupted.
+pub fn watched<T>(
+    stop: &AtomicBool,
+    run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
+) -> anyhow::Result<T> {
+    let bar = progress::bar(0, "");
+    let result = run(Control {
+        stop,
+        progress: &|progress| show(&bar, progress),
+    });
+    bar.finish_and_clear();
+    Ok(result?)
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let doing = match progress.phase {
+        Phase::WarmUp => "warming up",
+        Phase::Measure => "signing",
+        Phase::Check => "checking",
+    };
+    if let Some(of) = progress.of {
+        bar.set_length(of);
+    } else if let Some(left) = progress.left {
+        // By time: as if so many were to come.
+        let share = progress.elapsed.as_secs_f64() / (progress.elapsed + left).as_secs_f64();
+        bar.set_length((progress.done as f64 / share.max(1e-6)) as u64);
+    }
+    bar.set_position(progress.done);
+    bar.set_message(format!("{doing} {:.0}/s", progress.per_second()));
+}

@@ -1,0 +1,222 @@
+//! `hsmux bench scale`.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_bench::scale::{self, Event, Report};
+use hsmux_bench::{Measurement, sign};
+use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
+use hsmux_token::{Error, Kind};
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::run::{RunArgs, interrupt, watched};
+use super::target::{Target, daemon};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux bench scale`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench scale\n  \
+    hsmux bench scale --tokens 1,2,4 --concurrency 16 --html scale.html\n  \
+    hsmux bench scale --kill-worker      # and no signature is lost\n\n\
+    Members that do not take part in a step are parked meanwhile, and put back afterwards.")]
+pub struct Scale {
+    /// Numbers of members [default: 1, 2, 4, ... and all]
+    #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
+    tokens: Vec<usize>,
+    /// Kill a worker in the middle of the last step
+    #[arg(long)]
+    kill_worker: bool,
+    /// Write a report with charts, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Scale {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let config = context.load()?;
+        let crew = Crew::assemble(context.admin()?)?;
+        let counts = self.counts(crew.names.len())?;
+        let opened = daemon(&config, None)?;
+        let options = self.run.options(&self.target, &opened)?;
+        let about = scale::Options {
+            title: format!(
+                "pool {}, {}, {} callers",
+                config.pool.label, options.key.about.label, self.run.concurrency
+            ),
+            members: counts.clone(),
+        };
+        let mut events = Vec::new();
+        let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
+        let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
+            crew.only(members)?;
+            let kills = self.kill_worker && Some(&members) == counts.last();
+            let over = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let killer = kills.then(|| scope.spawn(|| crew.kill_one(members, &over)));
+                let measured =
+                    watched(&stop, |control| sign::measure(&options, mechanism, control));
+                over.store(true, Ordering::Relaxed);
+                let killed = killer.and_then(|killer| killer.join().ok()).flatten();
+                events.extend(killed);
+                measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
+            })
+        };
+        let measured = scale::run(&about, &mut load);
+        crew.all()?;
+        let mut report = measured?;
+        report.events = events;
+        self.publish(context, &report)
+    }
+
+    fn counts(&self, members: usize) -> anyhow::Result<Vec<usize>> {
+        if let Some(many) = self
+            .tokens
+            .iter()
+            .find(|count| **count > members || **count == 0)
+        {
+            return Err(Exit::Usage.because(format!(
+                "--tokens {many}: {members} members of the pool serve"
+            )));
+        }
+        if !self.tokens.is_empty() {
+            return Ok(self.tokens.clone());
+        }
+        let doubling = std::iter::successors(Some(1), |count| Some(count * 2));
+        let mut counts: Vec<_> = doubling.take_while(|count| *count < members).collect();
+        counts.push(members);
+        Ok(counts)
+    }
+
+    fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
+        if let Some(file) = &self.html {
+            std::fs::write(file, report.html()).with_context(|| file.display().to_string())?;
+        }
+        if context.json {
+            output::json(report)?;
+        } else {
+            print!("{report}");
+            if let Some(file) = &self.html {
+                println!("report: {}", std::path::absolute(file)?.display());
+            }
+        }
+        let failed = |m: &Measurement| m.failed + m.wrong;
+        let lost: u64 = report
+            .steps
+            .iter()
+            .map(|step| failed(&step.measurement))
+            .sum();
+        Ok(if lost == 0 { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// The members that take part. Dropped, it puts back those that it parked.
+struct Crew {
+    admin: AdminClient,
+    names: Vec<String>,
+}
+
+impl Crew {
+    /// All members that serve now.
+    fn assemble(admin: AdminClient) -> anyhow::Result<Self> {
+        let mut crew = Self {
+            admin,
+            names: Vec::new(),
+        };
+        let status = crew.status()?;
+        let serving = status
+            .members
+            .into_iter()
+            .filter(|member| member.state == "serving");
+        crew.names = serving.map(|member| member.name).collect();
+        anyhow::ensure!(
+            !crew.names.is_empty(),
+            "no member of the pool serves; see hsmux doctor"
+        );
+        Ok(crew)
+    }
+
+    fn status(&self) -> hsmux_token::Result<DaemonStatus> {
+        match self.ask(&Request::Status)? {
+            Response::Status(status) => Ok(*status),
+            _ => Err(Error::protocol("the daemon answered something else")),
+        }
+    }
+
+    fn ask(&self, request: &Request) -> hsmux_token::Result<Response> {
+        self.admin
+            .ask(request)
+            .map_err(|failure| Error::pool(Kind::Invalid, failure.message))
+    }
+
+    /// Lets the first so many serve, and no other.
+    fn only(&self, count: usize) -> hsmux_token::Result<()> {
+        let states = self.status()?.members;
+        for (at, name) in self.names.iter().enumerate() {
+            let state = states
+                .iter()
+                .find(|m| m.name == *name)
+                .map(|m| m.state.as_str());
+            let token = name.clone();
+            let reason = "parked for a measurement".to_owned();
+            match (at < count, state) {
+                (true, Some("serving")) | (false, Some("parked")) => {}
+                (true, _) => drop(self.ask(&Request::TokenResume { token })?),
+                (false, _) => drop(self.ask(&Request::TokenPark { token, reason })?),
+            }
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> hsmux_token::Result<()> {
+        self.only(self.names.len())
+    }
+
+    /// Kills a worker of the last of so many members a second after the start, or so; what it did
+    /// is an event of the report.
+    fn kill_one(&self, members: usize, over: &AtomicBool) -> Option<Event> {
+        let start = Instant::now();
+        let name = &self.names[members - 1];
+        let before = self.status().ok()?;
+        let served =
+            |status: &DaemonStatus| status.pool.seats.iter().map(|s| s.served).sum::<u64>();
+        let begun = served(&before);
+        // Under load for certain, whatever the warm-up takes.
+        while start.elapsed() < Duration::from_secs(1) || served(&self.status().ok()?) <= begun {
+            if over.load(Ordering::Relaxed) {
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let status = self.status().ok()?;
+        let pid = status
+            .members
+            .iter()
+            .find(|member| member.name == *name)?
+            .pid?;
+        kill_process(Pid::from_raw(pid.cast_signed())?, Signal::KILL).ok()?;
+        Some(Event {
+            members,
+            at_s: start.elapsed().as_secs_f64(),
+            what: format!("the worker of {name} (pid {pid}) is killed"),
+        })
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        if let Err(error) = self.all() {
+            eprintln!("hsmux: not every member was put back: {error}; see hsmux status");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `hsmux bench sign`.
+
+use clap::Args;
+use hsmux_bench::sign;
+
+use super::run::{RunArgs, interrupt, watched};
+use super::target::Target;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux bench sign`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench sign\n  \
+    hsmux bench sign --key 'pkcs11:object=web;type=private' --concurrency 16 --count 100000\n  \
+    hsmux bench sign --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
+    hsmux bench sign --rate 500 --time 30s --json")]
+pub struct Sign {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+impl Sign {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let opened = self.target.open(context, self.run.concurrency)?;
+        let options = self.run.options(&self.target, &opened)?;
+        let report = watched(&stop, |control| sign::run(&options, control))?;
+        if context.json {
+            output::json(&report)?;
+        } else {
+            print!("{report}");
+        }
+        let failed = report.measurement.failed + report.measurement.wrong;
+        Ok(if failed == 0 {
+            Exit::Done
+        } else {
+            Exit::Failed
+        })
+    }
+}

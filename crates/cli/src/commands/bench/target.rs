@@ -1,0 +1,141 @@
+//! What is measured: the pool through its daemon, the pool in this process, or a module directly.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_bench::Key;
+use hsmux_daemon::PoolClient;
+use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_module::{ModuleToken, Options};
+use hsmux_pool::Pool;
+use hsmux_pool::config::{Config, Login, PinSource};
+use hsmux_token::{Secret, Token, Uri};
+
+use crate::context::Context;
+use crate::pin::PinArg;
+
+/// Options that choose it.
+#[derive(Args, Clone, Debug)]
+pub struct Target {
+    /// The key, as a PKCS#11 URI [default: the one P-256 key]
+    #[arg(long, value_name = "URI")]
+    pub key: Option<Uri>,
+    /// Past the pool: a token of this PKCS#11 module
+    #[arg(long, value_name = "MODULE")]
+    direct: Option<PathBuf>,
+    /// Which token of the module [default: the configuration's first member of this module]
+    #[arg(long, value_name = "URI", requires = "direct")]
+    token: Option<Uri>,
+    /// The pool within this process, without daemon
+    #[arg(long, conflicts_with = "direct")]
+    embedded: bool,
+    /// The PIN: file:PATH, env:NAME, fd:NUMBER or prompt [default: the configuration's]
+    #[arg(long, value_name = "SOURCE")]
+    pin: Option<PinArg>,
+}
+
+/// Something that signs.
+#[derive(Clone)]
+pub struct Opened {
+    /// It.
+    pub token: Arc<dyn Token>,
+    /// What reports call it.
+    pub name: String,
+    /// Processes besides this one that work for it.
+    pub processes: Vec<u32>,
+}
+
+impl Target {
+    /// Connects to it; `callers` threads will use it.
+    pub fn open(&self, context: &Context, callers: usize) -> anyhow::Result<Opened> {
+        let pin = self.pin.as_ref().map(|pin| pin.read("PIN")).transpose()?;
+        match &self.direct {
+            Some(module) => {
+                let token = self.token.clone();
+                direct(context, module.clone(), token, pin, callers)
+            }
+            None if self.embedded => embedded(&context.load()?),
+            None => daemon(&context.load()?, pin),
+        }
+    }
+
+    /// The key that is meant, on what was opened.
+    pub fn key(&self, opened: &Opened) -> anyhow::Result<Key> {
+        Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())
+    }
+}
+
+/// The pool through the daemon that runs.
+pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
+    let socket = &config.module.socket;
+    let listener = config.listeners.iter().find(|l| l.socket.path == *socket);
+    let own = listener.filter(|l| l.login == Login::Pin).and_then(|l| {
+        let first = || config.tokens.iter().find_map(|member| member.pin.as_ref());
+        l.pin.as_ref().or_else(first)
+    });
+    let pin = pin.map_or_else(|| own.map(PinSource::read).transpose(), |pin| Ok(Some(pin)))?;
+    Ok(Opened {
+        token: PoolClient::connect(socket, pin)?,
+        name: format!("pool {} through the daemon", config.pool.label),
+        processes: daemon_pid(config).into_iter().collect(),
+    })
+}
+
+/// The daemon's process, for who may administer it.
+fn daemon_pid(config: &Config) -> Option<u32> {
+    let admin = AdminClient::connect(&config.admin.socket.path).ok()?;
+    match admin.ask(&Request::Status) {
+        Ok(Response::Status(status)) => Some(status.pid),
+        _ => None,
+    }
+}
+
+/// The pool in this process.
+pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
+    let worker = std::env::current_exe()?;
+    let pool = Pool::start(config.options(), config.seats(&worker, None))?;
+    Ok(Opened {
+        token: pool,
+        name: format!("pool {} in this process", config.pool.label),
+        processes: Vec::new(),
+    })
+}
+
+/// A token of a module, past the pool. PIN and token are the configuration's, if they are not given.
+pub fn direct(
+    context: &Context,
+    module: PathBuf,
+    token: Option<Uri>,
+    pin: Option<Secret>,
+    callers: usize,
+) -> anyhow::Result<Opened> {
+    let config = context.load().ok();
+    let fits = |uri: &Uri| token.as_ref().is_none_or(|wanted| wanted == uri);
+    let members = config.iter().flat_map(|config| &config.tokens);
+    let member = { members }.find(|member| member.module == module && fits(&member.uri));
+    let known = member.and_then(|member| member.pin.as_ref());
+    let pin = pin.map_or_else(
+        || known.map(PinSource::read).transpose(),
+        |pin| Ok(Some(pin)),
+    )?;
+    let slot = token
+        .or_else(|| Some(member?.uri.clone()))
+        .unwrap_or_default();
+    let name = format!("{} directly", module.display());
+    let token = ModuleToken::open(Options {
+        slot,
+        pin,
+        sessions: callers.clamp(1, 1024) as u32,
+        state: config.map_or_else(|| "state".into(), |config| config.state),
+        force_final_try: false,
+        name: name.clone(),
+        module,
+    })?;
+    Ok(Opened {
+        token,
+        name,
+        processes: Vec::new(),
+    })
+}

@@ -1,0 +1,61 @@
+//! `hsmux config`.
+
+use clap::Subcommand;
+use hsmux_pool::config::{self, Mistake};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Commands about the configuration.
+#[derive(Subcommand, Debug)]
+pub enum Config {
+    /// Find every mistake of the configuration, with its line
+    #[command(after_help = "Examples:\n  \
+        hsmux config check\n  \
+        hsmux --config ./hsmux.toml config check --json\n\n\
+        Exit code 2 when there is an error; warnings alone give 0.")]
+    Check,
+    /// Print an example to start from, with every key
+    #[command(after_help = "Example:\n  hsmux config example > /etc/hsmux/hsmux.toml")]
+    Example,
+    /// Print the path of the configuration file
+    #[command(after_help = "Example:\n  hsmux config path")]
+    Path,
+    /// Print the reference of all keys, in Markdown
+    #[command(after_help = "Example:\n  hsmux config schema > docs/configuration.md")]
+    Schema,
+}
+
+impl Config {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Self::Check => return check(context),
+            Self::Example => print!("{}", config::example()),
+            Self::Path => println!("{}", context.file().display()),
+            Self::Schema => print!("{}", config::markdown()),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn check(context: &Context) -> anyhow::Result<Exit> {
+    let file = context.file();
+    let mistakes = config::check(&file);
+    let errors = mistakes.iter().filter(|mistake| mistake.is_error()).count();
+    if context.json {
+        output::json(&mistakes)?;
+    } else {
+        mistakes
+            .iter()
+            .map(Mistake::to_string)
+            .for_each(|line| println!("{line}"));
+        let warnings = mistakes.len() - errors;
+        match (errors, warnings) {
+            (0, 0) => println!("{}: good", file.display()),
+            (0, _) => println!("{}: good, with warnings", file.display()),
+            _ => println!("{}: {errors} errors, {warnings} warnings", file.display()),
+        }
+    }
+    Ok(if errors == 0 { Exit::Done } else { Exit::Usage })
+}

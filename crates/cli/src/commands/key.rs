@@ -1,0 +1,274 @@
+//! `hsmux key`.
+
+mod table;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use base64::Engine;
+use clap::{Args, Subcommand};
+use hsmux_daemon::admin::{AdminClient, KeyRow, KeySpec, Request, Response};
+
+use super::show as show_response;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::progress;
+
+pub use table::show;
+
+/// Commands about keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
+#[derive(Subcommand, Debug)]
+pub enum Key {
+    /// List keys, certificates and data objects with their replicas
+    #[command(after_help = "Examples:\n  \
+        hsmux key list\n  \
+        hsmux key list --json")]
+    List,
+    /// Make a key on the members, from where it never comes out
+    Generate(Generate),
+    /// Copy keys to members that do not hold them
+    Clone(Clone),
+    /// Prove all replicas anew
+    #[command(after_help = "Examples:\n  \
+        hsmux key verify\n  \
+        hsmux key verify 'pkcs11:object=web'\n\n\
+        Exit code 3 when a replica did not prove that it holds the key, or when one is missing.")]
+    Verify {
+        /// Which keys [default: all]
+        key: Option<String>,
+    },
+    /// Delete objects from all members
+    #[command(after_help = "Examples:\n  \
+        hsmux key delete 'pkcs11:object=old;type=private'\n  \
+        hsmux key delete 'pkcs11:object=old' --yes")]
+    Delete {
+        /// Which objects
+        key: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Make a certification request (PKCS#10) with a key
+    Csr(Csr),
+    /// Certificates
+    #[command(subcommand)]
+    Cert(Cert),
+}
+
+/// Options of `hsmux key generate`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux key generate ec:p256 --label web\n  \
+    hsmux key generate rsa:3072 --label mail --id 0a\n  \
+    hsmux key generate aes:256 --label backup")]
+pub struct Generate {
+    /// rsa:BITS, ec:CURVE, ed25519, aes:BITS or generic:BITS
+    spec: KeySpec,
+    /// CKA_LABEL
+    #[arg(long)]
+    label: String,
+    /// CKA_ID in hexadecimal [default: random]
+    #[arg(long, value_name = "HEX")]
+    id: Option<String>,
+}
+
+/// Options of `hsmux key clone`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux key clone                                  # all keys to all members\n  \
+    hsmux key clone 'pkcs11:object=web' --to hsm3\n  \
+    hsmux key clone --from hsm1 --to hsm2 --to hsm3")]
+pub struct Clone {
+    /// Which keys [default: all]
+    key: Option<String>,
+    /// The member to copy from [default: one that holds the key]
+    #[arg(long, value_name = "MEMBER")]
+    from: Option<String>,
+    /// A member to copy to; may stand several times [default: all others]
+    #[arg(long, value_name = "MEMBER")]
+    to: Vec<String>,
+}
+
+/// Options of `hsmux key csr`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux key csr 'pkcs11:object=web' --subject 'CN=www.example.com,O=Example' \\\n    \
+      --name www.example.com --name example.com --out web.csr")]
+pub struct Csr {
+    /// The private key
+    key: String,
+    /// The distinguished name (RFC 4514)
+    #[arg(long, value_name = "NAME")]
+    subject: String,
+    /// A DNS name, address, mail address or URI for subjectAltName; may stand several times
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<String>,
+    /// The file to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Commands about certificates.
+#[derive(Subcommand, Debug)]
+pub enum Cert {
+    /// Write a certificate (PEM or DER) to all members
+    #[command(after_help = "Example:\n  hsmux key cert import web.crt")]
+    Import {
+        /// The certificate
+        file: PathBuf,
+        /// CKA_LABEL [default: that of its key, else its subject]
+        #[arg(long)]
+        label: Option<String>,
+        /// CKA_ID in hexadecimal [default: that of its key]
+        #[arg(long, value_name = "HEX")]
+        id: Option<String>,
+    },
+}
+
+impl Key {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Self::List => ask(context, "reading", &Request::Keys),
+            Self::Generate(Generate { spec, label, id }) => {
+                let request = Request::KeyGenerate { spec, label, id };
+                ask(context, "making the key on the members", &request)
+            }
+            Self::Clone(clone) => clone.run(context),
+            Self::Verify { key } => verify(context, key),
+            Self::Delete { key, yes } => delete(context, key, yes),
+            Self::Csr(csr) => csr.run(context),
+            Self::Cert(Cert::Import { file, label, id }) => {
+                let der = hex::encode(certificate(&file)?);
+                let request = Request::CertImport { der, label, id };
+                ask(context, "writing the certificate", &request)
+            }
+        }
+    }
+}
+
+fn ask(context: &Context, doing: &str, request: &Request) -> anyhow::Result<Exit> {
+    let admin = context.admin()?;
+    let waiting = progress::spinner(doing);
+    let answer = admin.ask(request);
+    waiting.finish_and_clear();
+    show_response(context, answer?)
+}
+
+fn keys(admin: &AdminClient, request: &Request) -> anyhow::Result<Vec<KeyRow>> {
+    match admin.ask(request)? {
+        Response::Keys(rows) => Ok(rows),
+        _ => anyhow::bail!("the daemon answered something else"),
+    }
+}
+
+fn verify(context: &Context, key: Option<String>) -> anyhow::Result<Exit> {
+    let admin = context.admin()?;
+    let waiting = progress::spinner("proving all replicas");
+    let rows = keys(&admin, &Request::KeyVerify { key });
+    waiting.finish_and_clear();
+    let rows = rows?;
+    show(context, &rows)?;
+    let faults = table::faults(&rows);
+    if !context.json {
+        faults.iter().for_each(|fault| println!("{fault}"));
+        if faults.is_empty() {
+            println!("every replica has proved itself");
+        }
+    }
+    Ok(if faults.is_empty() {
+        Exit::Done
+    } else {
+        Exit::Degraded
+    })
+}
+
+fn delete(context: &Context, key: String, yes: bool) -> anyhow::Result<Exit> {
+    if !yes {
+        let terminal = std::io::stdin().is_terminal();
+        anyhow::ensure!(terminal, "deleting {key} from all members needs --yes");
+        print!("Delete {key} from all members, for ever? [y/N] ");
+        std::io::stdout().flush()?;
+        let mut answer = String::new();
+        std::io::stdin().read_line(&mut answer)?;
+        anyhow::ensure!(
+            answer.trim().eq_ignore_ascii_case("y"),
+            "nothing was deleted"
+        );
+    }
+    ask(context, "deleting", &Request::KeyDelete { key })
+}
+
+impl Clone {
+    /// One request for each key, so that there is progress to show.
+    fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let admin = context.admin()?;
+        let whole = match self.key {
+            Some(key) => vec![key],
+            None => {
+                let secret = |row: &KeyRow| row.object.class.ends_with("key");
+                let rows = keys(&admin, &Request::Keys)?;
+                let rows = rows
+                    .into_iter()
+                    .filter(|row| secret(row) && !row.missing.is_empty());
+                rows.filter(|row| row.object.class != "public key")
+                    .map(|row| row.uri)
+                    .collect()
+            }
+        };
+        let bar = progress::bar(whole.len() as u64, "copying");
+        let (mut lines, mut failures) = (Vec::new(), Vec::new());
+        for key in whole {
+            let request = Request::KeyClone {
+                key: Some(key.clone()),
+                from: self.from.clone(),
+                to: self.to.clone(),
+            };
+            match admin.ask(&request) {
+                Ok(Response::Lines(done)) => lines.extend(done),
+                Ok(_) => {}
+                Err(failure) => failures.push(format!("{key}: {failure}")),
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        if lines.is_empty() && failures.is_empty() {
+            lines.push("every member holds every key already".into());
+        }
+        show_response(context, Response::Lines(lines))?;
+        anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
+        Ok(Exit::Done)
+    }
+}
+
+impl Csr {
+    fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let request = Request::KeyCsr {
+            key: self.key,
+            subject: self.subject,
+            names: self.names,
+        };
+        match (context.ask(&request)?, self.out) {
+            (Response::Text(pem), Some(file)) => {
+                std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
+                Ok(Exit::Done)
+            }
+            (response, _) => show_response(context, response),
+        }
+    }
+}
+
+/// The DER of a certificate in DER or PEM (RFC 7468).
+fn certificate(file: &std::path::Path) -> anyhow::Result<Vec<u8>> {
+    let bytes = std::fs::read(file).with_context(|| file.display().to_string())?;
+    let Ok(text) = std::str::from_utf8(&bytes) else {
+        return Ok(bytes);
+    };
+    let body = text
+        .split_once("-----BEGIN CERTIFICATE-----")
+        .and_then(|(_, rest)| rest.split_once("-----END CERTIFICATE-----"))
+        .with_context(|| format!("{}: no certificate in it", file.display()))?;
+    let body: String = body.0.split_whitespace().collect();
+    let der = base64::engine::general_purpose::STANDARD.decode(body);
+    der.with_context(|| format!("{}: not PEM", file.display()))
+}

@@ -1,0 +1,121 @@
+//! The commands, one file for each.
+
+mod audit;
+mod bench;
+mod config;
+mod doctor;
+mod key;
+mod pin;
+mod serve;
+mod shell;
+mod status;
+mod token;
+
+use clap::{Parser, Subcommand};
+use hsmux_daemon::admin::{Request, Response};
+
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// hsmux makes one fast, always-on HSM out of many PKCS#11 tokens.
+#[derive(Parser, Debug)]
+#[command(
+    name = "hsmux",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    after_help = "Exit codes:\n  \
+        0  done\n  \
+        1  failed\n  \
+        2  wrong arguments or configuration\n  \
+        3  degraded: it works, but not all of it does\n  \
+        4  the daemon is not reached\n\n\
+        Examples:\n  \
+        hsmux config example > hsmux.toml   # a file to start from\n  \
+        hsmux serve                         # the daemon\n  \
+        hsmux status                        # the pool and its members\n  \
+        hsmux doctor                        # what is wrong, and what to do"
+)]
+pub struct Cli {
+    #[command(flatten)]
+    context: Context,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the daemon
+    Serve(serve::Serve),
+    /// Show the pool, its listeners and its members
+    Status(status::Status),
+    /// Say what is wrong with the set-up, and what to do about it
+    Doctor(doctor::Doctor),
+    /// Check, show or find the configuration
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Members of the pool, and tokens of a module
+    #[command(subcommand)]
+    Token(token::Token),
+    /// Keys and certificates on the members
+    #[command(subcommand)]
+    Key(key::Key),
+    /// PINs of the members
+    #[command(subcommand)]
+    Pin(pin::Pin),
+    /// Measure
+    #[command(subcommand)]
+    Bench(bench::Bench),
+    /// Show the audit trail
+    Audit(audit::Audit),
+    /// Have the daemon read its configuration again
+    #[command(after_help = "Example:\n  hsmux reload")]
+    Reload,
+    /// End the daemon when what runs is done
+    #[command(after_help = "Example:\n  hsmux stop")]
+    Stop,
+    /// Print the completions of a shell
+    Completions(shell::Completions),
+    /// Write the manual pages into a folder
+    Man(shell::Man),
+}
+
+impl Cli {
+    /// Does what the arguments say.
+    pub fn run(self) -> anyhow::Result<Exit> {
+        let context = &self.context;
+        match self.command {
+            Command::Serve(command) => command.run(context),
+            Command::Status(command) => command.run(context),
+            Command::Doctor(command) => command.run(context),
+            Command::Config(command) => command.run(context),
+            Command::Token(command) => command.run(context),
+            Command::Key(command) => command.run(context),
+            Command::Pin(command) => command.run(context),
+            Command::Bench(command) => command.run(context),
+            Command::Audit(command) => command.run(context),
+            Command::Reload => show(context, context.ask(&Request::Reload)?),
+            Command::Stop => show(context, context.ask(&Request::Stop)?),
+            Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
+        }
+    }
+}
+
+/// Prints an answer that has no table of its own.
+fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
+    match response {
+        Response::Keys(rows) => return key::show(context, &rows),
+        Response::Pins(rows) => return pin::show(context, &rows),
+        Response::Status(status) => status::show(context, &status)?,
+        Response::Done if context.json => println!("{{}}"),
+        Response::Done => {}
+        Response::Lines(lines) if context.json => crate::output::json(&lines)?,
+        Response::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
+        Response::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
+        Response::Text(text) if context.json => crate::output::json(&text)?,
+        Response::Text(text) => print!("{text}"),
+        Response::Failed(failure) => return Err(failure.into()),
+    }
+    Ok(Exit::Done)
+}

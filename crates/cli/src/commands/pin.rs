@@ -1,0 +1,69 @@
+//! `hsmux pin`.
+
+use clap::Subcommand;
+use hsmux_daemon::admin::{PinRow, Request};
+
+use super::show as show_response;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::{output, progress};
+
+/// Commands about the members' PINs.
+#[derive(Subcommand, Debug)]
+pub enum Pin {
+    /// Show what is on record: which PINs are right, and which are held
+    #[command(after_help = "Example:\n  hsmux pin list")]
+    List,
+    /// Let a held PIN be tried once more
+    #[command(after_help = "Example:\n  hsmux pin release hsm2\n\n\
+        A PIN is held when the token refused it, or when nobody knows how a login ended.")]
+    Release {
+        /// The member
+        member: String,
+    },
+    /// Give members new random PINs, one after the other; repeat it after an interruption
+    #[command(after_help = "Examples:\n  \
+        hsmux pin rotate\n  \
+        hsmux pin rotate hsm1 hsm2\n\n\
+        New PINs are written to the PIN files of the configuration before the tokens take them.")]
+    Rotate {
+        /// The members [default: all]
+        members: Vec<String>,
+    },
+}
+
+impl Pin {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let request = match self {
+            Self::List => Request::PinList,
+            Self::Release { member } => Request::PinRelease { token: member },
+            Self::Rotate { members } => Request::PinRotate { tokens: members },
+        };
+        let waiting = progress::spinner("working on the members");
+        let answer = context.ask(&request);
+        waiting.finish_and_clear();
+        show_response(context, answer?)
+    }
+}
+
+/// Prints PINs on record.
+pub fn show(context: &Context, rows: &[PinRow]) -> anyhow::Result<Exit> {
+    if context.json {
+        output::json(&rows)?;
+        return Ok(Exit::Done);
+    }
+    let row = |row: &PinRow| {
+        vec![
+            row.label.clone(),
+            row.serial.clone(),
+            if row.held { "held" } else { "usable" }.to_owned(),
+            row.outcome.clone(),
+            output::time(row.time),
+        ]
+    };
+    output::table(
+        &["token", "serial", "PIN", "why", "since"],
+        rows.iter().map(row),
+    );
+    Ok(Exit::Done)
+}

@@ -1,0 +1,56 @@
+//! `hsmux serve`.
+
+use std::io;
+
+use clap::{Args, ValueEnum};
+use hsmux_daemon::Daemon;
+use tracing_subscriber::EnvFilter;
+
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux serve`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux serve\n  \
+    HSMUX_CONFIG=./hsmux.toml hsmux serve --log-format json\n\n\
+    SIGHUP reads the configuration again; SIGTERM and Ctrl+C end it.")]
+pub struct Serve {
+    /// The form of the log, which goes to standard error
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+
+    /// What goes into the log: error, warn, info, debug, trace, or by part (info,hsmux_pool=debug)
+    #[arg(long, env = "HSMUX_LOG", default_value = "info", value_name = "LEVEL")]
+    log: String,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+impl Serve {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        self.start_log()?;
+        // Found here, so that a mistake has the exit code of one.
+        context.load()?;
+        let file = std::path::absolute(context.file())?;
+        Daemon::start(&file)?.run()?;
+        Ok(Exit::Done)
+    }
+
+    fn start_log(&self) -> anyhow::Result<()> {
+        let filter = EnvFilter::try_new(&self.log)
+            .map_err(|e| Exit::Usage.because(format!("--log {}: {e}", self.log)))?;
+        let log = tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(io::stderr);
+        match self.log_format {
+            LogFormat::Text => log.with_ansi(rustix::termios::isatty(io::stderr())).init(),
+            LogFormat::Json => log.json().init(),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,106 @@
+//! `hsmux status`.
+
+use clap::Args;
+use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux status`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux status\n  \
+    hsmux status --json\n  \
+    hsmux status --check      # exit code 3 when a member does not serve")]
+pub struct Status {
+    /// Exit with code 3 when the pool is degraded
+    #[arg(long)]
+    check: bool,
+}
+
+impl Status {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let Response::Status(status) = context.ask(&Request::Status)? else {
+            anyhow::bail!("the daemon answered something else");
+        };
+        show(context, &status)?;
+        let degraded = status
+            .members
+            .iter()
+            .any(|m| m.in_service < m.seats || m.unproved > 0);
+        Ok(match self.check && degraded {
+            true => Exit::Degraded,
+            false => Exit::Done,
+        })
+    }
+}
+
+/// Prints a status.
+pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
+    if context.json {
+        return output::json(status);
+    }
+    let pool = &status.pool;
+    let serving = status
+        .members
+        .iter()
+        .filter(|member| member.in_service > 0)
+        .count();
+    println!(
+        "pool {:?}: {serving} of {} members serve, {} of {} places in the queue taken",
+        pool.label,
+        status.members.len(),
+        pool.waiting,
+        pool.queue,
+    );
+    println!(
+        "daemon {} (pid {}), up {}, {}",
+        status.version,
+        status.pid,
+        humantime::format_duration(std::time::Duration::from_secs(status.uptime_s)),
+        status.config.display(),
+    );
+    for listener in &status.listeners {
+        println!(
+            "listener {}: {} applications{}",
+            listener.socket.display(),
+            listener.applications,
+            if listener.read_only {
+                ", read-only"
+            } else {
+                ""
+            },
+        );
+    }
+    if let Some(error) = &status.config_error {
+        println!("the configuration file was not taken over:\n{error}");
+    }
+    println!();
+    members(&status.members);
+    Ok(())
+}
+
+/// Prints members, and below the table what is wrong with each.
+pub fn members(members: &[MemberStatus]) {
+    let header = [
+        "member", "state", "workers", "objects", "served", "failed", "latency",
+    ];
+    let row = |member: &MemberStatus| {
+        vec![
+            member.name.clone(),
+            member.state.clone(),
+            format!("{}/{}", member.in_service, member.seats),
+            member.objects.to_string(),
+            member.served.to_string(),
+            member.failed.to_string(),
+            output::micros(member.latency_us),
+        ]
+    };
+    output::table(&header, members.iter().map(row));
+    for member in members {
+        if let Some(reason) = &member.reason {
+            println!("\n{}: {reason}", member.name);
+        }
+    }
+}

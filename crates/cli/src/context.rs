@@ -1,0 +1,56 @@
+//! What every command shares: which configuration, which daemon, which form of output.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_pool::config::{self, Config, Mistake};
+
+use crate::exit::Exit;
+
+/// Options of every command.
+#[derive(Args, Clone, Debug)]
+pub struct Context {
+    /// The configuration file [default: /etc/hsmux/hsmux.toml, then the user's own]
+    #[arg(long, global = true, env = "HSMUX_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Print JSON for programs in place of text for people
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+impl Context {
+    /// The configuration file.
+    pub fn file(&self) -> PathBuf {
+        self.config.clone().unwrap_or_else(config::default_path)
+    }
+
+    /// The configuration; all mistakes are in the error.
+    pub fn load(&self) -> anyhow::Result<Config> {
+        config::load(&self.file()).map_err(|mistakes| {
+            let mut lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
+            lines.push("hsmux config example prints a file to start from".into());
+            Exit::Usage.because(lines.join("\n"))
+        })
+    }
+
+    /// A connection to the daemon's administration.
+    pub fn admin(&self) -> anyhow::Result<AdminClient> {
+        let config = self.load()?;
+        let socket = &config.admin.socket.path;
+        AdminClient::connect(socket).map_err(|error| {
+            let message = format!(
+                "the daemon is not reached at {}: {error}\nIs it running (hsmux serve), and may \
+                 you administer it (root, or its own user)?",
+                socket.display()
+            );
+            Exit::NoDaemon.because(message)
+        })
+    }
+
+    /// One question to the daemon.
+    pub fn ask(&self, request: &Request) -> anyhow::Result<Response> {
+        Ok(self.admin()?.ask(request)?)
+    }
+}

@@ -1,0 +1,45 @@
+//! Tables that fit a terminal of 80 columns, or JSON.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Columns of a table, as wide as people's terminals are at least.
+const WIDTH: u16 = 80;
+
+/// Prints a table without lines.
+pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
+    let mut table = Table::new();
+    table
+        .load_preset(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(header.iter().map(|name| name.to_uppercase()));
+    for row in rows {
+        table.add_row(row);
+    }
+    for line in table.lines() {
+        println!("{}", line.trim_end());
+    }
+}
+
+/// Prints JSON.
+pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
+    println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Microseconds for people.
+pub fn micros(us: u64) -> String {
+    match us {
+        0 => "-".into(),
+        ..1_000 => format!("{us} us"),
+        ..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        _ => format!("{:.1} s", us as f64 / 1e6),
+    }
+}
+
+/// Seconds after 1970 for people, in UTC.
+pub fn time(seconds: u64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(at).to_string()
+}

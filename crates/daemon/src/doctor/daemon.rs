@@ -1,0 +1,129 @@
+//! The daemon as it runs: its members and its keys.
+
+use hsmux_pool::config::Config;
+use hsmux_token::Kind;
+
+use super::{Finding, Level, shown};
+use crate::admin::{AdminClient, DaemonStatus, KeyRow, MemberStatus, Request, Response};
+use crate::lock::StateLock;
+
+/// Asks the daemon; answers its status, if it runs.
+pub fn examine(config: &Config, findings: &mut Vec<Finding>) -> Option<DaemonStatus> {
+    let socket = &config.admin.socket.path;
+    let client = match AdminClient::connect(socket) {
+        Ok(client) => client,
+        Err(error) => {
+            findings.push(unreachable(config, &error));
+            return None;
+        }
+    };
+    let ask = |request| match client.ask(&request) {
+        Ok(response) => Some(response),
+        Err(failure) => {
+            tracing::debug!(%failure, "the daemon does not answer");
+            None
+        }
+    };
+    let Some(Response::Status(status)) = ask(Request::Status) else {
+        let advice = "look into its log";
+        findings.push(Finding::new(
+            Level::Error,
+            "daemon",
+            "it does not answer",
+            advice,
+        ));
+        return None;
+    };
+    if let Some(error) = &status.config_error {
+        let problem = format!("the configuration file was not taken over: {error}");
+        let advice = "correct it, then hsmux reload";
+        findings.push(Finding::new(Level::Error, "daemon", problem, advice));
+    }
+    findings.extend(status.members.iter().filter_map(member));
+    if let Some(Response::Keys(keys)) = ask(Request::Keys) {
+        let members = status.members.len();
+        findings.extend(keys.iter().flat_map(|key| of_key(key, members)));
+    }
+    Some(*status)
+}
+
+fn unreachable(config: &Config, error: &hsmux_token::Error) -> Finding {
+    let socket = shown(&config.admin.socket.path);
+    let held = StateLock::is_held(&config.state);
+    match error.kind() {
+        Kind::Forbidden => {
+            let advice = "run it as root or as the daemon's user";
+            Finding::new(Level::Error, socket, error.to_string(), advice)
+        }
+        _ if held => {
+            let problem = format!("a daemon runs, but is not reached: {error}");
+            Finding::new(
+                Level::Error,
+                socket,
+                problem,
+                "run it as root or as the daemon's user",
+            )
+        }
+        _ => {
+            let problem = "the daemon does not run";
+            Finding::new(Level::Warning, "daemon", problem, "start it: hsmux serve")
+        }
+    }
+}
+
+fn member(member: &MemberStatus) -> Option<Finding> {
+    let reason = member.reason.clone().unwrap_or_default();
+    let name = &member.name;
+    match member.state.as_str() {
+        "serving" if member.in_service < member.seats => {
+            let problem = format!(
+                "{} of {} workers serve: {reason}",
+                member.in_service, member.seats
+            );
+            Some(Finding::new(Level::Warning, name, problem, "hsmux status"))
+        }
+        "serving" => None,
+        "parked" => {
+            let advice = format!("when the cause is gone: hsmux token resume {name}");
+            let problem = format!("it is parked: {reason}");
+            Some(Finding::new(Level::Error, name, problem, advice))
+        }
+        state => {
+            let advice = "it is tried again by itself; correct the cause";
+            let problem = format!("it does not serve ({state}): {reason}");
+            Some(Finding::new(Level::Error, name, problem, advice))
+        }
+    }
+}
+
+fn of_key(key: &KeyRow, members: usize) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let object = &key.object;
+    let secret = matches!(object.class.as_str(), "private key" | "secret key");
+    let about = format!("{} {:?}", object.class, object.label);
+    for replica in object
+        .replicas
+        .iter()
+        .filter(|replica| replica.state == "unproved")
+    {
+        let reason = replica.reason.as_deref().unwrap_or_default();
+        let problem = format!("its replica on {} does not serve: {reason}", replica.member);
+        let advice = "delete the wrong key there, or copy the right one: hsmux key clone";
+        findings.push(Finding::new(Level::Error, &about, problem, advice));
+    }
+    if secret && object.members.len() < 2 && members > 1 {
+        let problem = match object.members.first() {
+            Some(only) => format!("{only} alone serves it"),
+            None => "no member serves it".to_owned(),
+        };
+        let advice = format!("hsmux key clone '{}'", key.uri);
+        findings.push(Finding::new(Level::Warning, &about, problem, advice));
+    }
+    if secret && key.extractable == Some(true) {
+        let problem = "it is extractable: who has the PIN can take it out of the token";
+        let advice = "replace it by one made with hsmux key generate, or clear CKA_EXTRACTABLE \
+                      once all replicas exist";
+        findings.push(Finding::new(Level::Warning, &about, problem, advice));
+    }
+    findings
+}

@@ -1,0 +1,152 @@
+//! The modules and their tokens, looked at without logging in.
+
+use hsmux_pool::config::{Config, Isolation, Member};
+use hsmux_token::{TokenFlags, TokenInfo};
+
+use super::{Finding, Found, Level, Probe, shown};
+use crate::admin::DaemonStatus;
+use crate::members::worker;
+
+pub fn examine(config: &Config, status: Option<&DaemonStatus>, probe: &Probe<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let processes = config
+        .tokens
+        .iter()
+        .any(|m| m.isolation == Isolation::Process);
+    if let Ok(worker) = worker(config)
+        && processes
+        && !worker.is_file()
+    {
+        let problem = "the workers' executable is not there";
+        findings.push(Finding::new(
+            Level::Error,
+            shown(&worker),
+            problem,
+            "set [daemon] worker",
+        ));
+    }
+    for member in &config.tokens {
+        // config check has said it.
+        if !member.module.is_file() {
+            continue;
+        }
+        match probe(&member.module, &member.env) {
+            Ok(found) => findings.extend(token(member, &found)),
+            Err(why) => {
+                let problem = format!("{} cannot be loaded: {why}", member.module.display());
+                let advice = "install the vendor's module, or correct module =";
+                findings.push(Finding::new(Level::Error, &member.name, problem, advice));
+            }
+        }
+    }
+    if status.is_none() {
+        findings.dedup_by(|a, b| a.problem == b.problem);
+    }
+    findings
+}
+
+fn token(member: &Member, found: &[Found]) -> Vec<Finding> {
+    let name = &member.name;
+    let mut fitting = found
+        .iter()
+        .filter(|found| member.uri.matches_token(&found.token, Some(found.slot)));
+    let Some(token) = fitting.next().map(|found| &found.token) else {
+        let labels: Vec<_> = found
+            .iter()
+            .filter(|found| found.token.flags.contains(TokenFlags::TOKEN_INITIALIZED))
+            .map(|found| found.token.label.as_str())
+            .collect();
+        let problem = format!("no token of the module matches {}", member.uri);
+        let advice = match labels.is_empty() {
+            true => "plug it in, or make one: hsmux token init".to_owned(),
+            false => format!(
+                "plug it in, or correct uri =; there are {}",
+                labels.join(", ")
+            ),
+        };
+        return vec![Finding::new(Level::Error, name, problem, advice)];
+    };
+    let mut findings = Vec::new();
+    if fitting.next().is_some() {
+        let problem = format!("several tokens match {}", member.uri);
+        findings.push(Finding::new(
+            Level::Error,
+            name,
+            problem,
+            "add ;serial= to uri =",
+        ));
+    }
+    findings.extend(flags(name, token.flags));
+    findings.extend(library(name, token));
+    findings
+}
+
+/// What CK_TOKEN_INFO's flags mean for an administrator (PKCS#11 3.0, section 3.2).
+const FLAGS: &[(TokenFlags, Level, &str, &str)] = &[
+    (
+        TokenFlags::USER_PIN_LOCKED,
+        Level::Error,
+        "its PIN is locked",
+        "the security officer sets a new one",
+    ),
+    (
+        TokenFlags::USER_PIN_FINAL_TRY,
+        Level::Error,
+        "one more wrong PIN locks it; nothing logs in by itself",
+        "log in once with the vendor's tool and the right PIN",
+    ),
+    (
+        TokenFlags::USER_PIN_COUNT_LOW,
+        Level::Warning,
+        "a wrong PIN was tried on it since the last login: its PIN counter is low",
+        "find out who did; a login with the right PIN resets the counter",
+    ),
+    (
+        TokenFlags::USER_PIN_TO_BE_CHANGED,
+        Level::Warning,
+        "its PIN is still the one of its initialisation",
+        "hsmux pin rotate",
+    ),
+    (
+        TokenFlags::ERROR_STATE,
+        Level::Error,
+        "it failed its own self-test",
+        "see the vendor's manual",
+    ),
+];
+
+fn flags(name: &str, flags: TokenFlags) -> Vec<Finding> {
+    let mut findings: Vec<_> = FLAGS
+        .iter()
+        .filter(|(flag, ..)| flags.contains(*flag))
+        .map(|(_, level, problem, advice)| Finding::new(*level, name, *problem, *advice))
+        .collect();
+    if !flags.contains(TokenFlags::USER_PIN_INITIALIZED) {
+        let advice = "the security officer sets one: pkcs11-tool --init-pin";
+        findings.push(Finding::new(
+            Level::Error,
+            name,
+            "it has no user PIN yet",
+            advice,
+        ));
+    }
+    findings
+}
+
+/// Versions with known trouble.
+fn library(name: &str, token: &TokenInfo) -> Option<Finding> {
+    let (major, minor) = token.library_version;
+    if token.library.contains("SoftHSM") && (major, minor) < (2, 4) {
+        let problem = format!(
+            "SoftHSM {major}.{minor} falls to a fraction of its speed when another process adds or \
+             removes a key, until it is started anew"
+        );
+        return Some(Finding::new(
+            Level::Warning,
+            name,
+            problem,
+            "upgrade to 2.6",
+        ));
+    }
+    None
+}
