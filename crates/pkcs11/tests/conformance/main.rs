@@ -6,6 +6,9 @@
 
 mod calls;
 mod ciphers;
+mod daemons;
+mod exports;
+mod forks;
 mod initialise;
 mod keys;
 mod lengths;
@@ -13,5 +16,6 @@ mod logins;
 mod objects;
 mod parts;
 mod refusals;
+mod server;
 mod soft;
 mod threads;

@@ -1,0 +1,124 @@
+//! A fork's child: not initialised, whatever the parent was doing, and free to initialise anew.
+
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use hsmux_pkcs11::entry::*;
+use hsmux_token::ck::*;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
+
+use crate::calls::*;
+use crate::server::{self, Server};
+use crate::soft::EC;
+
+/// Runs the child's part, whose answer is its exit status: 0 is good, else the line that failed.
+fn in_child(child: impl FnOnce() -> Result<(), u32>) {
+    // SAFETY: the child calls nothing but the module, and leaves without running what the parent
+    // has registered for its end.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let status = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)) {
+                Ok(Ok(())) => 0,
+                Ok(Err(line)) => line.min(254) as i32,
+                Err(_) => 255,
+            };
+            unsafe { nix::libc::_exit(status) }
+        }
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
+        }
+    }
+}
+
+fn check(good: bool, line: u32) -> Result<(), u32> {
+    if good { Ok(()) } else { Err(line) }
+}
+
+#[test]
+fn a_child_is_not_initialised_and_may_initialise() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let server = Server::start(&socket);
+    server::initialise(&socket).unwrap();
+    let s = user();
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    s.init(C_SignInit, plain(CKM_ECDSA), key).unwrap();
+    in_child(|| {
+        let none = Err(CKR_CRYPTOKI_NOT_INITIALIZED);
+        check(
+            given(64, s.whole(C_Sign, &[1; 32])).0 == CKR_CRYPTOKI_NOT_INITIALIZED,
+            line!(),
+        )?;
+        check(s.state() == none.map(|()| 0), line!())?;
+        check(ok(unsafe { C_Finalize(null_mut()) }) == none, line!())?;
+        server::initialise(&socket).map_err(|_| line!())?;
+        check(s.state() == Err(CKR_SESSION_HANDLE_INVALID), line!())?;
+        let s = open(0).map_err(|_| line!())?;
+        check(s.state() == Ok(CKS_RO_PUBLIC_SESSION), line!())?;
+        s.login(PIN).map_err(|_| line!())?;
+        let key = s.one(CKO_PRIVATE_KEY, EC);
+        s.init(C_SignInit, plain(CKM_ECDSA), key)
+            .map_err(|_| line!())?;
+        check(given(64, s.whole(C_Sign, &[1; 32])).0 == CKR_OK, line!())?;
+        check(unsafe { C_Finalize(null_mut()) } == CKR_OK, line!())
+    });
+    // The parent's operation and connections are as they were.
+    assert_eq!(given(64, s.whole(C_Sign, &[1; 32])).0, CKR_OK);
+    assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
+    drop(server);
+}
+
+#[test]
+fn a_child_of_a_parent_at_work_does_not_hang() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _server = Server::start(&socket);
+    server::initialise(&socket).unwrap();
+    let s = user();
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let s = open(0).unwrap();
+                while !stop.load(Ordering::Acquire) {
+                    s.init(C_SignInit, plain(CKM_ECDSA), key).unwrap();
+                    assert_eq!(given(64, s.whole(C_Sign, &[1; 32])).0, CKR_OK);
+                    assert_eq!(s.one(CKO_PRIVATE_KEY, EC), key);
+                }
+            });
+        }
+        for _ in 0..20 {
+            in_child(|| {
+                check(
+                    open(0).map(|_| ()) == Err(CKR_CRYPTOKI_NOT_INITIALIZED),
+                    line!(),
+                )?;
+                server::initialise(&socket).map_err(|_| line!())?;
+                let s = open(0).map_err(|_| line!())?;
+                s.login(PIN).map_err(|_| line!())
+            });
+        }
+        stop.store(true, Ordering::Release);
+    });
+    assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
+}
+
+#[test]
+fn a_child_that_does_nothing_leaves_the_parents_connection_alone() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let server = Server::start(&socket);
+    server::initialise(&socket).unwrap();
+    let s = user();
+    let opened = server.served.opened.load(Ordering::SeqCst);
+    in_child(|| check(s.state().is_err(), line!()));
+    in_child(|| Ok(()));
+    assert!(s.one(CKO_PRIVATE_KEY, EC) > 0);
+    assert_eq!(server.served.opened.load(Ordering::SeqCst), opened);
+    assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
+}
