@@ -227,8 +227,9 @@ impl Core {
             }
         }
         let left = std::mem::take(&mut *self.sources.lock());
-        for source in left.into_values() {
-            source.abandoned();
+        // All are told before one is dropped, which may wait for its worker to end.
+        for source in left.values() {
+            Arc::clone(source).abandoned();
         }
     }
 
