@@ -20,7 +20,7 @@ fn in_child(child: impl FnOnce() -> Result<(), u32>) {
         ForkResult::Child => {
             let status = match std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)) {
                 Ok(Ok(())) => 0,
-                Ok(Err(line)) => line.min(254) as i32,
+                Ok(Err(line)) => line.min(254).cast_signed(),
                 Err(_) => 255,
             };
             unsafe { nix::libc::_exit(status) }

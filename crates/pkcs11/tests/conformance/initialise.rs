@@ -53,7 +53,7 @@ fn arguments_are_looked_at() {
     };
     assert_eq!(initialise_with(some), CKR_ARGUMENTS_BAD);
     let reserved = CK_C_INITIALIZE_ARGS {
-        pReserved: 1 as *mut c_void,
+        pReserved: std::ptr::dangling_mut(),
         ..none
     };
     assert_eq!(initialise_with(reserved), CKR_ARGUMENTS_BAD);
@@ -72,7 +72,10 @@ fn it_is_initialised_once_and_finalised_once() {
         Err(CKR_CRYPTOKI_ALREADY_INITIALIZED)
     );
     let s = open(0).unwrap();
-    assert_eq!(unsafe { C_Finalize(1 as *mut c_void) }, CKR_ARGUMENTS_BAD);
+    assert_eq!(
+        unsafe { C_Finalize(std::ptr::dangling_mut()) },
+        CKR_ARGUMENTS_BAD
+    );
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
     assert_eq!(
         unsafe { C_Finalize(null_mut()) },

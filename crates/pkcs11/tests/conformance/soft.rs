@@ -277,19 +277,15 @@ pub mod toy {
             let mixed = |with: &[u8], block: &[u8]| -> Vec<u8> {
                 block.iter().zip(with).map(|(a, b)| a ^ b).collect()
             };
-            let next = match verb {
-                Verb::Encrypt => {
-                    let mixed = mixed(&last, block);
-                    mixed.iter().map(|b| step(verb, *b)).collect()
-                }
-                _ => {
-                    let plain: Vec<u8> = block.iter().map(|b| step(verb, *b)).collect();
-                    mixed(&last, &plain)
-                }
-            };
-            last = match verb {
-                Verb::Encrypt => next.clone(),
-                _ => block.to_vec(),
+            let stepped =
+                |block: &[u8]| -> Vec<u8> { block.iter().map(|byte| step(verb, *byte)).collect() };
+            let next = if verb == Verb::Encrypt {
+                last = stepped(&mixed(&last, block));
+                last.clone()
+            } else {
+                let plain = mixed(&last, &stepped(block));
+                last = block.to_vec();
+                plain
             };
             out.extend(next);
         }
