@@ -29,16 +29,18 @@ impl ModuleToken {
             Err(error) => error,
         };
         if !self.lost_an_object(&lease, operation, handles, &error) {
-            return Err(error);
+            let error = left_behind(&mut lease, error);
+            return Err(self.explained(operation, error));
         }
         self.forget(operation);
         drop(lease);
         let again = self.handles_of(operation)?;
         if again == handles || !operation.repeatable() {
-            return Err(error);
+            return Err(self.explained(operation, error));
         }
         let mut lease = self.sessions.lease(purpose, deadline)?;
         self.attempt(&mut lease, operation, again)
+            .map_err(|error| left_behind(&mut lease, error))
     }
 
     /// One run. Of a session in which another operation is active nothing was asked yet: a fresh one
@@ -49,18 +51,12 @@ impl ModuleToken {
         operation: &Operation,
         handles: [Handle; 2],
     ) -> Result<Outcome> {
-        let mut result = self.dispatch(lease.session(), operation, handles);
-        if code(&result) == Some(CKR_OPERATION_ACTIVE) {
-            lease.renew()?;
-            result = self.dispatch(lease.session(), operation, handles);
+        let result = self.dispatch(lease.session(), operation, handles);
+        if code(&result) != Some(CKR_OPERATION_ACTIVE) {
+            return result;
         }
-        if let Err(error) = &result
-            && error.scope() == Scope::Token
-            && !is_about_handle(error)
-        {
-            lease.retire();
-        }
-        result
+        lease.renew()?;
+        self.dispatch(lease.session(), operation, handles)
     }
 
     fn dispatch(
@@ -169,13 +165,38 @@ impl ModuleToken {
         if is_about_handle(error) {
             return true;
         }
-        let general = matches!(error.code(), Some(CKR_GENERAL_ERROR | CKR_FUNCTION_FAILED));
-        general && {
+        lost_its_object(error) && {
             let library = self.sessions.library();
             let used = handles.into_iter().filter(|handle| *handle != 0);
-            let mut lives = used.map(|h| library.attributes(lease.session(), h, &[CKA_CLASS]));
-            lives.any(|class| class.is_err())
+            let mut classes = used.map(|h| library.attributes(lease.session(), h, &[CKA_CLASS]));
+            classes.any(|class| class.is_err_and(|e| lost_its_object(&e)))
         }
+    }
+
+    /// Codes that would blame the token for what is the request's.
+    fn explained(&self, operation: &Operation, error: Error) -> Error {
+        let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
+        if is_about_handle(&error) && operation.objects().any(of_session) {
+            // Those of the token were looked for again.
+            return Error::request(Kind::UnknownObject, error.to_string());
+        }
+        if error.code() != Some(CKR_USER_NOT_LOGGED_IN) {
+            return error;
+        }
+        let known = self.known.last();
+        let asks = operation.objects().any(|wanted| {
+            known.objects.iter().any(|object| {
+                *wanted == ObjectRef::Token(object.id)
+                    && object.attributes.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true)
+            })
+        });
+        if !asks {
+            return error;
+        }
+        Error::request(
+            Kind::Unsupported,
+            "the key wants its PIN for each use (CKA_ALWAYS_AUTHENTICATE), which a pool does not give",
+        )
     }
 
     fn forget(&self, operation: &Operation) {
@@ -185,6 +206,15 @@ impl ModuleToken {
             }
         }
     }
+}
+
+/// A session whose operation was broken off by the token's fault is not used again: the operation
+/// may still be active in it.
+fn left_behind(lease: &mut Lease<'_>, error: Error) -> Error {
+    if error.scope() == Scope::Token && !is_about_handle(&error) {
+        lease.retire();
+    }
+    error
 }
 
 fn code(result: &Result<Outcome>) -> Option<u64> {
@@ -201,6 +231,11 @@ fn is_about_handle(error: &Error) -> bool {
                 | CKR_UNWRAPPING_KEY_HANDLE_INVALID
         )
     )
+}
+
+/// Whether it may mean that an object is gone; some modules say so with a general error.
+pub(crate) fn lost_its_object(error: &Error) -> bool {
+    is_about_handle(error) || matches!(error.code(), Some(CKR_GENERAL_ERROR | CKR_FUNCTION_FAILED))
 }
 
 /// Whether it makes an object that ends with the session that made it.

@@ -13,6 +13,7 @@ mod classes;
 mod execute;
 mod handles;
 mod library;
+mod lock;
 mod make;
 mod objects;
 mod options;

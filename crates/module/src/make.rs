@@ -32,7 +32,7 @@ impl ModuleToken {
                 private,
             } => {
                 let (first, second) = library.generate_pair(session, mechanism, public, private)?;
-                return self.made(session, &[first, second], Values::OfSessionObjects);
+                return self.made(session, &[first, second]);
             }
             Operation::Derive {
                 mechanism,
@@ -48,7 +48,7 @@ impl ModuleToken {
             Operation::Create { template } => library.create(session, template)?,
             Operation::Copy { template, .. } => library.copy(session, handle, template)?,
             Operation::Read { .. } => {
-                return self.made(session, &[handle], Values::Shown);
+                return self.named(session, &[handle], Values::Shown);
             }
             Operation::SetAttributes { template, .. } => {
                 library.set_attributes(session, handle, template)?;
@@ -65,7 +65,7 @@ impl ModuleToken {
                 return Err(Error::request(Kind::Invalid, operation.call()));
             }
         };
-        self.made(session, &[made], Values::OfSessionObjects)
+        self.made(session, &[made])
     }
 
     /// SoftHSM loses sight of a key that another process has added when it writes before it has
@@ -76,8 +76,21 @@ impl ModuleToken {
         Ok(())
     }
 
-    /// Describes and names new objects; those of the token can be used at once.
-    fn made(&self, session: Session, handles: &[Handle], values: Values) -> Result<Outcome> {
+    /// [`Self::named`] for what has just been made: what cannot be described is taken back, for
+    /// an error means that nothing was made.
+    fn made(&self, session: Session, handles: &[Handle]) -> Result<Outcome> {
+        let named = self.named(session, handles, Values::OfSessionObjects);
+        if named.is_err() {
+            for handle in handles {
+                // The first error is the one to tell.
+                let _ = self.sessions.library().destroy(session, *handle);
+            }
+        }
+        named
+    }
+
+    /// Describes and names objects; those of the token can be used at once.
+    fn named(&self, session: Session, handles: &[Handle], values: Values) -> Result<Outcome> {
         let mut all = Vec::with_capacity(handles.len());
         for handle in handles {
             all.push(self.describe(session, *handle, values)?);
@@ -108,7 +121,7 @@ impl ModuleToken {
         if ids.is_empty() {
             return Vec::new();
         }
-        let known = self.known.lock().clone();
+        let known = self.known.last();
         let public = known.objects.iter().filter(|object| {
             [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&object.id.class)
                 && object

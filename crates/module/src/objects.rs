@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Mechanism, ObjectId, Result, Snapshot, Token, Uses, Verb};
+use parking_lot::Mutex;
 
 use crate::ModuleToken;
 use crate::classes::{STORAGE, attributes_of, secrets_of};
+use crate::execute::lost_its_object;
 use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
 
@@ -26,38 +30,47 @@ pub(crate) enum Values {
     Shown,
 }
 
+/// The token's objects as they were read last.
+#[derive(Default)]
+pub(crate) struct Known {
+    snapshot: ArcSwap<Snapshot>,
+    /// One reads at a time; how often everything has been read.
+    reading: Mutex<()>,
+    reads: AtomicU64,
+}
+
+impl Known {
+    /// What was read last, which may be nothing yet.
+    pub(crate) fn last(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+}
+
 impl ModuleToken {
     /// Reads everything afresh.
     pub(crate) fn read_objects(&self) -> Result<Arc<Snapshot>> {
-        let mut known = self.known.lock();
-        self.refresh(&mut known)?;
-        Ok(Arc::clone(&known))
+        let _turn = self.known.reading.lock();
+        self.refresh()
     }
 
-    /// Reads everything, unless somebody else has found `wanted` meanwhile.
+    /// Reads everything for one who misses an object; of many at once the first reads for all.
     pub(crate) fn read_objects_for(&self, wanted: &ObjectId) -> Result<()> {
-        let mut known = self.known.lock();
-        match self.handles.get(wanted) {
-            Some(_) => Ok(()),
-            None => self.refresh(&mut known),
+        let before = self.known.reads.load(Ordering::Acquire);
+        let _turn = self.known.reading.lock();
+        // The next read may have begun before the object was missed, the one after it has not.
+        let read_since = self.known.reads.load(Ordering::Acquire) > before + 1;
+        if self.handles.get(wanted).is_none() && !read_since {
+            self.refresh()?;
         }
+        Ok(())
     }
 
-    fn refresh(&self, known: &mut Arc<Snapshot>) -> Result<()> {
+    fn refresh(&self) -> Result<Arc<Snapshot>> {
         let lease = self
             .sessions
             .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
-        let session = lease.session();
-        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        let library = self.sessions.library();
-        let mut handles = library.find(session, &of_token, usize::MAX)?;
-        let mut all = Vec::with_capacity(handles.len());
-        handles.retain(|&handle| {
-            // What was deleted since the search is not there.
-            let read = self.describe(session, handle, Values::Never);
-            let read = read.ok().filter(|a| a.flag(CKA_TOKEN) != Some(false));
-            read.map(|attributes| all.push(attributes)).is_some()
-        });
+        let (handles, all) = self.read_all(lease.session())?;
+        drop(lease);
         let objects = hsmux_software::identify(&self.serial(), all);
         let mut found = HashMap::with_capacity(objects.len());
         for (object, handle) in objects.iter().zip(handles) {
@@ -65,13 +78,42 @@ impl ModuleToken {
             found.entry(object.id).or_insert(handle);
         }
         self.handles.replace(found);
-        if known.epoch == 0 || known.objects != objects {
-            *known = Arc::new(Snapshot {
-                epoch: known.epoch + 1,
-                objects,
-            });
+        self.known.reads.fetch_add(1, Ordering::Release);
+        let last = self.known.last();
+        if last.epoch > 0 && last.objects == objects {
+            return Ok(last);
         }
-        Ok(())
+        let new = Arc::new(Snapshot {
+            epoch: last.epoch + 1,
+            objects,
+        });
+        self.known.snapshot.store(Arc::clone(&new));
+        Ok(new)
+    }
+
+    fn read_all(&self, session: Session) -> Result<(Vec<Handle>, Vec<Attributes>)> {
+        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
+        let library = self.sessions.library();
+        let (mut handles, mut all) = (Vec::new(), Vec::new());
+        let mut problem = None;
+        for handle in library.find(session, &of_token, usize::MAX)? {
+            match self.describe(session, handle, Values::Never) {
+                // There are modules that find session objects all the same.
+                Ok(read) if read.flag(CKA_TOKEN) == Some(false) => {}
+                Ok(read) => {
+                    handles.push(handle);
+                    all.push(read);
+                }
+                // It was deleted since the search.
+                Err(e) if lost_its_object(&e) => problem = Some(e),
+                Err(e) => return Err(e),
+            }
+        }
+        match problem {
+            // Where no object at all can be read, that is the token's trouble.
+            Some(e) if all.is_empty() => Err(e),
+            _ => Ok((handles, all)),
+        }
     }
 
     /// What can be read of an object.
@@ -100,7 +142,6 @@ impl ModuleToken {
             }
         }
         if class == Class::SECRET_KEY
-            && read.get(CKA_CHECK_VALUE).is_none()
             && let Some(value) = self.check_value(session, object, &read)
         {
             read.set(CKA_CHECK_VALUE, value);
@@ -110,6 +151,9 @@ impl ModuleToken {
 
     /// The check value of a block cipher's key: the first three bytes of an enciphered block of
     /// zeros (PKCS#11 3.0, section 4.10.2). With a zero IV the first block of CBC is that of ECB.
+    ///
+    /// It names the key, so it is computed wherever it can be: SoftHSM's own is another for keys that
+    /// were derived, and is missing for those that were unwrapped.
     fn check_value(&self, session: Session, key: Handle, read: &Attributes) -> Option<Vec<u8>> {
         let (ecb, cbc, block) = match read.number(CKA_KEY_TYPE)? {
             CKK_AES => (CKM_AES_ECB, CKM_AES_CBC, 16),

@@ -2,14 +2,15 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsmux_token::{Batch, Error, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
-use parking_lot::Mutex;
 
 use crate::Options;
 use crate::handles::Handles;
 use crate::library::LibraryRef;
+use crate::lock::FileLock;
+use crate::objects::Known;
 use crate::sessions::{Purpose, Sessions};
 use crate::threads::Threads;
 use crate::{pin, slots};
@@ -22,8 +23,7 @@ pub struct ModuleToken {
     pub(crate) name: String,
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles,
-    /// What was read last. Locked while objects are read, so that many who miss one read once.
-    pub(crate) known: Mutex<Arc<Snapshot>>,
+    pub(crate) known: Known,
     info: Arc<TokenInfo>,
     threads: Arc<Threads>,
     aborted: AtomicBool,
@@ -40,6 +40,7 @@ impl ModuleToken {
     }
 
     fn open_unnamed(options: Options) -> Result<Arc<Self>> {
+        let _turn = wait_for_others(&options);
         let library = LibraryRef::open(&options.module)?;
         let slot = slots::choose(&library, &options.slot)?;
         let sessions = Sessions::open(library, slot, options.sessions)?;
@@ -54,7 +55,7 @@ impl ModuleToken {
             name: options.name,
             sessions,
             handles: Handles::default(),
-            known: Mutex::default(),
+            known: Known::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
         }))
@@ -95,6 +96,15 @@ impl Drop for ModuleToken {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
     }
+}
+
+/// SoftHSM may fail in C_OpenSession or C_Login while another process starts it, which would leave
+/// the outcome of a login unknown: processes that share a state folder start a module in turn. This
+/// is a courtesy: who has waited for long, or cannot, goes on.
+fn wait_for_others(options: &Options) -> Option<FileLock> {
+    let module = options.module.file_name()?.to_string_lossy().into_owned();
+    let path = options.state.join(format!("start-{module}.lock"));
+    FileLock::take(&path, Duration::from_secs(10)).ok()
 }
 
 /// Before 2.4.0 every foreign change of the store makes all later calls slow, until the process ends.

@@ -40,8 +40,8 @@ pub struct TokenControl {
     /// The security officer's PIN; by default `12345678`.
     pub so_pin: String,
     /// A folder for what outlives the process: `LABEL.log` gets a line `CALL USER right|wrong PROCESS`
-    /// for each PIN that is shown, before anything else happens; `LABEL.pin` as above. Without it the
-    /// PIN counter lives in the process.
+    /// for each PIN that is shown, before anything else happens; `LABEL.hang` a line with the process
+    /// for each call that hangs; `LABEL.pin` is as above. Without it the PIN counter lives in the process.
     pub state: Option<PathBuf>,
     /// How many wrong PINs in a row lock it; by default 3. The CKF_*_PIN_* flags follow.
     pub tries: usize,
@@ -86,8 +86,12 @@ pub struct TokenControl {
     pub init_error: u64,
     /// What a dead key handle returns; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
     pub dead_handle_error: u64,
+    /// The private EC key has CKA_ALWAYS_AUTHENTICATE, and wants a login for each use.
+    pub always_authenticate: bool,
     /// C_GetAttributeValue stops at the first attribute that an object lacks.
     pub stops_at_first_attribute: bool,
+    /// Every operation asks for a buffer of at least so many bytes.
+    pub least_buffer: usize,
     /// Too small a buffer ends the operation, against the standard.
     pub small_buffer_ends_operation: bool,
 }
@@ -143,7 +147,9 @@ impl Default for TokenControl {
             sign_error: CKR_OK,
             init_error: CKR_OK,
             dead_handle_error: CKR_KEY_HANDLE_INVALID,
+            always_authenticate: false,
             stops_at_first_attribute: false,
+            least_buffer: 0,
             small_buffer_ends_operation: false,
         }
     }

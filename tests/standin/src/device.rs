@@ -55,9 +55,16 @@ impl Device {
     }
 }
 
-/// Does not return while the control file says so.
+/// Does not return while the control file says so; tells that it hangs in `STATE/LABEL.hang`.
 pub fn hang_while(slot: CK_SLOT_ID, says_so: impl Fn(&TokenControl) -> bool) {
-    while Control::now().is_ok_and(|c| c.token(slot).is_ok_and(&says_so)) {
+    let mut told = false;
+    while let Ok(control) = Control::now()
+        && let Ok(token) = control.token(slot)
+        && says_so(token)
+    {
+        if !std::mem::replace(&mut told, true) {
+            token.tell("hang", &format!("{}\n", std::process::id()));
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -91,12 +91,17 @@ impl TokenControl {
     }
 
     fn log(&self, line: &str) {
-        let Some(path) = self.file("log") else {
+        if self.state.is_none() {
             let mut logs = LOGS.lock();
             let log = logs.get_or_insert_default().entry(self.label.clone());
             log.or_default().push_str(line);
-            return;
-        };
+        }
+        self.tell("log", line);
+    }
+
+    /// Appends to a file in the state folder, if there is one.
+    pub fn tell(&self, kind: &str, line: &str) {
+        let Some(path) = self.file(kind) else { return };
         let file = OpenOptions::new().create(true).append(true).open(&path);
         if let Err(e) = file.and_then(|mut file| file.write_all(line.as_bytes())) {
             eprintln!("hsmux-standin: {}: {e}", path.display());

@@ -77,6 +77,9 @@ impl Library {
         }
         code?;
         lengths.retain(|a| a.ulValueLen <= LONGEST);
+        if lengths.is_empty() {
+            return Ok(Attributes::default());
+        }
         let total = lengths.iter().map(|a| a.ulValueLen as usize).sum();
         let mut values = vec![0_u8; total];
         let mut rest = &mut values[..];

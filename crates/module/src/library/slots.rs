@@ -80,12 +80,16 @@ const MOST: u64 = 1 << 16;
 
 /// The standard's way to give a list: its length, then the list, which may have grown meanwhile.
 fn list(get: impl Fn(*mut u64, *mut u64) -> Result<()>) -> Result<Vec<u64>> {
+    let mut room = 0;
+    get(std::ptr::null_mut(), &raw mut room)?;
+    room = room.clamp(1, MOST);
     loop {
-        let mut len = 0;
-        get(std::ptr::null_mut(), &raw mut len)?;
-        let mut items = vec![0; len.min(MOST) as usize];
+        let mut len = room;
+        let mut items = vec![0; len as usize];
         match get(items.as_mut_ptr(), &raw mut len) {
-            Err(e) if e.code() == Some(CKR_BUFFER_TOO_SMALL) => {}
+            Err(e) if e.code() == Some(CKR_BUFFER_TOO_SMALL) && room < MOST => {
+                room = MOST.min(len.max(2 * room));
+            }
             result => {
                 items.truncate(len as usize);
                 return result.map(|()| items);

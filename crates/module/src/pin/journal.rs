@@ -5,8 +5,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use hsmux_token::{Result, TokenInfo};
 
-use super::store::{Folder, Lock, read};
+use super::store::{Folder, read};
 use super::{Outcome, Record, User, Version};
+use crate::lock::FileLock;
 
 /// A token's record, locked for this process.
 pub(crate) struct Journal {
@@ -14,7 +15,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     token: TokenInfo,
     record: Record,
-    _lock: Lock,
+    _lock: FileLock,
 }
 
 impl Journal {

@@ -153,3 +153,87 @@ impl Verdict {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(outcome: Outcome, succeeded_before: bool, counter_was_full: bool) -> Version {
+        Version {
+            user: User::User,
+            mac: "a".into(),
+            outcome,
+            succeeded_before,
+            counter_was_full,
+            time: 0,
+        }
+    }
+
+    #[test]
+    fn a_hold_follows_from_the_record_and_the_counter() {
+        use Counter::{FinalTry, Full, Locked, Low};
+        use Outcome::{Attempting, Held, Refused, Released, Setting, Succeeded};
+        for (known, counter, expected) in [
+            (None, Full, None),
+            (None, Low, Some(Hold::CounterLow)),
+            (None, FinalTry, Some(Hold::FinalTry)),
+            (None, Locked, Some(Hold::Locked)),
+            (Some((Succeeded, true)), Full, None),
+            (Some((Succeeded, true)), Low, None),
+            (Some((Succeeded, true)), FinalTry, Some(Hold::FinalTry)),
+            (Some((Succeeded, true)), Locked, Some(Hold::Locked)),
+            (Some((Attempting, true)), Low, None),
+            (Some((Attempting, false)), Full, Some(Hold::UnknownOutcome)),
+            (Some((Refused, true)), Full, Some(Hold::Refused)),
+            (Some((Refused, false)), Low, Some(Hold::Refused)),
+            (Some((Held, false)), Full, None),
+            (Some((Held, false)), Low, Some(Hold::CounterLow)),
+            (Some((Released, false)), Low, None),
+            (Some((Released, false)), FinalTry, Some(Hold::FinalTry)),
+            (Some((Setting, false)), Low, None),
+            (Some((Setting, false)), FinalTry, Some(Hold::FinalTry)),
+        ] {
+            let known = known.map(|(outcome, before)| version(outcome, before, true));
+            let found = hold(
+                &Record::default(),
+                User::User,
+                known.as_ref(),
+                counter,
+                false,
+            );
+            assert_eq!(found, expected, "{known:?} {counter:?}");
+        }
+    }
+
+    #[test]
+    fn force_overrides_the_final_try_and_nothing_else() {
+        let record = Record::default();
+        let forced = |known, counter| hold(&record, User::User, known, counter, true);
+        assert_eq!(forced(None, Counter::FinalTry), None);
+        assert_eq!(forced(None, Counter::Locked), Some(Hold::Locked));
+        let refused = version(Outcome::Refused, false, true);
+        assert_eq!(
+            forced(Some(&refused), Counter::FinalTry),
+            Some(Hold::Refused)
+        );
+    }
+
+    #[test]
+    fn our_own_first_refusal_explains_a_low_counter_and_a_second_does_not() {
+        let after = |full| Record {
+            pins: vec![version(Outcome::Refused, false, full)],
+            ..Record::default()
+        };
+        let corrected = |record: Record| hold(&record, User::User, None, Counter::Low, false);
+        assert_eq!(corrected(after(true)), None);
+        assert_eq!(corrected(after(false)), Some(Hold::CounterLow));
+        let other_user = hold(
+            &after(true),
+            User::SecurityOfficer,
+            None,
+            Counter::Low,
+            false,
+        );
+        assert_eq!(other_user, Some(Hold::CounterLow));
+    }
+}

@@ -1,24 +1,22 @@
 //! The files of the breaker: a folder, the key of the MACs, one record and one lock for each token.
 
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use hsmux_token::{Error, Kind, Result, TokenInfo};
-use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Record, User};
+use crate::lock::FileLock;
 
 /// How long a login waits for those of other processes.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// flock(2) has no time-out: how often it is tried.
-const TURN: Duration = Duration::from_millis(20);
 
 /// Drafts of the key that this process has made.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -75,35 +73,19 @@ impl Folder {
     }
 
     /// Waits for the token's lock.
-    pub(super) fn lock(record: &Path) -> Result<Lock> {
+    pub(super) fn lock(record: &Path) -> Result<FileLock> {
         let path = record.with_extension("lock");
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|e| unwritable(&path, &e))?;
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Lock(file)),
-                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                    std::thread::sleep(TURN);
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => {
-                    return Err(Error::token(
-                        Kind::Deadline,
-                        format!(
-                            "another process has been logging in to this token for {} s (it holds {})",
-                            PATIENCE.as_secs(),
-                            path.display()
-                        ),
-                    ));
-                }
-                Err(e) => return Err(unwritable(&path, &e.into())),
-            }
-        }
+        FileLock::take(&path, PATIENCE).map_err(|e| match e.kind() {
+            ErrorKind::WouldBlock => Error::token(
+                Kind::Deadline,
+                format!(
+                    "another process has been logging in to this token for {} s (it holds {})",
+                    PATIENCE.as_secs(),
+                    path.display()
+                ),
+            ),
+            _ => unwritable(&path, &e),
+        })
     }
 
     /// Replaces a record, durably: it is either the old one or the new one after any crash.
@@ -155,7 +137,7 @@ impl Folder {
             let mut key = Zeroizing::new([0; 32]);
             match File::open(&path) {
                 Ok(mut file) => file.read_exact(&mut key[..])?,
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                Err(e) if e.kind() == ErrorKind::NotFound => {
                     getrandom::fill(&mut key[..])
                         .map_err(|e| std::io::Error::other(e.to_string()))?;
                     // Threads of one process make one at the same time, too.
@@ -165,7 +147,7 @@ impl Folder {
                     let linked = std::fs::hard_link(&draft, &path);
                     std::fs::remove_file(&draft)?;
                     match linked {
-                        Err(e) if e.kind() != std::io::ErrorKind::AlreadyExists => return Err(e),
+                        Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
                         _ => self.sync()?,
                     }
                     File::open(&path)?.read_exact(&mut key[..])?;
@@ -201,18 +183,8 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>> {
             Ok(record) => Ok(Some(record)),
             Err(e) => Err(unwritable(path, &std::io::Error::other(e))),
         },
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(e) => Err(unwritable(path, &e)),
-    }
-}
-
-/// A token's lock, given up when it is dropped: explicitly, for a forked child shares the file.
-pub(super) struct Lock(File);
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing the file does it too.
-        let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 

@@ -25,13 +25,14 @@ fn ready(kind: u64, hash: Hash) -> Mechanism {
             .unwrap()
             .prehash
             .is_some_and(|p| p.raw == CKM_RSA_PKCS_PSS);
-    let params = match pss {
-        true => Params::Pss(Pss {
+    let params = if pss {
+        Params::Pss(Pss {
             hash: hash.mechanism(),
             mgf: hash.mgf(),
             salt: hash.len() as u64,
-        }),
-        false => Params::None,
+        })
+    } else {
+        Params::None
     };
     Mechanism { kind, params }
 }

@@ -94,6 +94,9 @@ unsafe fn init(
         if key != name.1 {
             return Err(CKR_KEY_TYPE_INCONSISTENT);
         }
+        if token.always_authenticate && key == EC {
+            return Err(CKR_USER_NOT_LOGGED_IN);
+        }
         session.active = Some(Active {
             verb,
             mechanism: kind,
@@ -135,7 +138,8 @@ unsafe fn run(
         CKM_ECDSA | CKM_ECDSA_SHA256 => 64,
         CKM_RSA_PKCS | CKM_SHA256_RSA_PKCS => 256,
         _ => data.len() + 16,
-    };
+    }
+    .max(token.least_buffer);
     if place.is_null() || (room as usize) < most {
         if place.is_null() || !token.small_buffer_ends_operation {
             World::with_session(session, |session, _| {

@@ -6,6 +6,7 @@ use hsmux_token::ck::*;
 use super::{code, input, put};
 use crate::control::TokenControl;
 use crate::keys::Keys;
+use crate::objects::EC;
 use crate::world::World;
 
 impl TokenControl {
@@ -99,22 +100,27 @@ pub unsafe extern "C" fn C_GetAttributeValue(
     len: CK_ULONG,
 ) -> CK_RV {
     let get = || {
-        let (keys, stops) = World::with_session(session, |_, token| {
+        let (keys, stops, always) = World::with_session(session, |_, token| {
             let keys = Keys::of(token.key_seed);
             let thing = keys.things.iter().find(|thing| thing.handle == object);
             if !thing.is_some_and(|thing| token.holds(thing.name)) {
                 return Err(CKR_OBJECT_HANDLE_INVALID);
             }
-            Ok((keys, token.stops_at_first_attribute))
+            let always = token.always_authenticate && object == EC;
+            Ok((keys, token.stops_at_first_attribute, always))
         })?;
         let thing = keys.things.iter().find(|thing| thing.handle == object);
-        let attributes = &thing.ok_or(CKR_OBJECT_HANDLE_INVALID)?.attributes;
+        let thing = thing.ok_or(CKR_OBJECT_HANDLE_INVALID)?;
+        let mut attributes = thing.attributes.clone();
+        if always {
+            attributes.set_flag(CKA_ALWAYS_AUTHENTICATE, true);
+        }
         let mut result = Ok(());
         for at in 0..len as usize {
             // SAFETY: the standard's promise: `len` attributes.
             let attribute = unsafe { &mut *place.add(at) };
             // SAFETY: the same: room for what the attribute says.
-            if let Err(code) = unsafe { answer(attribute, attributes) } {
+            if let Err(code) = unsafe { answer(attribute, &attributes) } {
                 result = Err(code);
                 if stops {
                     break;

@@ -1,0 +1,9 @@
+//! [`hsmux_module::ModuleToken`] on a stand-in module with faults on order.
+//!
+//! Each test has a copy of the module under a name of its own, so that all live in one process.
+
+mod child;
+mod faults;
+mod fixture;
+mod pin_rotation;
+mod pins;

@@ -1,0 +1,190 @@
+//! A wrong PIN is shown once, whatever happens.
+
+use hsmux_module::pin;
+use hsmux_token::{Kind, Uri};
+
+use crate::child::{Work, start, succeeds};
+use crate::fixture::{StandIn, until};
+
+fn held(result: hsmux_token::Result<std::sync::Arc<hsmux_module::ModuleToken>>) -> String {
+    let error = result.map(|_| "open").unwrap_err();
+    assert_eq!(error.kind(), Kind::PinHeld, "{error}");
+    error.to_string()
+}
+
+#[test]
+fn a_wrong_pin_is_shown_once() {
+    let standin = StandIn::new("");
+    let message = held(standin.open("wrong"));
+    assert!(
+        message.contains("member: C_Login: CKR_PIN_INCORRECT"),
+        "{message}"
+    );
+    for _ in 0..3 {
+        let message = held(standin.open("wrong"));
+        assert!(message.contains("hsmux pin release"), "{message}");
+        assert!(!succeeds(&standin, Work::Open, "wrong"));
+    }
+    assert_eq!(standin.shown(), ["C_Login user wrong"]);
+
+    // Corrected: the counter is low, but our own one refusal explains that.
+    standin.open("1234").unwrap();
+    assert_eq!(
+        standin.shown(),
+        ["C_Login user wrong", "C_Login user right"]
+    );
+    held(standin.open("wrong"));
+    assert_eq!(standin.shown().len(), 2);
+}
+
+#[test]
+fn two_wrong_pins_do_not_lock_a_token_of_three_tries() {
+    let standin = StandIn::new("");
+    held(standin.open("wrong"));
+    held(standin.open("also wrong"));
+    held(standin.open("wrong as well"));
+    held(standin.open("1234"));
+    assert_eq!(standin.shown().len(), 2);
+}
+
+#[test]
+fn many_processes_with_one_wrong_pin_show_it_once() {
+    let standin = StandIn::new("");
+    let children: Vec<_> = (0..4)
+        .map(|_| start(&standin, Work::Open, "wrong"))
+        .collect();
+    for mut child in children {
+        assert!(!child.wait().unwrap().success());
+    }
+    assert_eq!(standin.shown(), ["C_Login user wrong"]);
+}
+
+#[test]
+fn a_login_that_was_killed_is_not_tried_again_by_itself() {
+    let standin = StandIn::new("hang_in_login = true");
+    let mut child = start(&standin, Work::Open, "1234");
+    until("the PIN is shown", || standin.shown().len() == 1);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    standin.set("");
+    let message = held(standin.open("1234"));
+    assert!(message.contains("unknown"), "{message}");
+    assert_eq!(standin.shown().len(), 1);
+
+    let state = standin.folder.path().join("state");
+    let record = &pin::list(&state).unwrap()[0];
+    assert_eq!(record.pins[0].outcome, pin::Outcome::Attempting);
+    let other = Uri {
+        token: Some("other".into()),
+        ..Uri::default()
+    };
+    assert!(pin::release(&state, &other).unwrap().is_empty());
+    held(standin.open("1234"));
+    assert_eq!(pin::release(&state, &Uri::default()).unwrap().len(), 1);
+    standin.open("1234").unwrap();
+    assert_eq!(standin.shown().len(), 2);
+}
+
+#[test]
+fn a_pin_that_was_right_before_logs_in_after_a_crash() {
+    let standin = StandIn::new("");
+    assert!(succeeds(&standin, Work::Sign, "1234"));
+    for settings in ["crash_in_login = true", "login_error = 5"] {
+        standin.set(settings);
+        assert!(!succeeds(&standin, Work::Open, "1234"));
+    }
+    standin.set("pin_flags = \"low\"");
+    assert!(succeeds(&standin, Work::Open, "1234"));
+    assert_eq!(standin.shown().len(), 4);
+}
+
+#[test]
+fn a_general_error_of_a_login_may_have_cost_a_try() {
+    let standin = StandIn::new("login_error = 5");
+    let error = standin.open("1234").map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Some(5));
+    standin.set("");
+    held(standin.open("1234"));
+    assert_eq!(standin.shown().len(), 1);
+}
+
+#[test]
+fn an_error_before_the_pin_costs_nothing() {
+    // CKR_USER_PIN_NOT_INITIALIZED
+    let standin = StandIn::new("login_error = 0x102");
+    let error = standin.open("1234").map(|_| ()).unwrap_err();
+    assert_eq!(error.code(), Some(0x102));
+    standin.set("");
+    standin.open("1234").unwrap();
+}
+
+#[test]
+fn a_low_counter_stops_a_pin_that_has_never_been_right() {
+    let standin = StandIn::new("pin_flags = \"low\"");
+    let message = held(standin.open("1234"));
+    assert!(message.contains("counter is low"), "{message}");
+    assert!(standin.shown().is_empty());
+    let state = standin.folder.path().join("state");
+    assert_eq!(
+        pin::list(&state).unwrap()[0].pins[0].outcome,
+        pin::Outcome::Held
+    );
+    pin::release(&state, &Uri::default()).unwrap();
+    standin.open("1234").unwrap();
+}
+
+#[test]
+fn the_last_try_is_a_persons() {
+    let standin = StandIn::new("");
+    standin.open("1234").unwrap();
+    standin.set("pin_flags = \"final\"");
+    let message = held(standin.open("1234"));
+    assert!(message.contains("one more wrong PIN locks it"), "{message}");
+    let mut options = standin.with_pin("1234");
+    options.force_final_try = true;
+    hsmux_module::ModuleToken::open(options.clone()).unwrap();
+    assert_eq!(standin.shown().len(), 2);
+
+    standin.set("pin_flags = \"locked\"");
+    held(hsmux_module::ModuleToken::open(options));
+    assert_eq!(standin.shown().len(), 2);
+}
+
+#[test]
+fn without_a_record_there_is_no_login() {
+    let standin = StandIn::new("");
+    let state = standin.folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    std::fs::write(state.join("pins"), "in the way").unwrap();
+    let error = standin.open("1234").map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment);
+    let path = state.display().to_string();
+    assert!(error.to_string().contains(&path), "{error}");
+    assert!(standin.shown().is_empty());
+}
+
+#[test]
+fn a_damaged_record_is_not_an_empty_one() {
+    let standin = StandIn::new("");
+    held(standin.open("wrong"));
+    let pins = standin.folder.path().join("state/pins");
+    let record = std::fs::read_dir(&pins)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|e| e == "json"))
+        .unwrap();
+    let text = std::fs::read_to_string(&record).unwrap();
+    assert!(!text.contains("wrong"), "{text}");
+    std::fs::write(&record, &text[..text.len() / 2]).unwrap();
+    let error = standin.open("wrong").map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment);
+    assert_eq!(standin.shown().len(), 1);
+}
+
+#[test]
+fn a_second_token_of_one_process_does_not_log_in_again() {
+    let standin = StandIn::new("");
+    let _first = standin.open("1234").unwrap();
+    let _second = standin.open("1234").unwrap();
+    assert_eq!(standin.shown(), ["C_Login user right"]);
+}
