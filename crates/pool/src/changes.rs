@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hsmux_token::{Operation, Outcome, Result};
 
-use crate::Pool;
+use crate::{Pool, Seat};
 
 /// Carries out operations for which [`Operation::changes_token`] holds.
 ///
@@ -12,4 +12,9 @@ use crate::Pool;
 pub trait Changes: Send + Sync {
     /// Reaches enough members or none, and tells the pool what has changed ([`Pool::refresh`]).
     fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome>;
+
+    /// A seat on its way into the pool: what it connects to may have to be brought up to date first.
+    fn admit(&self, seat: Seat) -> Seat {
+        seat
+    }
 }

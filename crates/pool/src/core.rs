@@ -1,5 +1,6 @@
 //! The running pool: what its parts share.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
@@ -43,6 +44,12 @@ pub(crate) struct Core {
 pub(crate) enum Acquired {
     Granted(Lane),
     Waiting(Ticket),
+}
+
+/// What follows from a new edition of the catalogue for those that wait.
+struct Aftermath {
+    grants: Vec<(Lane, Work)>,
+    refused: Vec<(Work, Error)>,
 }
 
 impl Core {
@@ -89,14 +96,14 @@ impl Core {
         let edition = Arc::new(registry.draw(&self.options));
         self.catalogue.store(Arc::clone(&edition));
         // Editions reach the scheduler in their order, so the registry stays locked until then.
-        let aftermath = self.reroute_to(edition.edition);
+        let aftermath = self.reroute(edition.edition);
         drop(registry);
         self.carry_out(aftermath);
         self.moved();
         changed
     }
 
-    fn reroute_to(&self, edition: u64) -> (Vec<(Lane, Work)>, Vec<(Work, Error)>) {
+    fn reroute(&self, edition: u64) -> Aftermath {
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
         let refused = scheduler.reroute(edition, |work| {
@@ -105,12 +112,15 @@ impl Core {
                 self.seats_for(need, attempt, term, &route)
             })
         });
-        (scheduler.fill(now), refused)
+        Aftermath {
+            grants: scheduler.fill(now),
+            refused,
+        }
     }
 
-    fn carry_out(self: &Arc<Self>, (grants, refused): (Vec<(Lane, Work)>, Vec<(Work, Error)>)) {
-        self.hand_out(grants);
-        for (work, error) in refused {
+    fn carry_out(self: &Arc<Self>, aftermath: Aftermath) {
+        self.hand_out(aftermath.grants);
+        for (work, error) in aftermath.refused {
             work.fail(error);
         }
     }
@@ -189,7 +199,7 @@ impl Core {
             if let Some(life) = record.life.try_lock()
                 && let Some((_, error)) = &life.last_error
             {
-                message += &format!("; {}: {error}", record.name);
+                let _ = write!(message, "; {}: {error}", record.name);
             }
         }
         Error::pool(Kind::NoReplica, message)

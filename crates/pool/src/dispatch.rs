@@ -1,6 +1,7 @@
 //! The asynchronous path: a request waits without a thread, and is completed on the token's thread.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -18,7 +19,24 @@ const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
 thread_local! {
     /// Starts that are put off because this thread is inside of one. A token may complete at once,
     /// which starts the next waiting request, and so on: this keeps the stack flat.
-    static PUT_OFF: RefCell<Option<Vec<(Lane, Arc<Job>)>>> = const { RefCell::new(None) };
+    static PUT_OFF: RefCell<VecDeque<Start>> = const { RefCell::new(VecDeque::new()) };
+}
+
+#[derive(Clone)]
+struct Start {
+    core: Arc<Core>,
+    lane: Lane,
+    job: Arc<Job>,
+}
+
+/// Also when a token panics, later starts on this thread are not put off for ever.
+struct EmptyWhenDone;
+
+impl Drop for EmptyWhenDone {
+    fn drop(&mut self) {
+        let left = PUT_OFF.take();
+        drop(left);
+    }
 }
 
 impl Core {
@@ -47,24 +65,24 @@ impl Core {
     }
 
     fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>) {
-        let outermost = PUT_OFF.with_borrow_mut(|put_off| match put_off {
-            Some(later) => {
-                later.push((lane.clone(), Arc::clone(&job)));
-                false
-            }
-            None => {
-                *put_off = Some(Vec::new());
-                true
-            }
+        let start = Start {
+            core: Arc::clone(self),
+            lane,
+            job,
+        };
+        let inside = PUT_OFF.with_borrow_mut(|put_off| {
+            put_off.push_back(start);
+            put_off.len() > 1
         });
-        if !outermost {
+        if inside {
             return;
         }
-        self.submit_to(lane, &job);
-        while let Some((lane, job)) = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut()?.pop()) {
-            self.submit_to(lane, &job);
+        // The first stays in the list while it runs: that says that this thread is inside.
+        let _outside_again = EmptyWhenDone;
+        while let Some(next) = PUT_OFF.with_borrow(|put_off| put_off.front().cloned()) {
+            next.core.submit_to(next.lane, &next.job);
+            PUT_OFF.with_borrow_mut(VecDeque::pop_front);
         }
-        PUT_OFF.set(None);
     }
 
     fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job) {
@@ -109,17 +127,19 @@ impl Core {
     ) -> Option<Work> {
         let failed = error.is_some_and(|error| error.scope() == Scope::Token);
         let over = error.is_some_and(Error::ends_connection);
-        let (verdict, counter) = match failed {
-            true => (Verdict::Failed, &connection.record.failed),
-            false => (Verdict::Served, &connection.record.served),
+        let (verdict, counter) = if failed {
+            (Verdict::Failed, &connection.record.failed)
+        } else {
+            (Verdict::Served, &connection.record.served)
         };
         counter.fetch_add(1, Ordering::Relaxed);
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
         let work = scheduler.finish(place, now, verdict);
-        let next = match over {
-            true => None,
-            false => scheduler.next(place.seat, now),
+        let next = if over {
+            None
+        } else {
+            scheduler.next(place.seat, now)
         };
         drop(scheduler);
         if over && let Some(error) = error {

@@ -88,7 +88,7 @@ impl Core {
     ) -> Result<Outcome> {
         let Lane { place, connection } = lane;
         let limit = Instant::now() + connection.record.seat.timeout * term.patience;
-        let local = self.local(operation, connection.generation);
+        let local = local(operation, connection.generation);
         let mut result = local.and_then(|operation| {
             connection
                 .token
@@ -107,14 +107,15 @@ impl Core {
         self.give_back(place, &connection, result.as_ref().err());
         result.map(|outcome| publish(outcome, connection.generation))
     }
+}
 
-    fn local<'a>(&self, operation: &'a Operation, generation: u64) -> Result<Cow<'a, Operation>> {
-        let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
-        if !operation.objects().any(of_session) {
-            return Ok(Cow::Borrowed(operation));
-        }
-        let mut operation = operation.clone();
-        localize(&mut operation, generation)?;
-        Ok(Cow::Owned(operation))
+/// The operation as the worker has to see it; copied only where it names session objects.
+fn local(operation: &Operation, generation: u64) -> Result<Cow<'_, Operation>> {
+    let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
+    if !operation.objects().any(of_session) {
+        return Ok(Cow::Borrowed(operation));
     }
+    let mut operation = operation.clone();
+    localize(&mut operation, generation)?;
+    Ok(Cow::Owned(operation))
 }

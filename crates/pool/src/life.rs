@@ -83,7 +83,7 @@ impl Core {
         tracing::info!(seat = %record.name, serial = %info.serial, "in service");
         let unproved = self.publish(|registry| {
             registry.unsettled.remove(record.index);
-            registry.install(record.index, holder(&connection), snapshot, true)
+            registry.install(record.index, &holder(&connection), snapshot, true)
         });
         self.watch(&connection);
         self.moved();
@@ -99,15 +99,9 @@ impl Core {
                 core.down(&connection, &error);
             }
         }));
-        if !self.is_current(connection) {
+        if !connection.is_current() {
             self.publish(|registry| registry.away(connection.record.index));
         }
-    }
-
-    pub fn is_current(&self, connection: &Connection) -> bool {
-        let life = connection.record.life.lock();
-        let current = life.connection.as_ref();
-        current.is_some_and(|current| current.generation == connection.generation)
     }
 
     fn connect_failed(self: &Arc<Self>, record: &Arc<Record>, turn: u64, error: &Error) {
@@ -186,9 +180,10 @@ impl Core {
             }
         });
         connection.token.abort(&error.to_string());
-        let lost = match error.ends_connection() {
-            true => error.clone(),
-            false => Error::lost(error.to_string()),
+        let lost = if error.ends_connection() {
+            error.clone()
+        } else {
+            Error::lost(error.to_string())
         };
         for work in orphans {
             self.orphaned(work, connection, &lost);
@@ -241,8 +236,8 @@ impl Core {
         })?;
         let index = connection.record.index;
         let unproved =
-            self.publish(|registry| registry.install(index, holder(connection), &snapshot, false));
-        if !self.is_current(connection) {
+            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, false));
+        if !connection.is_current() {
             self.publish(|registry| registry.away(index));
         }
         self.prove(connection, &unproved);

@@ -1,5 +1,7 @@
 //! What an operation needs of a seat, and which seats have it.
 
+use std::fmt::Write;
+
 use hsmux_token::{Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck};
 use smallvec::SmallVec;
 
@@ -114,9 +116,10 @@ impl Need {
         let known = catalogue.entries.get(id).filter(|entry| !entry.hidden);
         let Some(entry) = known else {
             // A seat that has not yet shown its objects may hold it.
-            return match catalogue.unsettled.is_empty() {
-                true => Err(self.unknown(&ObjectRef::Token(*id))),
-                false => Ok((SeatSet::EMPTY, catalogue.unsettled)),
+            return if catalogue.unsettled.is_empty() {
+                Err(self.unknown(&ObjectRef::Token(*id)))
+            } else {
+                Ok((SeatSet::EMPTY, catalogue.unsettled))
             };
         };
         if entry.forbidden.intersects(uses) {
@@ -172,7 +175,7 @@ impl Need {
         let mut message = format!("{}: no copy of {id:?} has proved itself", self.call);
         for replica in &entry.replicas {
             if let ReplicaState::Unproved(reason) = &replica.state {
-                message += &format!("; {}: {reason}", replica.seat);
+                let _ = write!(message, "; {}: {reason}", replica.seat);
             }
         }
         Error::pool(Kind::Unproved, message)

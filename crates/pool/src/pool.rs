@@ -87,6 +87,10 @@ impl Pool {
 
     /// A new seat; it connects in the background.
     pub fn add(&self, seat: Seat) -> Result<()> {
+        let seat = match self.changes.get() {
+            Some(changes) => changes.admit(seat),
+            None => seat,
+        };
         for record in self.seat_all(vec![seat])? {
             self.begin(&record);
         }
@@ -228,13 +232,11 @@ impl Pool {
     fn named(&self, name: &str) -> Result<Vec<Arc<Record>>> {
         let mut records = self.core.records();
         records.retain(|record| *record.member == *name || *record.name == *name);
-        match records.is_empty() {
-            true => Err(Error::pool(
-                Kind::Invalid,
-                format!("the pool has no member {name}"),
-            )),
-            false => Ok(records),
+        if records.is_empty() {
+            let message = format!("the pool has no member {name}");
+            return Err(Error::pool(Kind::Invalid, message));
         }
+        Ok(records)
     }
 
     fn connections(&self, name: &str) -> Result<Vec<Arc<Connection>>> {

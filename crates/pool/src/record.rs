@@ -113,6 +113,15 @@ impl Record {
     }
 }
 
+impl Connection {
+    /// Whether it is still the one that its seat serves by.
+    pub fn is_current(&self) -> bool {
+        let life = self.record.life.lock();
+        let current = life.connection.as_ref();
+        current.is_some_and(|current| current.generation == self.generation)
+    }
+}
+
 impl Life {
     pub fn note(&mut self, error: &Error) {
         self.last_error = Some((SystemTime::now(), error.clone()));

@@ -40,7 +40,7 @@ impl Registry {
     pub fn install(
         &mut self,
         index: usize,
-        holder: Holder,
+        holder: &Holder,
         snapshot: &Snapshot,
         rejoined: bool,
     ) -> Vec<ObjectId> {
@@ -59,12 +59,12 @@ impl Registry {
         let mut unproved = Vec::new();
         for (id, object) in present {
             let before = self.entries.get(&id).and_then(|entry| entry.replica(index));
-            let before = before.map(|replica| replica.state.clone());
+            let before = before.map(|replica| &replica.state);
             let state = state_after_reading(&id, before, rejoined);
             if matches!(state, ReplicaState::Proving | ReplicaState::Away) {
                 unproved.push(id);
             }
-            self.put(index, &holder, object, state);
+            self.put(index, holder, object, state);
         }
         unproved.sort_unstable();
         unproved
@@ -241,7 +241,7 @@ impl Registry {
 
 fn state_after_reading(
     id: &ObjectId,
-    before: Option<ReplicaState>,
+    before: Option<&ReplicaState>,
     rejoined: bool,
 ) -> ReplicaState {
     let key = matches!(id.class, Class::PRIVATE_KEY | Class::SECRET_KEY);

@@ -11,9 +11,7 @@ impl SeatSet {
     pub const EMPTY: Self = Self([0; 4]);
 
     pub fn of(seat: usize) -> Self {
-        let mut set = Self::EMPTY;
-        set.insert(seat);
-        set
+        std::iter::once(seat).collect()
     }
 
     pub fn insert(&mut self, seat: usize) {

@@ -26,6 +26,21 @@ pub trait Verifier: Send + Sync {
     fn verify(&self, mechanism: &Mechanism, data: &[u8], signature: &[u8]) -> Result<()>;
     /// In bytes.
     fn signature_len(&self) -> usize;
+    /// ECDH with an ephemeral key made of these random bytes, as many as the curve's field has.
+    fn agree(&self, _random: &[u8]) -> Result<Agreement> {
+        Err(Error::request(
+            Kind::Unsupported,
+            "no key agreement with a key of this kind",
+        ))
+    }
+}
+
+/// What an ephemeral key agrees on with a public key (SP 800-56A, section 5.7.1.2).
+pub struct Agreement {
+    /// The ephemeral public point, uncompressed and bare.
+    pub public: Vec<u8>,
+    /// The x-coordinate of the shared point.
+    pub secret: Vec<u8>,
 }
 
 /// A point that lies on its curve.

@@ -8,7 +8,7 @@ use hsmux_token::{Attributes, Class, Error, KeyKind, Kind, Mechanism, Result, ck
 use pkcs1::RsaPublicKey;
 use spki::{AlgorithmIdentifier, SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 
-use crate::{curve, prehash, prehashed_input, rsa};
+use crate::{Agreement, curve, prehash, prehashed_input, rsa};
 
 /// A public key: RSA, on an elliptic curve, Edwards or Montgomery. Cheap to clone.
 ///
@@ -164,6 +164,18 @@ impl PublicKey {
     /// Enciphers by CKM_RSA_PKCS, CKM_RSA_PKCS_OAEP or CKM_RSA_X_509.
     pub fn encrypt(&self, mechanism: &Mechanism, data: &[u8]) -> Result<Vec<u8>> {
         self.as_rsa("C_Encrypt")?.encrypt(mechanism, data)
+    }
+
+    /// Agrees on a secret with this key by a new ephemeral one (ECDH, SP 800-56A): what the owner of
+    /// the private key derives from the ephemeral public point by CKM_ECDH1_DERIVE with CKD_NULL.
+    pub fn agree(&self) -> Result<Agreement> {
+        let Form::Curve(key) = &self.0.form else {
+            let code = ck::CKR_KEY_TYPE_INCONSISTENT;
+            return Err(Error::vendor("C_DeriveKey", code));
+        };
+        let mut random = vec![0; key.bits.div_ceil(8)];
+        rsa::random(&mut random)?;
+        key.verifier()?.agree(&random)
     }
 
     fn as_rsa(&self, call: &str) -> Result<&rsa::Key> {

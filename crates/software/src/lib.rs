@@ -14,6 +14,7 @@ mod key;
 mod prehash;
 mod rsa;
 
+pub use curve::Agreement;
 pub use hash::{Hasher, digest};
 pub use identify::identify;
 pub use key::PublicKey;

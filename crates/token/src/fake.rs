@@ -134,7 +134,7 @@ impl FakeToken {
 
     /// The connection ends by itself, as when a worker dies.
     pub fn lose(&self, reason: &str) {
-        self.0.end(Error::lost(reason), true);
+        self.0.end(&Error::lost(reason), true);
     }
 
     /// How many operations were started.
@@ -262,13 +262,14 @@ impl Token for FakeToken {
 
     fn abort(&self, reason: &str) {
         self.0.state.lock().aborts += 1;
-        self.0.end(Error::lost(reason), false);
+        self.0.end(&Error::lost(reason), false);
     }
 }
 
 impl Drop for FakeToken {
     fn drop(&mut self) {
-        self.0.end(Error::lost("the fake token was dropped"), false);
+        self.0
+            .end(&Error::lost("the fake token was dropped"), false);
     }
 }
 
@@ -332,7 +333,7 @@ impl Inner {
         }
     }
 
-    fn end(&self, error: Error, by_itself: bool) {
+    fn end(&self, error: &Error, by_itself: bool) {
         let mut state = self.state.lock();
         if state.ended.is_some() {
             return;

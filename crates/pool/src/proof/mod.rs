@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Class, Error, Kind, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
-    SessionObject, ck,
+    Attributes, Class, Error, Kind, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome,
+    Result, SessionObject, ck,
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -64,7 +64,7 @@ impl Core {
         connection: &Arc<Connection>,
         found: &mut Vec<(ObjectId, ReplicaState)>,
     ) {
-        if found.is_empty() || !self.is_current(connection) {
+        if found.is_empty() || !connection.is_current() {
             return;
         }
         let index = connection.record.index;
@@ -83,7 +83,7 @@ impl Core {
     ) -> Option<ReplicaState> {
         let mut last = None;
         for _ in 0..TRIES {
-            if !self.is_current(connection) {
+            if !connection.is_current() {
                 return None;
             }
             let catalogue = self.catalogue.load();
@@ -179,10 +179,10 @@ fn make_and_read(
     connection: &Arc<Connection>,
     make: &Operation,
 ) -> Result<Option<Vec<u8>>> {
-    let made = core.on(connection, make)?.into_objects()?;
-    let Some((session, object)) = made
+    let answer = core.on(connection, make)?.into_objects()?;
+    let Some((session, object)) = answer
         .into_iter()
-        .find_map(|made| Some((made.session?, made.object)))
+        .find_map(|new| Some((new.session?, new.object)))
     else {
         return Ok(None);
     };
@@ -199,6 +199,16 @@ fn make_and_read(
     }
     destroy(core, connection, session);
     Ok(value)
+}
+
+/// The template of a session object whose value may be read.
+fn readable_secret() -> Attributes {
+    Attributes::default()
+        .with_number(ck::CKA_CLASS, ck::CKO_SECRET_KEY)
+        .with_number(ck::CKA_KEY_TYPE, ck::CKK_GENERIC_SECRET)
+        .with_flag(ck::CKA_TOKEN, false)
+        .with_flag(ck::CKA_SENSITIVE, false)
+        .with_flag(ck::CKA_EXTRACTABLE, true)
 }
 
 /// Best effort: a session object ends with its worker anyway.

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::{
-    Attributes, Error, Hash, KeyKind, Mechanism, Oaep, Object, ObjectId, Operation, Params, Pss, Result,
-    Verb, ck,
+    Blob, Error, Hash, KeyKind, Kind, Mechanism, Oaep, Object, ObjectId, Operation, Params, Pss,
+    Result, Verb, ck,
 };
 
-use super::{Finding, has, not_this_way, random};
+use super::{Finding, has, not_this_way, random, readable_secret};
 use crate::core::Core;
 use crate::record::Connection;
 
@@ -24,7 +24,9 @@ pub(super) fn prove(
         return Ok(without_public_half(object));
     };
     if ObjectId::of_public_key(object.id.class, public.spki()) != object.id {
-        return Ok(Finding::Not("its public key is not the one that it is named by".into()));
+        return Ok(Finding::Not(
+            "its public key is not the one that it is named by".into(),
+        ));
     }
     let candidate = Candidate {
         core,
@@ -33,10 +35,11 @@ pub(super) fn prove(
         public,
     };
     let allowed = |usage| object.attributes.flag(usage) != Some(false);
-    let ways: [(u64, Way<'_>); 3] = [
+    let ways: [(u64, Way<'_>); 4] = [
         (ck::CKA_SIGN, Candidate::by_signing),
         (ck::CKA_DECRYPT, Candidate::by_decrypting),
         (ck::CKA_UNWRAP, Candidate::by_unwrapping),
+        (ck::CKA_DERIVE, Candidate::by_deriving),
     ];
     for (usage, way) in ways {
         if allowed(usage)
@@ -56,9 +59,10 @@ fn without_public_half(object: &Object) -> Finding {
         .attributes
         .get(ck::CKA_PUBLIC_KEY_INFO)
         .is_some_and(|info| !info.is_empty());
-    match known {
-        true => Finding::Not("its public key is of a kind that hsmux cannot check".into()),
-        false => Finding::Proved,
+    if known {
+        Finding::Not("its public key is of a kind that hsmux cannot check".into())
+    } else {
+        Finding::Proved
     }
 }
 
@@ -82,8 +86,13 @@ impl Candidate<'_> {
             }
             match self.use_key(Verb::Sign, &mechanism, data.clone()) {
                 Ok(signature) => {
-                    let good = self.public.verify(&mechanism, &data, &signature);
-                    return Ok(Some(verdict(good.is_ok())));
+                    let checked = self.public.verify(&mechanism, &data, &signature);
+                    return Ok(Some(match checked {
+                        Err(error) if error.kind() == Kind::Unsupported => {
+                            Finding::Not(error.to_string())
+                        }
+                        checked => verdict(checked.is_ok()),
+                    }));
                 }
                 Err(error) if not_this_way(&error) => {}
                 Err(error) => return Err(error),
@@ -142,24 +151,53 @@ impl Candidate<'_> {
     /// Unwraps a random secret as a session object that may be read, and reads it.
     fn by_unwrapping(&self) -> Result<Option<Finding>> {
         let secret = random::<16>()?;
-        let template = Attributes::default()
-            .with_number(ck::CKA_CLASS, ck::CKO_SECRET_KEY)
-            .with_number(ck::CKA_KEY_TYPE, ck::CKK_GENERIC_SECRET)
-            .with_flag(ck::CKA_TOKEN, false)
-            .with_flag(ck::CKA_SENSITIVE, false)
-            .with_flag(ck::CKA_EXTRACTABLE, true);
         for mechanism in self.ciphers() {
             let unwrap = Operation::Unwrap {
                 unwrapping: self.object.id.into(),
                 wrapped: self.public.encrypt(&mechanism, &secret)?.into(),
                 mechanism,
-                template: template.clone(),
+                template: readable_secret(),
             };
             match super::make_and_read(self.core, self.connection, &unwrap) {
                 Ok(Some(value)) => return Ok(Some(verdict(value == secret))),
                 Ok(None) => {}
                 Err(error) if not_this_way(&error) => {}
                 Err(error) if refuses_text(&error) => return Ok(Some(verdict(false))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Agrees on a secret with an ephemeral key, and reads it as a session object.
+    fn by_deriving(&self) -> Result<Option<Finding>> {
+        let mechanism = Mechanism::plain(ck::CKM_ECDH1_DERIVE);
+        if self.public.kind() != KeyKind::Ec || !has(self.connection, &mechanism) {
+            return Ok(None);
+        }
+        let Ok(agreement) = self.public.agree() else {
+            return Ok(None);
+        };
+        let len = agreement.secret.len() as u64;
+        // Tokens take the bare point, or want it as an OCTET STRING (PKCS#11 3.0, section 2.3.5).
+        for point in [agreement.public.clone(), octet_string(&agreement.public)] {
+            let params = Params::Ecdh {
+                kdf: ck::CKD_NULL,
+                shared: Blob::default(),
+                public: point.into(),
+            };
+            let derive = Operation::Derive {
+                key: self.object.id.into(),
+                mechanism: Mechanism {
+                    kind: ck::CKM_ECDH1_DERIVE,
+                    params,
+                },
+                template: readable_secret().with_number(ck::CKA_VALUE_LEN, len),
+            };
+            match super::make_and_read(self.core, self.connection, &derive) {
+                Ok(Some(value)) => return Ok(Some(verdict(value == agreement.secret))),
+                Ok(None) => {}
+                Err(error) if not_this_way(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -191,10 +229,22 @@ impl Candidate<'_> {
     }
 }
 
+/// DER, of less than 128 or at most 255 bytes: a point is no longer.
+fn octet_string(content: &[u8]) -> Vec<u8> {
+    let len = content.len() as u8;
+    let head: &[u8] = if len < 0x80 {
+        &[0x04, len]
+    } else {
+        &[0x04, 0x81, len]
+    };
+    [head, content].concat()
+}
+
 fn verdict(good: bool) -> Finding {
-    match good {
-        true => Finding::Proved,
-        false => Finding::Not("it is another key than its public half says".into()),
+    if good {
+        Finding::Proved
+    } else {
+        Finding::Not("it is another key than its public half says".into())
     }
 }
 

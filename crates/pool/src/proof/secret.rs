@@ -11,7 +11,7 @@ use hsmux_token::{
     Attributes, Error, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Result, Verb, ck,
 };
 
-use super::{Finding, has, not_this_way, random};
+use super::{Finding, has, not_this_way, random, readable_secret};
 use crate::catalogue::{Catalogue, ReplicaState};
 use crate::core::Core;
 use crate::record::Connection;
@@ -50,7 +50,7 @@ fn trusted_copy(
             return Some(trusted);
         }
         let first = !someone_before(&catalogue, candidate, object);
-        if first || !core.options.threads || !core.is_current(candidate) {
+        if first || !core.options.threads || !candidate.is_current() {
             return None;
         }
         if core.moved.1.wait_until(&mut moved, until).timed_out() {
@@ -133,12 +133,13 @@ impl Pair<'_> {
     }
 
     fn verdict(&self, same: bool) -> Finding {
-        match same {
-            true => Finding::Proved,
-            false => Finding::Not(format!(
+        if same {
+            Finding::Proved
+        } else {
+            Finding::Not(format!(
                 "it is another key than the one on {}",
                 self.trusted.record.name
-            )),
+            ))
         }
     }
 
@@ -190,12 +191,6 @@ impl Pair<'_> {
     /// What one wraps, the other unwraps.
     fn by_wrapping(&self) -> Result<Option<bool>> {
         let value = random::<16>()?;
-        let readable = Attributes::default()
-            .with_number(ck::CKA_CLASS, ck::CKO_SECRET_KEY)
-            .with_number(ck::CKA_KEY_TYPE, ck::CKK_GENERIC_SECRET)
-            .with_flag(ck::CKA_TOKEN, false)
-            .with_flag(ck::CKA_SENSITIVE, false)
-            .with_flag(ck::CKA_EXTRACTABLE, true);
         for kind in [
             ck::CKM_AES_KEY_WRAP_PAD,
             ck::CKM_AES_KEY_WRAP,
@@ -208,14 +203,14 @@ impl Pair<'_> {
             if !self.both_have(&mechanism) || self.key_kind() != KeyKind::Aes {
                 continue;
             }
-            let template = readable.clone().with(ck::CKA_VALUE, value.to_vec());
+            let template = readable_secret().with(ck::CKA_VALUE, value.to_vec());
             let wrapped = self.wrap_on_trusted(template, &mechanism)?;
             let Some(wrapped) = wrapped else { continue };
             let unwrap = Operation::Unwrap {
                 unwrapping: self.object.id.into(),
                 mechanism,
                 wrapped: wrapped.into(),
-                template: readable.clone(),
+                template: readable_secret(),
             };
             let opened = super::make_and_read(self.core, self.candidate, &unwrap);
             return match opened {

@@ -18,6 +18,8 @@ pub(super) struct Load<W, C> {
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
     latency: u64,
+    /// The same divided by the weight.
+    weighted: u64,
     last: Instant,
 }
 
@@ -44,6 +46,7 @@ pub(crate) enum Verdict {
 /// An average counts half after it was not renewed for 2^32 ns (4.3 s), so that a seat that once
 /// was slow is tried again.
 const FADING: u32 = 32;
+/// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
 
 impl<W, C> Load<W, C> {
@@ -58,11 +61,12 @@ impl<W, C> Load<W, C> {
             generation,
             connection,
             lanes: lanes.max(1),
-            weight: weight.max(1),
+            weight: weight.clamp(1, 1000),
             timeout,
             running: Vec::with_capacity(lanes.min(64)),
             credit: 0,
             latency: 0,
+            weighted: FLOOR,
             last: Instant::now(),
         }
     }
@@ -71,15 +75,11 @@ impl<W, C> Load<W, C> {
         self.running.len() < self.lanes
     }
 
-    /// latency × (pending + 1) / weight: the lower, the better.
+    /// latency / weight × (pending + 1): the lower, the better.
     pub fn cost(&self, now: Instant) -> u64 {
         let idle = now.saturating_duration_since(self.last).as_nanos() as u64 >> FADING;
-        let latency = self
-            .latency
-            .checked_shr(idle as u32)
-            .unwrap_or(0)
-            .max(FLOOR);
-        latency * (self.running.len() as u64 + 1) / u64::from(self.weight)
+        let latency = self.weighted >> idle.min(u64::from(u64::BITS) - 1);
+        latency.max(1) * (self.running.len() as u64 + 1)
     }
 
     pub fn start(&mut self, number: u64, now: Instant, term: Term, work: Option<W>) {
@@ -92,8 +92,8 @@ impl<W, C> Load<W, C> {
         });
     }
 
-    /// `None` if the run was taken off before.
-    pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<Option<W>> {
+    /// Its work, if it is still this run's to answer.
+    pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<W> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         let took = now.saturating_duration_since(run.started).as_nanos() as u64;
@@ -107,8 +107,9 @@ impl<W, C> Load<W, C> {
                 .saturating_mul(2)
                 .min(1 << 34),
         };
+        self.weighted = self.latency.max(FLOOR) / u64::from(self.weight);
         self.last = now;
-        Some(run.work)
+        run.work
     }
 
     pub fn latency(&self) -> Duration {

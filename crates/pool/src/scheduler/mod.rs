@@ -6,6 +6,8 @@
 mod load;
 mod queue;
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;
 
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ pub(crate) struct Scheduler<W, C> {
     policy: Policy,
     bound: usize,
     seats: Vec<Option<Load<W, C>>>,
+    /// Seats with a free lane.
+    free: SeatSet,
     queue: Queue<W>,
     runs: u64,
     /// Of the catalogue that the waiting requests were routed by.
@@ -85,6 +89,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             policy,
             bound,
             seats: Vec::new(),
+            free: SeatSet::EMPTY,
             queue: Queue::new(),
             runs: 0,
             edition: 0,
@@ -103,12 +108,14 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             self.seats.resize_with(seat + 1, || None);
         }
         self.seats[seat] = Some(Load::new(generation, connection, lanes, weight, timeout));
+        self.free.insert(seat);
     }
 
     /// A seat goes out of service; what ran there is handed back. `None` if it was not there.
     pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
         let slot = self.seats.get_mut(seat)?;
         let load = slot.take_if(|load| load.generation == generation)?;
+        self.free.remove(seat);
         Some(
             load.running
                 .into_iter()
@@ -123,6 +130,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             && load.generation == generation
         {
             load.lanes = 0;
+            self.free.remove(seat);
         }
     }
 
@@ -160,7 +168,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// The oldest waiting request that a free lane of this seat can serve.
     pub fn next(&mut self, seat: usize, now: Instant) -> Option<(Grant<C>, W)> {
-        if !self.seats.get(seat)?.as_ref()?.free() {
+        if !self.free.contains(seat) {
             return None;
         }
         let waiting = self.queue.pop(seat)?;
@@ -189,7 +197,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if load.generation != place.generation {
             return None;
         }
-        load.finish(place.number, now, verdict)?
+        let work = load.finish(place.number, now, verdict);
+        if load.free() {
+            self.free.insert(place.seat);
+        }
+        work
     }
 
     /// Takes a waiting request out; `None` if it has been granted a lane meanwhile.
@@ -259,6 +271,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let number = self.runs;
         let load = self.seats.get_mut(seat)?.as_mut()?;
         load.start(number, now, term, work);
+        if !load.free() {
+            self.free.remove(seat);
+        }
         Some(Grant {
             place: Place {
                 seat,
@@ -270,13 +285,14 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     }
 
     fn choose(&mut self, able: &SeatSet, now: Instant) -> Option<usize> {
-        let seats = &self.seats;
-        let load = |seat: &usize| seats.get(*seat)?.as_ref().filter(|load| load.free());
-        let mut free = able.iter().filter(|seat| load(seat).is_some());
+        let free = able.and(&self.free);
         match self.policy {
-            Policy::FirstAvailable => free.next(),
-            Policy::LeastLoaded => free.min_by_key(|seat| load(seat).map(|load| load.cost(now))),
-            Policy::RoundRobin => self.take_turns(free.collect()),
+            Policy::FirstAvailable => free.iter().next(),
+            Policy::LeastLoaded => {
+                let cost = |seat: usize| Some((self.seats[seat].as_ref()?.cost(now), seat));
+                free.iter().filter_map(cost).min().map(|(_, seat)| seat)
+            }
+            Policy::RoundRobin => self.take_turns(free),
         }
     }
 

@@ -146,11 +146,11 @@ impl World {
             // The oldest of those that the seat can serve.
             let oldest = self.waiting.iter().filter(|(.., able)| able.contains(seat));
             assert_eq!(oldest.map(|(_, request, _)| *request).min(), Some(request));
-            self.start(grant, request);
+            self.start(&grant, request);
         }
     }
 
-    fn start(&mut self, grant: Grant<usize>, request: usize) {
+    fn start(&mut self, grant: &Grant<usize>, request: usize) {
         self.waiting.retain(|(_, waiting, _)| *waiting != request);
         self.running.push((grant.place, request));
     }
@@ -191,7 +191,7 @@ impl World {
         });
         assert!(refused.is_empty());
         for (grant, request) in self.machine.fill(self.now) {
-            self.start(grant, request);
+            self.start(&grant, request);
         }
     }
 

@@ -14,9 +14,12 @@ fn a_member_that_cannot_be_connected_is_tried_again_with_back_off() {
     let key = Key::new(1);
     let broken = Arc::new(AtomicBool::new(true));
     let state = Arc::clone(&broken);
-    let one = Supply::new(move || match state.load(Ordering::SeqCst) {
-        true => Err(Error::lost("the module is missing")),
-        false => Ok(honest("one", key).build()),
+    let one = Supply::new(move || {
+        if state.load(Ordering::SeqCst) {
+            Err(Error::lost("the module is missing"))
+        } else {
+            Ok(honest("one", key).build())
+        }
     });
     let pool = pool(Options::default(), vec![one.seat("one")]);
     let status = pool.status();
@@ -80,9 +83,12 @@ fn all_members_gone_is_an_error_in_time_and_heals_by_itself() {
     let key = Key::new(1);
     let dead = Arc::new(AtomicBool::new(false));
     let state = Arc::clone(&dead);
-    let one = Supply::new(move || match state.load(Ordering::SeqCst) {
-        true => Err(Error::lost("not plugged in")),
-        false => Ok(honest("one", key).build()),
+    let one = Supply::new(move || {
+        if state.load(Ordering::SeqCst) {
+            Err(Error::lost("not plugged in"))
+        } else {
+            Ok(honest("one", key).build())
+        }
     });
     let pool = pool(Options::default(), vec![one.seat("one")]);
     dead.store(true, Ordering::SeqCst);

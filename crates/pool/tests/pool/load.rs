@@ -25,9 +25,9 @@ fn served(pool: &Arc<Pool>, key: Key, callers: usize, time: Duration) -> usize {
             })
         })
         .collect();
-    workers
-        .into_iter()
-        .for_each(|worker| worker.join().unwrap());
+    for worker in workers {
+        worker.join().unwrap();
+    }
     count.load(Ordering::Relaxed)
 }
 
@@ -56,21 +56,34 @@ fn unequal_members_reach_the_sum_of_their_rates() {
         for (supply, _, latency) in &members {
             supply.last().set_latency(*latency);
         }
+        let load = {
+            let pool = Arc::clone(&pool);
+            std::thread::spawn(move || served(&pool, key, 16, Duration::from_secs(1)))
+        };
+        eventually("the load has begun", || pool.status().waiting > 8);
         let busy = || members.each_ref().map(|(supply, ..)| supply.last().busy());
         let (before, begun) = (busy(), Instant::now());
-        served(&pool, key, 16, Duration::from_millis(800));
-        let elapsed = begun.elapsed();
-        // Both serve all the time, so that the pool reaches the sum of their rates, whatever they are.
-        for ((after, before), (_, seat, _)) in busy().iter().zip(before).zip(&members) {
-            let share = (*after - before).as_secs_f64() / elapsed.as_secs_f64();
+        eventually("enough was served", || {
+            begun.elapsed() > Duration::from_millis(700)
+        });
+        let (after, elapsed) = (busy(), begun.elapsed());
+        // Both serve all the time, as far as the machine lets them; the scheduler's own tests have
+        // the exact figure, in virtual time.
+        for ((after, before), (_, seat, latency)) in after.iter().zip(before).zip(&members) {
+            // What is under way is counted when it ends.
+            let share =
+                (*after + *latency).saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
             assert!(
-                share > 0.93,
+                share > 0.95,
                 "{policy:?}: {} was busy for {share}",
                 seat.name
             );
         }
+        load.join().unwrap();
     }
 }
+
+const REQUESTS: usize = 3000;
 
 #[test]
 fn every_request_is_answered_once_while_members_die() {
@@ -90,7 +103,6 @@ fn every_request_is_answered_once_while_members_die() {
     let pool = pool(options, seats.collect());
     let answers = Arc::new(AtomicUsize::new(0));
     let good = Arc::new(AtomicUsize::new(0));
-    const REQUESTS: usize = 3000;
     for n in 0..REQUESTS {
         let (answers, good) = (Arc::clone(&answers), Arc::clone(&good));
         pool.submit(Batch::from_buf([Request {

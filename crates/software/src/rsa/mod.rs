@@ -164,8 +164,8 @@ fn mask(hash: Hash, seed: &[u8], target: &mut [u8]) {
     }
 }
 
-/// Random bytes for a padding.
-fn random(bytes: &mut [u8]) -> Result<()> {
+/// Random bytes, for a padding or an ephemeral key.
+pub fn random(bytes: &mut [u8]) -> Result<()> {
     getrandom::fill(bytes).map_err(|error| {
         Error::request(
             Kind::Environment,
