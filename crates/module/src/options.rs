@@ -56,3 +56,26 @@ mod path {
         Ok(PathBuf::from(OsStr::from_bytes(d.bytes()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_arrive_at_a_worker_as_they_were() {
+        let sent = Options {
+            module: OsStr::from_bytes(b"/not/utf-8/\xff.so").into(),
+            slot: "pkcs11:token=hsm1;slot-id=3".parse().unwrap(),
+            pin: Some(Secret::new(b"1234".to_vec())),
+            sessions: 4,
+            state: "/var/lib/hsmux".into(),
+            force_final_try: true,
+            name: "hsm1".into(),
+        };
+        let frame = minicbor::to_vec(&sent).unwrap();
+        let got: Options = minicbor::decode(&frame).unwrap();
+        assert_eq!(got.pin.as_ref().unwrap().expose(), b"1234");
+        assert_eq!(format!("{got:?}"), format!("{sent:?}"));
+        assert!(!format!("{got:?}").contains("1234"));
+    }
+}

@@ -1,5 +1,7 @@
 //! A wrong PIN is shown once, whatever happens.
 
+use std::path::PathBuf;
+
 use hsmux_module::pin;
 use hsmux_token::{Kind, Uri};
 
@@ -10,6 +12,14 @@ fn held(result: hsmux_token::Result<std::sync::Arc<hsmux_module::ModuleToken>>) 
     let error = result.map(|_| "open").unwrap_err();
     assert_eq!(error.kind(), Kind::PinHeld, "{error}");
     error.to_string()
+}
+
+/// The file with the token's record.
+fn record_of(standin: &StandIn) -> PathBuf {
+    let pins = standin.folder.path().join("state/pins");
+    let mut files = std::fs::read_dir(pins).unwrap().map(|e| e.unwrap().path());
+    let record = files.find(|path| path.extension().is_some_and(|e| e == "json"));
+    record.unwrap()
 }
 
 #[test]
@@ -164,15 +174,22 @@ fn without_a_record_there_is_no_login() {
 }
 
 #[test]
+fn on_a_full_disk_there_is_no_login() {
+    let standin = StandIn::new("");
+    standin.open("1234").unwrap();
+    let draft = record_of(&standin).with_extension("new");
+    std::os::unix::fs::symlink("/dev/full", draft).unwrap();
+    let error = standin.open("wrong").map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment);
+    assert!(error.to_string().contains("No space left"), "{error}");
+    assert_eq!(standin.shown(), ["C_Login user right"]);
+}
+
+#[test]
 fn a_damaged_record_is_not_an_empty_one() {
     let standin = StandIn::new("");
     held(standin.open("wrong"));
-    let pins = standin.folder.path().join("state/pins");
-    let record = std::fs::read_dir(&pins)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .find(|path| path.extension().is_some_and(|e| e == "json"))
-        .unwrap();
+    let record = record_of(&standin);
     let text = std::fs::read_to_string(&record).unwrap();
     assert!(!text.contains("wrong"), "{text}");
     std::fs::write(&record, &text[..text.len() / 2]).unwrap();
@@ -187,4 +204,13 @@ fn a_second_token_of_one_process_does_not_log_in_again() {
     let _first = standin.open("1234").unwrap();
     let _second = standin.open("1234").unwrap();
     assert_eq!(standin.shown(), ["C_Login user right"]);
+}
+
+#[test]
+fn a_token_that_was_closed_is_opened_and_logged_in_anew() {
+    let standin = StandIn::new("");
+    for opened in 1..4 {
+        drop(standin.open("1234").unwrap());
+        assert_eq!(standin.shown().len(), opened);
+    }
 }
