@@ -93,9 +93,11 @@ fn killed_it_fails_what_it_ran_and_can_be_replaced() {
 
 #[test]
 fn a_crash_says_where() {
-    let standin = StandIn::new("", "crash_after = 0");
+    let standin = StandIn::new("", "");
     let token = standin.connect().unwrap();
-    let error = token.execute(&sign(&*token), soon()).unwrap_err();
+    let operation = sign(&*token);
+    standin.set("", "crash_after = 0");
+    let error = token.execute(&operation, soon()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("signal 6 (SIGABRT) in C_Sign"), "{text}");
 }
