@@ -18,19 +18,20 @@ use parking_lot::Mutex;
 
 /// A key of a test; the same `seed` gives the same key.
 #[derive(Clone, Copy)]
-pub struct Key(u8);
+pub struct Key(&'static Pair);
+
+/// Made once and leaked: curve arithmetic is slow in a test's build.
+struct Pair {
+    seed: u8,
+    signer: SigningKey,
+    public: PublicKey,
+    id: ObjectId,
+}
 
 impl Key {
     pub fn new(seed: u8) -> Self {
-        Self(seed)
-    }
-
-    fn signer(self) -> SigningKey {
-        SigningKey::from_slice(&[self.0; 32]).unwrap()
-    }
-
-    pub fn public(self) -> PublicKey {
-        let point = self.signer().verifying_key().to_sec1_point(false);
+        let signer = SigningKey::from_slice(&[seed; 32]).unwrap();
+        let point = signer.verifying_key().to_sec1_point(false);
         let attributes = Attributes::default()
             .with_number(ck::CKA_CLASS, ck::CKO_PUBLIC_KEY)
             .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
@@ -39,11 +40,22 @@ impl Key {
                 &b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07"[..],
             )
             .with(ck::CKA_EC_POINT, point.as_bytes().to_vec());
-        PublicKey::from_attributes(&attributes).unwrap()
+        let public = PublicKey::from_attributes(&attributes).unwrap();
+        let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
+        Self(Box::leak(Box::new(Pair {
+            seed,
+            signer,
+            public,
+            id,
+        })))
+    }
+
+    pub fn public(self) -> &'static PublicKey {
+        &self.0.public
     }
 
     pub fn id(self) -> ObjectId {
-        ObjectId::of_public_key(Class::PRIVATE_KEY, self.public().spki())
+        self.0.id
     }
 
     pub fn object(self) -> Object {
@@ -51,7 +63,7 @@ impl Key {
             .public()
             .to_attributes()
             .with_number(ck::CKA_CLASS, ck::CKO_PRIVATE_KEY)
-            .with(ck::CKA_LABEL, format!("key {}", self.0))
+            .with(ck::CKA_LABEL, format!("key {}", self.0.seed))
             .with_flag(ck::CKA_SIGN, true)
             .with_flag(ck::CKA_DECRYPT, false);
         Object {
@@ -61,7 +73,7 @@ impl Key {
     }
 
     pub fn sign(self, data: &[u8]) -> Vec<u8> {
-        let signature: Signature = self.signer().sign_prehash(data).unwrap();
+        let signature: Signature = self.0.signer.sign_prehash(data).unwrap();
         signature.to_bytes().to_vec()
     }
 
