@@ -26,11 +26,10 @@ demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 lea
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
 	KEEP=$(KEEP) scripts/demo.sh
 
-bench: ## The figures of the README, measured side by side in one run
+bench: ## The figures of the README, measured side by side in one run (QUICK=1 for a shorter one)
 	scripts/deps.sh bench
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
-	cargo build --release --locked -p hsmux-bench --example drive
-	scripts/bench.sh
+	QUICK=$(QUICK) scripts/bench.sh
 
 install: build ## Program, module, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh

@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# The figures of the README, side by side in one run; bench.sh [ROUNDS]. `make bench` builds and calls this.
+# The figures of the README, side by side in one run. `make bench` builds and calls this; QUICK=1 is shorter
+# and writes nothing down. Arguments are those of the program `figures`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 HSMUX_BUILT=$(realpath "${CARGO_TARGET_DIR:-target}/release")
 export HSMUX_BUILT
+if [ -n "${QUICK-}" ]; then
+    exec "$HSMUX_BUILT/figures" --quick "$@"
+fi
 mkdir -p docs/measurements
-exec "$HSMUX_BUILT/figures" "${1:-5}" "docs/measurements/$(date -u +%Y-%m-%d).md"
+exec "$HSMUX_BUILT/figures" "$@" "docs/measurements/$(date -u +%Y-%m-%d)-figures"

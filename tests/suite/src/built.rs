@@ -11,8 +11,6 @@ pub enum Program {
     Module,
     /// The stand-in for a vendor's module.
     StandIn,
-    /// The client of the measurements, an example of `hsmux-bench`.
-    Drive,
 }
 
 impl Program {
@@ -21,7 +19,6 @@ impl Program {
             Self::Hsmux => "hsmux",
             Self::Module => "libhsmux_pkcs11.so",
             Self::StandIn => "libhsmux_standin.so",
-            Self::Drive => "examples/drive",
         }
     }
 }

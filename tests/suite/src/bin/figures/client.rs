@@ -1,19 +1,20 @@
 //! The client that every variant is measured by.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hsmux_bench::{Measurement, sign};
-use hsmux_suite::{Rig, Run};
+use hsmux_suite::{Rig, SoftHsm};
 use hsmux_token::{Error, Kind, Result};
 
-/// A module, a token and its PIN, driven by so many threads.
+/// A module, a token and its PIN.
 #[derive(Clone)]
 pub struct Client<'a> {
     rig: &'a Rig,
     module: PathBuf,
     token: String,
     pin: String,
-    environment: Vec<(&'static str, String)>,
+    environment: Option<(&'static str, String)>,
 }
 
 impl<'a> Client<'a> {
@@ -24,7 +25,7 @@ impl<'a> Client<'a> {
             module: rig.module(),
             token: rig.label().to_owned(),
             pin: rig.pin(),
-            environment: Vec::new(),
+            environment: None,
         }
     }
 
@@ -33,35 +34,35 @@ impl<'a> Client<'a> {
         Self {
             module: module.into(),
             token: "hsm1".to_owned(),
-            pin: hsmux_suite::SoftHsm::pin("hsm1"),
+            pin: SoftHsm::pin("hsm1"),
             ..Self::of(rig)
         }
     }
 
     /// With a variable of the environment.
     pub fn with(mut self, name: &'static str, value: String) -> Self {
-        self.environment.push((name, value));
+        self.environment = Some((name, value));
         self
     }
 
-    /// Signs with the P-256 key, so often by so many threads in all.
-    pub fn sign(&self, threads: usize, count: u64) -> Result<Measurement> {
-        let mut run: Run = self
+    /// Signs with the P-256 key on so many threads for so long.
+    pub fn sign(&self, threads: usize, time: Duration) -> Result<Measurement> {
+        let (token, millis) = (&self.token, time.as_millis());
+        let mut run = self
             .rig
-            .run(hsmux_suite::built(hsmux_suite::Program::Drive))
+            .hsmux("bench sign --json --key pkcs11:object=ec --pin env:PIN")
+            .args(&format!("--token pkcs11:token={token} --time {millis}ms"))
+            .args(&format!("--concurrency {threads} --direct"))
             .arg(&self.module)
-            .arg(format!("pkcs11:token={};object=ec", self.token))
-            .arg(self.rig.path("drive"))
-            .arg(threads.to_string())
-            .arg(count.to_string())
-            .input(self.pin.as_bytes())
+            .env("PIN", &self.pin)
             .limit(300);
-        for (name, value) in &self.environment {
+        if let Some((name, value)) = &self.environment {
             run = run.env(name, value);
         }
-        let finished = run.ok();
+        let finished = run.finish();
         let report: sign::Report = serde_json::from_str(&finished.out).map_err(|error| {
-            Error::request(Kind::Protocol, format!("the client's report: {error}"))
+            let message = format!("the client's report: {error}\n{finished}");
+            Error::request(Kind::Protocol, message)
         })?;
         Ok(report.measurement)
     }

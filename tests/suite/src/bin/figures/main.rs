@@ -1,47 +1,45 @@
 //! The figures of the README, measured side by side in one run: `make bench`.
 //!
-//! Every variant is a process of its own that does the same with another module (`drive`, an example
-//! of `hsmux-bench`), so that a direct call, the embedded pool, the daemon and `p11-kit server` are
-//! compared by the same client. Variants take turns; only ratios are judged.
+//! Every variant is driven by a process of its own, `hsmux bench sign --direct MODULE`, so that direct
+//! calls, the embedded pool, the daemon and `p11-kit server` are compared by the very same client.
+//! Variants take turns; only ratios within a round are judged.
 
 mod client;
-mod daemon;
+mod footprint;
 mod one_token;
+mod page;
 mod scaling;
 
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use hsmux_bench::compare;
 use hsmux_token::Result;
 
+use page::Page;
+
+/// How long all is measured.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    /// Turns of each variant.
+    pub rounds: usize,
+    /// One turn.
+    pub turn: Duration,
+    /// How long nobody calls, for the CPU of an idle daemon.
+    pub idle: Duration,
+}
+
+const USAGE: &str = "usage: figures [--quick] [--only PART]... [FILE without extension]
+parts: embedded, daemon, members, unequal, footprint";
+
 fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let rounds = arguments.next().map_or(5, |text| {
-        text.parse().expect("usage: figures [ROUNDS [FILE]]")
-    });
-    let file = arguments.next().map(PathBuf::from);
-    match measure(rounds) {
-        Ok((text, reached)) => {
-            if let Some(file) = file {
-                std::fs::write(&file, text).expect("write the results");
-                println!("written to {}", file.display());
-            }
-            println!(
-                "{}",
-                if reached {
-                    "every figure is reached"
-                } else {
-                    "NOT every figure is reached"
-                }
-            );
-            if reached {
-                ExitCode::SUCCESS
-            } else {
-                ExitCode::FAILURE
-            }
-        }
+    let Some(asked) = Asked::read(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    match asked.measure() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("figures: {error}");
             ExitCode::FAILURE
@@ -49,33 +47,63 @@ fn main() -> ExitCode {
     }
 }
 
-/// All groups, one after the other; the text of the page, and whether every goal was reached.
-fn measure(rounds: usize) -> Result<(String, bool)> {
-    let mut page = Page {
-        text: "# Figures\n\nWritten by `make bench`.\n".to_owned(),
-        reached: true,
-    };
-    page.add(&one_token::embedded(rounds)?);
-    page.add(&one_token::through_the_daemon(rounds)?);
-    page.add(&scaling::many_members(rounds)?);
-    page.add(&scaling::unequal_members(rounds)?);
-    let footprint = daemon::footprint()?;
-    println!("{footprint}");
-    page.reached &= footprint.reached();
-    write!(page.text, "\n```text\n{footprint}```\n").expect("a string");
-    Ok((page.text, page.reached))
+/// The command line.
+struct Asked {
+    effort: Effort,
+    only: Vec<String>,
+    file: Option<PathBuf>,
 }
 
-struct Page {
-    text: String,
-    reached: bool,
-}
+impl Asked {
+    fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let mut asked = Self {
+            effort: Effort {
+                rounds: 5,
+                turn: Duration::from_secs(3),
+                idle: Duration::from_secs(10),
+            },
+            only: Vec::new(),
+            file: None,
+        };
+        while let Some(argument) = arguments.next() {
+            match &*argument {
+                "--quick" => {
+                    asked.effort.rounds = 3;
+                    asked.effort.turn = Duration::from_secs(1);
+                }
+                "--only" => asked.only.push(arguments.next()?),
+                option if option.starts_with('-') => return None,
+                file => asked.file = Some(file.into()),
+            }
+        }
+        Some(asked)
+    }
 
-impl Page {
-    fn add(&mut self, report: &compare::Report) {
-        println!("{report}");
-        self.reached &= report.reached();
-        write!(self.text, "\n```text\n{report}```\n").expect("a string");
+    /// Measures what is asked for, shows and writes it; whether every goal was reached.
+    fn measure(&self) -> Result<bool> {
+        let effort = self.effort;
+        let mut page = Page::new();
+        if self.wants("embedded") {
+            page.compared(one_token::embedded(effort)?);
+        }
+        if self.wants("daemon") {
+            page.compared(one_token::through_the_daemon(effort)?);
+        }
+        if self.wants("members") {
+            page.compared(scaling::many_members(effort)?);
+        }
+        if self.wants("unequal") {
+            page.compared(scaling::unequal_members(effort)?);
+        }
+        if self.wants("footprint") {
+            page.weighed(footprint::footprint(effort)?);
+        }
+        page.finish(self.file.as_deref());
+        Ok(page.reached())
+    }
+
+    fn wants(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == part)
     }
 }
 

@@ -7,87 +7,54 @@ use hsmux_suite::{Process, Rig, SOFTHSM, Setup, until};
 use hsmux_token::Result;
 
 use crate::client::Client;
-use crate::turn;
+use crate::{Effort, turn};
 
 const P11_KIT_CLIENT: &str = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so";
 
-/// Signatures in a turn: one to two seconds of them.
-const COUNT: u64 = 15_000;
-
-fn at_least(of: &str, against: &str, bound: f64) -> Goal {
-    Goal {
-        of: of.into(),
-        against: against.into(),
-        bound: Bound::RateRatioAtLeast(bound),
-    }
-}
-
-fn signing<'a>(name: &str, client: &Client<'a>, threads: usize) -> Variant<'a> {
-    let client = client.clone();
-    Variant::new(name, move || client.sign(threads, COUNT))
-}
-
 /// The pool in the program, `isolation = "thread"`.
-pub fn embedded(rounds: usize) -> Result<Report> {
+pub fn embedded(effort: Effort) -> Result<Report> {
     let mut rig = Rig::prepare(Setup::Embedded, 1);
-    let member = rig.config.members[0].clone();
-    rig.config.members = vec![member.with("isolation = \"thread\"\nsessions = 4")];
+    configure(&mut rig, "isolation = \"thread\"");
     rig.write_config();
-    let (direct, embedded) = (Client::past(&rig, SOFTHSM), Client::of(&rig));
-    compare::run(
-        "One SoftHSM token, P-256: the pool embedded, against direct calls",
-        vec![
-            signing("direct, 1 thread", &direct, 1),
-            signing("embedded, 1 thread", &embedded, 1),
-            signing("direct, 2 threads", &direct, 2),
-            signing("embedded, 2 threads", &embedded, 2),
-        ],
-        &[
-            at_least("embedded, 1 thread", "direct, 1 thread", 0.95),
-            at_least("embedded, 2 threads", "direct, 2 threads", 0.95),
-        ],
-        rounds,
-        turn,
-    )
+    let direct = Client::past(&rig, SOFTHSM);
+    let embedded = Client::of(&rig);
+    let mut contest = Contest::new(effort);
+    for threads in [1, 2] {
+        contest.variant("direct", &direct, threads);
+        contest.variant("embedded", &embedded, threads);
+        contest.goal("embedded", "direct", threads, Bound::RateRatioAtLeast(0.95));
+    }
+    contest.run("One SoftHSM token, P-256: the embedded pool against direct calls")
 }
 
 /// The daemon and two worker processes on the one token, beside `p11-kit server`.
-pub fn through_the_daemon(rounds: usize) -> Result<Report> {
+pub fn through_the_daemon(effort: Effort) -> Result<Report> {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
-    let member = rig.config.members[0].clone();
-    rig.config.members = vec![member.with("workers = 2\nsessions = 1")];
+    configure(&mut rig, "workers = 2\nsessions = 1");
     rig.start();
     let (_server, address) = p11_kit_server(&rig);
     let direct = Client::past(&rig, SOFTHSM);
     let daemon = Client::of(&rig);
     let p11_kit = Client::past(&rig, P11_KIT_CLIENT).with("P11_KIT_SERVER_ADDRESS", address);
-    let added = Goal {
-        of: "daemon, 1 thread".into(),
-        against: "direct, 1 thread".into(),
-        bound: Bound::AddedMedianAtMost(40.0),
-    };
-    compare::run(
-        "One SoftHSM token, P-256: daemon and two workers, against direct calls and p11-kit server",
-        vec![
-            signing("direct, 1 thread", &direct, 1),
-            signing("daemon, 1 thread", &daemon, 1),
-            signing("direct, 4 threads", &direct, 4),
-            signing("daemon, 4 threads", &daemon, 4),
-            signing("p11-kit, 4 threads", &p11_kit, 4),
-            signing("direct, 16 threads", &direct, 16),
-            signing("daemon, 16 threads", &daemon, 16),
-            signing("p11-kit, 16 threads", &p11_kit, 16),
-        ],
-        &[
-            added,
-            at_least("daemon, 4 threads", "direct, 4 threads", 1.0),
-            at_least("daemon, 16 threads", "direct, 16 threads", 1.0),
-            at_least("daemon, 4 threads", "p11-kit, 4 threads", 2.0),
-            at_least("daemon, 16 threads", "p11-kit, 16 threads", 2.0),
-        ],
-        rounds,
-        turn,
-    )
+    let mut contest = Contest::new(effort);
+    contest.variant("direct", &direct, 1);
+    contest.variant("daemon", &daemon, 1);
+    contest.goal("daemon", "direct", 1, Bound::AddedMedianAtMost(40.0));
+    for threads in [4, 16] {
+        contest.variant("direct", &direct, threads);
+        contest.variant("daemon", &daemon, threads);
+        contest.variant("p11-kit", &p11_kit, threads);
+        contest.goal("daemon", "direct", threads, Bound::RateRatioAtLeast(1.0));
+        contest.goal("daemon", "p11-kit", threads, Bound::RateRatioAtLeast(2.0));
+    }
+    contest.run("One SoftHSM token, P-256: the daemon and two workers against direct calls and p11-kit server")
+}
+
+/// Further lines for the rig's one member.
+fn configure(rig: &mut Rig, more: &str) {
+    for member in &mut rig.config.members {
+        *member = member.clone().with(more);
+    }
 }
 
 /// `p11-kit server` on the same token, and its address.
@@ -105,4 +72,46 @@ fn p11_kit_server(rig: &Rig) -> (Process, String) {
         || socket.exists().then_some(()),
     );
     (server, format!("unix:path={}", socket.display()))
+}
+
+/// Ways to the same token, each with several numbers of threads.
+struct Contest<'a> {
+    effort: Effort,
+    variants: Vec<Variant<'a>>,
+    goals: Vec<Goal>,
+}
+
+impl<'a> Contest<'a> {
+    fn new(effort: Effort) -> Self {
+        Self {
+            effort,
+            variants: Vec::new(),
+            goals: Vec::new(),
+        }
+    }
+
+    fn variant(&mut self, way: &str, client: &Client<'a>, threads: usize) {
+        let (client, turn) = (client.clone(), self.effort.turn);
+        let run = move || client.sign(threads, turn);
+        self.variants.push(Variant::new(name(way, threads), run));
+    }
+
+    fn goal(&mut self, of: &str, against: &str, threads: usize, bound: Bound) {
+        self.goals.push(Goal {
+            of: name(of, threads),
+            against: name(against, threads),
+            bound,
+        });
+    }
+
+    fn run(self, title: &str) -> Result<Report> {
+        compare::run(title, self.variants, &self.goals, self.effort.rounds, turn)
+    }
+}
+
+fn name(way: &str, threads: usize) -> String {
+    match threads {
+        1 => format!("{way}, 1 thread"),
+        _ => format!("{way}, {threads} threads"),
+    }
 }

@@ -1,0 +1,108 @@
+//! What was measured, on the screen and as a page with its data.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use hsmux_bench::Machine;
+use hsmux_bench::compare::{Bound, Figure, Report};
+use serde::Serialize;
+
+use crate::footprint::Footprint;
+
+/// All that was measured in one run.
+#[derive(Serialize)]
+pub struct Page {
+    machine: Machine,
+    comparisons: Vec<Report>,
+    footprint: Option<Footprint>,
+}
+
+impl Page {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self {
+            machine: Machine::this(),
+            comparisons: Vec::new(),
+            footprint: None,
+        }
+    }
+
+    /// Takes a comparison in, and shows it.
+    pub fn compared(&mut self, report: Report) {
+        println!("{report}");
+        self.comparisons.push(report);
+    }
+
+    /// Takes the daemon's own needs in, and shows them.
+    pub fn weighed(&mut self, footprint: Footprint) {
+        println!("{footprint}");
+        self.footprint = Some(footprint);
+    }
+
+    /// Whether every goal was reached.
+    pub fn reached(&self) -> bool {
+        self.comparisons.iter().all(Report::reached)
+            && self.footprint.as_ref().is_none_or(Footprint::reached)
+    }
+
+    /// Says what came of it, and writes `file`.md for people and `file`.json for programs.
+    pub fn finish(&self, file: Option<&Path>) {
+        println!("{}", self.verdict());
+        let Some(file) = file else { return };
+        let json = serde_json::to_string_pretty(self).expect("JSON of plain data");
+        for (extension, text) in [("md", self.markdown()), ("json", json + "\n")] {
+            let file = file.with_extension(extension);
+            std::fs::write(&file, text).expect("write the figures");
+            println!("{}", file.display());
+        }
+    }
+
+    fn verdict(&self) -> &'static str {
+        if self.reached() {
+            "Every figure is reached."
+        } else {
+            "NOT every figure is reached."
+        }
+    }
+
+    fn markdown(&self) -> String {
+        let mut page = format!(
+            "# Figures\n\nWritten by `make bench` on {}. Ratios are medians over rounds in which the \
+             variants took turns; absolute rates are this machine's.\n\n{}\n\n\
+             | figure | measured | rounds | goal | |\n|---|---|---|---|---|\n",
+            self.machine,
+            self.verdict()
+        );
+        let figures = self.comparisons.iter().flat_map(|report| &report.figures);
+        let rows = figures.map(row);
+        let rows = rows.chain(self.footprint.iter().flat_map(Footprint::rows));
+        for cells in rows {
+            writeln!(page, "| {} |", cells.join(" | ")).expect("a string");
+        }
+        for report in &self.comparisons {
+            write!(page, "\n```text\n{report}```\n").expect("a string");
+        }
+        page
+    }
+}
+
+fn row(figure: &Figure) -> [String; 5] {
+    let goal = &figure.goal;
+    let show = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    let (how, bound) = match goal.bound {
+        Bound::RateRatioAtLeast(bound) => ("throughput", format!("at least {bound}")),
+        Bound::AddedMedianAtMost(bound) => ("added latency, p50", format!("at most {bound} us")),
+    };
+    [
+        format!("{} against {}: {how}", goal.of, goal.against),
+        show(figure.value),
+        format!("{} .. {}", show(figure.min), show(figure.max)),
+        bound,
+        verdict(figure.reached).to_owned(),
+    ]
+}
+
+/// A word for a goal.
+pub fn verdict(reached: bool) -> &'static str {
+    if reached { "reached" } else { "MISSED" }
+}
