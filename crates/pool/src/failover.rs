@@ -65,7 +65,7 @@ impl Core {
         } else {
             // One of several is gone: reading the objects says which.
             self.in_background(connection, |core, connection| {
-                let _ = core.reread(connection);
+                let _ = core.reread(connection, false);
             });
         }
     }
@@ -77,9 +77,12 @@ impl Core {
         if suspected.is_some_and(|last| now < last + SUSPICION_REST) {
             return;
         }
+        let ids = token_objects(need);
+        if ids.is_empty() {
+            return;
+        }
         *suspected = Some(now);
         drop(suspected);
-        let ids = token_objects(need);
         self.in_background(connection, move |core, connection| {
             core.prove(connection, &ids);
         });

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Result, Snapshot, Token};
+use hsmux_token::{Error, Kind, Result, Snapshot, Token, ck};
 
 use crate::core::Core;
-use crate::record::{Connection, Record, State};
+use crate::record::{Connection, Life, Record, Retry, State};
 use crate::registry::Holder;
 
 /// A seat that was in service for so long starts its back-off from the beginning.
@@ -72,6 +72,7 @@ impl Core {
         }
         record.enter(&mut life, State::InService, self.base);
         life.connection = Some(Arc::clone(&connection));
+        *record.retry.lock() = Retry::default();
         let lanes = info.lanes as usize;
         self.scheduler.lock().open(
             record.index,
@@ -128,15 +129,16 @@ impl Core {
     }
 
     /// After a failure: back-off, or parked when trying again would do harm.
-    fn rest(&self, record: &Record, life: &mut crate::record::Life, error: &Error) {
+    fn rest(&self, record: &Record, life: &mut Life, error: &Error) {
         let steady = matches!(life.state, State::InService)
             && life.since.elapsed().is_ok_and(|served| served >= STEADY);
         if steady {
             life.attempts = 0;
         }
-        let state = match error.kind() {
-            Kind::PinHeld | Kind::PinIncorrect => State::Parked(error.to_string()),
-            _ => State::BackOff(life.next_attempt()),
+        let state = if pin_refused(error) {
+            State::Parked(error.to_string())
+        } else {
+            State::BackOff(life.next_attempt())
         };
         life.attempts += 1;
         record.enter(life, state.clone(), self.base);
@@ -227,8 +229,8 @@ impl Core {
         });
     }
 
-    /// Reads the objects of a seat again and proves the new ones.
-    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>) -> Result<()> {
+    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
+    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
         let snapshot = connection.token.objects().inspect_err(|error| {
             if error.ends_connection() {
                 self.down(connection, error);
@@ -236,7 +238,7 @@ impl Core {
         })?;
         let index = connection.record.index;
         let unproved =
-            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, false));
+            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, anew));
         if !connection.is_current() {
             self.publish(|registry| registry.away(index));
         }
@@ -268,6 +270,22 @@ impl Core {
         let _held = self.moved.0.lock();
         self.moved.1.notify_all();
     }
+}
+
+/// Another attempt might lock the token.
+fn pin_refused(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        Kind::PinHeld
+            | Kind::PinIncorrect
+            | Kind::Vendor(
+                ck::CKR_PIN_INCORRECT
+                    | ck::CKR_PIN_INVALID
+                    | ck::CKR_PIN_LEN_RANGE
+                    | ck::CKR_PIN_EXPIRED
+                    | ck::CKR_PIN_LOCKED
+            )
+    )
 }
 
 fn holder(connection: &Connection) -> Holder {

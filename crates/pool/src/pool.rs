@@ -132,12 +132,21 @@ impl Pool {
 
     /// Reads the objects of a member (or seat) again: new keys are proved, what is gone leaves.
     pub fn refresh(&self, name: &str) -> Result<()> {
+        self.reread(name, false)
+    }
+
+    /// The same, and every key of it proves itself anew. Meanwhile its other replicas serve.
+    pub fn prove(&self, name: &str) -> Result<()> {
+        self.reread(name, true)
+    }
+
+    fn reread(&self, name: &str, anew: bool) -> Result<()> {
         let connections = self.connections(name)?;
         if connections.is_empty() {
             return Err(not_in_service(name));
         }
         for connection in connections {
-            self.core.reread(&connection)?;
+            self.core.reread(&connection, anew)?;
         }
         Ok(())
     }

@@ -1,54 +1,34 @@
 //! What only the file system knows: modules, PIN files, folders and users that are not there.
 
-use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::parse::{self, Parsed};
+use super::reader::Named;
 use super::users::group_id;
-use super::{Config, Listener, Member, Mistake, PinSource, Severity, Socket, load};
+use super::{Config, Mistake, PinSource, Severity};
 
 /// Finds every mistake of a configuration file, those included that only this machine can tell.
 /// Without one that [is an error](Mistake::is_error) the daemon can start.
 pub fn check(file: &Path) -> Vec<Mistake> {
-    match load(file) {
-        Err(mistakes) => mistakes,
-        Ok(config) => look(&config),
-    }
-}
-
-fn look(config: &Config) -> Vec<Mistake> {
-    let mut found = Findings {
-        file: &config.file,
-        mistakes: Vec::new(),
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(e) => return vec![Mistake::whole(file, format!("cannot read it: {e}"))],
     };
-    for member in &config.tokens {
-        found.member(member);
+    let parsed = parse::config(file, &text);
+    let Parsed {
+        config,
+        mistakes,
+        named,
+    } = parsed;
+    let mut found = Findings { file, mistakes };
+    for (line, named) in &named {
+        found.look(*line, named);
     }
-    for listener in &config.listeners {
-        found.listener(listener);
+    if let Some(config) = config {
+        found.consider(&config);
     }
-    found.socket(&config.admin.socket);
-    found.folder("state folder", &config.state);
-    let mut folders = HashSet::new();
-    if config.tokens.len() == 1 {
-        found.warn(
-            0,
-            "one [[token]]: a pool of one has no second replica of any key",
-        );
-    }
-    for socket in config
-        .listeners
-        .iter()
-        .map(|l| &l.socket)
-        .chain([&config.admin.socket])
-    {
-        if let Some(folder) = socket
-            .path
-            .parent()
-            .filter(|folder| folders.insert(*folder))
-        {
-            found.folder("folder of the socket", folder);
-        }
-    }
+    found.mistakes.sort_by_key(|mistake| mistake.line);
+    found.mistakes.dedup();
     found.mistakes
 }
 
@@ -58,71 +38,42 @@ struct Findings<'a> {
 }
 
 impl Findings<'_> {
-    fn add(&mut self, line: usize, severity: Severity, message: String) {
+    fn add(&mut self, line: usize, severity: Severity, message: impl Into<String>) {
         self.mistakes.push(Mistake {
             file: self.file.to_owned(),
             line,
             severity,
-            message,
+            message: message.into(),
         });
     }
 
     fn error(&mut self, line: usize, message: impl Into<String>) {
-        self.add(line, Severity::Error, message.into());
+        self.add(line, Severity::Error, message);
     }
 
     fn warn(&mut self, line: usize, message: impl Into<String>) {
-        self.add(line, Severity::Warning, message.into());
+        self.add(line, Severity::Warning, message);
     }
 
-    fn member(&mut self, member: &Member) {
-        let module = member.module.display();
-        match std::fs::metadata(&member.module) {
-            Err(e) => self.error(member.line, format!("module {module}: {e}")),
-            Ok(meta) if !meta.is_file() => {
-                self.error(member.line, format!("module {module} is not a file"));
+    fn look(&mut self, line: usize, named: &Named) {
+        match named {
+            Named::Module(module) => match std::fs::metadata(module) {
+                Err(e) => self.error(line, format!("module {}: {e}", module.display())),
+                Ok(meta) if !meta.is_file() => {
+                    self.error(line, format!("module {} is not a file", module.display()));
+                }
+                Ok(_) => {}
+            },
+            Named::Pin(pin) => self.pin(line, pin),
+            Named::User(user) if user.id().is_none() => {
+                self.error(line, format!("allow_users: there is no user {user}"));
             }
-            Ok(_) => {}
-        }
-        if let Some(pin) = &member.pin {
-            self.pin(member.line, pin);
-        } else {
-            let name = &member.name;
-            let message = format!("{name} has no pin: its private keys cannot be used");
-            self.warn(member.line, message);
-        }
-    }
-
-    fn listener(&mut self, listener: &Listener) {
-        self.socket(&listener.socket);
-        if let Some(pin) = &listener.pin {
-            self.pin(0, pin);
-        }
-        let socket = listener.socket.path.display();
-        if listener.socket.mode & 0o002 != 0 && listener.socket.allow_users.is_empty() {
-            let message = format!("{socket}: every user of this machine may connect");
-            self.warn(0, message);
-        }
-    }
-
-    fn socket(&mut self, socket: &Socket) {
-        let place = socket.path.display();
-        for user in &socket.allow_users {
-            if user.id().is_none() {
-                self.error(0, format!("{place}: allow_users: there is no user {user}"));
+            Named::Group(group) if group_id(group).is_none() => {
+                self.error(line, format!("group: there is no group {group}"));
             }
-        }
-        if let Some(group) = &socket.group
-            && group_id(group).is_none()
-        {
-            self.error(0, format!("{place}: group: there is no group {group}"));
-        }
-        // sun_path, unix(7).
-        if socket.path.as_os_str().len() > 107 {
-            self.error(
-                0,
-                format!("{place}: longer than the 107 bytes of a socket's path"),
-            );
+            Named::User(_) | Named::Group(_) => {}
+            Named::Socket(path) => self.socket(line, path),
+            Named::Folder(what, path) => self.folder(line, what, path),
         }
     }
 
@@ -132,23 +83,56 @@ impl Findings<'_> {
             // The environment and the credentials of the daemon are not those of this command.
             Err(e) => self.warn(line, e.to_string()),
             Ok(_) if pin.readable_by_others() => {
-                let message = format!("{pin}: every user can read it; chmod 600");
-                self.warn(line, message);
+                self.warn(line, format!("{pin}: every user can read it; chmod 600"));
             }
             Ok(_) => {}
         }
     }
 
+    fn socket(&mut self, line: usize, path: &Path) {
+        // sun_path, unix(7).
+        if path.as_os_str().len() > 107 {
+            let message = format!("{}: a socket's path has at most 107 bytes", path.display());
+            self.error(line, message);
+        }
+        let folder = path.parent().map(PathBuf::from).unwrap_or_default();
+        self.folder(line, "folder of the socket", &folder);
+    }
+
     /// The daemon makes the last folder of a path, and no more.
-    fn folder(&mut self, what: &str, folder: &Path) {
+    fn folder(&mut self, line: usize, what: &str, folder: &Path) {
         let parent = folder
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
         if folder.exists() && !folder.is_dir() {
-            self.error(0, format!("{what} {} is not a folder", folder.display()));
+            self.error(line, format!("{what} {} is not a folder", folder.display()));
         } else if !folder.exists() && !parent.is_dir() {
-            self.error(0, format!("{what}: {} does not exist", parent.display()));
+            self.error(line, format!("{what}: {} does not exist", parent.display()));
+        }
+    }
+
+    /// What is allowed, but seldom meant.
+    fn consider(&mut self, config: &Config) {
+        if config.tokens.len() == 1 {
+            self.warn(
+                0,
+                "one [[token]]: a pool of one has no second replica of any key",
+            );
+        }
+        for member in config.tokens.iter().filter(|member| member.pin.is_none()) {
+            let message = format!(
+                "{} has no pin: its private keys cannot be used",
+                member.name
+            );
+            self.warn(member.line, message);
+        }
+        for listener in &config.listeners {
+            let socket = &listener.socket;
+            if socket.mode & 0o002 != 0 && socket.allow_users.is_empty() {
+                let path = socket.path.display();
+                self.warn(0, format!("{path}: every user of this machine may connect"));
+            }
         }
     }
 }

@@ -67,7 +67,7 @@ pub struct PoolSection {
 }
 
 /// A unix socket and who may open it.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Socket {
     /// Where it is.
     pub path: PathBuf,
@@ -196,7 +196,8 @@ pub fn load(file: &Path) -> Result<Config, Vec<Mistake>> {
 
 /// Reads a configuration from its text; `file` says where it is, for messages and relative paths.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
-    parse::config(file, text)
+    let parsed = parse::config(file, text);
+    parsed.config.ok_or(parsed.mistakes)
 }
 
 /// Where the configuration is: `$HSMUX_CONFIG`, else `/etc/hsmux/hsmux.toml` if it is there, else

@@ -9,7 +9,7 @@ use crate::Policy;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::reader::{Fields, Source, integer, text, uri};
+use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::{SECTIONS, section};
 use super::{
     Admin, AuditSection, Config, Isolation, Listener, Login, Member, Mistake, ModuleSection,
@@ -19,7 +19,15 @@ use super::{
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
 
-pub fn config(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
+/// What a file's text says: the configuration, if it is good, its mistakes in order of lines, and
+/// what it names.
+pub struct Parsed {
+    pub config: Option<Config>,
+    pub mistakes: Vec<Mistake>,
+    pub named: Vec<(usize, Named)>,
+}
+
+pub fn config(file: &Path, text: &str) -> Parsed {
     let mut source = Source::new(file, text);
     let (document, faults) = DeTable::parse_recoverable(text);
     for fault in faults {
@@ -29,9 +37,10 @@ pub fn config(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
     let mut mistakes = source.mistakes;
     mistakes.sort_by_key(|mistake| mistake.line);
     mistakes.dedup();
-    match config {
-        Some(config) if mistakes.is_empty() => Ok(config),
-        _ => Err(mistakes),
+    Parsed {
+        config: config.filter(|_| mistakes.is_empty()),
+        mistakes,
+        named: source.named,
     }
 }
 
@@ -46,10 +55,9 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     let read_only = pool.as_ref().is_some_and(|pool| pool.read_only);
     let (state, worker) = one(source, document, "daemon", |fields| {
         let state = fields.path("state");
-        (
-            state.unwrap_or_else(|| fields.source.path("state")),
-            fields.path("worker"),
-        )
+        let state = state.unwrap_or_else(|| fields.source.path("state"));
+        fields.names("state", Named::Folder("state folder", state.clone()));
+        (state, fields.path("worker"))
     });
     let mut listeners = Vec::new();
     listeners.extend(one(source, document, "daemon", |fields| {
@@ -139,8 +147,9 @@ fn listener(
                        set it on each listener instead";
         fields.source.error(fields.span_of("read_only"), message);
     }
+    let socket = socket(fields, path, 0o660);
     let listener = Listener {
-        socket: socket(fields, PathBuf::new(), 0o660),
+        socket: Socket::default(),
         keys: fields.list("keys", uri).unwrap_or_default(),
         read_only: own_read_only.unwrap_or(false) || read_only,
         login: fields.choice("login", &words).unwrap_or(Login::Pin),
@@ -150,20 +159,31 @@ fn listener(
         let message = "login = \"peer\" needs no PIN; take one of the two lines out";
         fields.source.error(fields.span_of("pin"), message);
     }
-    let socket = Socket {
-        path: path?,
-        ..listener.socket
+    let listener = Listener {
+        socket: socket?,
+        ..listener
     };
-    Some((Listener { socket, ..listener }, fields.span_of("socket")))
+    Some((listener, fields.span_of("socket")))
 }
 
-fn socket(fields: &mut Fields<'_, '_, '_>, path: PathBuf, mode: u32) -> Socket {
-    Socket {
-        path,
-        mode: fields.mode("mode").unwrap_or(mode),
-        group: fields.text("group"),
-        allow_users: fields.list("allow_users", user).unwrap_or_default(),
+fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> Option<Socket> {
+    let group = fields.text("group");
+    let allow_users = fields.list("allow_users", user).unwrap_or_default();
+    for user in &allow_users {
+        fields.names("allow_users", Named::User(user.clone()));
     }
+    if let Some(group) = &group {
+        fields.names("group", Named::Group(group.clone()));
+    }
+    let mode = fields.mode("mode").unwrap_or(mode);
+    let path = path?;
+    fields.names("socket", Named::Socket(path.clone()));
+    Some(Socket {
+        path,
+        mode,
+        group,
+        allow_users,
+    })
 }
 
 fn user(value: &DeValue<'_>) -> Result<User, String> {
@@ -179,11 +199,11 @@ fn admin(fields: &mut Fields<'_, '_, '_>, first: &Path) -> Admin {
     let path = fields
         .path("socket")
         .unwrap_or_else(|| first.with_file_name(format!("{stem}-admin.sock")));
-    let socket = socket(fields, path, 0o600);
-    if socket.path == first {
+    if path == first {
         let message = "administration has a listener of its own; give it another socket";
         fields.source.error(fields.span_of("socket"), message);
     }
+    let socket = socket(fields, Some(path), 0o600).unwrap_or_default();
     Admin { socket }
 }
 
@@ -241,6 +261,9 @@ fn member(fields: &mut Fields<'_, '_, '_>) -> Option<Placed<Member>> {
         ("thread", Isolation::Thread),
     ];
     let module = required(fields, "module", |fields| fields.path("module"));
+    if let Some(module) = &module {
+        fields.names("module", Named::Module(module.clone()));
+    }
     let uri = required(fields, "uri", |fields| fields.uri("uri"));
     if let Some(uri) = &uri {
         if !uri.names_token() {

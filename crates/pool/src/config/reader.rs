@@ -9,28 +9,46 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::schema::{Key, Section};
-use super::{Mistake, PinSource, Severity};
+use super::{Mistake, PinSource, Severity, User};
 
 /// The file's text, and what is wrong with it so far.
 pub struct Source<'a> {
     pub file: &'a Path,
     text: &'a str,
     pub mistakes: Vec<Mistake>,
+    /// What it names, with the line: whether it is there is for the file system to say.
+    pub named: Vec<(usize, Named)>,
+}
+
+/// Something outside of the file.
+pub enum Named {
+    Module(PathBuf),
+    Pin(PinSource),
+    User(User),
+    Group(String),
+    Socket(PathBuf),
+    /// A folder that the daemon makes, and what it is for.
+    Folder(&'static str, PathBuf),
 }
 
 impl<'a> Source<'a> {
     pub fn new(file: &'a Path, text: &'a str) -> Self {
-        let mistakes = Vec::new();
         Self {
             file,
             text,
-            mistakes,
+            mistakes: Vec::new(),
+            named: Vec::new(),
         }
     }
 
     pub fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         before.split(|byte| *byte == b'\n').count()
+    }
+
+    pub fn names(&mut self, span: &Range<usize>, named: Named) {
+        let line = self.line(span.start);
+        self.named.push((line, named));
     }
 
     pub fn error(&mut self, span: Range<usize>, message: impl Into<String>) {
@@ -115,6 +133,12 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         let example = self.key(name).map_or("", |key| key.example);
         let message = format!("{} needs {name} = {example}", section.title());
         self.source.error(self.span.clone(), message);
+    }
+
+    /// The value of a key names something outside of the file.
+    pub fn names(&mut self, name: &str, named: Named) {
+        let span = self.span_of(name);
+        self.source.names(&span, named);
     }
 
     pub fn has(&self, name: &str) -> bool {
@@ -232,11 +256,13 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
 
     pub fn pin(&mut self, name: &str) -> Option<PinSource> {
         let (kind, place) = self.read(name, pin)?;
-        Some(match kind {
+        let source = match kind {
             "file" => PinSource::File(self.source.path(&place)),
             "env" => PinSource::Env(place),
             _ => PinSource::Credential(place),
-        })
+        };
+        self.names(name, Named::Pin(source.clone()));
+        Some(source)
     }
 
     pub fn env(&mut self, name: &str) -> Option<Vec<(String, String)>> {

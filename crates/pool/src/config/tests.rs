@@ -270,12 +270,12 @@ fn the_file_system_is_looked_at_by_check_only() {
         hit.unwrap_or_else(|| panic!("{line} {part}: {found:#?}"))
             .severity
     };
-    assert_eq!(text(27, "vendor.so: No such file"), Severity::Error);
+    assert_eq!(text(28, "vendor.so: No such file"), Severity::Error);
     assert_eq!(
-        text(16, "hsm1.pin: every user can read it"),
+        text(19, "hsm1.pin: every user can read it"),
         Severity::Warning
     );
-    assert_eq!(text(27, "$PIN2"), Severity::Warning);
+    assert_eq!(text(30, "$PIN2"), Severity::Warning);
     assert_eq!(
         PinSource::File(folder.path().join("hsm1.pin"))
             .read()
