@@ -103,6 +103,17 @@ fn a_crash_says_where() {
 }
 
 #[test]
+fn a_crash_while_objects_are_read_says_so() {
+    let standin = StandIn::new("", "");
+    let token = standin.connect().unwrap();
+    // Reading computes check values of secret keys, which is an operation of the token.
+    standin.set("", "crash_after = 0");
+    let text = token.objects().unwrap_err().to_string();
+    assert!(text.contains("reading the objects"), "{text}");
+    assert!(text.contains("signal 6 (SIGABRT)"), "{text}");
+}
+
+#[test]
 fn a_crash_at_the_start_says_where() {
     let standin = StandIn::new("crash_in_initialize = true", "");
     let error = standin.connect().err().unwrap();

@@ -4,7 +4,7 @@ mod board;
 mod link;
 mod shared;
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Batch, Error, Kind, Result, Snapshot, Token, TokenInfo};
@@ -16,6 +16,9 @@ use shared::Shared;
 
 /// Reading all objects of a slow card takes seconds; longer than this is a hang.
 const OBJECTS_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long the kernel may take to tell what became of a process.
+const FATE_WITHIN: Duration = Duration::from_secs(1);
 
 /// A token at the other end of some lanes.
 ///
@@ -38,6 +41,15 @@ impl RemoteToken {
         Ok(token)
     }
 
+    /// What became of the peer, once that is known.
+    fn verdict(&self) -> Error {
+        let (tell, told) = mpsc::channel();
+        self.on_lost(Box::new(move |error| drop(tell.send(error))));
+        told.recv_timeout(FATE_WITHIN)
+            .unwrap_or_else(|_| Error::lost(format!("{} is gone", self.shared.name)))
+            .at("reading the objects")
+    }
+
     /// The reactor that it lives on.
     pub fn reactor(&self) -> &Arc<Reactor> {
         &self.reactor
@@ -57,10 +69,13 @@ impl Token for RemoteToken {
         let deadline = Instant::now() + OBJECTS_WITHIN;
         let frame = match admin.exchange(&Call::Objects, Some(deadline)) {
             Ok(frame) => frame,
+            Err(broken) if broken.is_late() => {
+                self.abort("reading its objects takes too long");
+                return Err(self.verdict());
+            }
             Err(broken) => {
-                let error = format!("{}: reading its objects: {broken}", self.shared.name);
-                self.abort(&error);
-                return Err(Error::lost(error));
+                self.shared.lose(&broken.to_string());
+                return Err(self.verdict());
             }
         };
         match frame::decode_reply(self.shared.version, &frame.into())?.answer {

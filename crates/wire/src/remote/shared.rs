@@ -147,7 +147,7 @@ impl Shared {
 
     /// The link is broken. Where a process stands behind it, its fate is awaited, which the
     /// kernel tells in a moment; the requests fail with that.
-    fn lose(&self, reason: &str) {
+    pub fn lose(&self, reason: &str) {
         let error = Error::lost(format!("{}: {reason}", self.name));
         if self.keeper.ended().is_none() {
             return self.finish(&error);
