@@ -163,11 +163,7 @@ impl Entry {
         self.serving = seats(|state| *state == ReplicaState::Serving);
         self.hopeful = seats(|state| !matches!(state, ReplicaState::Unproved(_)));
         self.forbidden = forbidden(&self.object);
-        self.hidden = self
-            .object
-            .attributes
-            .get(ck::CKA_LABEL)
-            .is_some_and(|label| label.starts_with(HIDDEN_LABEL.as_bytes()));
+        self.hidden = is_hidden(&self.object);
     }
 }
 
@@ -175,6 +171,12 @@ impl Replica {
     fn good(&self) -> bool {
         matches!(self.state, ReplicaState::Serving | ReplicaState::Away)
     }
+}
+
+/// Whether an object is hsmux's own.
+pub(crate) fn is_hidden(object: &Object) -> bool {
+    let label = object.attributes.get(ck::CKA_LABEL);
+    label.is_some_and(|label| label.starts_with(HIDDEN_LABEL.as_bytes()))
 }
 
 /// Uses by the attribute that allows them (PKCS#11 3.0, sections 4.7 to 4.10).

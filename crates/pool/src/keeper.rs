@@ -18,8 +18,10 @@ impl Core {
             let now = Instant::now();
             self.keep_deadlines(now);
             let connect = self.reconnect_due(now);
+            let prove = self.reprove_due(now);
             let nearest = self.scheduler.lock().nearest();
-            self.alarm.sleep(nearest.into_iter().chain(connect).min());
+            let all = [nearest, connect, prove];
+            self.alarm.sleep(all.into_iter().flatten().min());
         }
     }
 

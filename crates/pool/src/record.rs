@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use hsmux_token::{Error, Token, TokenInfo};
+use hsmux_token::{Error, ObjectId, Token, TokenInfo};
 use parking_lot::Mutex;
 
 use crate::Seat;
@@ -20,8 +20,18 @@ pub(crate) struct Record {
     expected: AtomicU64,
     pub served: AtomicU64,
     pub failed: AtomicU64,
+    /// Keys whose proof failed for another reason than the key.
+    pub retry: Mutex<Retry>,
     /// When a suspicion was last followed up.
     pub suspected: Mutex<Option<Instant>>,
+}
+
+/// Proofs that are to be tried again on the same connection.
+#[derive(Default)]
+pub(crate) struct Retry {
+    pub at: Option<Instant>,
+    pub ids: Vec<ObjectId>,
+    pub attempts: u32,
 }
 
 /// Where a seat stands.
@@ -81,6 +91,7 @@ impl Record {
             expected: AtomicU64::new(0),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            retry: Mutex::default(),
             suspected: Mutex::new(None),
         })
     }
@@ -127,14 +138,19 @@ impl Life {
         self.last_error = Some((SystemTime::now(), error.clone()));
     }
 
-    /// Until when the seat rests after so many attempts: doubling, with a quarter of jitter so that
-    /// the workers of one token do not all come back at once.
+    /// When the seat is tried again after so many attempts.
     pub fn next_attempt(&self) -> Instant {
-        let doubled = FIRST_BACK_OFF * 2_u32.saturating_pow(self.attempts.min(16));
-        let rest = doubled.min(LONGEST_BACK_OFF);
-        let mut byte = [0];
-        // Without randomness the rest is not spread, which is no reason to fail.
-        let _ = getrandom::fill(&mut byte);
-        Instant::now() + rest.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
+        Instant::now() + back_off(self.attempts)
     }
+}
+
+/// How long to rest after so many attempts: doubling, with a quarter of jitter so that the workers
+/// of one token do not all come back at once.
+pub(crate) fn back_off(attempts: u32) -> Duration {
+    let doubled = FIRST_BACK_OFF * 2_u32.saturating_pow(attempts.min(16));
+    let mut byte = [0];
+    // Without randomness the rest is not spread, which is no reason to fail.
+    let _ = getrandom::fill(&mut byte);
+    let rest = doubled.min(LONGEST_BACK_OFF);
+    rest.mul_f64(0.75 + f64::from(byte[0]) / 1024.0)
 }

@@ -15,11 +15,11 @@ use hsmux_token::{
 };
 use parking_lot::{Condvar, Mutex};
 
-use crate::catalogue::ReplicaState;
+use crate::catalogue::{ReplicaState, is_hidden};
 use crate::core::Core;
 use crate::job::Attempt;
 use crate::need::Need;
-use crate::record::Connection;
+use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 
 /// What a proof found.
@@ -45,10 +45,16 @@ impl Core {
         // Private keys first: they wait for nobody.
         ids.sort_by_key(|id| id.class == Class::SECRET_KEY);
         let mut found = Vec::new();
+        let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
         for id in ids {
-            let Some(state) = self.prove_one(connection, &id) else {
-                continue;
+            let state = match self.prove_one(connection, &id) {
+                Ok(Some(state)) => state,
+                Ok(None) => continue,
+                Err(error) => {
+                    failed.push(id);
+                    ReplicaState::Unproved(format!("the proof failed: {error}"))
+                }
             };
             found.push((id, state));
             if drawn.is_none_or(|at| at.elapsed() >= DRAWN_EVERY) {
@@ -57,6 +63,43 @@ impl Core {
             }
         }
         self.record_findings(connection, &mut found);
+        self.try_again_later(connection, failed);
+    }
+
+    fn try_again_later(&self, connection: &Connection, failed: Vec<ObjectId>) {
+        if failed.is_empty() || !connection.is_current() {
+            return;
+        }
+        let mut retry = connection.record.retry.lock();
+        let at = Instant::now() + back_off(retry.attempts);
+        retry.attempts += 1;
+        retry.ids.extend(failed);
+        retry.at = Some(at);
+        drop(retry);
+        self.alarm.by(at);
+    }
+
+    /// Tries failed proofs again whose time has come; says when the next is due.
+    pub fn reprove_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for record in self.records() {
+            let mut retry = record.retry.lock();
+            match retry.at {
+                Some(at) if at <= now => {
+                    retry.at = None;
+                    let ids = std::mem::take(&mut retry.ids);
+                    drop(retry);
+                    let connection = record.life.lock().connection.clone();
+                    if let Some(connection) = connection {
+                        self.in_background(&connection, move |core, connection| {
+                            core.prove(connection, &ids);
+                        });
+                    }
+                }
+                at => next = next.into_iter().chain(at).min(),
+            }
+        }
+        next
     }
 
     fn record_findings(
@@ -75,45 +118,50 @@ impl Core {
         });
     }
 
-    /// `None`: the connection has ended, or the object is gone.
+    /// `None`: the connection has ended, or the object is gone. An error says nothing about the key.
     fn prove_one(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         id: &ObjectId,
-    ) -> Option<ReplicaState> {
-        let mut last = None;
-        for _ in 0..TRIES {
-            if !connection.is_current() {
-                return None;
-            }
-            let catalogue = self.catalogue.load();
-            let entry = catalogue.entries.get(id)?;
-            let object = Arc::clone(&entry.replica(connection.record.index)?.object);
-            if let Some(reason) = unprovable(&object, entry.hidden) {
-                return Some(ReplicaState::Unproved(reason.into()));
+    ) -> Result<Option<ReplicaState>> {
+        let mut tries = 0;
+        loop {
+            let Some(object) = self.candidate(connection, id) else {
+                return Ok(None);
+            };
+            if let Some(reason) = unprovable(&object) {
+                return Ok(Some(ReplicaState::Unproved(reason.into())));
             }
             let finding = match id.class {
                 Class::SECRET_KEY => secret::prove(self, connection, &object),
                 _ => private::prove(self, connection, &object),
             };
+            tries += 1;
             match finding {
-                Ok(Finding::Proved) => return Some(ReplicaState::Serving),
+                Ok(Finding::Proved) => return Ok(Some(ReplicaState::Serving)),
                 Ok(Finding::Not(reason)) => {
                     tracing::error!(seat = %connection.record.name, "{id:?} is not proved: {reason}");
-                    return Some(ReplicaState::Unproved(reason));
+                    return Ok(Some(ReplicaState::Unproved(reason)));
                 }
                 Err(error) if error.kind() == Kind::UnknownObject => {
                     let index = connection.record.index;
                     self.publish(|registry| registry.drop_replica(index, id));
-                    return None;
+                    return Ok(None);
                 }
-                Err(error) => last = Some(error),
+                Err(error) if tries >= TRIES => return Err(error),
+                Err(_) => {}
             }
         }
-        Some(ReplicaState::Unproved(format!(
-            "the proof failed: {}",
-            last?
-        )))
+    }
+
+    /// What this connection shows of the key.
+    fn candidate(&self, connection: &Connection, id: &ObjectId) -> Option<Arc<Object>> {
+        let catalogue = self.catalogue.load();
+        let replica = catalogue
+            .entries
+            .get(id)?
+            .replica(connection.record.index)?;
+        connection.is_current().then(|| Arc::clone(&replica.object))
     }
 
     /// Runs an operation of a proof on this very connection, in turn with its other requests.
@@ -138,8 +186,8 @@ fn provable(id: &ObjectId) -> bool {
 }
 
 /// Keys that are not used for a proof, and why.
-fn unprovable(object: &Object, hidden: bool) -> Option<&'static str> {
-    if hidden {
+fn unprovable(object: &Object) -> Option<&'static str> {
+    if is_hidden(object) {
         return Some("kept for hsmux itself");
     }
     if object.attributes.flag(ck::CKA_ALWAYS_AUTHENTICATE) == Some(true) {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_pool::{Options, SeatState};
-use hsmux_token::{Error, Kind, Token};
+use hsmux_token::{Error, Kind, Token, ck};
 
 use crate::vault::*;
 
@@ -62,6 +62,30 @@ fn a_refused_pin_parks_the_seat_until_somebody_resumes_it() {
     eventually("parked again", || {
         pool.status().seats[0].state == SeatState::Parked
     });
+}
+
+#[test]
+fn a_wrong_pin_is_sent_once() {
+    let one = Supply::new(|| Err(Error::vendor("C_Login", ck::CKR_PIN_INCORRECT)));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    assert_eq!(pool.status().seats[0].state, SeatState::Parked);
+    assert_eq!(one.attempts.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_proof_that_fails_for_another_reason_is_tried_again() {
+    let key = Key::new(1);
+    let one = Supply::new(move || {
+        let token = honest("one", key).build();
+        token.fail(Error::vendor("C_Sign", ck::CKR_DEVICE_MEMORY), 3);
+        Ok(token)
+    });
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    eventually("the key has proved itself", || {
+        pool.status().objects[0].members == ["one"]
+    });
+    assert_eq!(one.connections(), 1);
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
 }
 
 #[test]
