@@ -23,3 +23,4 @@ mod rv;
 mod session;
 mod setup;
 mod slot;
+mod worker;

@@ -9,6 +9,7 @@ use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_wire::Endpoint;
 
 use crate::backend::{Backend, Daemon, Embedded};
+use crate::worker;
 
 /// Names the daemon's socket; then no configuration file is read.
 const SOCKET: &str = "HSMUX_SOCKET";
@@ -49,9 +50,7 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         threads,
         ..config.options()
     };
-    // Where members want worker processes: the `hsmux` of the configuration, or of the PATH.
-    let worker = config.worker.clone().unwrap_or_else(|| "hsmux".into());
-    let pool = Pool::start(options, config.seats(&worker, None))?;
+    let pool = Pool::start(options, config.seats(&worker::program(config), None))?;
     Ok(Box::new(Embedded::new(pool, pin, config.pool.deadline)))
 }
 
