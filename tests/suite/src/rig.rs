@@ -49,43 +49,46 @@ impl Rig {
 
     /// A rig whose daemon is not started yet, so that its configuration or tokens can be changed first.
     pub fn prepare(setup: Setup, members: usize) -> Self {
+        let mut rig = Self::empty(setup, members);
+        if members > 0 {
+            rig.keys = Keys::new(&rig.path("keys"));
+        }
+        for member in &rig.config.members {
+            rig.softhsm.import(&member.label, &rig.keys);
+        }
+        rig
+    }
+
+    /// The same with tokens that hold nothing.
+    pub fn empty(setup: Setup, members: usize) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("hsmux-")
             .tempdir()
             .expect("a temporary folder");
-        let path = folder.path();
-        let softhsm = SoftHsm::new(path);
-        let keys = if members > 0 {
-            Keys::new(&path.join("keys"))
-        } else {
-            Keys::none()
-        };
+        let softhsm = SoftHsm::new(folder.path());
         let labels: Vec<_> = (1..=members).map(|n| format!("hsm{n}")).collect();
-        for label in &labels {
-            softhsm.init(label);
-            softhsm.import(label, &keys);
-            write_secret(&path.join(format!("{label}.pin")), &SoftHsm::pin(label));
-        }
-        write_secret(&path.join("pool.pin"), POOL_PIN);
-        let mode = if setup == Setup::Embedded {
-            "embedded"
-        } else {
-            "daemon"
-        };
-        let config = Config {
-            pool: "deadline = \"10s\"".to_owned(),
-            daemon: String::new(),
-            module: format!("mode = \"{mode}\""),
-            members: labels.iter().map(|label| Member::softhsm(label)).collect(),
+        let mode = match setup {
+            Setup::Embedded => "embedded",
+            _ => "daemon",
         };
         let rig = Self {
             setup,
             softhsm,
-            keys,
-            config,
+            keys: Keys::none(),
+            config: Config {
+                pool: "deadline = \"10s\"".to_owned(),
+                daemon: String::new(),
+                module: format!("mode = \"{mode}\""),
+                members: labels.iter().map(|label| Member::softhsm(label)).collect(),
+            },
             daemon: None,
             folder,
         };
+        for label in &labels {
+            rig.softhsm.init(label);
+            rig.write_pin(label, &SoftHsm::pin(label));
+        }
+        rig.write_pin("pool", POOL_PIN);
         rig.write_config();
         rig
     }

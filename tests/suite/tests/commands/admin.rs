@@ -1,0 +1,158 @@
+//! `hsmux token`, `pin`, `config`, `status`, `audit`, `doctor`.
+
+use std::fs;
+
+use hsmux_suite::{Caller, Rig, SOFTHSM, Setup, SoftHsm};
+use serde_json::{Value, json};
+
+/// The exit code for wrong arguments or configuration, and for a daemon that is not there.
+const USAGE: Option<i32> = Some(2);
+const NO_DAEMON: Option<i32> = Some(4);
+
+#[test]
+fn a_token_is_initialised_and_added() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.start();
+    rig.write_pin("hsm2", &SoftHsm::pin("hsm2"));
+    rig.write_pin("so", SoftHsm::SO_PIN);
+    rig.hsmux(&format!(
+        "token init --module {SOFTHSM} --label hsm2 --pin file:hsm2.pin --so-pin file:so.pin"
+    ))
+    .ok()
+    .says("hsm2");
+    rig.hsmux(&format!("token list --module {SOFTHSM}"))
+        .ok()
+        .says("hsm1")
+        .says("hsm2");
+    rig.hsmux(&format!(
+        "token add hsm2 --module {SOFTHSM} --uri pkcs11:token=hsm2 --pin-file hsm2.pin"
+    ))
+    .ok();
+    rig.wait_for_members(2);
+    rig.hsmux("token status hsm2").ok().says("SoftHSM");
+    rig.hsmux("token remove hsm2 --forget").ok();
+    rig.wait_for_members(1);
+    let file = fs::read_to_string(rig.path("hsmux.toml")).unwrap();
+    assert!(!file.contains("hsm2"), "{file}");
+}
+
+#[test]
+fn a_token_with_keys_is_not_erased_by_accident() {
+    let rig = Rig::prepare(Setup::Daemon, 1);
+    rig.write_pin("so", SoftHsm::SO_PIN);
+    let line = format!(
+        "token init --module {SOFTHSM} --label hsm1 --uri pkcs11:token=hsm1 --pin file:hsm1.pin --so-pin file:so.pin"
+    );
+    let refused = rig.hsmux(&line).fails();
+    assert_eq!(refused.code, USAGE, "{refused}");
+    refused.says("--erase");
+    rig.softhsm.tool("hsm1").arg("-O").ok().says("rsa");
+}
+
+#[test]
+fn every_mistake_of_a_configuration_has_its_line() {
+    let rig = Rig::prepare(Setup::Daemon, 1);
+    fs::write(
+        rig.path("hsmux.toml"),
+        "[pool]\nlable = \"web\"\npolicy = \"fastest\"\n\n[[token]]\nmodule = \"/nowhere.so\"\nuri = \"hsm1\"\n",
+    )
+    .unwrap();
+    let check = rig.hsmux("config check").fails();
+    assert_eq!(check.code, USAGE, "{check}");
+    check
+        .says("hsmux.toml:2")
+        .says("label")
+        .says("hsmux.toml:3")
+        .says("least-loaded")
+        .says("hsmux.toml:6")
+        .says("/nowhere.so")
+        .says("hsmux.toml:7");
+    let serve = rig.hsmux("serve").fails();
+    assert_eq!(serve.code, USAGE, "{serve}");
+}
+
+#[test]
+fn the_example_is_a_good_configuration() {
+    let rig = Rig::prepare(Setup::Daemon, 1);
+    let example = rig.hsmux("config example").ok().out;
+    fs::write(rig.path("hsmux.toml"), example).unwrap();
+    rig.hsmux("config check").ok();
+}
+
+#[test]
+fn without_a_daemon_commands_say_so() {
+    let rig = Rig::prepare(Setup::Daemon, 1);
+    for command in ["status", "key list", "token list", "reload"] {
+        let refused = rig.hsmux(command).fails();
+        assert_eq!(refused.code, NO_DAEMON, "{refused}");
+        refused.says("hsmux serve");
+    }
+}
+
+#[test]
+fn doctor_finds_nothing_in_a_good_setup_and_shows_no_pin() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("doctor").ok().says("nothing is wrong");
+    rig.hsmux("token park hsm2").ok();
+    rig.hsmux("doctor").fails().says("hsm2");
+}
+
+#[test]
+fn pins_are_rotated_over_all_members() {
+    let rig = Rig::new(Setup::Daemon);
+    let before: Vec<_> = pins(&rig);
+    rig.hsmux("pin rotate").ok();
+    let after: Vec<_> = pins(&rig);
+    for (old, new) in before.iter().zip(&after) {
+        assert_ne!(old, new);
+    }
+    rig.wait_for_members(3);
+    Caller::open(&rig).ok("sign", json!({}));
+    // The tokens know the new ones.
+    for (label, pin) in ["hsm1", "hsm2", "hsm3"].iter().zip(&after) {
+        rig.run("pkcs11-tool")
+            .args(&format!(
+                "--module {SOFTHSM} --token-label {label} --login --pin {pin} -O"
+            ))
+            .ok();
+    }
+}
+
+fn pins(rig: &Rig) -> Vec<String> {
+    let read = |label| fs::read_to_string(rig.path(&format!("{label}.pin"))).unwrap();
+    ["hsm1", "hsm2", "hsm3"].map(read).to_vec()
+}
+
+#[test]
+fn acts_are_on_the_audit_trail_and_key_uses_where_asked_for() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.module.push_str("\n[audit]\nkeys = true");
+    rig.start();
+    rig.hsmux("token park hsm1").ok();
+    rig.hsmux("token resume hsm1").ok();
+    rig.wait_for_members(1);
+    Caller::open(&rig).ok("sign", json!({}));
+    let trail = rig.hsmux("audit --json").ok();
+    let lines: Vec<Value> = trail
+        .out
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let has = |name: &str, value: &str| lines.iter().any(|line| line[name] == value);
+    assert!(
+        has("act", "token-park") && has("act", "token-resume"),
+        "{trail}"
+    );
+    assert!(has("call", "C_Sign") && has("label", "ec"), "{trail}");
+    assert!(lines.iter().all(|line| line["uid"].is_u64()), "{trail}");
+}
+
+#[test]
+fn one_daemon_for_one_state_folder() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.start();
+    rig.hsmux("serve").fails().says("pid");
+    rig.wait_for_members(1);
+}

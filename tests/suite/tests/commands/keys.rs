@@ -1,0 +1,238 @@
+//! `hsmux key`.
+
+use std::fs;
+
+use hsmux_suite::{Rig, Run, Setup};
+use serde_json::Value;
+
+/// A pool of three tokens without keys.
+fn empty() -> Rig {
+    let mut rig = Rig::empty(Setup::Daemon, 3);
+    rig.start();
+    rig
+}
+
+/// The members that serve an object of this label and class.
+fn members(rig: &Rig, label: &str, class: &str) -> Vec<String> {
+    let list = rig.hsmux("key list --json").ok();
+    let rows: Value = serde_json::from_str(&list.out).expect("JSON from hsmux key list");
+    let found = rows
+        .as_array()
+        .expect("rows")
+        .iter()
+        .find(|row| row["label"] == label && row["class"] == class);
+    let members = found.map_or(Vec::new(), |row| {
+        row["members"].as_array().expect("members").clone()
+    });
+    members
+        .iter()
+        .map(|member| member.as_str().expect("a name").to_owned())
+        .collect()
+}
+
+/// `pkcs11-tool` on one token, past the pool.
+fn bare(rig: &Rig, label: &str, line: &str) -> Run {
+    rig.softhsm.tool(label).dir(&rig.path("")).args(line)
+}
+
+#[test]
+fn generated_keys_are_on_every_member_and_cannot_leave() {
+    let rig = empty();
+    for (spec, label, class) in [
+        ("rsa:2048", "mail", "private key"),
+        ("ec:p256", "web", "private key"),
+        ("aes:256", "backup", "secret key"),
+    ] {
+        rig.hsmux(&format!("key generate {spec} --label {label}"))
+            .ok();
+        assert_eq!(
+            members(&rig, label, class),
+            ["hsm1", "hsm2", "hsm3"],
+            "{spec}"
+        );
+    }
+    rig.hsmux("key verify")
+        .ok()
+        .says("every replica has proved itself");
+    for token in ["hsm1", "hsm2", "hsm3"] {
+        let objects = bare(&rig, token, "-O").ok();
+        for label in ["mail", "web", "backup"] {
+            objects.says(label);
+        }
+        // No key is left on its way, and none but transport keys' public halves may leave.
+        let private = bare(&rig, token, "-O --type privkey").ok();
+        private
+            .says("never extractable")
+            .never_says("extractable, local");
+    }
+}
+
+#[test]
+fn a_key_pair_works_on_each_member_alone() {
+    let rig = empty();
+    rig.hsmux("key generate ec:p256 --label web --id 0a").ok();
+    fs::write(rig.path("digest"), [7; 32]).unwrap();
+    bare(
+        &rig,
+        "hsm1",
+        "--read-object --type pubkey --id 0a -o public.der",
+    )
+    .ok();
+    for token in ["hsm1", "hsm2", "hsm3"] {
+        bare(
+            &rig,
+            token,
+            "--sign -m ECDSA -f openssl --id 0a -i digest -o signature",
+        )
+        .ok();
+        rig.run("openssl")
+            .args("pkeyutl -verify -pubin -keyform DER -inkey public.der -in digest -sigfile signature")
+            .ok();
+    }
+}
+
+#[test]
+fn extractable_keys_are_cloned_and_others_refused_by_name() {
+    let mut rig = Rig::empty(Setup::Daemon, 3);
+    bare(
+        &rig,
+        "hsm1",
+        "--keypairgen --key-type rsa:2048 --id 01 --label old --sensitive --extractable",
+    )
+    .ok();
+    bare(
+        &rig,
+        "hsm1",
+        "--keypairgen --key-type EC:prime256v1 --id 02 --label fixed",
+    )
+    .ok();
+    bare(
+        &rig,
+        "hsm1",
+        "--keygen --key-type AES:32 --id 03 --label data --sensitive --extractable",
+    )
+    .ok();
+    rig.start();
+    assert_eq!(members(&rig, "old", "private key"), ["hsm1"]);
+    rig.hsmux("key clone")
+        .fails()
+        .says("fixed")
+        .says("cannot leave hsm1");
+    assert_eq!(
+        members(&rig, "old", "private key"),
+        ["hsm1", "hsm2", "hsm3"]
+    );
+    assert_eq!(
+        members(&rig, "data", "secret key"),
+        ["hsm1", "hsm2", "hsm3"]
+    );
+    assert_eq!(members(&rig, "fixed", "private key"), ["hsm1"]);
+    rig.hsmux("doctor").fails().says("fixed");
+    // Again: nothing is done twice.
+    rig.hsmux("key clone pkcs11:object=old;type=private").ok();
+}
+
+#[test]
+fn a_key_is_deleted_everywhere() {
+    let rig = empty();
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("key delete pkcs11:object=web")
+        .fails()
+        .says("--yes");
+    rig.hsmux("key delete pkcs11:object=web --yes").ok();
+    for token in ["hsm1", "hsm2", "hsm3"] {
+        bare(&rig, token, "-O").ok().never_says("web");
+    }
+}
+
+/// A member that was away when a key was deleted does not bring it back.
+#[test]
+fn a_deleted_key_does_not_rise_again() {
+    let rig = empty();
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("key delete pkcs11:object=web --yes").ok();
+    bare(&rig, "hsm3", "-O").ok().says("web");
+    rig.hsmux("token resume hsm3").ok();
+    rig.wait_for_members(3);
+    hsmux_suite::until(
+        "the key is gone",
+        std::time::Duration::from_secs(20),
+        || (!bare(&rig, "hsm3", "-O").ok().out.contains("web")).then_some(()),
+    );
+    assert!(members(&rig, "web", "private key").is_empty());
+}
+
+/// A member that was away when a key was made has it after its return.
+#[test]
+fn a_member_catches_up() {
+    let rig = empty();
+    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("token resume hsm3").ok();
+    hsmux_suite::until("it has the key", std::time::Duration::from_secs(20), || {
+        (members(&rig, "web", "private key").len() == 3).then_some(())
+    });
+}
+
+#[test]
+fn too_few_members_make_no_key() {
+    let mut rig = Rig::empty(Setup::Daemon, 3);
+    rig.config.pool.push_str("\nreplicas = 3");
+    rig.start();
+    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("key generate ec:p256 --label web").fails();
+    for token in ["hsm1", "hsm2"] {
+        bare(&rig, token, "-O --type privkey")
+            .ok()
+            .never_says("web");
+    }
+    assert!(members(&rig, "web", "private key").is_empty());
+}
+
+#[test]
+fn a_request_is_signed_and_its_certificate_imported() {
+    let rig = empty();
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("key csr pkcs11:object=web;type=private --subject CN=www.test,O=Test --name www.test --out web.csr")
+        .ok();
+    rig.run("openssl")
+        .args("req -in web.csr -verify -noout -text")
+        .ok()
+        .says("verify OK")
+        .says("DNS:www.test");
+    rig.run("openssl")
+        .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
+        .ok();
+    rig.run("openssl")
+        .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out web.crt")
+        .ok();
+    rig.hsmux("key cert import web.crt").ok();
+    assert_eq!(
+        members(&rig, "web", "certificate"),
+        ["hsm1", "hsm2", "hsm3"]
+    );
+    bare(&rig, "hsm2", "-O --type cert")
+        .ok()
+        .says("CN=www.test");
+}
+
+#[test]
+fn mistakes_are_answered_in_words() {
+    let rig = empty();
+    rig.hsmux("key generate rsa:17 --label x")
+        .fails()
+        .says("rsa");
+    rig.hsmux("key generate ec:p999 --label x")
+        .fails()
+        .says("p256");
+    rig.hsmux("key delete pkcs11:object=absent --yes")
+        .fails()
+        .says("absent");
+    rig.hsmux("key csr pkcs11:object=absent --subject CN=x")
+        .fails()
+        .says("absent");
+    rig.hsmux("key delete not-a-uri --yes")
+        .fails()
+        .says("pkcs11:");
+}

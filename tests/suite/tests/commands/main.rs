@@ -1,0 +1,5 @@
+//! The command line: what an administrator does, with real tokens behind it.
+
+mod admin;
+mod bench;
+mod keys;
