@@ -1,8 +1,14 @@
 //! libhsmux_pkcs11.so: the pool as one PKCS#11 token.
 //!
 //! A thin exported shell (`entry`, the only part with `unsafe`) over a safe library: pointers become
-//! slices there, and what is inside knows nothing of C. No thread is started, no PIN of a token is
-//! known here, and nothing is held on any token between two calls.
+//! slices there, and what is inside knows nothing of C. Nothing is held on any token between two
+//! calls. With the daemon, no thread is started and no PIN of a token is known here.
+//!
+//! | variable | what it does |
+//! |---|---|
+//! | `HSMUX_CONFIG` | names the configuration file, see [`hsmux_pool::config::default_path`] |
+//! | `HSMUX_SOCKET` | names the daemon's socket; then no configuration file is read |
+//! | `HSMUX_DEBUG` | writes the sentence behind each error's CK_RV to standard error |
 
 // The numbers of PKCS#11 carry their own prefixes, and there are thousands.
 #![allow(clippy::wildcard_imports)]

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Operation, Outcome, Result, Secret};
-use hsmux_wire::{Answer, Call, Client, Endpoint, View};
+use hsmux_wire::{Answer, Call, Client, Endpoint, Item, View};
 use parking_lot::Mutex;
 
 use super::{Backend, same};
@@ -26,14 +26,15 @@ impl Daemon {
     pub fn new(endpoint: Endpoint, patience: Duration) -> Result<Self> {
         Ok(Self {
             client: Client::new(endpoint, &program())?,
-            patience: patience + GRACE,
+            patience,
             boot: AtomicU64::new(0),
             pin: Mutex::default(),
         })
     }
 
     fn call(&self, call: Call) -> Result<Answer> {
-        let reply = self.client.call(call, Instant::now() + self.patience)?;
+        let deadline = Instant::now() + self.patience + GRACE;
+        let reply = self.client.call(call, deadline)?;
         Ok(reply.answer)
     }
 
@@ -54,8 +55,14 @@ impl Daemon {
 
 impl Backend for Daemon {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
-        self.client
-            .execute(operation, Instant::now() + self.patience)
+        let item = Item {
+            operation: operation.clone(),
+            remaining_us: u64::try_from(self.patience.as_micros()).unwrap_or(u64::MAX),
+        };
+        match self.call(Call::Execute(vec![item]))? {
+            Answer::Results(mut results) if results.len() == 1 => results.remove(0),
+            other => Err(unexpected(&other)),
+        }
     }
 
     fn view(&self, known: u64) -> Result<Option<View>> {

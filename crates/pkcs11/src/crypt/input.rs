@@ -8,8 +8,9 @@ use hsmux_token::ck::{CKM_ECDSA, CKR_DATA_LEN_RANGE};
 use super::blocks::Blocks;
 use crate::rv::{Result, Rv};
 
-/// The most that is gathered for a mechanism that wants all data at once, in bytes.
-pub const LIMIT: usize = 16 << 20;
+/// The most that is gathered for a mechanism that wants all data at once, in bytes: what one frame
+/// carries, with room for what is around it.
+const LIMIT: usize = (16 << 20) - (64 << 10);
 
 /// Data on its way.
 pub enum Input {
