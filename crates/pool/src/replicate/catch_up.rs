@@ -4,7 +4,7 @@ use super::Replicator;
 use super::change::do_works;
 use super::journal::{Record, Sync};
 use super::json::{Cbor, Name};
-use super::members::{Member, Members, Present};
+use super::members::{Member, Members, Present, present};
 use super::plan::Roster;
 use super::site::Limit;
 use super::work::{Effect, Work};
@@ -36,25 +36,26 @@ impl Replicator {
     /// `members` are the pool's (an object may be taken over from another), `member` is the one that
     /// has returned, in service or not yet.
     pub fn catch_up(&self, members: &dyn Members, member: &Member) -> Result<CatchUp> {
-        let present = member.present().ok_or_else(|| {
+        let returned = member.present().ok_or_else(|| {
             Error::token(Kind::Lost, format!("{}: is not connected", member.name))
         })?;
-        let _turn = self.turn.write();
-        self.met(&present)?;
-        let others = others(members, &present);
+        self.met(&returned)?;
         let mut told = CatchUp::default();
-        for (_, result) in self.settle(&present, &others) {
-            match result {
-                Ok(_) => told.applied += 1,
-                Err(error) => told.failed.push(error),
+        if self.owes(&returned.serial) {
+            let _turn = self.turn.write();
+            for (_, result) in self.settle(&returned, &others(members, &returned)) {
+                match result {
+                    Ok(_) => told.applied += 1,
+                    Err(error) => told.failed.push(error),
+                }
             }
         }
-        self.compare(&present, &mut told)?;
+        self.compare(&returned, &mut told)?;
         Ok(told)
     }
 
-    /// Whether a member owes something: for the pool, to ask again once the member is in service,
-    /// for a change may have been decided in between.
+    /// Whether a member owes something. What is decided while it comes into service it does at the
+    /// end of that change, or before the next.
     pub fn owes(&self, serial: &str) -> bool {
         self.journal.read(|state| state.owed.contains_key(serial))
     }
@@ -77,9 +78,9 @@ impl Replicator {
     }
 
     /// Members in service that still owe something do it now.
-    pub(super) fn settle_all(&self, roster: &Roster, members: &dyn Members) {
-        for present in &roster.here {
-            for (change, result) in self.settle(present, &roster.here) {
+    pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) {
+        for present in here {
+            for (change, result) in self.settle(present, here) {
                 match result {
                     Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
                     Err(error) => tracing::warn!(%error, change, "still owed"),
@@ -129,10 +130,7 @@ impl Replicator {
 }
 
 fn others(members: &dyn Members, except: &Present) -> Vec<Present> {
-    members
-        .members()
-        .iter()
-        .filter_map(Member::present)
-        .filter(|present| present.serial != except.serial)
-        .collect()
+    let mut others = present(members);
+    others.retain(|present| present.serial != except.serial);
+    others
 }

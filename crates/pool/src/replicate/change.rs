@@ -4,7 +4,7 @@ use super::Replicator;
 use super::channel::Opener;
 use super::journal::{Record, Sync};
 use super::keys;
-use super::members::{Members, Present};
+use super::members::{Members, Present, present};
 use super::objects;
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::prove;
@@ -41,14 +41,15 @@ impl Replicator {
         };
         let roster = Roster::call(self, members, deadline)?;
         self.meet(&roster)?;
-        self.settle_all(&roster, members);
+        self.settle_all(&roster.here, members);
         let (operation, source) = localize(operation, members)?;
         if roster.alone() {
             return directly(members, &roster.here[0], &operation, deadline);
         }
         let change = self.journal.begin(operation.call())?;
         let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
-        self.settle_all(&roster, members);
+        // Also those that have come into service meanwhile.
+        self.settle_all(&present(members), members);
         answer
     }
 
@@ -281,13 +282,18 @@ fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, 
     Ok((operation, source))
 }
 
+/// Tells the pool what has changed, for all members at once: it reads each of them.
 fn tell(members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
-    for (present, result) in results {
-        match result {
-            Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
-            Err(error) => tracing::warn!(%error, "does its part later"),
+    std::thread::scope(|scope| {
+        for (present, result) in results {
+            match result {
+                Ok(effect) => {
+                    scope.spawn(|| members.changed(&present.name, &effect.made, &effect.gone));
+                }
+                Err(error) => tracing::warn!(%error, "does its part later"),
+            }
         }
-    }
+    });
 }
 
 /// What the caller gets: the new objects as the first member shows them.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long one operation of a clone may take.
-const EACH: Duration = Duration::from_mins(1);
+const EACH: Duration = Duration::from_secs(60);
 
 /// So many objects are noted in the journal together.
 const NOTED_TOGETHER: usize = 100;

@@ -49,3 +49,14 @@ pub trait Members: Send + Sync {
         ))
     }
 }
+
+/// The members in service, each token once.
+pub(super) fn present(members: &dyn Members) -> Vec<Present> {
+    let mut here: Vec<Present> = Vec::new();
+    for present in members.members().iter().filter_map(Member::present) {
+        if !here.iter().any(|other| other.serial == present.serial) {
+            here.push(present);
+        }
+    }
+    here
+}

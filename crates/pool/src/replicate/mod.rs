@@ -8,6 +8,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `attach` | a pool that writes through all this |
 //! | `change` | a change from its plan to its end |
 //! | `plan`, `keys`, `newborn`, `objects` | what each member has to do, by the kind of operation |
 //! | `work` | what one member does, repeatable and reversible |
@@ -20,6 +21,7 @@
 // The numbers of PKCS#11 carry their prefix: a list of forty says no more than a star.
 #![allow(clippy::wildcard_imports)]
 
+mod attach;
 mod catch_up;
 mod change;
 mod channel;
@@ -42,6 +44,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
+pub use attach::{Hold, Writer, start};
 pub use catch_up::CatchUp;
 pub use clone::{Cloned, Fate, Selection};
 pub use members::{Member, Members};
@@ -50,7 +53,7 @@ pub use transport::TRANSPORT_LABEL;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
 use parking_lot::RwLock;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use transport::Transport;
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
@@ -69,7 +72,7 @@ impl Replicator {
     /// `replicas` is the number of members that a change must reach, or 0: all configured members,
     /// of which those may be away that can catch up later.
     pub fn open(state: &Path, replicas: usize) -> Result<Self> {
-        let folder = state.join("replicate");
+        let folder = folder(state);
         Ok(Self {
             journal: Journal::open(&folder)?,
             transport: Transport::open(&folder)?,
@@ -84,6 +87,11 @@ impl Replicator {
         self.journal
             .read(|state| state.tombstones.contains_key(&json::Name(*object)))
     }
+}
+
+/// Where changes are remembered.
+fn folder(state: &Path) -> PathBuf {
+    state.join("replicate")
 }
 
 /// Random bytes of the operating system: markers and challenges, never keys.

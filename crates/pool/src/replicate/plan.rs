@@ -1,9 +1,9 @@
 //! What each member has to do for a change, before anybody does it.
 
 use super::Replicator;
-use super::journal::{Intent, Part};
+use super::journal::{Intent, Part, State};
 use super::json::{Cbor, Name};
-use super::members::{Members, Present};
+use super::members::{Member, Members, Present};
 use super::site::{Limit, Site};
 use super::work::Work;
 use hsmux_token::{Error, Kind, ObjectId, Result};
@@ -24,19 +24,18 @@ impl Roster {
     /// Asks the pool; refuses when too few members are there, or when one that has to be reached
     /// could not catch up.
     pub fn call(replicator: &Replicator, members: &dyn Members, deadline: Instant) -> Result<Self> {
-        let (mut here, mut away) = (Vec::<Present>::new(), Vec::new());
-        for member in members.members() {
-            match member.present() {
-                Some(present) if here.iter().any(|p| p.serial == present.serial) => {}
-                Some(present) => here.push(present),
-                None => {
-                    let serial = replicator
-                        .journal
-                        .read(|state| state.serials.get(&member.name).cloned());
-                    away.push((member.name, serial));
-                }
-            }
-        }
+        let here = super::members::present(members);
+        let serial_of = |member: &str| {
+            let serials = |state: &State| state.serials.get(member).cloned();
+            replicator.journal.read(serials)
+        };
+        let away = members.members().into_iter().filter(|m| m.token.is_none());
+        let away: Vec<_> = away
+            .map(|Member { name, .. }| {
+                let serial = serial_of(&name);
+                (name, serial)
+            })
+            .collect();
         let need = match replicator.replicas {
             0 => here.len().max(1),
             replicas => replicas,

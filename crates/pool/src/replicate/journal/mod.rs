@@ -11,7 +11,7 @@ pub(super) use record::{Intent, Part, Record};
 pub(super) use state::State;
 
 use super::files;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -111,6 +111,28 @@ impl Writer {
     }
 }
 
+/// The tombstones of a journal that somebody else may be writing.
+pub(super) fn tombstones(folder: &Path) -> Vec<ObjectId> {
+    let path = folder.join("journal.jsonl");
+    let read = match File::open(&path) {
+        Ok(file) => sum(BufReader::new(file), &path),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(e) => Err(files::failed("read", &path, &e)),
+    };
+    match read {
+        Ok(sum) => sum
+            .state
+            .tombstones
+            .into_keys()
+            .map(|name| name.0)
+            .collect(),
+        Err(error) => {
+            tracing::warn!(%error, "deleted objects are not known");
+            Vec::new()
+        }
+    }
+}
+
 fn lock(folder: &Path) -> Result<File> {
     let path = folder.join("journal.lock");
     let file = files::open_private(&path)?;
@@ -134,24 +156,7 @@ fn lock(folder: &Path) -> Result<File> {
 
 /// Reads all lines; one that a crash has torn, at the end, is cut off.
 fn read(file: File, path: &Path) -> Result<Writer> {
-    let mut reader = BufReader::new(file);
-    let mut state = State::default();
-    let (mut len, mut lines, mut line) = (0, 0, Vec::new());
-    loop {
-        line.clear();
-        let read = reader
-            .read_until(b'\n', &mut line)
-            .map_err(|e| files::failed("read", path, &e))?;
-        if line.last() != Some(&b'\n') {
-            break;
-        }
-        let record = serde_json::from_slice(&line)
-            .map_err(|e| damaged(path, &format!("line {}: {e}", lines + 1)))?;
-        state.add(record);
-        len += read as u64;
-        lines += 1;
-    }
-    let file = reader.into_inner();
+    let Sum { state, len, lines } = sum(BufReader::new(&file), path)?;
     file.set_len(len)
         .map_err(|e| files::failed("write", path, &e))?;
     Ok(Writer {
@@ -160,6 +165,32 @@ fn read(file: File, path: &Path) -> Result<Writer> {
         lines,
         state,
     })
+}
+
+/// The whole lines of a journal, added up.
+#[derive(Default)]
+struct Sum {
+    state: State,
+    len: u64,
+    lines: usize,
+}
+
+fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
+    let (mut sum, mut line) = (Sum::default(), Vec::new());
+    loop {
+        line.clear();
+        let read = lines
+            .read_until(b'\n', &mut line)
+            .map_err(|e| files::failed("read", path, &e))?;
+        if line.last() != Some(&b'\n') {
+            return Ok(sum);
+        }
+        let record = serde_json::from_slice(&line)
+            .map_err(|e| damaged(path, &format!("line {}: {e}", sum.lines + 1)))?;
+        sum.state.add(record);
+        sum.len += read as u64;
+        sum.lines += 1;
+    }
 }
 
 /// Finishes what enough members had done, undoes the rest.

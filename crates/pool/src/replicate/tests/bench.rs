@@ -172,7 +172,7 @@ impl Members for Pool {
     fn changed(&self, _member: &str, _made: &[Object], _gone: &[ObjectId]) {}
 }
 
-fn open(folder: &Path, name: &str) -> Member {
+pub fn open(folder: &Path, name: &str) -> Member {
     let options = Options {
         module: MODULE.into(),
         slot: format!("pkcs11:token={name}").parse().unwrap(),

@@ -4,5 +4,8 @@ mod bench;
 mod changes;
 mod clones;
 mod crash;
+mod full;
+mod pins;
+mod pooled;
 
 use bench::{Bench, in_own_process};

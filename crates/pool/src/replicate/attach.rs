@@ -1,0 +1,316 @@
+//! The replicator behind a pool: the pool's writer, and the guard at the door of every seat.
+
+use super::{Cloned, Member, Members, Replicator, Selection, journal};
+use crate::{Changes, Connector, Options, Pool, Seat};
+use hsmux_token::{
+    Batch, Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
+    Token, TokenInfo,
+};
+use parking_lot::Mutex;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Instant;
+
+/// Who may write the journal of a state folder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// This process, for as long as the pool lives: a daemon.
+    Always,
+    /// This process while it changes something: pools that are embedded in several processes.
+    WhileChanging,
+}
+
+/// Starts a pool whose changes reach enough members or none.
+///
+/// Every seat makes up for what it missed before it serves, and does not show what was deleted.
+/// A state folder that cannot be written is no error here: such a pool serves, and refuses changes.
+pub fn start(options: Options, seats: Vec<Seat>, hold: Hold) -> Result<(Arc<Pool>, Arc<Writer>)> {
+    let writer = Arc::new_cyclic(|me| Writer {
+        me: me.clone(),
+        state: options.state.clone(),
+        replicas: options.replicas,
+        read_only: options.read_only,
+        hold,
+        held: Mutex::default(),
+        pool: OnceLock::new(),
+    });
+    if !writer.read_only
+        && let Err(error) = writer.replicator()
+    {
+        tracing::warn!(%error, "token objects cannot be changed");
+    }
+    let seats = seats.into_iter().map(|seat| writer.admit(seat)).collect();
+    let pool = Pool::start(options, seats)?;
+    let _ = writer.pool.set(Arc::downgrade(&pool));
+    pool.set_changes(Arc::clone(&writer) as Arc<dyn Changes>);
+    Ok((pool, writer))
+}
+
+/// The writer of a pool.
+pub struct Writer {
+    me: Weak<Self>,
+    state: PathBuf,
+    replicas: usize,
+    read_only: bool,
+    hold: Hold,
+    held: Mutex<Held>,
+    pool: OnceLock<Weak<Pool>>,
+}
+
+/// The replicator while somebody uses it, or always.
+#[derive(Default)]
+struct Held {
+    used: Weak<Replicator>,
+    _always: Option<Arc<Replicator>>,
+}
+
+impl Writer {
+    /// Copies keys between members of the pool: [`Replicator::clone_keys`]. `targets` empty: all
+    /// others that are in service.
+    pub fn clone_keys(
+        &self,
+        source: &str,
+        targets: &[String],
+        selection: &Selection,
+        wrapping: Option<ObjectId>,
+        progress: &(dyn Fn(&Cloned) + Sync),
+    ) -> Result<Vec<Cloned>> {
+        let pool = self
+            .pool()
+            .ok_or_else(|| Error::lost("the pool has stopped"))?;
+        let members = pool.members();
+        let named = |name: &str| {
+            let found = members.iter().find(|member| member.name == name).cloned();
+            found.ok_or_else(|| {
+                Error::request(Kind::Invalid, format!("the pool has no member {name}"))
+            })
+        };
+        let source = named(source)?;
+        let targets: Vec<Member> = if targets.is_empty() {
+            let others = members.iter().filter(|m| m.name != source.name);
+            others.filter(|m| m.token.is_some()).cloned().collect()
+        } else {
+            targets
+                .iter()
+                .map(|name| named(name))
+                .collect::<Result<_>>()?
+        };
+        let cloned = self
+            .replicator()?
+            .clone_keys(&source, &targets, selection, wrapping, progress)?;
+        for target in &targets {
+            pool.refresh(&target.name)?;
+        }
+        Ok(cloned)
+    }
+
+    /// The replicator; opened now where it is not held.
+    pub fn replicator(&self) -> Result<Arc<Replicator>> {
+        let mut held = self.held.lock();
+        if let Some(replicator) = held.used.upgrade() {
+            return Ok(replicator);
+        }
+        let replicator = Arc::new(Replicator::open(&self.state, self.replicas)?);
+        *held = Held {
+            used: Arc::downgrade(&replicator),
+            _always: (self.hold == Hold::Always).then(|| Arc::clone(&replicator)),
+        };
+        Ok(replicator)
+    }
+
+    fn pool(&self) -> Option<Arc<Pool>> {
+        self.pool.get()?.upgrade()
+    }
+
+    /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
+    fn bring_up_to_date(&self, member: &Member) {
+        if self.read_only {
+            return;
+        }
+        let pool = self.pool();
+        let nobody = Nobody;
+        let members: &dyn Members = pool.as_deref().map_or(&nobody, |pool| pool);
+        let told = self
+            .replicator()
+            .and_then(|replicator| replicator.catch_up(members, member));
+        let name = &member.name;
+        match told {
+            Ok(told) => {
+                if told.applied > 0 {
+                    tracing::info!(member = name, changes = told.applied, "has caught up");
+                }
+                for error in told.failed {
+                    tracing::warn!(member = name, %error, "still owes a change");
+                }
+                for id in told.tombstoned {
+                    tracing::warn!(
+                        member = name,
+                        "{id:?} was deleted from the pool and is not served"
+                    );
+                }
+                for id in told.missing {
+                    tracing::warn!(
+                        member = name,
+                        "{id:?} was deleted by other means: `hsmux key clone` brings it back"
+                    );
+                }
+            }
+            Err(error) => tracing::warn!(member = name, %error, "has not caught up"),
+        }
+    }
+
+    /// Takes out what was deleted through the pool.
+    fn without_tombstones(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        let open = self.held.lock().used.upgrade();
+        let hidden: Vec<ObjectId> = match open {
+            Some(replicator) => {
+                let ids = snapshot.objects.iter().map(|object| object.id);
+                ids.filter(|id| replicator.is_tombstoned(id)).collect()
+            }
+            None => journal::tombstones(&super::folder(&self.state)),
+        };
+        if hidden.is_empty() {
+            return snapshot;
+        }
+        let mut shown = Snapshot::clone(&snapshot);
+        shown.objects.retain(|object| !hidden.contains(&object.id));
+        Arc::new(shown)
+    }
+}
+
+impl Changes for Writer {
+    fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome> {
+        self.replicator()?.change(pool, &operation, deadline)
+    }
+
+    /// A seat whose token makes up for what it missed whenever it connects.
+    fn admit(&self, seat: Seat) -> Seat {
+        Seat {
+            connector: Arc::new(Door {
+                member: seat.member.clone(),
+                connector: seat.connector,
+                writer: Weak::clone(&self.me),
+            }),
+            ..seat
+        }
+    }
+}
+
+impl Members for Pool {
+    fn members(&self) -> Vec<Member> {
+        let mut members: Vec<Member> = Vec::new();
+        for record in self.core.records() {
+            let connection = record.life.lock().connection.clone();
+            let token = connection.map(|connection| Arc::clone(&connection.token));
+            match members.iter_mut().find(|m| *m.name == *record.member) {
+                Some(member) => member.token = member.token.take().or(token),
+                None => members.push(Member {
+                    name: record.member.to_string(),
+                    token,
+                }),
+            }
+        }
+        members
+    }
+
+    fn changed(&self, member: &str, _made: &[Object], _gone: &[ObjectId]) {
+        if let Err(error) = self.refresh(member) {
+            tracing::warn!(member, %error, "its objects were not read after a change");
+        }
+    }
+
+    fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
+        let catalogue = self.catalogue();
+        let record = catalogue
+            .locate(object.owner)
+            .and_then(|index| self.core.record(index));
+        let connection = record.and_then(|record| record.life.lock().connection.clone());
+        let connection = connection.filter(|c| c.generation == object.owner);
+        let connection =
+            connection.ok_or_else(|| Error::lost("the session object went with its worker"))?;
+        let member = Member {
+            name: connection.record.member.to_string(),
+            token: Some(Arc::clone(&connection.token)),
+        };
+        Ok((
+            member,
+            SessionObject {
+                owner: 0,
+                ..*object
+            },
+        ))
+    }
+}
+
+/// Before the pool is there.
+struct Nobody;
+
+impl Members for Nobody {
+    fn members(&self) -> Vec<Member> {
+        Vec::new()
+    }
+
+    fn changed(&self, _: &str, _: &[Object], _: &[ObjectId]) {}
+}
+
+/// A seat's connector, behind which a token catches up.
+struct Door {
+    member: String,
+    connector: Arc<dyn Connector>,
+    writer: Weak<Writer>,
+}
+
+impl Connector for Door {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let token = self.connector.connect()?;
+        let Some(writer) = self.writer.upgrade() else {
+            return Ok(token);
+        };
+        writer.bring_up_to_date(&Member {
+            name: self.member.clone(),
+            token: Some(Arc::clone(&token)),
+        });
+        let writer = Weak::clone(&self.writer);
+        Ok(Arc::new(Admitted { token, writer }))
+    }
+}
+
+/// A token that does not show what was deleted.
+struct Admitted {
+    token: Arc<dyn Token>,
+    writer: Weak<Writer>,
+}
+
+impl Token for Admitted {
+    fn info(&self) -> Arc<TokenInfo> {
+        self.token.info()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        let snapshot = self.token.objects()?;
+        Ok(match self.writer.upgrade() {
+            Some(writer) => writer.without_tombstones(snapshot),
+            None => snapshot,
+        })
+    }
+
+    fn submit(&self, batch: Batch) {
+        self.token.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        self.token.execute(operation, deadline)
+    }
+
+    fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
+        self.token.on_lost(lost);
+    }
+
+    fn process(&self) -> Option<u32> {
+        self.token.process()
+    }
+
+    fn abort(&self, reason: &str) {
+        self.token.abort(reason);
+    }
+}
