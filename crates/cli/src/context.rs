@@ -40,11 +40,7 @@ impl Context {
         let config = self.load()?;
         let socket = &config.admin.socket.path;
         AdminClient::connect(socket).map_err(|error| {
-            let message = format!(
-                "the daemon is not reached at {}: {error}\nIs it running (hsmux serve), and may \
-                 you administer it (root, or its own user)?",
-                socket.display()
-            );
+            let message = format!("{error}\nMay you administer it (root, or its own user)?");
             Exit::NoDaemon.because(message)
         })
     }

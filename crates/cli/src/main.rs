@@ -10,17 +10,17 @@ mod progress;
 use std::process::ExitCode;
 
 use clap::Parser;
+use hsmux_daemon::admin;
 
 use crate::commands::Cli;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    // A worker has nothing to say but by its socket, and holds a PIN: it is not for clap to look at.
-    if std::env::args_os()
-        .nth(1)
-        .is_some_and(|first| first == "worker")
-    {
-        return hsmux_pool::process::worker_main();
+    // These speak with their parent only, and hold PINs: they are not for clap to look at.
+    match std::env::args_os().nth(1) {
+        Some(first) if first == "worker" => return hsmux_pool::process::worker_main(),
+        Some(first) if first == admin::DESK => return admin::desk_main(),
+        _ => {}
     }
     let cli = Cli::parse();
     match cli.run() {

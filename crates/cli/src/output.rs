@@ -17,6 +17,9 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     for row in rows {
         table.add_row(row);
     }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
     for line in table.lines() {
         println!("{}", line.trim_end());
     }
@@ -32,8 +35,8 @@ pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
 pub fn micros(us: u64) -> String {
     match us {
         0 => "-".into(),
-        ..1_000 => format!("{us} us"),
-        ..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
+        1..1_000 => format!("{us} us"),
+        1_000..1_000_000 => format!("{:.1} ms", us as f64 / 1e3),
         _ => format!("{:.1} s", us as f64 / 1e6),
     }
 }

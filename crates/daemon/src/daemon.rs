@@ -7,8 +7,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hsmux_pool::Pool;
+use hsmux_pool::Seat;
 use hsmux_pool::config::{self, Config, Mistake};
+use hsmux_pool::replicate::{self, Hold};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Reactor;
 use parking_lot::Mutex;
@@ -64,17 +65,21 @@ impl Daemon {
     /// but for three seconds at most; a member that does not come is no error.
     pub fn start(file: &Path) -> Result<Self> {
         let config = load(file)?;
+        let seats = config.seats(&members::worker(&config)?, None);
+        Self::start_with(config, seats)
+    }
+
+    /// The same with seats from elsewhere: a configuration of members that are not tokens.
+    pub fn start_with(config: Config, seats: Vec<Seat>) -> Result<Self> {
         let lock = StateLock::take(&config.state)?;
         let audit = Audit::open(&config.audit.file, config.audit.keys)?;
-        let pool = Pool::start(
-            config.options(),
-            config.seats(&members::worker(&config)?, None),
-        )?;
+        let (pool, writer) = replicate::start(config.options(), seats, Hold::Always)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
         let shared = Arc::new(Shared {
             pool,
+            writer,
             gate: Gate::start()?,
             audit,
             boot: u64::from_le_bytes(boot),
@@ -83,7 +88,7 @@ impl Daemon {
         let running = Arc::new(Running {
             doors: Doors::new(Reactor::start()?),
             shared,
-            file: file.to_owned(),
+            file: config.file.clone(),
             started: Instant::now(),
             problem: Mutex::new(None),
             administrators: ArcSwap::from_pointee(users(&config.admin.socket.allow_users)),

@@ -26,15 +26,18 @@ pub fn add(file: &Path, member: &NewMember) -> Result<()> {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    text += &format!(
+    let mut section = format!(
         "\n[[token]]\nname = {}\nmodule = {}\nuri = {}\n",
         quoted(&member.name),
         quoted(&absolute(&member.module)?),
         quoted(&member.uri.to_string()),
     );
     if let Some(pin) = &member.pin_file {
-        text += &format!("pin = {{ file = {} }}\n", quoted(&absolute(pin)?));
+        section += "pin = { file = ";
+        section += &quoted(&absolute(pin)?);
+        section += " }\n";
     }
+    text += &section;
     replace(file, &text)
 }
 
@@ -60,9 +63,9 @@ pub fn forget(file: &Path, name: &str) -> Result<()> {
             .rev()
             .take_while(about_next)
             .count();
-    let kept = lines[..start].iter().chain(&lines[end..]);
-    let text: String = kept.map(|line| format!("{line}\n")).collect();
-    replace(file, &text)
+    let mut kept = [&lines[..start], &lines[end..]].concat();
+    kept.push("");
+    replace(file, &kept.join("\n"))
 }
 
 fn read(file: &Path) -> Result<String> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hsmux_pool::Pool;
 use hsmux_pool::config::Login;
+use hsmux_pool::replicate::Writer;
 use hsmux_token::Result;
 use hsmux_wire::{Conversation, Hello, Peer, Service};
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ use crate::view::Views;
 pub struct Shared {
     /// The pool behind them.
     pub pool: Arc<Pool>,
+    /// Who changes token objects.
+    pub writer: Arc<Writer>,
     /// Where PINs are looked at.
     pub gate: Gate,
     /// The trail.

@@ -27,7 +27,9 @@ impl Audit {
         let mut lines: Vec<_> = text.lines().rev().take(self.lines).collect();
         lines.reverse();
         if context.json {
-            lines.iter().for_each(|line| println!("{line}"));
+            for line in lines {
+                println!("{line}");
+            }
             return Ok(Exit::Done);
         }
         let lines: Vec<Value> = lines
@@ -44,6 +46,7 @@ fn row(line: &Value) -> Vec<String> {
     let field = |name: &str| match &line[name] {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => String::new(),
         other => other.to_string(),
     };
     let words = [

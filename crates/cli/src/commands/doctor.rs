@@ -20,7 +20,7 @@ use crate::{output, progress};
 pub struct Doctor {}
 
 impl Doctor {
-    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+    pub fn run(context: &Context) -> anyhow::Result<Exit> {
         let waiting = progress::spinner("looking at modules, tokens and the daemon");
         let findings = examine(&context.file(), &probe);
         waiting.finish_and_clear();

@@ -171,7 +171,9 @@ fn verify(context: &Context, key: Option<String>) -> anyhow::Result<Exit> {
     show(context, &rows)?;
     let faults = table::faults(&rows);
     if !context.json {
-        faults.iter().for_each(|fault| println!("{fault}"));
+        for fault in &faults {
+            println!("{fault}");
+        }
         if faults.is_empty() {
             println!("every replica has proved itself");
         }
@@ -203,18 +205,9 @@ impl Clone {
     /// One request for each key, so that there is progress to show.
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let admin = context.admin()?;
-        let whole = match self.key {
-            Some(key) => vec![key],
-            None => {
-                let secret = |row: &KeyRow| row.object.class.ends_with("key");
-                let rows = keys(&admin, &Request::Keys)?;
-                let rows = rows
-                    .into_iter()
-                    .filter(|row| secret(row) && !row.missing.is_empty());
-                rows.filter(|row| row.object.class != "public key")
-                    .map(|row| row.uri)
-                    .collect()
-            }
+        let whole = match &self.key {
+            Some(key) => vec![key.clone()],
+            None => incomplete(&admin)?,
         };
         let bar = progress::bar(whole.len() as u64, "copying");
         let (mut lines, mut failures) = (Vec::new(), Vec::new());
@@ -256,6 +249,16 @@ impl Csr {
             (response, _) => show_response(context, response),
         }
     }
+}
+
+/// Keys that not every member in service holds. Public halves and certificates go along with them.
+fn incomplete(admin: &AdminClient) -> anyhow::Result<Vec<String>> {
+    let mut rows = keys(admin, &Request::Keys)?;
+    rows.retain(|row| {
+        let class = row.object.class.as_str();
+        matches!(class, "private key" | "secret key") && !row.missing.is_empty()
+    });
+    Ok(rows.into_iter().map(|row| row.uri).collect())
 }
 
 /// The DER of a certificate in DER or PEM (RFC 7468).

@@ -44,6 +44,8 @@ pub struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
+// One of it exists, on the stack of `main`.
+#[allow(clippy::large_enum_variant)]
 enum Command {
     /// Run the daemon
     Serve(serve::Serve),
@@ -87,7 +89,7 @@ impl Cli {
         match self.command {
             Command::Serve(command) => command.run(context),
             Command::Status(command) => command.run(context),
-            Command::Doctor(command) => command.run(context),
+            Command::Doctor(_) => doctor::Doctor::run(context),
             Command::Config(command) => command.run(context),
             Command::Token(command) => command.run(context),
             Command::Key(command) => command.run(context),
@@ -96,7 +98,10 @@ impl Cli {
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),
-            Command::Completions(command) => command.run(),
+            Command::Completions(command) => {
+                command.run();
+                Ok(Exit::Done)
+            }
             Command::Man(command) => command.run(),
         }
     }

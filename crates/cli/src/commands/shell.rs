@@ -25,14 +25,9 @@ pub struct Man {
 }
 
 impl Completions {
-    pub fn run(self) -> anyhow::Result<Exit> {
-        clap_complete::generate(
-            self.shell,
-            &mut Cli::command(),
-            "hsmux",
-            &mut std::io::stdout(),
-        );
-        Ok(Exit::Done)
+    pub fn run(self) {
+        let mut out = std::io::stdout();
+        clap_complete::generate(self.shell, &mut Cli::command(), "hsmux", &mut out);
     }
 }
 

@@ -29,9 +29,10 @@ impl Status {
             .members
             .iter()
             .any(|m| m.in_service < m.seats || m.unproved > 0);
-        Ok(match self.check && degraded {
-            true => Exit::Degraded,
-            false => Exit::Done,
+        Ok(if self.check && degraded {
+            Exit::Degraded
+        } else {
+            Exit::Done
         })
     }
 }

@@ -26,7 +26,10 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
-        Request::Stop => done(running.tell(Event::Stop)),
+        Request::Stop => {
+            running.tell(Event::Stop);
+            Response::Done
+        }
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)

@@ -114,6 +114,7 @@ fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Ob
 fn pem(label: &str, der: &[u8]) -> String {
     let text = base64::engine::general_purpose::STANDARD.encode(der);
     let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
-    let body: String = lines.map(|line| format!("{line}\n")).collect();
-    format!("-----BEGIN {label}-----\n{body}-----END {label}-----\n")
+    let body: Vec<_> = lines.collect();
+    let body = body.join("\n");
+    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 pub struct AdminClient(Client);
 
 impl AdminClient {
-    /// Connects to the administration's socket. [`Kind::Lost`]: nobody listens there.
+    /// Connects to the administration's socket. [`Kind::NoReplica`]: nobody listens there.
     pub fn connect(socket: &Path) -> Result<Self> {
         Client::connect(Endpoint::from(socket), "hsmux").map(Self)
     }

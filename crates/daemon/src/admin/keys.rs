@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use hsmux_pool::replicate::{Cloned, Fate, Selection};
 use hsmux_pool::{Catalogue, ObjectStatus, Pool, SeatState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
-use super::find;
-use super::{KeyRow, KeySpec};
+use super::{Failure, KeyRow, KeySpec, find};
 use crate::daemon::Running;
 
 /// All objects with their replicas, hsmux's own keys left out.
@@ -115,6 +115,10 @@ pub fn delete(pool: &Pool, uri: &Uri, deadline: Instant) -> Result<Vec<String>> 
     let mut lines = Vec::new();
     for entry in entries {
         let id = entry.object.id;
+        // A private key's other half may have gone with it.
+        if pool.catalogue().get(&id).is_none() {
+            continue;
+        }
         let outcome = pool.execute(&Operation::Destroy { object: id.into() }, deadline)?;
         debug_assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
         lines.push(format!("deleted {id:?}"));
@@ -133,7 +137,7 @@ pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
     members.dedup();
     for member in members {
         // A member that is away is seen in the rows.
-        if let Err(error) = pool.refresh(&member) {
+        if let Err(error) = pool.prove(&member) {
             tracing::warn!(member, %error, "not proved");
         }
     }
@@ -151,9 +155,61 @@ pub fn clone(
     which: Option<&Uri>,
     from: Option<&str>,
     to: &[String],
-) -> Result<Vec<String>> {
-    let _ = (running, which, from, to);
-    Err(Error::request(Kind::Unsupported, "key clone"))
+) -> Result<Vec<String>, Failure> {
+    let pool = &running.shared.pool;
+    let objects = which
+        .map(|uri| find::entries(&pool.catalogue(), uri))
+        .transpose()?;
+    let holder = || {
+        let held = objects.as_ref()?.first()?;
+        held.members().first().map(ToString::to_string)
+    };
+    let source = from.map(str::to_owned).or_else(holder).ok_or_else(|| {
+        let message = "no member that serves the key; name one with --from";
+        Error::request(Kind::NoReplica, message)
+    })?;
+    let selection = Selection {
+        objects: objects.map(|entries| entries.iter().map(|entry| entry.object.id).collect()),
+        extractable: false,
+    };
+    let told = |cloned: &Cloned| tracing::info!(?cloned, "copied");
+    let cloned = running
+        .shared
+        .writer
+        .clone_keys(&source, to, &selection, None, &told)?;
+    fates(cloned)
+}
+
+fn fates(cloned: Vec<Cloned>) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    let mut failed: Option<Failure> = None;
+    for Cloned {
+        target,
+        object,
+        label,
+        fate,
+    } in cloned
+    {
+        let what = format!("{} {label:?} to {target}", object.class.name());
+        match fate {
+            Fate::Copied => lines.push(format!("{what}: copied")),
+            Fate::There => lines.push(format!("{what}: there already, proved")),
+            Fate::Failed(error) => {
+                let failure = failed.get_or_insert_with(|| Failure::from(error.clone()));
+                failure.details.insert(what, error.to_string());
+            }
+        }
+    }
+    match failed {
+        None => Ok(lines),
+        Some(mut failure) => {
+            failure.message = "not every copy was made".into();
+            failure
+                .details
+                .extend(lines.into_iter().map(|line| (line, "done".to_owned())));
+            Err(failure)
+        }
+    }
 }
 
 /// Waits for a member that was told to connect; says how it is then.

@@ -3,6 +3,7 @@
 mod act;
 mod certificate;
 mod client;
+mod desk;
 mod find;
 mod keys;
 mod pins;
@@ -16,6 +17,7 @@ use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
 
 pub use client::AdminClient;
+pub use desk::{ARGUMENT as DESK, desk_main};
 pub use service::AdminService;
 pub use spec::KeySpec;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};

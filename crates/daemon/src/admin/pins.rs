@@ -1,10 +1,18 @@
 //! PINs of members: what is on record, and new ones.
 
-use hsmux_module::pin;
-use hsmux_token::{Error, Kind, Result};
+use std::path::PathBuf;
 
-use super::PinRow;
+use hsmux_module::pin;
+use hsmux_pool::config::{Config, Member};
+use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
+use hsmux_token::{Error, Kind, Result, Secret};
+
+use super::{Failure, PinRow, desk};
 use crate::daemon::Running;
+use crate::members::worker;
+
+/// As long as the token takes, but no longer than this.
+const LONGEST: u64 = 16;
 
 /// What is on record in the state folder.
 pub fn list(running: &Running) -> Result<Vec<PinRow>> {
@@ -15,12 +23,7 @@ pub fn list(running: &Running) -> Result<Vec<PinRow>> {
 /// Lets a held PIN be tried once more, and connects the member with it.
 pub fn release(running: &Running, token: &str) -> Result<Vec<PinRow>> {
     let config = running.config();
-    let member = config.member(token).ok_or_else(|| {
-        Error::request(
-            Kind::Invalid,
-            format!("the configuration has no member {token}"),
-        )
-    })?;
+    let member = named(&config, token)?;
     let released = pin::release(&config.state, &member.uri)?;
     if released.is_empty() {
         let message = format!("{token}: no PIN of it is held; hsmux pin list shows all");
@@ -30,8 +33,91 @@ pub fn release(running: &Running, token: &str) -> Result<Vec<PinRow>> {
     Ok(released.iter().filter_map(PinRow::of).collect())
 }
 
-/// Gives members new PINs.
-pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>> {
-    let _ = (running, tokens);
-    Err(Error::request(Kind::Unsupported, "pin rotate"))
+/// Gives members new random PINs, one after the other. The workers stay logged in meanwhile.
+pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failure> {
+    let config = running.config();
+    let members = match tokens {
+        [] => config.tokens.iter().collect(),
+        some => some
+            .iter()
+            .map(|name| named(&config, name))
+            .collect::<Result<Vec<_>>>()?,
+    };
+    let holders = members.iter().map(|member| holder(running, member));
+    let holders = holders.collect::<Result<Vec<_>>>()?;
+    let desk = Vendors {
+        config: &config,
+        program: worker(&config)?,
+    };
+    let told = |rotated: &Rotated| tracing::info!(file = %rotated.file.display(), "a new PIN");
+    let rotated = pin_rotate::rotate(&holders, &desk, &told)?;
+    answer(rotated)
+}
+
+fn answer(rotated: Vec<Rotated>) -> Result<Vec<String>, Failure> {
+    let mut lines = Vec::new();
+    let mut failed: Option<Failure> = None;
+    for Rotated {
+        file,
+        members,
+        result,
+    } in rotated
+    {
+        let members = members.join(", ");
+        match result {
+            Ok(()) => lines.push(format!("{members}: new PIN in {}", file.display())),
+            Err(error) => {
+                let failure = failed.get_or_insert_with(|| Failure::from(error.clone()));
+                failure.details.insert(members, error.to_string());
+            }
+        }
+    }
+    match failed {
+        None => Ok(lines),
+        Some(mut failure) => {
+            failure.message = "not every PIN was changed; repeat the rotation to go on".into();
+            failure
+                .details
+                .extend(lines.into_iter().map(|line| (line, "done".to_owned())));
+            Err(failure)
+        }
+    }
+}
+
+fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {
+    config.member(name).ok_or_else(|| {
+        let file = config.file.display();
+        Error::request(Kind::Invalid, format!("{file} has no member {name}"))
+    })
+}
+
+/// A member with the length of its new PIN, which its token says.
+fn holder(running: &Running, member: &Member) -> Result<Holder> {
+    let source = member.pin.clone().ok_or_else(|| {
+        let message = format!("{} has no pin in the configuration", member.name);
+        Error::request(Kind::Invalid, message)
+    })?;
+    let token = running.shared.pool.member(&member.name)?;
+    let (min, max) = token.info().pin_length;
+    let length = LONGEST.min(max.max(min).max(4)).max(min) as usize;
+    Ok(Holder {
+        member: member.name.clone(),
+        source,
+        length,
+    })
+}
+
+/// The tokens themselves.
+struct Vendors<'a> {
+    config: &'a Config,
+    program: PathBuf,
+}
+
+impl Desk for Vendors<'_> {
+    fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
+        let member = named(self.config, member)?;
+        let mut options = member.open_options(&self.config.state)?;
+        options.pin = Some(old.clone());
+        desk::change_pin(&self.program, member, options, new)
+    }
 }

@@ -79,15 +79,13 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
     let result = act::carry_out(&running, request);
     if request.acts() {
         let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
-        tracing::info!(
-            uid = who.uid,
-            pid = who.pid,
-            ?request,
-            ?outcome,
-            "administration"
-        );
+        let act = serde_json::to_string(request).unwrap_or_default();
+        match &outcome {
+            Ok(()) => tracing::info!(uid = who.uid, pid = who.pid, act, "administration"),
+            Err(why) => tracing::warn!(uid = who.uid, pid = who.pid, act, why, "administration"),
+        }
         if let Err(error) = running.shared.audit.act(who, Act { request }, &outcome) {
-            tracing::error!(%error, ?request, "an administrative act is not on the audit trail");
+            tracing::error!(%error, act, "an administrative act is not on the audit trail");
         }
     }
     result.unwrap_or_else(Response::Failed)

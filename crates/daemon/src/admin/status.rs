@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use hsmux_module::pin::{Outcome, Record};
-use hsmux_pool::{ObjectStatus, Pool, SeatState, SeatStatus, Status, TokenStatus};
+use hsmux_pool::{
+    HIDDEN_LABEL, ObjectStatus, Pool, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
+};
 use serde::{Deserialize, Serialize};
 
 /// The daemon, its listeners and its members.
@@ -166,7 +168,7 @@ impl MemberStatus {
     fn add(&mut self, seat: &SeatStatus, pool: &Pool) {
         let serves = seat.state == SeatState::InService;
         if serves || self.in_service == 0 {
-            self.state = state(seat.state).to_owned();
+            state(seat.state).clone_into(&mut self.state);
         }
         if !serves {
             self.reason = seat.reason.clone().or(seat.last_error.clone());
@@ -185,22 +187,21 @@ impl MemberStatus {
         self.failed += seat.failed;
         self.latency_us = self.latency_us.max(seat.latency_us);
         self.objects = self.objects.max(seat.objects);
-        self.unproved = self.unproved.max(seat.unproved);
     }
 
-    /// A member that serves says which of its keys do not.
+    /// A member that serves says which of its keys do not. hsmux's own never do.
     fn note_unproved(&mut self, status: &Status) {
-        let why = status.objects.iter().find_map(|object| {
-            let of_member = |replica: &&hsmux_pool::ReplicaStatus| replica.member == self.name;
-            let replica = object
-                .replicas
-                .iter()
-                .filter(of_member)
-                .find(|r| r.reason.is_some())?;
-            let reason = replica.reason.as_deref().unwrap_or_default();
-            Some(format!("{} {:?}: {reason}", object.class, object.label))
-        });
-        self.reason = self.reason.take().or(why);
+        let shown = |object: &&ObjectStatus| !object.label.starts_with(HIDDEN_LABEL);
+        for object in status.objects.iter().filter(shown) {
+            let of_member = |replica: &&ReplicaStatus| replica.member == self.name;
+            let mut replicas = object.replicas.iter().filter(of_member);
+            let Some(reason) = replicas.find_map(|replica| replica.reason.as_ref()) else {
+                continue;
+            };
+            self.unproved += 1;
+            let reason = format!("{} {:?}: {reason}", object.class, object.label);
+            self.reason.get_or_insert(reason);
+        }
     }
 }
 

@@ -57,12 +57,11 @@ fn token(member: &Member, found: &[Found]) -> Vec<Finding> {
             .map(|found| found.token.label.as_str())
             .collect();
         let problem = format!("no token of the module matches {}", member.uri);
-        let advice = match labels.is_empty() {
-            true => "plug it in, or make one: hsmux token init".to_owned(),
-            false => format!(
-                "plug it in, or correct uri =; there are {}",
-                labels.join(", ")
-            ),
+        let advice = if labels.is_empty() {
+            "plug it in, or make one: hsmux token init".to_owned()
+        } else {
+            let labels = labels.join(", ");
+            format!("plug it in, or correct uri =; there are {labels}")
         };
         return vec![Finding::new(Level::Error, name, problem, advice)];
     };

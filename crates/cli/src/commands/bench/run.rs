@@ -106,8 +106,9 @@ fn show(bar: &ProgressBar, progress: &Progress) {
         bar.set_length(of);
     } else if let Some(left) = progress.left {
         // By time: as if so many were to come.
-        let share = progress.elapsed.as_secs_f64() / (progress.elapsed + left).as_secs_f64();
-        bar.set_length((progress.done as f64 / share.max(1e-6)) as u64);
+        let elapsed = progress.elapsed.as_millis().max(1);
+        let left = u128::from(progress.done) * left.as_millis() / elapsed;
+        bar.set_length(progress.done + u64::try_from(left).unwrap_or(u64::MAX / 2));
     }
     bar.set_position(progress.done);
     bar.set_message(format!("{doing} {:.0}/s", progress.per_second()));

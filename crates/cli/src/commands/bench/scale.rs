@@ -67,8 +67,8 @@ impl Scale {
                 let measured =
                     watched(&stop, |control| sign::measure(&options, mechanism, control));
                 over.store(true, Ordering::Relaxed);
-                let killed = killer.and_then(|killer| killer.join().ok()).flatten();
-                events.extend(killed);
+                let event = killer.and_then(|killer| killer.join().ok()).flatten();
+                events.extend(event);
                 measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             })
         };

@@ -1,0 +1,138 @@
+//! Administration, reload, audit trail, start and end.
+
+use std::fs;
+
+use hsmux_daemon::Daemon;
+use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_token::{Kind, Operation};
+use serde_json::Value;
+
+use crate::rig::{Application, PIN, Rig, until};
+
+fn trail(rig: &Rig) -> Vec<Value> {
+    let text = fs::read_to_string(rig.path("state/audit.log")).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn members_are_parked_and_resumed_and_the_trail_says_so() {
+    let rig = Rig::start("");
+    let _connected = rig.application();
+    let status = rig.status();
+    assert_eq!(status.pid, std::process::id());
+    assert_eq!(status.listeners[0].applications, 1);
+    assert_eq!(status.members[0].state, "serving");
+
+    let token = "fake".to_owned();
+    let reason = "new firmware".to_owned();
+    rig.ask(&Request::TokenPark {
+        token: token.clone(),
+        reason,
+    });
+    let member = &rig.status().members[0];
+    assert_eq!(member.state, "parked");
+    assert_eq!(member.reason.as_deref(), Some("new firmware"));
+    rig.ask(&Request::TokenResume { token });
+    assert_eq!(rig.status().members[0].state, "serving");
+
+    let acts: Vec<_> = trail(&rig).iter().map(|line| line["act"].clone()).collect();
+    assert_eq!(acts, ["token-park", "token-resume"]);
+    let line = &trail(&rig)[0];
+    assert_eq!(
+        (&line["token"], &line["outcome"]),
+        (&"fake".into(), &"done".into())
+    );
+    assert_eq!(line["pid"], std::process::id());
+}
+
+#[test]
+fn what_fails_is_answered_and_on_the_trail() {
+    let rig = Rig::start("");
+    let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let reason = String::new();
+    let token = "nobody".to_owned();
+    let failure = admin
+        .ask(&Request::TokenPark { token, reason })
+        .unwrap_err();
+    assert!(failure.message.contains("nobody"), "{failure}");
+    assert!(
+        trail(&rig)[0]["outcome"]
+            .as_str()
+            .unwrap()
+            .contains("nobody")
+    );
+
+    let key = "pkcs11:object=absent".to_owned();
+    let failure = admin.ask(&Request::KeyDelete { key }).unwrap_err();
+    assert!(failure.message.contains("absent"), "{failure}");
+}
+
+#[test]
+fn uses_of_keys_are_lines_where_that_is_asked_for() {
+    let rig = Rig::start("[audit]\nkeys = true");
+    let program = rig.application();
+    program.make_session_object().unwrap();
+    program.run(&Operation::Random { len: 1 }).unwrap();
+    until("the line is there", || !trail(&rig).is_empty());
+    let lines = trail(&rig);
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(lines[0]["call"], "C_CreateObject");
+    assert_eq!(lines[0]["program"], "test");
+}
+
+#[test]
+fn a_reload_takes_effect_on_those_who_are_connected() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    assert_eq!(program.sees().len(), 4);
+
+    rig.configure("keys = [\"pkcs11:object=web\"]\n[[listener]]\nsocket = \"second.sock\"");
+    let Response::Lines(lines) = rig.ask(&Request::Reload) else {
+        panic!("no lines");
+    };
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(program.sees(), ["web"]);
+    let second = Application::connect(&rig.path("second.sock")).unwrap();
+    assert_eq!(second.sees().len(), 3);
+
+    rig.configure("");
+    rig.ask(&Request::Reload);
+    assert_eq!(program.sees().len(), 4);
+    let closed = second.run(&Operation::Random { len: 1 }).unwrap_err();
+    assert_eq!(closed.kind(), Kind::Forbidden);
+    assert!(!rig.path("second.sock").exists());
+}
+
+#[test]
+fn a_mistake_leaves_the_configuration_as_it_was() {
+    let rig = Rig::start("");
+    rig.configure("kyes = []");
+    let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let failure = admin.ask(&Request::Reload).unwrap_err();
+    assert!(
+        failure.message.contains("did you mean \"keys\""),
+        "{failure}"
+    );
+    assert!(rig.status().config_error.unwrap().contains("kyes"));
+    assert_eq!(rig.application().sees().len(), 3);
+    rig.configure("");
+    rig.ask(&Request::Reload);
+    assert!(rig.status().config_error.is_none());
+}
+
+#[test]
+fn there_is_one_daemon_and_it_leaves_nothing_behind() {
+    let mut rig = Rig::start("");
+    let error = Daemon::start(&rig.path("hsmux.toml")).err().unwrap();
+    assert!(error.to_string().contains("pid"), "{error}");
+    drop(rig.daemon.take());
+    assert!(!rig.path("hsmux.sock").exists());
+    assert!(!rig.path("hsmux-admin.sock").exists());
+    let error = AdminClient::connect(&rig.path("hsmux-admin.sock"))
+        .err()
+        .unwrap();
+    assert_eq!(error.kind(), Kind::NoReplica, "{error}");
+}

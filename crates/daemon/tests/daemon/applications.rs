@@ -1,0 +1,195 @@
+//! What applications see, may do and leave behind.
+
+use hsmux_token::{Blob, Kind, Mechanism, Operation, Outcome, TokenFlags, Verb, ck};
+use hsmux_wire::Call;
+
+use crate::rig::{Application, PIN, Rig, create, public_key, read, until};
+
+#[test]
+fn private_objects_are_there_after_login_only() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    assert!(program.0.welcome().unwrap().pin_login);
+    assert_eq!(program.sees(), ["mail", "open", "web"]);
+    let before = program.view().epoch;
+
+    program.login(PIN).unwrap();
+    assert_eq!(program.sees(), ["mail", "open", "private", "web"]);
+    assert_ne!(program.view().epoch, before);
+    assert!(program.view().logged_in);
+    // Another application is not logged in by that.
+    assert_eq!(rig.application().sees(), ["mail", "open", "web"]);
+
+    program.call(Call::Logout).unwrap();
+    assert_eq!(program.sees(), ["mail", "open", "web"]);
+}
+
+#[test]
+fn a_wrong_pin_is_refused_then_throttled() {
+    let rig = Rig::start("");
+    let kinds: Vec<_> = (0..5)
+        .map(|_| rig.application().login("wrong").unwrap_err().kind())
+        .collect();
+    assert_eq!(kinds[..3], [Kind::PinIncorrect; 3]);
+    assert_eq!(kinds[3..], [Kind::PinThrottled; 2]);
+    // The right one waits, too: it would be a hint otherwise.
+    assert_eq!(
+        rig.application().login(PIN).unwrap_err().kind(),
+        Kind::PinThrottled
+    );
+    until("it is looked at again", || {
+        rig.application().login(PIN).is_ok()
+    });
+}
+
+#[test]
+fn the_connecting_user_may_be_enough() {
+    let rig = Rig::start("login = \"peer\"");
+    let program = rig.application();
+    assert!(!program.0.welcome().unwrap().pin_login);
+    let asks = program.view().info.flags;
+    assert!(asks.contains(TokenFlags::PROTECTED_AUTHENTICATION_PATH));
+    assert_eq!(program.sees(), ["mail", "open", "web"]);
+    program.login("").unwrap();
+    assert_eq!(program.sees(), ["mail", "open", "private", "web"]);
+}
+
+#[test]
+fn a_listener_shows_its_keys_only() {
+    let rig = Rig::start("keys = [\"pkcs11:object=web\"]");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    assert_eq!(program.sees(), ["web"]);
+    assert!(program.run(&encrypt("web")).is_ok());
+    assert_eq!(
+        program.run(&encrypt("mail")).unwrap_err().kind(),
+        Kind::UnknownObject
+    );
+    let other = program.run(&create("other", true)).unwrap_err();
+    assert_eq!(other.kind(), Kind::Forbidden, "{other}");
+}
+
+#[test]
+fn read_only_refuses_what_changes_a_token() {
+    let rig = Rig::start("read_only = true");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    assert!(program.0.welcome().unwrap().read_only);
+    assert!(
+        program
+            .view()
+            .info
+            .flags
+            .contains(TokenFlags::WRITE_PROTECTED)
+    );
+    let destroy = Operation::Destroy {
+        object: public_key("web").id.into(),
+    };
+    for operation in [create("new", true), destroy] {
+        let refused = program.run(&operation).unwrap_err();
+        assert_eq!(refused.kind(), Kind::ReadOnly);
+        assert_eq!(refused.to_rv(), ck::CKR_TOKEN_WRITE_PROTECTED);
+    }
+    program.make_session_object().unwrap();
+    program.run(&encrypt("web")).unwrap();
+}
+
+#[test]
+fn session_objects_belong_to_one_application_and_end_with_it() {
+    let rig = Rig::start("");
+    let (first, second) = (rig.application(), rig.application());
+    let object = first.make_session_object().unwrap();
+    first.run(&read(object)).unwrap();
+    assert_eq!(
+        second.run(&read(object)).unwrap_err().kind(),
+        Kind::UnknownObject
+    );
+    assert_eq!(rig.held.lock().len(), 1);
+
+    let kept = second.make_session_object().unwrap();
+    drop(first);
+    until("it is destroyed", || rig.held.lock().len() == 1);
+    second.run(&read(kept)).unwrap();
+    drop(second);
+    until("all are", || rig.held.lock().is_empty());
+}
+
+#[test]
+fn nobody_plants_a_transport_key() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    for token in [true, false] {
+        let refused = program
+            .run(&create("hsmux-transport x", token))
+            .unwrap_err();
+        assert_eq!(refused.kind(), Kind::Forbidden);
+    }
+}
+
+#[test]
+fn making_secrets_needs_a_login() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    let generate = Operation::Generate {
+        mechanism: Mechanism::plain(ck::CKM_AES_KEY_GEN),
+        template: hsmux_token::Attributes::default(),
+    };
+    assert_eq!(
+        program.run(&generate).unwrap_err().kind(),
+        Kind::NotLoggedIn
+    );
+}
+
+#[test]
+fn a_batch_is_answered_in_its_order_whatever_becomes_of_its_parts() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    let results = program.run_all(vec![
+        Operation::Random { len: 3 },
+        create("hsmux-transport", false),
+        encrypt("web"),
+    ]);
+    let bytes = |at: usize| results[at].clone().unwrap().into_bytes().unwrap();
+    assert_eq!(&bytes(0)[..], [7; 3]);
+    assert_eq!(results[1].as_ref().unwrap_err().kind(), Kind::Forbidden);
+    assert_eq!(&bytes(2)[..], b"data");
+    assert!(program.run_all(Vec::new()).is_empty());
+}
+
+#[test]
+fn an_application_is_not_an_administrator() {
+    let rig = Rig::start("");
+    for call in [
+        Call::Admin(Blob::from(b"{\"act\":\"stop\"}".to_vec())),
+        Call::Objects,
+        Call::Start(hsmux_token::Secret::default()),
+    ] {
+        assert_eq!(
+            rig.application().call(call).unwrap_err().kind(),
+            Kind::Forbidden
+        );
+    }
+    let admin = Application::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let refused = admin.run(&Operation::Random { len: 1 }).unwrap_err();
+    assert_eq!(refused.kind(), Kind::Forbidden);
+}
+
+fn encrypt(label: &str) -> Operation {
+    Operation::Use {
+        verb: Verb::Encrypt,
+        key: public_key(label).id.into(),
+        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
+        data: Blob::from(b"data".to_vec()),
+    }
+}
+
+#[test]
+fn results_of_the_token_come_through() {
+    let rig = Rig::start("");
+    let outcome = rig
+        .application()
+        .run(&Operation::Random { len: 5 })
+        .unwrap();
+    assert!(matches!(outcome, Outcome::Bytes(bytes) if bytes.len() == 5));
+}

@@ -1,0 +1,5 @@
+//! The daemon over real sockets, with a token in memory behind it.
+
+mod administration;
+mod applications;
+mod rig;

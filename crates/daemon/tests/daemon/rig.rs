@@ -1,0 +1,234 @@
+//! A daemon in a temporary folder, and an application of it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hsmux_daemon::Daemon;
+use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
+use hsmux_pool::{Seat, config};
+use hsmux_token::fake::FakeToken;
+use hsmux_token::{
+    Attributes, Class, Error, Made, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
+    Secret, SessionObject, Token, ck,
+};
+use hsmux_wire::{Answer, Call, Client, Endpoint, Item, View};
+use parking_lot::Mutex;
+
+/// Sockets, PIN and member are there; tests add to `[daemon]`.
+const CONFIG: &str = "[pool]\nlabel = \"web\"\n\
+    [[token]]\nmodule = \"/nowhere.so\"\nuri = \"pkcs11:token=fake\"\n\
+    [daemon]\nsocket = \"hsmux.sock\"\n";
+
+/// The pool's PIN.
+pub const PIN: &str = "pool-pin";
+
+pub struct Rig {
+    pub daemon: Option<Daemon>,
+    /// Session objects that the token holds.
+    pub held: Arc<Mutex<HashSet<u64>>>,
+    folder: tempfile::TempDir,
+}
+
+impl Rig {
+    /// With further lines of `[daemon]` and sections after it.
+    pub fn start(more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut rig = Self {
+            daemon: None,
+            held: Arc::default(),
+            folder,
+        };
+        fs::write(rig.path("pool.pin"), PIN).unwrap();
+        rig.configure(more);
+        let config = config::load(&rig.path("hsmux.toml")).unwrap_or_else(|m| panic!("{m:#?}"));
+        let held = Arc::clone(&rig.held);
+        let seat = Seat {
+            name: "fake".into(),
+            member: "fake".into(),
+            weight: 1,
+            timeout: Duration::from_secs(5),
+            connector: Arc::new(move || Ok(token(&held) as Arc<dyn Token>)),
+        };
+        rig.daemon = Some(Daemon::start_with(config, vec![seat]).unwrap());
+        until("the member serves", || {
+            rig.status().members[0].in_service == 1
+        });
+        rig
+    }
+
+    pub fn configure(&self, more: &str) {
+        let pin = if more.contains("peer") {
+            ""
+        } else {
+            "pin = { file = \"pool.pin\" }\n"
+        };
+        fs::write(self.path("hsmux.toml"), format!("{CONFIG}{pin}{more}\n")).unwrap();
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn application(&self) -> Application {
+        Application::connect(&self.path("hsmux.sock")).unwrap()
+    }
+
+    pub fn ask(&self, request: &Request) -> Response {
+        let admin = AdminClient::connect(&self.path("hsmux-admin.sock")).unwrap();
+        admin.ask(request).unwrap()
+    }
+
+    pub fn status(&self) -> DaemonStatus {
+        match self.ask(&Request::Status) {
+            Response::Status(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A program that speaks to the daemon.
+pub struct Application(pub Client);
+
+impl Application {
+    pub fn connect(socket: &Path) -> Result<Self> {
+        Client::connect(Endpoint::from(socket), "test").map(Self)
+    }
+
+    pub fn call(&self, call: Call) -> Result<Answer> {
+        Ok(self.0.call(call, soon())?.answer)
+    }
+
+    pub fn login(&self, pin: &str) -> Result<()> {
+        self.call(Call::Login(Secret::new(pin.into()))).map(|_| ())
+    }
+
+    pub fn run(&self, operation: &Operation) -> Result<Outcome> {
+        self.0.execute(operation, soon())
+    }
+
+    /// Several at once.
+    pub fn run_all(&self, operations: Vec<Operation>) -> Vec<Result<Outcome>> {
+        let item = |operation| Item {
+            operation,
+            remaining_us: 5_000_000,
+        };
+        let items = operations.into_iter().map(item).collect();
+        match self.call(Call::Execute(items)).unwrap() {
+            Answer::Results(results) => results,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn view(&self) -> View {
+        match self.call(Call::Catalogue { known: 0 }).unwrap() {
+            Answer::Catalogue(Some(view)) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The labels of what it sees.
+    pub fn sees(&self) -> Vec<String> {
+        let objects = self.view().objects;
+        let mut labels: Vec<_> = objects
+            .iter()
+            .filter_map(|object| object.attributes.text(ck::CKA_LABEL))
+            .collect();
+        labels.sort_unstable();
+        labels
+    }
+
+    pub fn make_session_object(&self) -> Result<SessionObject> {
+        let made = self.run(&create("mine", false))?.into_objects()?;
+        Ok(made[0].session.unwrap())
+    }
+}
+
+pub fn create(label: &str, token: bool) -> Operation {
+    let template = data(label, false)
+        .attributes
+        .with_flag(ck::CKA_TOKEN, token);
+    Operation::Create { template }
+}
+
+pub fn read(object: SessionObject) -> Operation {
+    let object = ObjectRef::Session(object);
+    Operation::Read { object }
+}
+
+/// An object of the token; data objects need no proof.
+pub fn data(label: &str, private: bool) -> Object {
+    let attributes = Attributes::default()
+        .with_number(ck::CKA_CLASS, ck::CKO_DATA)
+        .with(ck::CKA_LABEL, label.as_bytes().to_vec())
+        .with_flag(ck::CKA_PRIVATE, private);
+    Object {
+        id: ObjectId::of_data(b"", label.as_bytes(), b""),
+        attributes,
+    }
+}
+
+/// A public key, with which the token answers the data as it came.
+pub fn public_key(label: &str) -> Object {
+    let attributes = Attributes::default()
+        .with_number(ck::CKA_CLASS, ck::CKO_PUBLIC_KEY)
+        .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
+        .with(ck::CKA_LABEL, label.as_bytes().to_vec());
+    Object {
+        id: ObjectId::of_public_key(Class::PUBLIC_KEY, label.as_bytes()),
+        attributes: attributes.with_flag(ck::CKA_PRIVATE, false),
+    }
+}
+
+/// Holds two open objects, a private one and two keys; makes and destroys session objects.
+fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
+    let held = Arc::clone(held);
+    let next = AtomicU64::new(1);
+    let objects = vec![
+        data("open", false),
+        data("private", true),
+        public_key("web"),
+        public_key("mail"),
+    ];
+    let answer = move |operation: &Operation| match operation {
+        Operation::Create { template } => {
+            let handle = next.fetch_add(1, Ordering::Relaxed);
+            held.lock().insert(handle);
+            let mut object = data("mine", false);
+            object.attributes = template.clone();
+            let session = Some(SessionObject { owner: 0, handle });
+            Ok(Outcome::Objects(vec![Made { session, object }]))
+        }
+        Operation::Destroy {
+            object: ObjectRef::Session(object),
+        } => {
+            held.lock().remove(&object.handle);
+            Ok(Outcome::Done)
+        }
+        Operation::Use { data, .. } => Ok(Outcome::Bytes(data.clone())),
+        Operation::Random { len } => Ok(Outcome::Bytes(vec![7; *len as usize].into())),
+        Operation::Read { .. } => Ok(Outcome::Done),
+        other => Err(Error::vendor(other.call(), ck::CKR_FUNCTION_NOT_SUPPORTED)),
+    };
+    FakeToken::builder("fake")
+        .lanes(4)
+        .objects(objects)
+        .answer(answer)
+        .build()
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
+pub fn until(what: &str, reached: impl Fn() -> bool) {
+    let end = soon();
+    while !reached() {
+        assert!(Instant::now() < end, "never: {what}");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
