@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use hsmux_pool::Options;
 use hsmux_pool::config::{self, Config, Login};
-use hsmux_pool::{Options, Pool};
+use hsmux_pool::replicate::{self, Hold};
 use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_wire::Endpoint;
 
@@ -50,7 +51,9 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         threads,
         ..config.options()
     };
-    let pool = Pool::start(options, config.seats(&worker::program(config), None))?;
+    let seats = config.seats(&worker::program(config), None);
+    // Several processes may embed the same pool: whoever changes a token writes the journal then.
+    let (pool, _) = replicate::start(options, seats, Hold::WhileChanging)?;
     Ok(Box::new(Embedded::new(pool, pin, config.pool.deadline)))
 }
 
