@@ -30,6 +30,7 @@ pub fn start(options: Options, seats: Vec<Seat>, hold: Hold) -> Result<(Arc<Pool
         state: options.state.clone(),
         replicas: options.replicas,
         read_only: options.read_only,
+        threads: options.threads,
         hold,
         held: Mutex::default(),
         pool: OnceLock::new(),
@@ -52,6 +53,7 @@ pub struct Writer {
     state: PathBuf,
     replicas: usize,
     read_only: bool,
+    threads: bool,
     hold: Hold,
     held: Mutex<Held>,
     pool: OnceLock<Weak<Pool>>,
@@ -110,7 +112,12 @@ impl Writer {
         if let Some(replicator) = held.used.upgrade() {
             return Ok(replicator);
         }
-        let replicator = Arc::new(Replicator::open(&self.state, self.replicas)?);
+        let replicator = Replicator::open(&self.state, self.replicas)?;
+        let replicator = Arc::new(if self.threads {
+            replicator
+        } else {
+            replicator.without_threads()
+        });
         *held = Held {
             used: Arc::downgrade(&replicator),
             _always: (self.hold == Hold::Always).then(|| Arc::clone(&replicator)),

@@ -2,6 +2,7 @@
 
 use super::Replicator;
 use super::channel::Opener;
+use super::each::each;
 use super::journal::{Record, Sync};
 use super::keys;
 use super::members::{Members, Present, present};
@@ -106,7 +107,7 @@ impl Replicator {
             self.take_back(change, members, roster, plan, &error);
             return Err(error);
         }
-        tell(members, &results);
+        self.tell(members, &results);
         Ok(answer(operation, plan, &results))
     }
 
@@ -117,41 +118,44 @@ impl Replicator {
         roster: &'a Roster,
         plan: &Plan,
     ) -> Vec<(&'a Present, Result<Effect>)> {
-        let one = |present: &'a Present, duty: &Duty| {
-            let effect = do_works(
-                present,
-                &duty.now,
-                &roster.here,
-                Limit::Until(roster.deadline),
-                duty.asks,
-            );
-            if effect.is_ok() {
+        let duty_of = |present: &'a Present| {
+            let duty = plan.duties.iter().find(|d| d.serial == present.serial)?;
+            Some((present, duty))
+        };
+        let parts: Vec<(&Present, &Duty)> = roster.here.iter().filter_map(duty_of).collect();
+        let limit = Limit::Until(roster.deadline);
+        let results = each(
+            self.threads,
+            &parts,
+            |(present, _)| *present,
+            |(present, duty)| {
+                let effect = do_works(present, &duty.now, &roster.here, limit, duty.asks)?;
                 let serial = present.serial.clone();
+                // Lost, it only makes a restart undo what was not yet answered.
                 let _ = self
                     .journal
                     .append(Record::Step { change, serial }, Sync::Later);
+                Ok(effect)
+            },
+        );
+        let presents = parts.into_iter().map(|(present, _)| present);
+        presents.zip(results).collect()
+    }
+
+    /// Tells the pool what has changed, for all members at once: it reads each of them.
+    fn tell(&self, members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
+        let one = |(present, result): &(&Present, Result<Effect>)| {
+            match result {
+                Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+                Err(error) => tracing::warn!(%error, "does its part later"),
             }
-            (present, effect)
+            Ok(())
         };
-        std::thread::scope(|scope| {
-            let running: Vec<_> = roster
-                .here
-                .iter()
-                .filter_map(|present| {
-                    let duty = plan.duties.iter().find(|d| d.serial == present.serial)?;
-                    Some((present, scope.spawn(move || one(present, duty))))
-                })
-                .collect();
-            running
-                .into_iter()
-                .map(|(present, thread)| {
-                    thread.join().unwrap_or_else(|_| {
-                        let error = Error::token(Kind::Lost, "the change ended in a panic");
-                        (present, Err(error.at(&present.name)))
-                    })
-                })
-                .collect()
-        })
+        for told in each(self.threads, results, |(present, _)| *present, one) {
+            if let Err(error) = told {
+                tracing::error!(%error, "the pool was not told of a change");
+            }
+        }
     }
 
     /// Takes back what was done; what cannot be now, is when the member is there again.
@@ -280,20 +284,6 @@ fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, 
         source = Some(present);
     }
     Ok((operation, source))
-}
-
-/// Tells the pool what has changed, for all members at once: it reads each of them.
-fn tell(members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
-    std::thread::scope(|scope| {
-        for (present, result) in results {
-            match result {
-                Ok(effect) => {
-                    scope.spawn(|| members.changed(&present.name, &effect.made, &effect.gone));
-                }
-                Err(error) => tracing::warn!(%error, "does its part later"),
-            }
-        }
-    });
 }
 
 /// What the caller gets: the new objects as the first member shows them.

@@ -2,6 +2,7 @@
 
 use super::Replicator;
 use super::channel::{Channel, Opener, stays};
+use super::each::each;
 use super::journal::{Record, Sync};
 use super::json::Name;
 use super::members::{Member, Present};
@@ -90,22 +91,19 @@ impl Replicator {
             wrapping,
             progress,
         };
+        let results = each(
+            self.threads,
+            &targets,
+            |target| target,
+            |target| run.to(target),
+        );
         let mut all = Vec::new();
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = targets
-                .iter()
-                .map(|target| (target, scope.spawn(|| run.to(target))))
-                .collect();
-            for (target, thread) in threads {
-                let result = thread.join().unwrap_or_else(|_| {
-                    Err(Error::token(Kind::Lost, "the clone ended in a panic"))
-                });
-                match result {
-                    Ok(cloned) => all.extend(cloned),
-                    Err(error) => all.extend(run.none_on(target, &error)),
-                }
+        for (target, result) in targets.iter().zip(results) {
+            match result {
+                Ok(cloned) => all.extend(cloned),
+                Err(error) => all.extend(run.none_on(target, &error)),
             }
-        });
+        }
         Ok(all)
     }
 }

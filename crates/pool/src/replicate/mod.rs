@@ -26,6 +26,7 @@ mod catch_up;
 mod change;
 mod channel;
 mod clone;
+mod each;
 mod files;
 mod journal;
 mod json;
@@ -61,6 +62,7 @@ pub struct Replicator {
     journal: Journal,
     transport: Transport,
     replicas: usize,
+    threads: bool,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: RwLock<()>,
 }
@@ -77,8 +79,18 @@ impl Replicator {
             journal: Journal::open(&folder)?,
             transport: Transport::open(&folder)?,
             replicas,
+            threads: true,
             turn: RwLock::new(()),
         })
+    }
+
+    /// The same on the callers' threads alone: for an application that does not allow any others.
+    #[must_use]
+    pub fn without_threads(self) -> Self {
+        Self {
+            threads: false,
+            ..self
+        }
     }
 
     /// Whether an object was deleted through the pool (or its making undone): it is not served,

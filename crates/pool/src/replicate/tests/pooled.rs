@@ -18,9 +18,12 @@ const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
     let (folder, member) = (PathBuf::from(folder), name.to_owned());
     let there = Arc::clone(there);
-    let connector = move || match there.load(Ordering::SeqCst) {
-        true => Ok(open(&folder, &member).token.unwrap()),
-        false => Err(Error::lost("unplugged")),
+    let connector = move || {
+        if there.load(Ordering::SeqCst) {
+            Ok(open(&folder, &member).token.unwrap())
+        } else {
+            Err(Error::lost("unplugged"))
+        }
     };
     Seat {
         name: name.to_owned(),
@@ -92,9 +95,7 @@ fn what_is_made_through_the_pool_serves_on_every_member() {
             verb: Verb::Sign,
             key: private.into(),
             mechanism: Mechanism::plain(CKM_ECDSA),
-            data: hsmux_software::digest(Hash::Sha256, b"text")
-                .to_vec()
-                .into(),
+            data: hsmux_software::digest(Hash::Sha256, b"text").into(),
         };
         pool.execute(&sign, soon()).unwrap();
         pool.execute(
