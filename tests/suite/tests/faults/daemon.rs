@@ -36,7 +36,7 @@ fn absent_for_a_while() {
     assert!(GONE.contains(&error), "CK_RV 0x{error:x}");
     assert!(start.elapsed() < Duration::from_secs(2), "not at once");
     rig.start();
-    program.ok("use", json!({"label": "web", "pin": rig.pin()}));
+    // The same session, logged in as before.
     program.ok("sign", json!({}));
 }
 

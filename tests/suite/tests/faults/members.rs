@@ -153,8 +153,7 @@ fn a_token_that_fails_each_operation() {
 #[test]
 fn a_key_that_is_another_key() {
     let (mut rig, _bad) = with_a_bad_token("wrong_key = true");
-    rig.start_daemon();
-    rig.wait_for_members(2);
+    rig.start();
     let mut program = Caller::open(&rig);
     for _ in 0..50 {
         // The caller verifies each one.
