@@ -1,6 +1,9 @@
 //! CK_RV: what a vendor's code means for the pool, and which code an application gets for an error.
 
-#[allow(clippy::wildcard_imports, reason = "a table of the standard's constants")]
+#[allow(
+    clippy::wildcard_imports,
+    reason = "a table of the standard's constants"
+)]
 use crate::ck::*;
 use crate::{Error, Kind, Scope};
 

@@ -1,6 +1,9 @@
 //! The one table of mechanisms: name, key, uses, and how data may be hashed on the host.
 
-#[allow(clippy::wildcard_imports, reason = "a table of the standard's constants")]
+#[allow(
+    clippy::wildcard_imports,
+    reason = "a table of the standard's constants"
+)]
 use crate::ck::*;
 
 bitflags::bitflags! {
