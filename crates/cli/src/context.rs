@@ -40,8 +40,13 @@ impl Context {
         let config = self.load()?;
         let socket = &config.admin.socket.path;
         AdminClient::connect(socket).map_err(|error| {
-            let message = format!("{error}\nMay you administer it (root, or its own user)?");
-            Exit::NoDaemon.because(message)
+            let denied = error.to_string().contains("Permission denied");
+            let hint = if denied {
+                "\nroot and the daemon's own user may administer it"
+            } else {
+                ""
+            };
+            Exit::NoDaemon.because(format!("{error}{hint}"))
         })
     }
 

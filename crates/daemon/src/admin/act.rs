@@ -59,8 +59,12 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             let operation = certificate::import(&catalogue, hex(der)?, label.clone(), id)?;
             Response::Keys(keys::make(pool, &operation, deadline)?)
         }
-        Request::PinList => Response::Pins(pins::list(running)?),
-        Request::PinRelease { token } => Response::Pins(pins::release(running, token)?),
+        Request::PinList => Response::Pins(pins::list(&running.config())?),
+        Request::PinRelease { token } => {
+            let released = pins::release(&running.config(), token)?;
+            pool.resume(token)?;
+            Response::Pins(released)
+        }
         Request::PinRotate { tokens } => Response::Lines(pins::rotate(running, tokens)?),
     })
 }

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::AdminClient;
 pub use desk::{ARGUMENT as DESK, desk_main};
+pub use pins::{list as list_pins, release as release_pin};
 pub use service::AdminService;
 pub use spec::KeySpec;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};

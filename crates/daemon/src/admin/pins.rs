@@ -14,22 +14,20 @@ use crate::members::worker;
 /// As long as the token takes, but no longer than this.
 const LONGEST: u64 = 16;
 
-/// What is on record in the state folder.
-pub fn list(running: &Running) -> Result<Vec<PinRow>> {
-    let records = pin::list(&running.config().state)?;
+/// What is on record in the state folder; needs no daemon.
+pub fn list(config: &Config) -> Result<Vec<PinRow>> {
+    let records = pin::list(&config.state)?;
     Ok(records.iter().filter_map(PinRow::of).collect())
 }
 
-/// Lets a held PIN be tried once more, and connects the member with it.
-pub fn release(running: &Running, token: &str) -> Result<Vec<PinRow>> {
-    let config = running.config();
-    let member = named(&config, token)?;
+/// Lets a held PIN be tried once more; a daemon is then told to connect the member.
+pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
+    let member = named(config, token)?;
     let released = pin::release(&config.state, &member.uri)?;
     if released.is_empty() {
         let message = format!("{token}: no PIN of it is held; hsmux pin list shows all");
         return Err(Error::request(Kind::Invalid, message));
     }
-    running.shared.pool.resume(token)?;
     Ok(released.iter().filter_map(PinRow::of).collect())
 }
 
