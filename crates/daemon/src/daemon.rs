@@ -182,7 +182,7 @@ impl Running {
     /// a mistake in the file, or a socket that cannot be made, all stays as it is.
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
-        let result = load(&self.file).and_then(|new| self.take_over(new));
+        let result = load(&self.file).and_then(|file| self.take_over(&file));
         match &result {
             Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
@@ -191,14 +191,18 @@ impl Running {
         result
     }
 
-    fn take_over(self: &Arc<Self>, new: Config) -> Result<Vec<String>> {
+    fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
         let old = self.config();
+        let new = what_can_change(&old, file);
         let seats = members::changed_seats(&old, &new)?;
         let mut lines = self.doors.change(self, &new)?;
-        lines.extend(needs_restart(&old, &new));
+        if new != *file {
+            let words = "[pool], state, worker, audit file and admin socket change with a restart";
+            lines.push(words.into());
+        }
         self.shared.audit.set_keys(new.audit.keys);
-        self.administrators
-            .store(Arc::new(users(&new.admin.socket.allow_users)));
+        let administrators = users(&new.admin.socket.allow_users);
+        self.administrators.store(Arc::new(administrators));
         lines.extend(members::change(&self.shared.pool, &old, &new, seats));
         self.config.store(Arc::new(new));
         Ok(lines)
@@ -231,14 +235,13 @@ fn load(file: &Path) -> Result<Config> {
     })
 }
 
-/// What the pool is told once only.
-fn needs_restart(old: &Config, new: &Config) -> Option<String> {
-    let same = old.pool == new.pool
-        && old.state == new.state
-        && old.worker == new.worker
-        && old.audit.file == new.audit.file
-        && old.admin.socket.path == new.admin.socket.path;
-    (!same).then(|| {
-        "[pool], state, worker, audit file and admin socket are as they were until a restart".into()
-    })
+/// The file, but for what is settled at the start.
+fn what_can_change(old: &Config, file: &Config) -> Config {
+    let mut new = file.clone();
+    new.pool = old.pool.clone();
+    new.state.clone_from(&old.state);
+    new.worker.clone_from(&old.worker);
+    new.audit.file.clone_from(&old.audit.file);
+    new.admin.socket.path.clone_from(&old.admin.socket.path);
+    new
 }

@@ -25,13 +25,6 @@ impl Rights<'_> {
         operation: &Operation,
         owns: impl Fn(&SessionObject) -> bool,
     ) -> Result<()> {
-        if self.settings.closed {
-            return Err(refused(
-                operation,
-                Kind::Forbidden,
-                "this listener is closed",
-            ));
-        }
         if self.settings.listener.read_only && operation.changes_token() {
             let why = "this listener is read-only; session objects are allowed";
             return Err(refused(operation, Kind::ReadOnly, why));

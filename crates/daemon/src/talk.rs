@@ -36,6 +36,11 @@ impl Talk {
 impl Conversation for Talk {
     fn call(&self, call: Call, answer: Answerer) {
         let session = &self.session;
+        // Who was let in may have been taken out of the configuration since.
+        let settings = session.application.service.settings.load();
+        if let Err(error) = settings.admit(session.who.uid) {
+            return answer.send(&session.reply(Answer::Failed(error)));
+        }
         match call {
             Call::Execute(items) => execute(session, items, answer),
             Call::Catalogue { known } => session.catalogue(known, answer),
@@ -87,9 +92,6 @@ impl Session {
     fn login(self: &Arc<Self>, pin: Secret, answer: Answerer) {
         let service = &self.application.service;
         let settings = service.settings.load();
-        if let Err(error) = settings.admit(self.who.uid) {
-            return answer.send(&self.reply(Answer::Failed(error)));
-        }
         if settings.listener.login == Login::Peer {
             self.application.log_in();
             return answer.send(&self.reply(Answer::Done));

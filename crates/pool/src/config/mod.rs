@@ -8,6 +8,7 @@ mod print;
 mod reader;
 pub mod schema;
 mod seats;
+mod sections;
 #[cfg(test)]
 mod tests;
 mod users;

@@ -1,16 +1,14 @@
 //! From the file's text to a [`Config`], with every mistake on the way.
 
-use std::collections::HashMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Policy;
-use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, integer, text, uri};
-use super::schema::{SECTIONS, section};
+use super::schema::SECTIONS;
+use super::sections::{Placed, many, one, required, unique};
 use super::{
     Admin, AuditSection, Config, Isolation, Listener, Login, Member, Mistake, ModuleSection,
     PoolSection, Socket, User,
@@ -124,8 +122,6 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64) -> Option<PoolSection> {
         ..section
     })
 }
-
-type Placed<T> = (T, Range<usize>);
 
 fn listener(
     fields: &mut Fields<'_, '_, '_>,
@@ -320,73 +316,4 @@ fn member(fields: &mut Fields<'_, '_, '_>) -> Option<Placed<Member>> {
         ..member
     };
     Some((member, fields.span.clone()))
-}
-
-/// Reads a key that must be there.
-fn required<T>(
-    fields: &mut Fields<'_, '_, '_>,
-    name: &str,
-    read: impl FnOnce(&mut Fields<'_, '_, '_>) -> Option<T>,
-) -> Option<T> {
-    if !fields.has(name) {
-        fields.missing(name);
-    }
-    read(fields)
-}
-
-/// Reads a section that stands at most once; an absent one reads as empty.
-fn one<T>(
-    source: &mut Source<'_>,
-    document: &DeTable<'_>,
-    name: &str,
-    read: impl FnOnce(&mut Fields<'_, '_, '_>) -> T,
-) -> T {
-    let value = document.get(name);
-    let span = value.map_or(0..0, Spanned::span);
-    let table = value.and_then(|value| value.get_ref().as_table());
-    if value.is_some() && table.is_none() {
-        source.error(span.clone(), format!("{name} is a section: [{name}]"));
-    }
-    read(&mut Fields::new(source, section(name), table, span))
-}
-
-/// Reads each of a section that may stand many times.
-fn many<T>(
-    source: &mut Source<'_>,
-    document: &DeTable<'_>,
-    name: &str,
-    mut read: impl FnMut(&mut Fields<'_, '_, '_>) -> Option<T>,
-) -> Vec<T> {
-    let Some(value) = document.get(name) else {
-        return Vec::new();
-    };
-    let tables = value.get_ref().as_array().into_iter().flatten();
-    let tables: Vec<_> = tables
-        .filter_map(|item| Some((item.get_ref().as_table()?, item.span())))
-        .collect();
-    if tables.is_empty() {
-        let message = format!("{name} may stand many times, in double brackets: [[{name}]]");
-        source.error(value.span(), message);
-    }
-    tables
-        .into_iter()
-        .filter_map(|(table, span)| {
-            read(&mut Fields::new(source, section(name), Some(table), span))
-        })
-        .collect()
-}
-
-/// Says which of some things is the second of its kind.
-fn unique<T>(source: &mut Source<'_>, items: &[T], what: &str, key: impl Fn(&T) -> Placed<String>) {
-    let mut seen = HashMap::new();
-    for item in items {
-        let (key, span) = key(item);
-        let line = source.line(span.start);
-        if let Some(first) = seen.insert(key.clone(), line) {
-            source.error(
-                span,
-                format!("the {what} {key} stands already in line {first}"),
-            );
-        }
-    }
 }

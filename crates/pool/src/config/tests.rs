@@ -276,6 +276,12 @@ fn the_file_system_is_looked_at_by_check_only() {
         Severity::Warning
     );
     assert_eq!(text(30, "$PIN2"), Severity::Warning);
+
+    // A mistake elsewhere hides nothing of this.
+    let bad = GOOD.replace("queue = 1024", "quue = 1024");
+    std::fs::write(&file, bad).unwrap();
+    let lines: Vec<_> = check(&file).iter().map(|mistake| mistake.line).collect();
+    assert_eq!(lines, [5, 19, 28, 30]);
     assert_eq!(
         PinSource::File(folder.path().join("hsm1.pin"))
             .read()
