@@ -8,7 +8,8 @@ const NOT_INITIALIZED: u64 = 0x190;
 #[test]
 fn a_child_initialises_again() {
     for setup in [Setup::Daemon, Setup::Embedded] {
-        let mut parent = Caller::open(&Rig::new(setup));
+        let rig = Rig::new(setup);
+        let mut parent = Caller::open(&rig);
         for _ in 0..3 {
             let child = parent.ok("fork", json!({"again": true}));
             assert!(child["ok"].is_string(), "{setup:?}: {child}");
@@ -20,7 +21,8 @@ fn a_child_initialises_again() {
 #[test]
 fn a_child_that_does_not_is_told_so() {
     for setup in [Setup::Daemon, Setup::Embedded] {
-        let mut parent = Caller::open(&Rig::new(setup));
+        let rig = Rig::new(setup);
+        let mut parent = Caller::open(&rig);
         let child = parent.ok("fork", json!({"again": false}));
         assert_eq!(child["rv"], NOT_INITIALIZED, "{setup:?}: {child}");
         parent.ok("sign", json!({}));
@@ -31,7 +33,8 @@ fn a_child_that_does_not_is_told_so() {
 #[test]
 fn a_child_of_a_busy_parent_initialises_again() {
     for setup in [Setup::Daemon, Setup::Embedded] {
-        let mut parent = Caller::open(&Rig::new(setup));
+        let rig = Rig::new(setup);
+        let mut parent = Caller::open(&rig);
         parent.ok("start_load", json!({"threads": 4}));
         for again in [true, false, true] {
             let child = parent.ok("fork", json!({"again": again}));

@@ -60,7 +60,9 @@ fn serves_tls(rig: &Rig) {
         .arg(rig.keys.certificate(label))
         .arg("-key")
         .arg(key(rig, label));
-        let mut server = Process::start("s_server", &rig.path(""), server);
+        // A log of its own: what an earlier server has said is not this one's word.
+        let name = format!("s_server-{label}-{version}");
+        let mut server = Process::start(&name, &rig.path(""), server);
         server.wait_for("ACCEPT");
         for _ in 0..5 {
             openssl(
