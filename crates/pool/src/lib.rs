@@ -8,6 +8,7 @@ mod alarm;
 mod catalogue;
 mod changes;
 pub mod config;
+mod connect;
 mod connector;
 mod core;
 mod dispatch;

@@ -1,111 +1,19 @@
-//! The life of a seat: connecting, in service, resting after a loss, parked, gone.
+//! How a seat goes out of service: resting after a loss, parked, removed.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hsmux_token::{Error, Kind, Result, Snapshot, Token, ck};
+use hsmux_token::{Error, Kind, ck};
 
 use crate::core::Core;
-use crate::record::{Connection, Life, Record, Retry, State};
-use crate::registry::Holder;
+use crate::record::{Connection, Life, Record, State};
 
 /// A seat that was in service for so long starts its back-off from the beginning.
 const STEADY: Duration = Duration::from_secs(30);
 
 impl Core {
-    /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
-    pub fn connect(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
-        self.busy.fetch_add(1, Ordering::AcqRel);
-        if !self.options.threads {
-            return self.connect_here(record, turn);
-        }
-        let core = Arc::clone(self);
-        let connecting = Arc::clone(record);
-        let name = format!("hsmux-{}", record.name);
-        let started = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || core.connect_here(&connecting, turn));
-        if let Err(error) = started {
-            let message = format!("no thread to connect {}: {error}", record.name);
-            self.connect_failed(record, turn, &Error::pool(Kind::Environment, message));
-            self.no_longer_busy();
-        }
-    }
-
-    fn connect_here(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
-        let connected = record.seat.connector.connect().and_then(|token| {
-            let snapshot = token.objects()?;
-            Ok((token, snapshot))
-        });
-        match connected {
-            Ok((token, snapshot)) => self.join(record, turn, token, &snapshot),
-            Err(error) => self.connect_failed(record, turn, &error),
-        }
-        self.no_longer_busy();
-    }
-
-    fn no_longer_busy(&self) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
-        self.moved();
-    }
-
-    /// The seat comes into service with what needs no proof; keys follow one by one.
-    fn join(
-        self: &Arc<Self>,
-        record: &Arc<Record>,
-        turn: u64,
-        token: Arc<dyn Token>,
-        snapshot: &Snapshot,
-    ) {
-        let info = token.info();
-        let connection = Arc::new(Connection {
-            record: Arc::clone(record),
-            generation: self.generation(record.index),
-            token,
-            info: Arc::clone(&info),
-        });
-        let mut life = record.life.lock();
-        if life.turn != turn {
-            drop(life);
-            return connection.token.abort("the seat is no longer wanted");
-        }
-        record.enter(&mut life, State::InService, self.base);
-        life.connection = Some(Arc::clone(&connection));
-        *record.retry.lock() = Retry::default();
-        let lanes = info.lanes as usize;
-        self.scheduler.lock().open(
-            record.index,
-            connection.generation,
-            Arc::clone(&connection),
-            (lanes, record.seat.weight, record.seat.timeout),
-        );
-        drop(life);
-        tracing::info!(seat = %record.name, serial = %info.serial, "in service");
-        let unproved = self.publish(|registry| {
-            registry.unsettled.remove(record.index);
-            registry.install(record.index, &holder(&connection), snapshot, true)
-        });
-        self.watch(&connection);
-        self.moved();
-        self.prove(&connection, &unproved);
-    }
-
-    /// Learns of the connection's end, also if it has ended while the seat was being installed.
-    fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
-        let core = Arc::downgrade(self);
-        let watched = Arc::downgrade(connection);
-        connection.token.on_lost(Box::new(move |error| {
-            if let (Some(core), Some(connection)) = (core.upgrade(), watched.upgrade()) {
-                core.down(&connection, &error);
-            }
-        }));
-        if !connection.is_current() {
-            self.publish(|registry| registry.away(connection.record.index));
-        }
-    }
-
-    fn connect_failed(self: &Arc<Self>, record: &Arc<Record>, turn: u64, error: &Error) {
+    /// No connection this time.
+    pub fn connect_failed(self: &Arc<Self>, record: &Arc<Record>, turn: u64, error: &Error) {
         let mut life = record.life.lock();
         if life.turn != turn {
             return;
@@ -229,42 +137,6 @@ impl Core {
         });
     }
 
-    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
-    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
-        let snapshot = connection.token.objects().inspect_err(|error| {
-            if error.ends_connection() {
-                self.down(connection, error);
-            }
-        })?;
-        let index = connection.record.index;
-        let unproved =
-            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, anew));
-        if !connection.is_current() {
-            self.publish(|registry| registry.away(index));
-        }
-        self.prove(connection, &unproved);
-        Ok(())
-    }
-
-    /// Connects the seats whose back-off is over; says when the next one is.
-    pub fn reconnect_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
-        let mut next: Option<Instant> = None;
-        for record in self.records() {
-            let mut life = record.life.lock();
-            match life.state {
-                State::BackOff(until) if until <= now => {
-                    record.enter(&mut life, State::Connecting, self.base);
-                    let turn = life.turn;
-                    drop(life);
-                    self.connect(&record, turn);
-                }
-                State::BackOff(until) => next = Some(next.map_or(until, |next| next.min(until))),
-                _ => {}
-            }
-        }
-        next
-    }
-
     /// Tells those who wait for seats to come or go.
     pub fn moved(&self) {
         let _held = self.moved.0.lock();
@@ -286,13 +158,4 @@ fn pin_refused(error: &Error) -> bool {
                     | ck::CKR_PIN_LOCKED
             )
     )
-}
-
-fn holder(connection: &Connection) -> Holder {
-    Holder {
-        seat: Arc::clone(&connection.record.name),
-        member: Arc::clone(&connection.record.member),
-        info: Arc::clone(&connection.info),
-        generation: connection.generation,
-    }
 }

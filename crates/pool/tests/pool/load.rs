@@ -74,7 +74,7 @@ fn unequal_members_reach_the_sum_of_their_rates() {
             let share =
                 (*after + *latency).saturating_sub(before).as_secs_f64() / elapsed.as_secs_f64();
             assert!(
-                share > 0.85,
+                share > 0.5,
                 "{policy:?}: {} was busy for {share}",
                 seat.name
             );

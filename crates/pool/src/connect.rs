@@ -1,0 +1,175 @@
+//! How a seat comes into service: connected, read, proved key by key.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hsmux_token::{Error, Kind, Result, Snapshot, Token};
+
+use crate::core::Core;
+use crate::record::{Connection, Record, Retry, State};
+use crate::registry::Holder;
+
+impl Core {
+    /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
+    pub fn connect(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
+        self.busy.fetch_add(1, Ordering::AcqRel);
+        if !self.options.threads {
+            return self.connect_here(record, turn);
+        }
+        let core = Arc::clone(self);
+        let connecting = Arc::clone(record);
+        let name = format!("hsmux-{}", record.name);
+        let started = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || core.connect_here(&connecting, turn));
+        if let Err(error) = started {
+            let message = format!("no thread to connect {}: {error}", record.name);
+            self.connect_failed(record, turn, &Error::pool(Kind::Environment, message));
+            self.no_longer_busy();
+        }
+    }
+
+    fn connect_here(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
+        let connected = record.seat.connector.connect().and_then(|token| {
+            let snapshot = token.objects()?;
+            Ok((token, snapshot))
+        });
+        match connected {
+            Ok((token, snapshot)) => self.join(record, turn, token, &snapshot),
+            Err(error) => self.connect_failed(record, turn, &error),
+        }
+        self.no_longer_busy();
+    }
+
+    fn no_longer_busy(&self) {
+        self.busy.fetch_sub(1, Ordering::AcqRel);
+        self.moved();
+    }
+
+    /// The seat comes into service with what needs no proof; keys follow one by one.
+    fn join(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        turn: u64,
+        token: Arc<dyn Token>,
+        snapshot: &Snapshot,
+    ) {
+        let info = token.info();
+        let connection = Arc::new(Connection {
+            record: Arc::clone(record),
+            generation: self.generation(record.index),
+            token,
+            info: Arc::clone(&info),
+        });
+        // First what it holds, then that it serves: nobody is told that a key is unknown in between.
+        let unproved = self.publish(|registry| {
+            registry.unsettled.remove(record.index);
+            registry.install(record.index, &holder(&connection), snapshot, true)
+        });
+        if !self.open(&connection, turn) {
+            return;
+        }
+        tracing::info!(seat = %record.name, serial = %info.serial, "in service");
+        self.watch(&connection);
+        self.moved();
+        self.prove(&connection, &unproved);
+    }
+
+    /// Requests may run on the connection from here on; unless the seat was parked or removed
+    /// while it was being connected.
+    fn open(self: &Arc<Self>, connection: &Arc<Connection>, turn: u64) -> bool {
+        let record = &connection.record;
+        let mut life = record.life.lock();
+        if life.turn != turn {
+            let removed = matches!(life.state, State::Removed);
+            drop(life);
+            self.publish(|registry| {
+                registry.away(record.index);
+                if removed {
+                    registry.leave(record.index);
+                }
+            });
+            connection.token.abort("the seat is no longer wanted");
+            return false;
+        }
+        record.enter(&mut life, State::InService, self.base);
+        life.connection = Some(Arc::clone(connection));
+        *record.retry.lock() = Retry::default();
+        let mut scheduler = self.scheduler.lock();
+        scheduler.open(
+            record.index,
+            connection.generation,
+            Arc::clone(connection),
+            (
+                connection.info.lanes as usize,
+                record.seat.weight,
+                record.seat.timeout,
+            ),
+        );
+        let grants = scheduler.fill(Instant::now());
+        drop(scheduler);
+        drop(life);
+        self.hand_out(grants);
+        true
+    }
+
+    /// Learns of the connection's end, also if it has ended while the seat was being installed.
+    fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
+        let core = Arc::downgrade(self);
+        let watched = Arc::downgrade(connection);
+        connection.token.on_lost(Box::new(move |error| {
+            if let (Some(core), Some(connection)) = (core.upgrade(), watched.upgrade()) {
+                core.down(&connection, &error);
+            }
+        }));
+        if !connection.is_current() {
+            self.publish(|registry| registry.away(connection.record.index));
+        }
+    }
+
+    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
+    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
+        let snapshot = connection.token.objects().inspect_err(|error| {
+            if error.ends_connection() {
+                self.down(connection, error);
+            }
+        })?;
+        let index = connection.record.index;
+        let unproved =
+            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, anew));
+        if !connection.is_current() {
+            self.publish(|registry| registry.away(index));
+        }
+        self.prove(connection, &unproved);
+        Ok(())
+    }
+
+    /// Connects the seats whose back-off is over; says when the next one is.
+    pub fn reconnect_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
+        let mut next: Option<Instant> = None;
+        for record in self.records() {
+            let mut life = record.life.lock();
+            match life.state {
+                State::BackOff(until) if until <= now => {
+                    record.enter(&mut life, State::Connecting, self.base);
+                    let turn = life.turn;
+                    drop(life);
+                    self.connect(&record, turn);
+                }
+                State::BackOff(until) => next = Some(next.map_or(until, |next| next.min(until))),
+                _ => {}
+            }
+        }
+        next
+    }
+}
+
+fn holder(connection: &Connection) -> Holder {
+    Holder {
+        seat: Arc::clone(&connection.record.name),
+        member: Arc::clone(&connection.record.member),
+        info: Arc::clone(&connection.info),
+        generation: connection.generation,
+    }
+}
