@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Error, Kind, Result as Outcome};
 
 use super::{Failure, Request, Response, certificate, find, keys, pins, status};
-use crate::daemon::{Event, Running};
+use crate::daemon::Running;
 
 /// Making an RSA key on a slow card takes minutes.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -26,10 +26,8 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
-        Request::Stop => {
-            running.tell(Event::Stop);
-            Response::Done
-        }
+        // The service tells the main thread, once the answer is out.
+        Request::Stop => Response::Done,
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)

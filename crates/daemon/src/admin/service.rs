@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Failure, Request, Response, act};
 use crate::audit::Who;
-use crate::daemon::Running;
+use crate::daemon::{Event, Running};
 use crate::settings::is_own;
 
 /// The listener. Holds the daemon weakly, for the daemon holds it.
@@ -65,7 +65,12 @@ impl Conversation for Desk {
         // An act may take minutes. Without a thread the answer is dropped, which says so by itself.
         let spawned = std::thread::Builder::new()
             .name("hsmux-admin".into())
-            .spawn(move || send(answer, &carry_out(&running, &who, &request)));
+            .spawn(move || {
+                send(answer, &carry_out(&running, &who, &request));
+                if let (Request::Stop, Some(running)) = (request, running.upgrade()) {
+                    running.tell(Event::Stop);
+                }
+            });
         if let Err(error) = spawned {
             tracing::error!(%error, "no thread for an administrative act");
         }
