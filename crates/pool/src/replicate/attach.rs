@@ -9,7 +9,7 @@ use hsmux_token::{
 use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Who may write the journal of a state folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,9 @@ pub enum Hold {
     /// This process while it changes something: pools that are embedded in several processes.
     WhileChanging,
 }
+
+/// How long a process waits while others change something.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Starts a pool whose changes reach enough members or none.
 ///
@@ -112,7 +115,11 @@ impl Writer {
         if let Some(replicator) = held.used.upgrade() {
             return Ok(replicator);
         }
-        let replicator = Replicator::open(&self.state, self.replicas)?;
+        let patience = match self.hold {
+            Hold::Always => Duration::ZERO,
+            Hold::WhileChanging => PATIENCE,
+        };
+        let replicator = Replicator::open_within(&self.state, self.replicas, patience)?;
         let replicator = Arc::new(if self.threads {
             replicator
         } else {

@@ -119,10 +119,15 @@ impl Replicator {
         self.journal.read(|state| {
             let tombstoned = there.iter().filter(|n| state.tombstones.contains_key(n));
             told.tombstoned = tombstoned.map(|name| name.0).collect();
-            let missing = state
-                .placed
-                .iter()
-                .filter(|(name, on)| on.contains(&present.serial) && !there.contains(name));
+            let owed = state.owed.get(&present.serial);
+            let owed: BTreeSet<Name> = owed
+                .into_iter()
+                .flat_map(|changes| changes.values().flatten())
+                .filter_map(|work| work.0.makes().map(Name))
+                .collect();
+            let missing = state.placed.iter().filter(|(name, on)| {
+                on.contains(&present.serial) && !there.contains(name) && !owed.contains(name)
+            });
             told.missing = missing.map(|(name, _)| name.0).collect();
         });
         Ok(())

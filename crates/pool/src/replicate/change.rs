@@ -16,6 +16,9 @@ use hsmux_token::{
 };
 use std::time::{Duration, Instant};
 
+/// A member that was asked so long ago, or longer, and was not heard of by the deadline hangs.
+const HUNG: Duration = Duration::from_secs(2);
+
 /// How long taking back may take, whatever the caller's deadline was.
 const TAKE_BACK: Duration = Duration::from_secs(30);
 
@@ -31,6 +34,7 @@ impl Replicator {
         operation: &Operation,
         deadline: Instant,
     ) -> Result<Outcome> {
+        self.refuse_ours(operation)?;
         let Some(_turn) = self.turn.try_write_until(deadline) else {
             return Err(Error::pool(
                 Kind::Deadline,
@@ -52,6 +56,21 @@ impl Replicator {
         // Also those that have come into service meanwhile.
         self.settle_all(&present(members), members);
         answer
+    }
+
+    /// hsmux's own keys are not shown, and an application that names them all the same is refused.
+    fn refuse_ours(&self, operation: &Operation) -> Result<()> {
+        for object in operation.objects() {
+            if let ObjectRef::Token(id) = object
+                && self.transport.is_ours(*id)
+            {
+                return Err(Error::request(
+                    Kind::UnknownObject,
+                    format!("{}: no {id:?}", operation.call()),
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn plan_and_carry(
@@ -129,7 +148,9 @@ impl Replicator {
             &parts,
             |(present, _)| *present,
             |(present, duty)| {
-                let effect = do_works(present, &duty.now, &roster.here, limit, duty.asks)?;
+                let begun = Instant::now();
+                let effect = do_works(present, &duty.now, &roster.here, limit, duty.asks)
+                    .inspect_err(|error| end_if_hung(present, error, begun))?;
                 let serial = present.serial.clone();
                 // Lost, it only makes a restart undo what was not yet answered.
                 let _ = self
@@ -222,6 +243,16 @@ pub(super) fn do_works(
         all.gone.extend(effect.gone);
     }
     Ok(all)
+}
+
+/// A member that has not answered cannot be asked to take anything back either: its connection is
+/// ended, and it catches up when it returns.
+fn end_if_hung(present: &Present, error: &Error, begun: Instant) {
+    if error.kind() == Kind::Deadline && begun.elapsed() >= HUNG {
+        present
+            .token
+            .abort("it did not answer a change of its objects in time");
+    }
 }
 
 /// On the one member that is concerned, without a plan.

@@ -55,6 +55,7 @@ use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use transport::Transport;
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
@@ -74,9 +75,14 @@ impl Replicator {
     /// `replicas` is the number of members that a change must reach, or 0: all configured members,
     /// of which those may be away that can catch up later.
     pub fn open(state: &Path, replicas: usize) -> Result<Self> {
+        Self::open_within(state, replicas, Duration::ZERO)
+    }
+
+    /// The same, waiting so long for another process that writes.
+    fn open_within(state: &Path, replicas: usize, patience: Duration) -> Result<Self> {
         let folder = folder(state);
         Ok(Self {
-            journal: Journal::open(&folder)?,
+            journal: Journal::open(&folder, patience)?,
             transport: Transport::open(&folder)?,
             replicas,
             threads: true,

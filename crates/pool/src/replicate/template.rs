@@ -50,10 +50,9 @@ pub(super) fn passing(asked: &Attributes) -> Attributes {
 pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
     let mut copy = Attributes::default();
     for kind in KEPT {
-        let silent = matches!(*kind, CKA_SENSITIVE | CKA_EXTRACTABLE);
         let value = asked
             .get(*kind)
-            .or_else(|| found.get(*kind).filter(|_| !silent));
+            .or_else(|| found.get(*kind).filter(|value| tells(*kind, value)));
         if let Some(value) = value.filter(|value| !value.is_empty()) {
             copy.set(*kind, value.to_vec());
         }
@@ -72,6 +71,17 @@ pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
         }
     }
     copy
+}
+
+/// Whether a value that the first token gave by itself is worth saying to another: what is the
+/// default anyway, some tokens do not know.
+fn tells(kind: u64, value: &[u8]) -> bool {
+    match kind {
+        CKA_SENSITIVE | CKA_EXTRACTABLE => false,
+        CKA_MODIFIABLE => value == [CK_FALSE],
+        CKA_ALWAYS_AUTHENTICATE | CKA_WRAP_WITH_TRUSTED => value != [CK_FALSE],
+        _ => true,
+    }
 }
 
 /// The template under which a public object (certificate, public key, data) is created again from

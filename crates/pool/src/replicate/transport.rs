@@ -89,6 +89,12 @@ impl Transport {
         self.pins.lock().get(serial).cloned()
     }
 
+    /// Whether an object is half of a transport key: no application may work with it.
+    pub fn is_ours(&self, id: ObjectId) -> bool {
+        let same = |pin: &Pin| pin.private_key().is_ok_and(|key| key.name == id.name);
+        self.pins.lock().values().any(same)
+    }
+
     /// The pin of a token that is present; the first time its transport key is made, checked and
     /// pinned.
     pub fn enrol(&self, site: Site, serial: &str) -> Result<Pin> {

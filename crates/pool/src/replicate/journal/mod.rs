@@ -16,11 +16,14 @@ use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Room that is taken on the disk before a change starts, so that it can be written to its end.
 const RESERVE: u64 = 256 * 1024;
 /// A journal is compacted when this many lines follow its snapshot.
 const COMPACT_AFTER: usize = 2_000;
+/// How often another writer's lock is tried.
+const TURN: Duration = Duration::from_millis(20);
 
 /// An open journal.
 pub(super) struct Journal {
@@ -47,10 +50,11 @@ pub(super) enum Sync {
 }
 
 impl Journal {
-    /// Opens or makes `journal.jsonl` in the folder, and decides what was left open.
-    pub fn open(folder: &Path) -> Result<Self> {
+    /// Opens or makes `journal.jsonl` in the folder, and decides what was left open. Waits so long
+    /// for another process that writes.
+    pub fn open(folder: &Path, patience: Duration) -> Result<Self> {
         files::private_folder(folder)?;
-        let lock = lock(folder)?;
+        let lock = lock(folder, Instant::now() + patience)?;
         let path = folder.join("journal.jsonl");
         let file = files::open_private(&path)?;
         files::sync_folder(folder)?;
@@ -133,25 +137,29 @@ pub(super) fn tombstones(folder: &Path) -> Vec<ObjectId> {
     }
 }
 
-fn lock(folder: &Path) -> Result<File> {
+fn lock(folder: &Path, deadline: Instant) -> Result<File> {
+    use rustix::fs::{FlockOperation, flock};
     let path = folder.join("journal.lock");
     let file = files::open_private(&path)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
-        |e| {
-            if e == rustix::io::Errno::WOULDBLOCK {
-                Error::pool(
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            // flock(2) has no time-out.
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(TURN);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::pool(
                     Kind::Environment,
                     format!(
                         "{}: another hsmux writes changes here; ask the running daemon, or stop it",
                         folder.display()
                     ),
-                )
-            } else {
-                files::failed("lock", &path, &e.into())
+                ));
             }
-        },
-    )?;
-    Ok(file)
+            Err(e) => return Err(files::failed("lock", &path, &e.into())),
+        }
+    }
 }
 
 /// Reads all lines; one that a crash has torn, at the end, is cut off.

@@ -54,7 +54,8 @@ pub fn in_own_process(test: &str, tokens: &[&str], body: impl FnOnce(&Path)) {
 
 /// This test program once more, for one test, with the tokens in `folder`.
 pub fn again(test: &str, folder: &Path) -> Command {
-    let mut command = Command::new(std::env::current_exe().unwrap());
+    // Not by its path, which a build that runs meanwhile may replace.
+    let mut command = Command::new(format!("/proc/{}/exe", std::process::id()));
     command
         .args([
             &format!("replicate::tests::{test}"),

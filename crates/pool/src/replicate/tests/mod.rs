@@ -7,5 +7,6 @@ mod crash;
 mod full;
 mod pins;
 mod pooled;
+mod state;
 
 use bench::{Bench, in_own_process};
