@@ -93,8 +93,9 @@ fn killed_in_the_middle_of_a_login() {
     );
 
     // A person says that the PIN is right.
+    rig.start_daemon();
     rig.hsmux("pin release bad").ok();
-    rig.start();
+    rig.wait_for_members(2);
     assert_eq!(tokens.pins_shown("bad").len(), 2);
 }
 
