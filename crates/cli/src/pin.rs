@@ -1,11 +1,14 @@
 //! PINs on the command line: by their place, never by themselves.
 
+use std::convert::Infallible;
 use std::io::Read;
 use std::str::FromStr;
 
 use anyhow::Context as _;
 use hsmux_pool::config::PinSource;
 use hsmux_token::Secret;
+
+use crate::exit::Exit;
 
 /// Where a PIN comes from: `file:PATH`, `env:NAME`, `fd:NUMBER` or `prompt`.
 #[derive(Clone, Debug)]
@@ -16,30 +19,21 @@ pub enum PinArg {
     Descriptor(u32),
     /// Asked for at the terminal.
     Prompt,
+    /// Something else, most likely the PIN itself: not kept, and not repeated in an error.
+    Other,
 }
 
 impl FromStr for PinArg {
-    type Err = String;
+    type Err = Infallible;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("file", path)) if !path.is_empty() => {
-                Ok(Self::Source(PinSource::File(path.into())))
-            }
-            Some(("env", name)) if !name.is_empty() => {
-                Ok(Self::Source(PinSource::Env(name.into())))
-            }
-            Some(("fd", number)) => number
-                .parse()
-                .map(Self::Descriptor)
-                .map_err(|_| format!("{number:?} is not the number of a file descriptor")),
-            None if text == "prompt" => Ok(Self::Prompt),
-            _ => Err(
-                "a PIN is named by its place, for arguments are seen by every user: \
-                      file:PATH, env:NAME, fd:NUMBER or prompt"
-                    .into(),
-            ),
-        }
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text.split_once(':') {
+            Some(("file", path)) if !path.is_empty() => Self::Source(PinSource::File(path.into())),
+            Some(("env", name)) if !name.is_empty() => Self::Source(PinSource::Env(name.into())),
+            Some(("fd", number)) => number.parse().map_or(Self::Other, Self::Descriptor),
+            None if text == "prompt" => Self::Prompt,
+            _ => Self::Other,
+        })
     }
 }
 
@@ -48,6 +42,10 @@ impl PinArg {
     pub fn read(&self, whose: &str) -> anyhow::Result<Secret> {
         match self {
             Self::Source(source) => Ok(source.read()?),
+            Self::Other => Err(Exit::Usage.because(format!(
+                "{whose}: a PIN is named by its place, for arguments are seen by every user: \
+                 file:PATH, env:NAME, fd:NUMBER or prompt"
+            ))),
             Self::Prompt => {
                 let pin = rpassword::prompt_password(format!("{whose}: ")).context(
                     "no terminal to ask for the PIN; use file:PATH, env:NAME or fd:NUMBER",

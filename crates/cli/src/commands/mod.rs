@@ -86,6 +86,10 @@ impl Cli {
     /// Does what the arguments say.
     pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
+        if !matches!(self.command, Command::Serve(_)) {
+            // `hsmux ... | head` ends quietly.
+            sigpipe::reset();
+        }
         match self.command {
             Command::Serve(command) => command.run(context),
             Command::Status(command) => command.run(context),
@@ -123,4 +127,38 @@ fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
         Response::Failed(failure) => return Err(failure.into()),
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Every command without subcommands.
+    fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
+        let path = format!("{path} {}", command.get_name());
+        if command.get_subcommands().next().is_none() {
+            let help = command.get_after_help().map(ToString::to_string);
+            found.push((path, help.unwrap_or_default()));
+            return;
+        }
+        for sub in command.get_subcommands() {
+            leaves(sub, &path, found);
+        }
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        let command = Cli::command();
+        command.clone().debug_assert();
+        let mut found = Vec::new();
+        leaves(&command, "", &mut found);
+        assert!(found.len() > 25, "{found:?}");
+        for (path, help) in found {
+            assert!(
+                help.contains(path.trim()),
+                "no example in the help of{path}"
+            );
+        }
+    }
 }

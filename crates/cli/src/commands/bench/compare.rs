@@ -52,8 +52,13 @@ enum Built {
 #[derive(Clone, Debug)]
 struct Named(String, Uri);
 
+/// `A/B>=0.95`; the names may have dashes, so that they are told apart by the variants that there are.
 #[derive(Clone, Debug)]
-struct GoalArg(Goal);
+struct GoalArg {
+    pair: String,
+    operator: char,
+    bound: Bound,
+}
 
 impl Compare {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
@@ -66,6 +71,9 @@ impl Compare {
         for Named(name, uri) in &self.variants {
             opened.push((name.clone(), self.open_uri(context, uri)?));
         }
+        let names: Vec<_> = opened.iter().map(|(name, _)| name.as_str()).collect();
+        let goals = self.goals.iter().map(|goal| goal.resolve(&names));
+        let goals = goals.collect::<anyhow::Result<Vec<_>>>()?;
         let mut variants = Vec::new();
         for (name, opened) in &opened {
             let options = self
@@ -79,7 +87,6 @@ impl Compare {
                     .map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             }));
         }
-        let goals: Vec<_> = self.goals.iter().map(|goal| goal.0.clone()).collect();
         let title = format!("signatures, {} callers", self.run.concurrency);
         let report = compare::run(&title, variants, &goals, self.rounds, |_, _| {})?;
         if context.json {
@@ -148,34 +155,84 @@ impl FromStr for Named {
     }
 }
 
+impl GoalArg {
+    /// The goal, if both of its names are among these.
+    fn resolve(&self, names: &[&str]) -> anyhow::Result<Goal> {
+        let pairs = names
+            .iter()
+            .flat_map(|of| names.iter().map(move |against| (*of, *against)));
+        let operator = self.operator;
+        let mut meant =
+            pairs.filter(|(of, against)| format!("{of}{operator}{against}") == self.pair);
+        let Some((of, against)) = meant.next() else {
+            let names = names.join(", ");
+            let message = format!("--goal {}: the variants are {names}", self.pair);
+            return Err(Exit::Usage.because(message));
+        };
+        Ok(Goal {
+            of: of.to_owned(),
+            against: against.to_owned(),
+            bound: self.bound,
+        })
+    }
+}
+
 impl FromStr for GoalArg {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = |comparison, operator| {
-            let (pair, bound) = text.split_once(comparison)?;
-            let (of, against) = pair.split_once(operator)?;
-            Some((
-                of.trim().to_owned(),
-                against.trim().to_owned(),
-                bound.trim().parse().ok()?,
-            ))
-        };
-        let ratio = parts(">=", "/").map(|(of, against, bound)| Goal {
-            of,
-            against,
-            bound: Bound::RateRatioAtLeast(bound),
-        });
-        let difference = || {
-            parts("<=", "-").map(|(of, against, bound)| Goal {
-                of,
-                against,
-                bound: Bound::AddedMedianAtMost(bound),
+        let read = |comparison, operator: char, bound: fn(f64) -> Bound| {
+            let (pair, number) = text.split_once(comparison)?;
+            let pair: String = pair.split_whitespace().collect();
+            let bound = bound(number.trim().parse().ok()?);
+            pair.contains(operator).then_some(Self {
+                pair,
+                operator,
+                bound,
             })
         };
-        ratio
-            .or_else(difference)
-            .map(Self)
+        read(">=", '/', Bound::RateRatioAtLeast)
+            .or_else(|| read("<=", '-', Bound::AddedMedianAtMost))
             .ok_or_else(|| "a goal is like daemon/direct>=0.95 or daemon-direct<=40".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NAMES: [&str; 3] = ["daemon", "direct", "p11-kit"];
+
+    #[test]
+    fn goals_are_ratios_or_differences() {
+        for (text, of, against, bound) in [
+            (
+                "daemon / direct >= 0.95",
+                "daemon",
+                "direct",
+                Bound::RateRatioAtLeast(0.95),
+            ),
+            (
+                "daemon-direct<=40",
+                "daemon",
+                "direct",
+                Bound::AddedMedianAtMost(40.0),
+            ),
+            (
+                "p11-kit-daemon<=1",
+                "p11-kit",
+                "daemon",
+                Bound::AddedMedianAtMost(1.0),
+            ),
+        ] {
+            let goal = text.parse::<GoalArg>().unwrap().resolve(&NAMES).unwrap();
+            assert_eq!((goal.of.as_str(), goal.against.as_str()), (of, against));
+            assert_eq!(goal.bound, bound);
+        }
+        for bad in ["daemon", "daemon>=1", "daemon/direct<=1", "a/b>=x"] {
+            assert!(bad.parse::<GoalArg>().is_err(), "{bad}");
+        }
+        let unknown = "daemon/dirct>=1".parse::<GoalArg>().unwrap();
+        assert!(unknown.resolve(&NAMES).is_err());
     }
 }
