@@ -69,14 +69,12 @@ pub fn initialise(make: impl FnOnce() -> hsmux_token::Result<Box<dyn Backend>>) 
     Ok(())
 }
 
-/// C_Finalize: calls that are running on other threads end with what they have.
+/// C_Finalize: sessions, their objects and the login end with the connections. Calls that are running
+/// on other threads come to their own end.
 pub fn finalise() -> Result {
     with(|_| Ok(()))?;
     match CURRENT.swap(None) {
-        Some(app) => {
-            app.close_all();
-            Ok(())
-        }
+        Some(_) => Ok(()),
         None => Err(Rv(CKR_CRYPTOKI_NOT_INITIALIZED)),
     }
 }

@@ -16,7 +16,9 @@ impl App {
             CKU_USER => {
                 self.backend.login(pin)?;
                 self.set_user(true);
-                self.objects.reread(&*self.backend)
+                // The login stands; where the catalogue cannot be read now, the next search reads it.
+                let _ = self.objects.reread(&*self.backend);
+                Ok(())
             }
             CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
             // Administration is not for applications.
@@ -43,7 +45,11 @@ impl App {
         if !self.is_user() {
             return Err(Rv(CKR_USER_NOT_LOGGED_IN));
         }
-        self.forget_user()
+        self.forget_user();
+        // Public objects keep their handles; where the catalogue cannot be read now, the next search
+        // reads it.
+        let _ = self.objects.reread(&*self.backend);
+        Ok(())
     }
 
     /// C_CloseSession.
@@ -64,16 +70,16 @@ impl App {
     /// With the last session the login ends (PKCS#11 3.0, section 5.6.7).
     fn after_close(&self) {
         if self.sessions.count().0 == 0 && self.is_user() {
-            // The session is closed whatever the backend says to this.
-            let _ = self.forget_user();
+            self.forget_user();
         }
     }
 
-    fn forget_user(&self) -> Result {
+    /// The login has ended here, whatever the backend says: one that has gone knows of none.
+    fn forget_user(&self) {
         self.sessions.end_private();
         self.end_objects(Entry::is_private);
         self.set_user(false);
-        self.backend.logout()?;
-        self.objects.reread(&*self.backend)
+        self.objects.forget();
+        let _ = self.backend.logout();
     }
 }

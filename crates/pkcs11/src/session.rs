@@ -40,6 +40,8 @@ impl Session {
 #[derive(Default)]
 pub struct Sessions {
     last: AtomicU64,
+    open: AtomicU64,
+    writing: AtomicU64,
     shards: [RwLock<HashMap<u64, Arc<Session>>>; 16],
 }
 
@@ -52,6 +54,8 @@ impl Sessions {
             writes,
             state: Mutex::default(),
         };
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.writing.fetch_add(writes.into(), Ordering::Relaxed);
         self.shard(handle).write().insert(handle, Arc::new(session));
         handle
     }
@@ -67,27 +71,33 @@ impl Sessions {
 
     /// Closes one; what it is doing on another thread ends by itself.
     pub fn close(&self, handle: u64) -> Result {
-        match self.shard(handle).write().remove(&handle) {
-            Some(_) => Ok(()),
-            None => Err(Rv(CKR_SESSION_HANDLE_INVALID)),
-        }
+        let closed = self.shard(handle).write().remove(&handle);
+        self.closed(&*closed.ok_or(Rv(CKR_SESSION_HANDLE_INVALID))?);
+        Ok(())
     }
 
     /// Closes all.
     pub fn close_all(&self) {
-        self.shards.iter().for_each(|shard| shard.write().clear());
+        for shard in &self.shards {
+            shard
+                .write()
+                .drain()
+                .for_each(|(_, session)| self.closed(&session));
+        }
+    }
+
+    fn closed(&self, session: &Session) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.writing
+            .fetch_sub(session.writes.into(), Ordering::Relaxed);
     }
 
     /// Ends the operations of all sessions that were begun with a private key.
     pub fn end_private(&self) {
-        let all: Vec<_> = self
-            .shards
-            .iter()
-            .flat_map(|shard| {
-                let sessions: Vec<_> = shard.read().values().map(Arc::clone).collect();
-                sessions
-            })
-            .collect();
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.read().values().map(Arc::clone));
+        }
         // Without the shards' locks: a session that is at work is waited for.
         for session in all {
             session.state().active.retain(|active| !active.is_private());
@@ -96,14 +106,8 @@ impl Sessions {
 
     /// How many are open, and how many of them are read/write.
     pub fn count(&self) -> (u64, u64) {
-        let mut count = (0, 0);
-        for shard in &self.shards {
-            for session in shard.read().values() {
-                count.0 += 1;
-                count.1 += u64::from(session.writes);
-            }
-        }
-        count
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (count(&self.open), count(&self.writing))
     }
 
     fn shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<Session>>> {

@@ -92,6 +92,10 @@ impl Client {
     ///
     /// An answer of [`Answer::Failed`] is an error here.
     pub fn call(&self, call: Call, deadline: Instant) -> Result<Reply> {
+        if matches!(call, Call::Logout) {
+            // Also when the daemon is not told: the next one that is connected to hears of no login.
+            *self.login.lock() = None;
+        }
         let reply = self.exchange(&call, deadline)?;
         if reply.epoch != 0 {
             self.epoch.store(reply.epoch, Ordering::Release);
@@ -99,10 +103,8 @@ impl Client {
         if let Answer::Failed(error) = reply.answer {
             return Err(error);
         }
-        match call {
-            Call::Login(pin) => *self.login.lock() = Some(pin),
-            Call::Logout => *self.login.lock() = None,
-            _ => {}
+        if let Call::Login(pin) = call {
+            *self.login.lock() = Some(pin);
         }
         Ok(reply)
     }

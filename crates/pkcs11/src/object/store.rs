@@ -42,6 +42,12 @@ impl Objects {
         self.read(backend, 0)
     }
 
+    /// Shows nothing of the token until the catalogue is read again.
+    pub fn forget(&self) {
+        let _one_at_a_time = self.shown.lock();
+        self.catalogue.store(Arc::default());
+    }
+
     fn read(&self, backend: &dyn Backend, known: u64) -> Result {
         let turn = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         let Some(view) = backend.view(known)? else {

@@ -187,3 +187,19 @@ fn a_wrong_pin_is_no_login() {
     let calls = server.served.soft.calls.load(Ordering::Relaxed);
     assert_eq!(calls, 0, "no token is asked");
 }
+
+#[test]
+fn a_logout_holds_also_when_the_daemon_does_not_hear_of_it() {
+    let place = place();
+    let server = Server::start(&place.socket);
+    let s = user();
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    drop(server);
+    assert_eq!(unsafe { C_Logout(s.0) }, CKR_OK);
+    assert_eq!(sign(s, key), Err(CKR_KEY_HANDLE_INVALID));
+    let _server = Server::start(&place.socket);
+    assert_eq!(s.find(&wanted(CKO_PRIVATE_KEY, EC)), Ok(vec![]));
+    assert_eq!(s.state(), Ok(CKS_RW_PUBLIC_SESSION));
+    s.login(PIN).unwrap();
+    sign(s, s.one(CKO_PRIVATE_KEY, EC)).unwrap();
+}
