@@ -21,18 +21,18 @@ class Caller:
         self.session = None
         self.load = None
 
-    def do_open(self, label, pin=None):
+    def do_open(self, label, pin=None, writes=True):
         """C_Initialize, a session on the token, and a login where there is a PIN."""
         self.do_initialize()
-        self.do_use(label, pin)
+        self.do_use(label, pin, writes)
 
     def do_initialize(self):
         self.module.initialize()
 
-    def do_use(self, label, pin=None):
+    def do_use(self, label, pin=None, writes=True):
         """A new session on the token, and a login."""
         self.label = label
-        self.session = self.module.session(self.module.slot(label))
+        self.session = self.module.session(self.module.slot(label), writes)
         if pin is not None:
             self.session.login(pin)
 
@@ -69,8 +69,8 @@ class Caller:
         assert self.session.keyed("Decrypt", key, CKM_AES_CBC_PAD, secret, iv) == text.encode()
         return secret.hex()
 
-    def do_generate(self, label, kind="private"):
-        names = {CKA_TOKEN: True, CKA_LABEL: label.encode(), CKA_ID: label.encode()}
+    def do_generate(self, label, kind="private", token=True):
+        names = {CKA_TOKEN: token, CKA_LABEL: label.encode(), CKA_ID: label.encode()}
         if kind == "secret":
             usage = {CKA_VALUE_LEN: 32, CKA_ENCRYPT: True, CKA_DECRYPT: True}
             return self.session.generate(CKM_AES_KEY_GEN, names | usage)
@@ -81,6 +81,9 @@ class Caller:
     def do_store(self, label, value):
         names = {CKA_CLASS: CKO_DATA, CKA_TOKEN: True, CKA_PRIVATE: False}
         return self.session.create(names | {CKA_LABEL: label.encode(), CKA_VALUE: value.encode()})
+
+    def do_rename(self, kind, label, name):
+        self.session.set(self.key(kind, label), {CKA_LABEL: name.encode()})
 
     def do_destroy(self, kind, label):
         self.session.destroy(self.key(kind, label))

@@ -112,9 +112,9 @@ class Module:
                 return slot
         raise Refused(f"C_GetSlotList: no token {label}", 0xE0)
 
-    def session(self, slot):
-        handle = c_ulong()
-        self.C_OpenSession(slot, CKF_SERIAL_SESSION | CKF_RW_SESSION, None, None, byref(handle))
+    def session(self, slot, writes=True):
+        handle, flags = c_ulong(), CKF_SERIAL_SESSION | (CKF_RW_SESSION if writes else 0)
+        self.C_OpenSession(slot, flags, None, None, byref(handle))
         return Session(self, handle.value)
 
 
@@ -174,6 +174,10 @@ class Session:
             byref(handles[0]), byref(handles[1]),
         )
         return handles[0].value, handles[1].value
+
+    def set(self, handle, attributes):
+        wanted = template(attributes)
+        self.module.C_SetAttributeValue(self.handle, handle, wanted, len(wanted))
 
     def destroy(self, handle):
         self.module.C_DestroyObject(self.handle, handle)

@@ -8,7 +8,7 @@ use crate::SOFTHSM;
 pub struct Config {
     /// Further lines of `[pool]`; label and deadline are there already.
     pub pool: String,
-    /// Further lines of `[daemon]`; socket, mode and PIN are there already.
+    /// Further lines of `[daemon]`; socket and mode are there already, the PIN is here.
     pub daemon: String,
     /// Lines of `[module]`.
     pub module: String,
@@ -55,7 +55,7 @@ impl std::fmt::Display for Config {
         } = self;
         writeln!(f, "[pool]\nlabel = \"web\"\n{pool}")?;
         writeln!(f, "[daemon]\nsocket = \"hsmux.sock\"\nmode = \"0600\"")?;
-        writeln!(f, "pin = {{ file = \"pool.pin\" }}\n{daemon}")?;
+        writeln!(f, "{daemon}")?;
         writeln!(f, "[module]\n{module}")?;
         for Member {
             module,

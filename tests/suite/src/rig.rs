@@ -77,7 +77,7 @@ impl Rig {
             keys: Keys::none(),
             config: Config {
                 pool: "deadline = \"10s\"".to_owned(),
-                daemon: String::new(),
+                daemon: "pin = { file = \"pool.pin\" }\n".to_owned(),
                 module: format!("mode = \"{mode}\""),
                 members: labels.iter().map(|label| Member::softhsm(label)).collect(),
             },

@@ -3,3 +3,4 @@
 mod admin;
 mod bench;
 mod keys;
+mod listeners;

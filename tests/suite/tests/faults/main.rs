@@ -3,5 +3,7 @@
 mod daemon;
 mod members;
 mod pins;
+mod rollout;
+mod rotation;
 mod state;
 mod wire;

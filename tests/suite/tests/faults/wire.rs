@@ -85,9 +85,9 @@ fn a_socket_is_for_those_it_is_for() {
     assert_eq!(as_nobody(&rig), "", "mode 0600 let nobody in");
     rig.stop();
     for (user, welcome) in [("root", false), ("nobody", true)] {
-        rig.config.daemon = format!("allow_users = [\"{user}\"]");
         let open = rig.config.to_string().replace("0600", "0666");
-        fs::write(rig.path("hsmux.toml"), open).unwrap();
+        let allow = format!("[daemon]\nallow_users = [\"{user}\"]");
+        fs::write(rig.path("hsmux.toml"), open.replace("[daemon]", &allow)).unwrap();
         rig.start_as_written();
         let told = as_nobody(&rig);
         assert!(!told.is_empty(), "{user}: no answer");
