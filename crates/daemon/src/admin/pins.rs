@@ -49,6 +49,12 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failu
     };
     let told = |rotated: &Rotated| tracing::info!(file = %rotated.file.display(), "a new PIN");
     let rotated = pin_rotate::rotate(&holders, &desk, &told)?;
+    for member in rotated.iter().filter(|r| r.result.is_ok()) {
+        for name in &member.members {
+            // Those that serve are left as they are.
+            let _ = running.shared.pool.resume(name);
+        }
+    }
     answer(rotated)
 }
 
@@ -95,9 +101,16 @@ fn holder(running: &Running, member: &Member) -> Result<Holder> {
         let message = format!("{} has no pin in the configuration", member.name);
         Error::request(Kind::Invalid, message)
     })?;
-    let token = running.shared.pool.member(&member.name)?;
-    let (min, max) = token.info().pin_length;
-    let length = LONGEST.min(max.max(min).max(4)).max(min) as usize;
+    let length = match running.shared.pool.member(&member.name) {
+        Ok(token) => {
+            let (min, max) = token.info().pin_length;
+            LONGEST.min(max.max(min).max(4)).max(min) as usize
+        }
+        // An earlier run was broken off and the token may have its new PIN, which keeps it out of
+        // service: that PIN is there already.
+        Err(_) if pin_rotate::begun(&source) => 0,
+        Err(error) => return Err(error),
+    };
     Ok(Holder {
         member: member.name.clone(),
         source,

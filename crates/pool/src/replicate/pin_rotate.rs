@@ -67,6 +67,16 @@ pub fn rotate(
     Ok(all)
 }
 
+/// Whether a run for this PIN was broken off: its new PIN is written down already.
+pub fn begun(source: &PinSource) -> bool {
+    match source {
+        PinSource::File(path) => {
+            std::fs::canonicalize(path).is_ok_and(|file| beside(&file).exists())
+        }
+        _ => false,
+    }
+}
+
 fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
     let mut files: Vec<(PathBuf, Vec<&Holder>)> = Vec::new();
     for holder in holders {
