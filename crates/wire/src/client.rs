@@ -175,7 +175,7 @@ impl Client {
         let forgotten = self.open.get() == 0;
         let stream =
             socket::open(&self.endpoint, deadline).map_err(|error| self.unreachable(&error))?;
-        let mut connection = Connection::with_deadlines(stream);
+        let mut connection = Connection::new(stream);
         let greeting = connection
             .exchange(&self.hello, Some(deadline))
             .map_err(|broken| self.broken_at("the greeting", &broken))?;

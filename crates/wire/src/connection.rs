@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hsmux_token::{Error, Result};
 use minicbor::{Decode, Encode};
@@ -16,17 +16,12 @@ use crate::socket;
 /// Read at once; a signature's frames are a twentieth of it.
 const CHUNK: usize = 8 << 10;
 
-/// How long a read may block before the deadline is looked at.
-const PATIENCE: Duration = Duration::from_secs(1);
-
 /// A socket, what was read of the next frame, and room to write one.
 pub struct Connection {
     stream: UnixStream,
     inbox: FrameBuffer,
     chunk: Box<[u8; CHUNK]>,
     out: Vec<u8>,
-    /// A blocking read gives up after [`PATIENCE`].
-    patient: bool,
     /// Tells this socket from another one that got its number.
     inode: u64,
 }
@@ -75,17 +70,8 @@ impl Connection {
             inbox: FrameBuffer::default(),
             chunk: Box::new([0; CHUNK]),
             out: Vec::new(),
-            patient: false,
             inode,
         }
-    }
-
-    /// Takes over a connected socket on which every read has a deadline.
-    pub(crate) fn with_deadlines(stream: UnixStream) -> Self {
-        let patient = stream.set_read_timeout(Some(PATIENCE)).is_ok();
-        let mut connection = Self::new(stream);
-        connection.patient = patient;
-        connection
     }
 
     /// The socket.
@@ -164,15 +150,11 @@ impl Connection {
     }
 
     /// Reads what comes by the deadline; `WouldBlock` when it is worth another try.
+    ///
+    /// Not by a blocking read, which Linux wakes up also when the peer takes in what was written
+    /// here (`unix_write_space`): a switch to this thread and back for each call.
     fn read_by(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        let Some(deadline) = deadline else {
-            return socket::read_blocking(&self.stream, &mut self.chunk[..]);
-        };
-        // A deadline that is not near is looked at now and then, which saves a poll for each call.
-        if self.patient && deadline.saturating_duration_since(Instant::now()) > PATIENCE {
-            return socket::read_blocking(&self.stream, &mut self.chunk[..]);
-        }
-        socket::wait(&self.stream, PollFlags::IN, Some(deadline))?;
+        socket::wait(&self.stream, PollFlags::IN, deadline)?;
         socket::read_some(&self.stream, &mut self.chunk[..])
     }
 

@@ -91,11 +91,6 @@ pub(crate) fn read_some(stream: &UnixStream, into: &mut [u8]) -> io::Result<usiz
     retry(|| recv(stream, &mut *into, RecvFlags::DONTWAIT).map(|(read, _)| read))
 }
 
-/// Reads what is there, and waits until there is something.
-pub(crate) fn read_blocking(stream: &UnixStream, into: &mut [u8]) -> io::Result<usize> {
-    retry(|| recv(stream, &mut *into, RecvFlags::empty()).map(|(read, _)| read))
-}
-
 /// Waits until the descriptor is ready or the deadline has passed (`TimedOut`); `None` for ever.
 pub(crate) fn wait(on: impl AsFd, ready: PollFlags, deadline: Option<Instant>) -> io::Result<()> {
     loop {
