@@ -15,6 +15,9 @@ use crate::{Effort, turn};
 const CALLERS: usize = 200;
 const MOST_MEMORY: u64 = 64_000_000;
 
+/// Longer than any deadline of the rig: until then a last timer of what has been may still wake somebody.
+const LAST_TIMER: Duration = Duration::from_secs(15);
+
 /// What was found, with three SoftHSM tokens.
 #[derive(Serialize)]
 pub struct Footprint {
@@ -37,15 +40,9 @@ pub fn footprint(effort: Effort) -> Result<Footprint> {
     let peak_bytes = field(&read(daemon, "status"), "VmHWM:") * 1024;
     let processes: Vec<u32> = rig.workers().into_iter().chain([daemon]).collect();
     let usage = || processes.iter().map(|pid| usage(*pid));
-    // What the callers left behind is done at once; the count starts when it is.
-    let settled = || usage().collect::<Vec<_>>();
-    let mut before = settled();
-    hsmux_suite::until("an idle daemon", Duration::from_secs(10), || {
-        std::thread::sleep(Duration::from_millis(500));
-        let now = settled();
-        (std::mem::replace(&mut before, now.clone()) == now).then_some(())
-    });
     turn(0, "nobody");
+    std::thread::sleep(LAST_TIMER);
+    let before: Vec<_> = usage().collect();
     std::thread::sleep(effort.idle);
     let spent = before.into_iter().zip(usage());
     let (idle_ticks, idle_wakes) = spent.fold((0, 0), |sum, (before, after)| {
