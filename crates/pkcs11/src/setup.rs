@@ -38,14 +38,8 @@ pub fn backend(threads: bool) -> Result<Box<dyn Backend>> {
     Ok(Box::new(Daemon::new(endpoint, config.pool.deadline)?))
 }
 
+/// A read-only pool cannot be embedded, which [`config::load`] has seen to.
 fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
-    if config.pool.read_only {
-        return Err(mistake(format!(
-            "{}: a pool that is embedded in the application cannot be read_only, for the PINs are \
-             in the same process; use the daemon",
-            config.file.display()
-        )));
-    }
     let pin = pin(config)?;
     let options = Options {
         threads,

@@ -137,6 +137,24 @@ fn wrapping_asks_for_a_length_too() {
 }
 
 #[test]
+fn a_public_key_of_the_session_wraps_where_the_other_key_is() {
+    let library = library();
+    let s = user();
+    let secret = generate(s, &aes("mine")).unwrap();
+    let public = wanted(CKO_PUBLIC_KEY, "wrapping")
+        .with_number(CKA_KEY_TYPE, CKK_RSA)
+        .with(CKA_MODULUS, vec![0xc3; 128])
+        .with(CKA_PUBLIC_EXPONENT, vec![1, 0, 1]);
+    let wrapping = s.create(&public).unwrap();
+    let before = library.calls();
+    let wrap = |out: *mut u8, len: *mut CK_ULONG| unsafe {
+        C_WrapKey(s.0, &mut plain(CKM_RSA_PKCS), wrapping, secret, out, len)
+    };
+    assert_eq!(given(40, wrap).2, [0x77; 40]);
+    assert_eq!(library.calls(), before + 3, "lent, used, taken back");
+}
+
+#[test]
 fn random_bytes_come_from_a_token() {
     let library = library();
     let s = open(0).unwrap();
