@@ -102,6 +102,8 @@ show openssl dgst -sha256 -verify ec.der -keyform DER -signature signature docum
 
 step "7. Throughput over 1, 2 and 4 tokens; in the middle of the last step a worker is killed"
 # Each caller signs with P-256; every signature is verified afterwards. Exit code 0: none was lost.
+echo "   SoftHSM computes on this machine's $(nproc) cores, which all tokens share: more of them add little here."
+echo "   Members with a time of their own scale; make bench measures 64 of them."
 show hsmux bench scale --tokens 1,2,4 --concurrency 16 --time 5s --kill-worker --html "$report"
 members_serve
 
