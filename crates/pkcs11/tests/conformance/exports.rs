@@ -10,16 +10,17 @@ fn built() -> PathBuf {
     folder.join("libhsmux_pkcs11.so")
 }
 
-fn nm(arguments: &[&str]) -> String {
-    let output = Command::new("nm").args(arguments).arg(built()).output();
-    let output = output.expect("nm, of binutils");
+/// What a program of binutils says of it.
+fn of_built(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).arg(built()).output();
+    let output = output.expect("a program of binutils");
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
 fn the_c_functions_are_exported_and_nothing_else() {
-    let symbols = nm(&["-D", "--defined-only"]);
+    let symbols = of_built("nm", &["-D", "--defined-only"]);
     let names: Vec<&str> = symbols
         .lines()
         .filter_map(|line| line.split_whitespace().last())
@@ -31,6 +32,11 @@ fn the_c_functions_are_exported_and_nothing_else() {
 
 #[test]
 fn no_runtime_is_linked() {
-    let all = nm(&["-C"]);
+    let all = of_built("nm", &["-C"]);
     assert!(!all.contains("tokio::"), "tokio");
+}
+
+#[test]
+fn it_stays_mapped_when_it_is_unloaded() {
+    assert!(of_built("readelf", &["-d"]).contains("NODELETE"));
 }
