@@ -96,7 +96,8 @@ class Caller:
         return self.load.stop()
 
     def do_progress(self):
-        return self.load.signed
+        with self.load.lock:
+            return {"signed": self.load.signed, "failed": dict(self.load.failed)}
 
     def do_fork(self, again):
         """What a child sees: with `again` it initialises for itself, without it just calls."""

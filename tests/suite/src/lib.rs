@@ -24,6 +24,15 @@ pub use softhsm::{Keys, SOFTHSM, SoftHsm};
 pub use standin::StandIn;
 pub use wait::{free_port, until};
 
+/// Bytes as programs take them in arguments.
+pub fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string");
+        text
+    })
+}
+
 /// Turns functions of a [`Rig`] into tests: one on the bare token, one through the daemon and one
 /// with the pool embedded in the program. What passes on the bare token has to pass on the pool.
 #[macro_export]

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hsmux_suite::{Caller, Rig, Setup, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// CKR_DEVICE_REMOVED and what a session of a token that was away gives.
 const GONE: &[u64] = &[0x32, 0x30, 0xe0, 0xb3];
@@ -14,7 +14,8 @@ fn absent_at_first() {
     let mut program = Caller::start(&rig);
     let start = Instant::now();
     let refused = program.ask("open", json!({"label": "web", "pin": rig.pin()}));
-    assert!(refused.is_err(), "{refused:?}");
+    let error = refused.expect_err("nobody is there");
+    assert!(GONE.contains(&error), "CK_RV 0x{error:x}");
     assert!(start.elapsed() < Duration::from_secs(2), "not at once");
     rig.start();
     until("the token is there", Duration::from_secs(5), || {
@@ -50,29 +51,46 @@ fn killed_and_started_under_load() {
     }
     for _ in 0..2 {
         for program in &mut programs {
-            signs_more(program);
+            // What is left of the time without a daemon ends with the first signatures.
+            signs_more(program, 50);
+            let failed = failures(program);
+            signs_more(program, 200);
+            assert_eq!(
+                failures(program),
+                failed,
+                "failed though the daemon is there"
+            );
         }
         rig.kill();
         rig.start();
     }
     for program in &mut programs {
-        signs_more(program);
+        signs_more(program, 50);
         let load = program.ok("stop_load", json!({}));
-        assert!(
-            load["failed"]
-                .as_object()
-                .is_some_and(|failed| !failed.is_empty()),
-            "{load}"
-        );
+        let failed = load["failed"].as_object().expect("failures by name");
+        assert!(!failed.is_empty(), "the daemon was away: {load}");
+        let gone = |name: &String| {
+            GONE.iter()
+                .any(|code| name.ends_with(&format!(" 0x{code:x}")))
+        };
+        assert!(failed.keys().all(gone), "{load}");
     }
 }
 
-/// Waits until 50 more signatures have been made than there are now.
-fn signs_more(program: &mut Caller) {
-    let signed = |program: &mut Caller| program.ok("progress", json!({})).as_u64().unwrap();
+fn failures(program: &mut Caller) -> Value {
+    program.ok("progress", json!({}))["failed"].take()
+}
+
+/// Waits until so many more signatures have been made than there are now.
+fn signs_more(program: &mut Caller, count: u64) {
+    let signed = |program: &mut Caller| {
+        program.ok("progress", json!({}))["signed"]
+            .as_u64()
+            .expect("a number")
+    };
     let before = signed(program);
-    until("50 more signatures", Duration::from_secs(20), || {
-        (signed(program) >= before + 50).then_some(())
+    until("more signatures", Duration::from_secs(20), || {
+        (signed(program) >= before + count).then_some(())
     });
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Rig, Setup};
+use hsmux_suite::{Caller, Rig, Setup, hex};
 use serde_json::json;
 
 /// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
@@ -21,30 +21,44 @@ const MALFORMED: &[&[u8]] = &[
     b"\x04\x00\x00\x00\x9f\x9f\x9f\x9f",
     b"\x08\x00\x00\x00\x9b\xff\xff\xff\xff\xff\xff\xff",
     b"\x05\x00\x00\x00\x85\x01\x02\x40\x60",
+    // Execute with 2^64 - 1 operations.
+    b"\x0c\x00\x00\x00\x82\x00\x81\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
 ];
+
+/// A frame of arrays within arrays, 64 KiB deep.
+fn deep() -> Vec<u8> {
+    [vec![0, 0, 1, 0], vec![0x81; 1 << 16]].concat()
+}
 
 #[test]
 fn malformed_frames_end_their_connection_only() {
     let mut rig = Rig::new(Setup::Daemon);
     let mut program = Caller::open(&rig);
+    let deep = deep();
+    let malformed = MALFORMED.iter().copied().chain([deep.as_slice()]);
     for socket in ["hsmux.sock", "hsmux-admin.sock"] {
-        for bytes in MALFORMED {
-            let mut stream = UnixStream::connect(rig.path(socket)).unwrap();
-            stream
-                .set_read_timeout(Some(Duration::from_secs(10)))
-                .unwrap();
-            // The daemon may have hung up already.
-            let _ = stream.write_all(bytes);
-            let _ = stream.shutdown(std::net::Shutdown::Write);
-            let mut answer = Vec::new();
-            if let Err(error) = stream.read_to_end(&mut answer) {
-                let reset = error.kind() == std::io::ErrorKind::ConnectionReset;
-                assert!(reset, "{bytes:?}: the connection is still open: {error}");
-            }
+        for bytes in malformed.clone() {
+            hangs_up(&rig, socket, bytes);
+            hangs_up(&rig, socket, &[&greeting(), bytes].concat());
         }
         program.ok("sign", json!({}));
     }
     assert!(rig.daemon.as_mut().unwrap().running());
+}
+
+/// The daemon ends a connection that says this.
+fn hangs_up(rig: &Rig, socket: &str, bytes: &[u8]) {
+    let mut stream = UnixStream::connect(rig.path(socket)).unwrap();
+    let patience = Some(Duration::from_secs(10));
+    stream.set_read_timeout(patience).unwrap();
+    // The daemon may have hung up already.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        let reset = error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(reset, "{bytes:?}: the connection is still open: {error}");
+    }
 }
 
 /// Connections that say nothing cost nobody else anything.
@@ -67,15 +81,16 @@ fn as_nobody(rig: &Rig) -> String {
         .args("--reuid nobody --regid nogroup --clear-groups /usr/bin/python3 -c")
         .arg(GREET)
         .arg(rig.path("hsmux.sock"))
-        .arg(hello())
+        .arg(hex(&greeting()))
         .finish()
         .out
 }
 
-/// A client's first frame, in hex: versions 1 to 2, a random name, a program.
-fn hello() -> String {
-    let frame = format!("84010250{}6474657374", "07".repeat(16));
-    format!("{:02x}000000{frame}", frame.len() / 2)
+/// A client's first frame: versions 1 to 2, a random name, a program.
+fn greeting() -> Vec<u8> {
+    let frame = [b"\x84\x01\x02\x50".as_slice(), &[7; 16], b"\x64test"].concat();
+    let length = u32::try_from(frame.len()).expect("a short frame");
+    [length.to_le_bytes().as_slice(), &frame].concat()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use hsmux_suite::{Finished, Rig, on_every_setup};
+use hsmux_suite::{Finished, Rig, hex, on_every_setup};
 
 on_every_setup![
     lists_one_token,
@@ -205,12 +205,4 @@ fn passed(run: &Finished) -> BTreeSet<String> {
 
 fn text(rig: &Rig, name: &str) -> String {
     fs::read_to_string(rig.path(name)).unwrap()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string");
-        text
-    })
 }
