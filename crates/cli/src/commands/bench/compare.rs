@@ -10,7 +10,7 @@ use hsmux_pool::config::PinSource;
 use hsmux_token::{Error, Kind, Uri};
 
 use super::run::{RunArgs, interrupt, watched};
-use super::target::{Opened, Target, daemon, direct, embedded};
+use super::target::{Opened, daemon, direct, embedded};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -36,8 +36,6 @@ pub struct Compare {
     /// How often each variant has its turn
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    #[command(flatten)]
-    target: Target,
     #[command(flatten)]
     run: RunArgs,
 }
@@ -76,10 +74,7 @@ impl Compare {
         let goals = goals.collect::<anyhow::Result<Vec<_>>>()?;
         let mut variants = Vec::new();
         for (name, opened) in &opened {
-            let options = self
-                .run
-                .options(&self.target, opened)
-                .with_context(|| name.clone())?;
+            let options = self.run.options(opened).with_context(|| name.clone())?;
             let stop = &stop;
             variants.push(Variant::new(name.clone(), move || {
                 let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);

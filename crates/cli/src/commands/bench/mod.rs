@@ -15,7 +15,7 @@ use crate::exit::Exit;
 #[derive(Subcommand, Debug)]
 pub enum Bench {
     /// Evaluate signatures by one key: throughput, latencies, CPU and memory of every process
-    Sign(sign::Sign),
+    Sign(Box<sign::Sign>),
     /// Measure throughput against the number of members
     Scale(scale::Scale),
     /// Compare ways to the same token side by side, by their ratios
@@ -28,6 +28,44 @@ impl Bench {
             Self::Sign(command) => command.run(context),
             Self::Scale(command) => command.run(context),
             Self::Compare(command) => command.run(context),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        bench: Bench,
+    }
+
+    fn parses(line: &str) -> bool {
+        Line::try_parse_from(line.split_whitespace()).is_ok()
+    }
+
+    /// `scale` measures the daemon and `compare` what `--of` says: neither has another target.
+    #[test]
+    fn an_option_that_would_change_nothing_does_not_parse() {
+        let targets = [
+            "--direct /m.so",
+            "--direct /m.so --token pkcs11:token=a",
+            "--embedded",
+            "--pin env:PIN",
+        ];
+        for target in targets {
+            assert!(parses(&format!("bench sign {target}")), "sign {target}");
+            for command in ["scale", "compare"] {
+                let line = format!("bench {command} {target}");
+                assert!(!parses(&line), "{line}");
+            }
+        }
+        for command in ["sign", "scale", "compare"] {
+            assert!(parses(&format!("bench {command} --key pkcs11:object=web")));
         }
     }
 }

@@ -4,19 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::Args;
 use hsmux_bench::sign::Options;
-use hsmux_bench::{Control, Load, Phase, Progress, Until, mechanism};
+use hsmux_bench::{Control, Key, Load, Phase, Progress, Until, mechanism};
+use hsmux_token::Uri;
 use indicatif::ProgressBar;
 use signal_hook::consts::SIGINT;
 
-use super::target::{Opened, Target};
+use super::target::Opened;
 use crate::exit::Exit;
 use crate::progress;
 
 /// Options of every measurement of signatures.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
+    /// The key, as a PKCS#11 URI [default: the one P-256 key]
+    #[arg(long, value_name = "URI")]
+    key: Option<Uri>,
     /// Callers at the same time, a thread each
     #[arg(long, short, default_value_t = 4, value_name = "N")]
     pub concurrency: usize,
@@ -45,8 +50,9 @@ pub struct RunArgs {
 
 impl RunArgs {
     /// What the engine is to do with what was opened.
-    pub fn options(&self, target: &Target, opened: &Opened) -> anyhow::Result<Options> {
-        let key = target.key(opened)?;
+    pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
+        let key =
+            Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())?;
         let workers = self.concurrency;
         let mut options = Options::new(
             Arc::clone(&opened.token),

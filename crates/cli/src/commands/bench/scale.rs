@@ -13,7 +13,7 @@ use hsmux_token::{Error, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::run::{RunArgs, interrupt, watched};
-use super::target::{Target, daemon};
+use super::target::daemon;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -36,8 +36,6 @@ pub struct Scale {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    target: Target,
-    #[command(flatten)]
     run: RunArgs,
 }
 
@@ -48,7 +46,7 @@ impl Scale {
         let crew = Crew::assemble(context.admin()?)?;
         let counts = self.counts(crew.names.len())?;
         let opened = daemon(&config, None)?;
-        let options = self.run.options(&self.target, &opened)?;
+        let options = self.run.options(&opened)?;
         let about = scale::Options {
             title: format!(
                 "pool {}, {}, {} callers",

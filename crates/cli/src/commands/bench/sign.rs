@@ -27,7 +27,7 @@ impl Sign {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
         let opened = self.target.open(context, self.run.concurrency)?;
-        let options = self.run.options(&self.target, &opened)?;
+        let options = self.run.options(&opened)?;
         let report = watched(&stop, |control| sign::run(&options, control))?;
         if context.json {
             output::json(&report)?;

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use clap::Args;
-use hsmux_bench::Key;
 use hsmux_daemon::PoolClient;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
@@ -16,12 +14,9 @@ use hsmux_token::{Secret, Token, Uri};
 use crate::context::Context;
 use crate::pin::PinArg;
 
-/// Options that choose it.
+/// Options of `hsmux bench sign` that choose it.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
-    /// The key, as a PKCS#11 URI [default: the one P-256 key]
-    #[arg(long, value_name = "URI")]
-    pub key: Option<Uri>,
     /// Past the pool: a token of this PKCS#11 module
     #[arg(long, value_name = "MODULE")]
     direct: Option<PathBuf>,
@@ -59,11 +54,6 @@ impl Target {
             None if self.embedded => embedded(&context.load()?),
             None => daemon(&context.load()?, pin),
         }
-    }
-
-    /// The key that is meant, on what was opened.
-    pub fn key(&self, opened: &Opened) -> anyhow::Result<Key> {
-        Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())
     }
 }
 
