@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-built=$(realpath "${CARGO_TARGET_DIR:-target}/${PROFILE:-release}")
+built=${HSMUX_BUILT:-$(realpath "${CARGO_TARGET_DIR:-target}/release")}
 module=$built/libhsmux_pkcs11.so
 softhsm=/usr/lib/softhsm/libsofthsm2.so
 tokens=(hsm1 hsm2 hsm3 hsm4)
@@ -104,7 +104,7 @@ step "7. Throughput over 1, 2 and 4 tokens; in the middle of the last step a wor
 # Each caller signs with P-256; every signature is verified afterwards. Exit code 0: none was lost.
 echo "   SoftHSM computes on this machine's $(nproc) cores, which all tokens share: more of them add little here."
 echo "   Members with a time of their own scale; make bench measures 64 of them."
-show hsmux bench scale --tokens 1,2,4 --concurrency 16 --time 5s --kill-worker --html "$report"
+show hsmux bench scale --tokens 1,2,4 --concurrency 16 --time "${TIME:-5s}" --kill-worker --html "$report"
 members_serve
 
 step "All four serve again, and every copy of every key has proved itself"
