@@ -77,7 +77,7 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
         return replaced(&mut journal, &old_mac, &new_mac);
     };
     // With an unknown outcome the new PIN may be the token's by now.
-    let known = journal.version(&old_mac).map(|v| v.outcome) != Some(Outcome::Attempting);
+    let known = journal.version(&old_mac).map(|v| v.outcome) != Some(Outcome::Unknown);
     if known {
         journal.restore(&new_mac, before)?;
     }
@@ -158,8 +158,10 @@ impl<'a> Desk<'a> {
         let login = || self.library.login(session.0, CKU_USER, Some(new.expose()));
         match self.attempt(journal, User::User, new, login) {
             Ok(()) => Ok(true),
-            Err(e) if e.kind() == Kind::PinHeld => Ok(false),
-            Err(e) => Err(e),
+            Err(e) => match journal.version(mac).map(|v| v.outcome) {
+                Some(Outcome::Refused) => Ok(false),
+                _ => Err(e),
+            },
         }
     }
 }

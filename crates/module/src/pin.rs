@@ -10,8 +10,9 @@
 //! 4. C_Login;
 //! 5. write what came of it.
 //!
-//! A process that dies between 3 and 5 leaves "attempting" behind: the outcome is unknown, which
-//! counts as a refusal unless the same PIN has succeeded before. A PIN's version is a keyed MAC over
+//! A process that dies between 3 and 5 leaves "attempting" behind. That counts as a refusal, except
+//! that a PIN which has succeeded before is tried once more, as "retrying". An answer that does not
+//! say whether a try was counted is "unknown", and counts as a refusal of any PIN. A PIN's version is a keyed MAC over
 //! token, user and PIN: the file says nothing about the PIN to whoever lacks the key beside it.
 
 mod attempt;
@@ -43,6 +44,10 @@ pub enum User {
 pub enum Outcome {
     /// A login was begun, and nobody wrote how it ended.
     Attempting,
+    /// The same, after one that had been broken off already.
+    Retrying,
+    /// The token answered, but not whether it counted a wrong PIN. Never tried again.
+    Unknown,
     /// The token refused it, or it was replaced by another. Never tried again.
     Refused,
     /// The token took it.
@@ -93,7 +98,7 @@ impl Version {
     /// Whether it is not tried by itself any more.
     pub fn is_held(&self) -> bool {
         match self.outcome {
-            Outcome::Refused | Outcome::Held => true,
+            Outcome::Refused | Outcome::Held | Outcome::Unknown | Outcome::Retrying => true,
             Outcome::Attempting => !self.succeeded_before,
             Outcome::Succeeded | Outcome::Released | Outcome::Setting => false,
         }

@@ -114,7 +114,10 @@ impl PinRow {
             label: record.label.clone(),
             serial: record.serial.clone(),
             outcome: match newest.outcome {
-                Outcome::Attempting => "a login was begun and its outcome is unknown",
+                Outcome::Attempting | Outcome::Retrying => {
+                    "a login was begun and its outcome is unknown"
+                }
+                Outcome::Unknown => "the token did not say whether it is right",
                 Outcome::Refused => "refused by the token",
                 Outcome::Succeeded => "right",
                 Outcome::Held => "not tried, for the token's counter is low",

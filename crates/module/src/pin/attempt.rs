@@ -83,24 +83,30 @@ impl<'a> Attempt<'a> {
             }
             return Err(Error::token(Kind::PinHeld, hold.advice()));
         }
-        journal.write(user, &mac, Outcome::Attempting, full)?;
+        let begun = match &before {
+            Some(broken) if broken.outcome == Outcome::Attempting => Outcome::Retrying,
+            _ => Outcome::Attempting,
+        };
+        journal.write(user, &mac, begun, full)?;
         let result = call();
         let written = match Verdict::of(&result) {
             Verdict::Right => journal.write(user, &mac, Outcome::Succeeded, full),
             Verdict::Wrong => journal.write(user, &mac, Outcome::Refused, full),
             Verdict::Untouched => journal.restore(&mac, before),
-            Verdict::Unknown => Ok(()),
+            Verdict::Unknown => journal.write(user, &mac, Outcome::Unknown, full),
         };
-        // "Attempting" is on disk, which errs on the safe side.
+        // What was begun is on disk; without its outcome it is tried once more at most.
         if let Err(e) = written {
             tracing::warn!("the outcome of a login is not on record: {e}");
         }
-        result.map_err(|e| match Verdict::of(&Err(e.clone())) {
-            Verdict::Wrong => Error::token(
-                Kind::PinHeld,
-                format!("{e}; it is not tried again: {}", Hold::Refused.advice()),
-            ),
-            _ => e,
+        let hold = match Verdict::of(&result) {
+            Verdict::Right | Verdict::Untouched => return result,
+            Verdict::Wrong => Hold::Refused,
+            Verdict::Unknown => Hold::UnknownOutcome,
+        };
+        result.map_err(|e| {
+            let message = format!("{e}; it is not tried again: {}", hold.advice());
+            Error::token(Kind::PinHeld, message)
         })
     }
 }

@@ -69,8 +69,7 @@ impl Hold {
                  correct the PIN in the configuration, or `hsmux pin release` if it is right now"
             }
             Self::UnknownOutcome => {
-                "an earlier login with this PIN was broken off, so its outcome is unknown, and it has never \
-                 succeeded; make sure that the PIN is right, then `hsmux pin release`"
+                "the outcome of an earlier login with this PIN is unknown, so it may have cost a try; make sure that the PIN is right, then `hsmux pin release`"
             }
         }
     }
@@ -94,6 +93,7 @@ pub(super) fn hold(
     match (outcome, counter) {
         (_, Counter::Locked) => Some(Hold::Locked),
         (Some(Outcome::Refused), _) => Some(Hold::Refused),
+        (Some(Outcome::Unknown | Outcome::Retrying), _) => Some(Hold::UnknownOutcome),
         (Some(Outcome::Attempting), _) if !succeeded_before => Some(Hold::UnknownOutcome),
         (_, Counter::FinalTry) if !force_final_try => Some(Hold::FinalTry),
         (Some(Outcome::Released | Outcome::Setting), Counter::Low) => None,
@@ -172,7 +172,9 @@ mod tests {
     #[test]
     fn a_hold_follows_from_the_record_and_the_counter() {
         use Counter::{FinalTry, Full, Locked, Low};
-        use Outcome::{Attempting, Held, Refused, Released, Setting, Succeeded};
+        use Outcome::{
+            Attempting, Held, Refused, Released, Retrying, Setting, Succeeded, Unknown,
+        };
         for (known, counter, expected) in [
             (None, Full, None),
             (None, Low, Some(Hold::CounterLow)),
@@ -184,6 +186,8 @@ mod tests {
             (Some((Succeeded, true)), Locked, Some(Hold::Locked)),
             (Some((Attempting, true)), Low, None),
             (Some((Attempting, false)), Full, Some(Hold::UnknownOutcome)),
+            (Some((Retrying, true)), Full, Some(Hold::UnknownOutcome)),
+            (Some((Unknown, true)), Full, Some(Hold::UnknownOutcome)),
             (Some((Refused, true)), Full, Some(Hold::Refused)),
             (Some((Refused, false)), Low, Some(Hold::Refused)),
             (Some((Held, false)), Full, None),

@@ -98,21 +98,55 @@ fn a_login_that_was_killed_is_not_tried_again_by_itself() {
 #[test]
 fn a_pin_that_was_right_before_logs_in_after_a_crash() {
     let standin = StandIn::new("");
-    assert!(succeeds(&standin, Work::Sign, "1234"));
-    for settings in ["crash_in_login = true", "login_error = 5"] {
-        standin.set(settings);
+    for low in ["", "pin_flags = \"low\""] {
+        standin.set(low);
+        assert!(succeeds(&standin, Work::Open, "1234"));
+        standin.set("crash_in_login = true");
         assert!(!succeeds(&standin, Work::Open, "1234"));
     }
-    standin.set("pin_flags = \"low\"");
+    standin.set("");
     assert!(succeeds(&standin, Work::Open, "1234"));
-    assert_eq!(standin.shown().len(), 4);
+    assert_eq!(standin.shown().len(), 5);
+}
+
+#[test]
+fn after_a_second_crash_in_a_row_a_person_is_asked() {
+    let standin = StandIn::new("");
+    standin.open("1234").unwrap();
+    standin.set("crash_in_login = true");
+    for _ in 0..4 {
+        assert!(!succeeds(&standin, Work::Open, "1234"));
+    }
+    standin.set("");
+    held(standin.open("1234"));
+    assert_eq!(standin.shown().len(), 3);
+    let state = standin.folder.path().join("state");
+    pin::release(&state, &Uri::default()).unwrap();
+    standin.open("1234").unwrap();
+}
+
+/// It may have become another PIN meanwhile, on a token that does not tell its counter.
+#[test]
+fn a_pin_that_was_right_before_is_held_after_an_unknown_answer() {
+    for code in [0x5, 0x6, 0x30, 0xe1] {
+        let standin = StandIn::new("");
+        standin.open("1234").unwrap();
+        standin.set(&format!("login_error = {code}"));
+        for _ in 0..3 {
+            held(standin.open("1234"));
+        }
+        standin.set("");
+        let message = held(standin.open("1234"));
+        assert!(message.contains("hsmux pin release"), "{message}");
+        assert_eq!(standin.shown().len(), 2, "CK_RV 0x{code:x}");
+    }
 }
 
 #[test]
 fn a_general_error_of_a_login_may_have_cost_a_try() {
     let standin = StandIn::new("login_error = 5");
-    let error = standin.open("1234").map(|_| ()).unwrap_err();
-    assert_eq!(error.code(), Some(5));
+    let message = held(standin.open("1234"));
+    assert!(message.contains("CKR_GENERAL_ERROR"), "{message}");
     standin.set("");
     held(standin.open("1234"));
     assert_eq!(standin.shown().len(), 1);

@@ -104,8 +104,9 @@ impl Connector for ThreadConnector {
     }
 }
 
-/// Tries again what looks like SoftHSM's start race. No PIN is shown to a token again by this that
-/// the breaker does not allow: it knows of the first try.
+/// Tries again what looks like SoftHSM's start race, in calls before or after C_Login. What C_Login
+/// itself answers is [`Kind::PinHeld`](hsmux_token::Kind::PinHeld) unless it comes before the PIN
+/// was looked at, and is not tried again.
 fn persist(connect: impl Fn() -> Result<Arc<dyn Token>>) -> Result<Arc<dyn Token>> {
     let mut tried = 1;
     loop {

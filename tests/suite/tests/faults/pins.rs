@@ -113,6 +113,29 @@ fn a_worker_that_dies_in_the_login() {
     );
 }
 
+/// A general error may hide a wrong PIN that was counted, whatever the PIN was before.
+#[test]
+fn an_unknown_answer_to_a_pin_that_was_right() {
+    let (mut rig, mut tokens) = two();
+    rig.start();
+    rig.stop();
+    let shown = tokens.pins_shown("bad").len();
+    tokens.set("bad", "login_error = 5");
+    try_everything(&mut rig);
+    assert_eq!(
+        tokens.pins_shown("bad").len(),
+        shown + 1,
+        "{:?}",
+        tokens.pins_shown("bad")
+    );
+
+    // A person says that the PIN is right.
+    tokens.set("bad", "");
+    rig.start_daemon();
+    rig.hsmux("pin release bad").ok();
+    rig.wait_for_members(2);
+}
+
 /// A PIN that has been right may log in again after a crash: a worker that was killed comes back.
 #[test]
 fn a_pin_that_was_right_survives_crashes() {
