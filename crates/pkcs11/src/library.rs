@@ -62,7 +62,7 @@ pub fn initialise(make: impl FnOnce() -> hsmux_token::Result<Box<dyn Backend>>) 
     }
     let backend = make().map_err(|error| {
         crate::debug::always(&error);
-        Rv(CKR_GENERAL_ERROR)
+        Rv(error.code().unwrap_or(CKR_GENERAL_ERROR))
     })?;
     CURRENT.store(Some(Arc::new(App::new(backend))));
     drop(turn);

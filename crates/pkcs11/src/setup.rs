@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use hsmux_pool::Options;
-use hsmux_pool::config::{self, Config, Login};
+use hsmux_pool::config::{self, Config, Isolation, Login};
 use hsmux_pool::replicate::{self, Hold};
-use hsmux_token::{Error, Kind, Result, Secret};
+use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
 
 use crate::backend::{Backend, Daemon, Embedded};
@@ -40,6 +40,9 @@ pub fn backend(threads: bool) -> Result<Box<dyn Backend>> {
 
 /// A read-only pool cannot be embedded, which [`config::load`] has seen to.
 fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
+    if !threads {
+        no_workers(config)?;
+    }
     let pin = pin(config)?;
     let options = Options {
         threads,
@@ -49,6 +52,24 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging)?;
     Ok(Box::new(Embedded::new(pool, pin, config.pool.deadline)))
+}
+
+/// The answers of worker processes are read by a thread, which an application may forbid with
+/// CKF_LIBRARY_CANT_CREATE_OS_THREADS (PKCS#11 3.0, section 5.4.1).
+fn no_workers(config: &Config) -> Result<()> {
+    let mut members = config.tokens.iter();
+    let Some(member) = members.find(|member| member.isolation == Isolation::Process) else {
+        return Ok(());
+    };
+    Err(Error::request(
+        Kind::Vendor(ck::CKR_NEED_TO_CREATE_THREADS),
+        format!(
+            "{}: member {} has isolation = \"process\", which needs a thread, and the application \
+             forbids threads: say isolation = \"thread\", or use the daemon",
+            config.file.display(),
+            member.name
+        ),
+    ))
 }
 
 /// The PIN of C_Login: that of the first listener, or the first member's.
@@ -72,4 +93,32 @@ fn pin(config: &Config) -> Result<Option<Secret>> {
 
 fn mistake(message: impl Into<String>) -> Error {
     Error::request(Kind::Environment, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library::initialise;
+    use crate::rv::Rv;
+
+    fn config(isolation: &str) -> Config {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, module) = (folder.path().join("hsmux.toml"), folder.path().join("m.so"));
+        std::fs::write(&module, "").unwrap();
+        let text = format!(
+            "[pool]\nlabel = \"web\"\n[daemon]\nlogin = \"peer\"\nstate = \"state\"\n\
+             [module]\nmode = \"embedded\"\n\
+             [[token]]\nname = \"hsm1\"\nmodule = {module:?}\nuri = \"pkcs11:token=hsm1\"\n\
+             isolation = {isolation:?}\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        config::load(&file).unwrap()
+    }
+
+    #[test]
+    fn worker_processes_need_a_thread() {
+        let refused = initialise(|| embedded(&config("process"), false));
+        assert_eq!(refused, Err(Rv(ck::CKR_NEED_TO_CREATE_THREADS)));
+        assert!(embedded(&config("thread"), false).is_ok());
+    }
 }
