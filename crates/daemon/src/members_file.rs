@@ -2,10 +2,13 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::{self, Mistake};
+use hsmux_pool::config::{self, Config, Mistake};
 use hsmux_token::{Error, Kind, Result, Uri};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// A `[[token]]` to be written.
 #[derive(Clone, Debug)]
@@ -20,12 +23,21 @@ pub struct NewMember {
     pub pin_file: Option<PathBuf>,
 }
 
-/// Appends a member to the file. The file stays as it was if it would not be good with it.
-pub fn add(file: &Path, member: &NewMember) -> Result<()> {
-    let mut text = read(file)?;
-    if !text.ends_with('\n') {
-        text.push('\n');
-    }
+/// Appends a member to the file and has it served. The file is without it again if that fails, and
+/// stays as it was if it would not be good with it.
+pub fn add<T, E: From<Error>>(
+    file: &Path,
+    member: &NewMember,
+    serve: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
+    replace(file, &(read(file)? + &section(member)?))?;
+    serve().or_else(|error| {
+        forget(file, &member.name)?;
+        Err(error)
+    })
+}
+
+fn section(member: &NewMember) -> Result<String> {
     let mut section = format!(
         "\n[[token]]\nname = {}\nmodule = {}\nuri = {}\n",
         quoted(&member.name),
@@ -37,48 +49,98 @@ pub fn add(file: &Path, member: &NewMember) -> Result<()> {
         section += &quoted(&absolute(pin)?);
         section += " }\n";
     }
-    text += &section;
-    replace(file, &text)
+    Ok(section)
 }
 
 /// Takes a member out of the file; comments above it stay.
 pub fn forget(file: &Path, name: &str) -> Result<()> {
     let text = read(file)?;
-    let config = config::parse(file, &text).map_err(|mistakes| mistaken(&mistakes))?;
+    let config = parse(file, &text)?;
     let member = config.member(name).ok_or_else(|| {
         let message = format!("{} has no member {name}", file.display());
         Error::request(Kind::Invalid, message)
     })?;
-    let lines: Vec<&str> = text.lines().collect();
-    let start = member.line - 1;
-    let next = lines[start + 1..]
-        .iter()
-        .position(|line| line.starts_with('['));
-    let end = next.map_or(lines.len(), |next| start + 1 + next);
+    let left = without(&text, member.line);
+    let others = config.tokens.iter().filter(|other| other.name != name);
+    let expected = Config {
+        tokens: others.cloned().collect(),
+        ..config.clone()
+    };
+    if !same(parse(file, &left)?, expected) {
+        let message = format!(
+            "{}:{}: the section of {name} is mixed with others; take it out by hand",
+            file.display(),
+            member.line
+        );
+        return Err(Error::request(Kind::Invalid, message));
+    }
+    replace(file, &left)
+}
+
+/// The text without the section that starts on this line.
+fn without(text: &str, line: usize) -> String {
+    let length_of = |lines: usize| -> usize {
+        let lines = text.split_inclusive('\n').take(lines);
+        lines.map(str::len).sum()
+    };
+    let (start, after) = (length_of(line - 1), length_of(line));
+    let next = sections(text).into_iter().filter(|at| *at >= after).min();
+    let next = next.unwrap_or(text.len());
     // What is said above the next section is about that one.
-    let about_next = |line: &&&str| line.starts_with('#') || line.is_empty();
-    let end = end
-        - lines[start..end]
-            .iter()
-            .rev()
-            .take_while(about_next)
-            .count();
-    let mut kept = [&lines[..start], &lines[end..]].concat();
-    kept.push("");
-    replace(file, &kept.join("\n"))
+    let about_next = |line: &&str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    let lines = text[start..next].split_inclusive('\n').rev();
+    let gap: usize = lines.take_while(about_next).map(str::len).sum();
+    let (above, below) = (&text[..start], &text[next - gap..]);
+    if below.trim().is_empty() {
+        return format!("{}\n", above.trim_end());
+    }
+    [above, below].concat()
+}
+
+/// Where the file's sections begin, in bytes.
+fn sections(text: &str) -> Vec<usize> {
+    let (document, _) = DeTable::parse_recoverable(text);
+    let start = |value: &Spanned<DeValue<'_>>| value.span().start;
+    let values = document.get_ref().values();
+    let starts = values.flat_map(|value| match value.get_ref() {
+        DeValue::Array(items) => items.iter().map(start).collect(),
+        _ => vec![start(value)],
+    });
+    starts.collect()
+}
+
+/// Whether they say the same, wherever in the file.
+fn same(mut one: Config, mut other: Config) -> bool {
+    // Where nothing is said of it, this is the number of members.
+    one.pool.replicas = other.pool.replicas;
+    for member in one.tokens.iter_mut().chain(&mut other.tokens) {
+        member.line = 0;
+    }
+    one == other
+}
+
+fn parse(file: &Path, text: &str) -> Result<Config> {
+    config::parse(file, text).map_err(|mistakes| {
+        let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
+        Error::request(Kind::Environment, lines.join("\n"))
+    })
 }
 
 fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).map_err(|e| failed(file, &e))
 }
 
-/// Writes a good text in place of the old one, at once or not at all, with the same permissions.
+/// Writes a good text in place of the old one, at once or not at all, with the same owner and permissions.
 fn replace(file: &Path, text: &str) -> Result<()> {
-    config::parse(file, text).map_err(|mistakes| mistaken(&mistakes))?;
+    parse(file, text)?;
     let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;
     let draft = file.with_extension(format!("toml.{}", std::process::id()));
     let written = fs::File::create_new(&draft).and_then(|mut new| {
-        new.set_permissions(fs::metadata(&file)?.permissions())?;
+        let (old, own) = (fs::metadata(&file)?, new.metadata()?);
+        if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
+            fchown(&new, Some(old.uid()), Some(old.gid()))?;
+        }
+        new.set_permissions(old.permissions())?;
         new.write_all(text.as_bytes())?;
         new.sync_all()?;
         fs::rename(&draft, &file)
@@ -99,58 +161,105 @@ fn absolute(path: &Path) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn mistaken(mistakes: &[Mistake]) -> Error {
-    let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
-    Error::request(Kind::Environment, lines.join("\n"))
-}
-
 fn failed(file: &Path, error: &std::io::Error) -> Error {
     Error::request(Kind::Environment, format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::chown;
+
     use super::*;
+
+    const FIRST: &str = "[pool]\nlabel = \"web\"\n\n# the first\n[[token]]\nmodule = \"a.so\"\n\
+                         uri = \"pkcs11:token=a\"\n";
+
+    fn file_of(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hsmux.toml");
+        fs::write(&file, text).unwrap();
+        (folder, file)
+    }
+
+    fn member(name: &str) -> NewMember {
+        NewMember {
+            name: name.into(),
+            module: "/b.so".into(),
+            uri: format!("pkcs11:serial={}", name.len()).parse().unwrap(),
+            pin_file: Some("/b.pin".into()),
+        }
+    }
+
+    fn served() -> Result<()> {
+        Ok(())
+    }
 
     #[test]
     fn added_and_forgotten_leaves_the_file_as_it_was() {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("hsmux.toml");
-        let before = "[pool]\nlabel = \"web\"\n\n# the first\n[[token]]\nmodule = \"a.so\"\n\
-                      uri = \"pkcs11:token=a\"\n";
-        fs::write(&file, before).unwrap();
-        let member = NewMember {
-            name: "b \"2\"".into(),
-            module: "/b.so".into(),
-            uri: "pkcs11:token=b%202".parse().unwrap(),
-            pin_file: Some("/b.pin".into()),
-        };
-        add(&file, &member).unwrap();
+        let (_folder, file) = file_of(FIRST);
+        let second = member("b \"2\"");
+        add(&file, &second, served).unwrap();
         let config = config::load(&file).unwrap();
-        assert_eq!(config.member("b \"2\"").unwrap().uri, member.uri);
-        let again = add(&file, &member).unwrap_err();
+        assert_eq!(config.member("b \"2\"").unwrap().uri, second.uri);
+        let again = add(&file, &second, served).unwrap_err();
         assert!(again.to_string().contains("stands already"), "{again}");
 
         forget(&file, "a").unwrap();
         let text = fs::read_to_string(&file).unwrap();
-        assert!(
-            text.contains("# the first") && !text.contains("a.so"),
-            "{text}"
-        );
-        add(
-            &file,
-            &NewMember {
-                name: "c".into(),
-                module: "/c.so".into(),
-                ..member
-            },
-        )
-        .unwrap();
+        assert!(text.contains("# the first"), "{text}");
+        assert!(!text.contains("a.so"), "{text}");
+        add(&file, &member("c"), served).unwrap();
         forget(&file, "c").unwrap();
-        assert_eq!(
-            fs::read_to_string(&file).unwrap().trim_end(),
-            text.trim_end()
-        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
         assert!(forget(&file, "c").is_err());
+    }
+
+    #[test]
+    fn a_member_that_is_refused_does_not_stay() {
+        let (_folder, file) = file_of(FIRST);
+        let refuse = || Err::<(), _>(Error::request(Kind::Invalid, "not this one"));
+        for _ in 0..2 {
+            let error = add(&file, &member("b"), refuse).unwrap_err();
+            assert!(error.to_string().contains("not this one"), "{error}");
+            assert_eq!(fs::read_to_string(&file).unwrap(), FIRST);
+        }
+    }
+
+    /// TOML lets headers be indented, tables have tables, and values have brackets.
+    #[test]
+    fn the_sections_after_a_member_stay() {
+        let pool = "[pool]\nlabel = \"web\"\n";
+        let first = "[[token]]\nmodule = \"a.so\"\nuri = \"pkcs11:token=a\"\n";
+        let own = "pin = { file = \"\"\"\n[audit]\"\"\" }\n  [token.env]\n  LEVEL = \"1\"\n";
+        let next = "\n  # of the next\n  [[token]]\n  module = \"b.so\"\n  uri = \"pkcs11:token=b\"\n\
+                    \n  [audit]\n  file = \"audit.log\"\n";
+        let (_folder, file) = file_of(&[pool, first, own, next].concat());
+        forget(&file, "a").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), [pool, next].concat());
+        let config = config::load(&file).unwrap();
+        assert!(config.audit.file.ends_with("audit.log") && config.member("b").is_some());
+    }
+
+    #[test]
+    fn a_member_in_pieces_is_left_to_people() {
+        let text = "[pool]\nlabel = \"web\"\n[[token]]\nmodule = \"a.so\"\nuri = \"pkcs11:token=a\"\n\
+                    [[token]]\nmodule = \"b.so\"\nuri = \"pkcs11:token=b\"\n\
+                    [audit]\n[token.env]\nLEVEL = \"1\"\n";
+        let (_folder, file) = file_of(text);
+        let error = forget(&file, "b").unwrap_err();
+        assert!(error.to_string().contains(":6: "), "{error}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    }
+
+    /// The daemon's file stays the daemon's when root edits it.
+    #[test]
+    fn the_owner_stays() {
+        let (_folder, file) = file_of(FIRST);
+        let other = rustix::process::geteuid().is_root().then_some(65534);
+        chown(&file, other, other).unwrap();
+        let owner = |file| fs::metadata(file).map(|m| (m.uid(), m.gid(), m.mode()));
+        let before = owner(&file).unwrap();
+        add(&file, &member("b"), served).unwrap();
+        assert_eq!(owner(&file).unwrap(), before);
     }
 }

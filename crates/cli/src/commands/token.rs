@@ -115,19 +115,21 @@ impl Token {
 
 impl Add {
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        if let (Some(module), Some(uri)) = (self.module, self.uri) {
-            let member = members_file::NewMember {
-                name: self.member.clone(),
-                module,
-                uri,
-                pin_file: self.pin_file,
-            };
-            members_file::add(&context.file(), &member)?;
-        }
-        show(
-            context,
-            context.ask(&Request::TokenAdd { token: self.member })?,
-        )
+        let name = self.member.clone();
+        let serve = || context.ask(&Request::TokenAdd { token: name });
+        let answer = match (self.module, self.uri) {
+            (Some(module), Some(uri)) => {
+                let member = members_file::NewMember {
+                    name: self.member,
+                    module,
+                    uri,
+                    pin_file: self.pin_file,
+                };
+                members_file::add(&context.file(), &member, serve)
+            }
+            _ => serve(),
+        };
+        show(context, answer?)
     }
 }
 
