@@ -1,48 +1,41 @@
 //! The state folder: where it cannot be written there is no login, for nobody could tell afterwards.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use hsmux_suite::{Caller, Rig, Run, Setup};
+use hsmux_suite::{Caller, Rig, Setup};
 use serde_json::json;
 
-/// A file system of one page, which is full.
-struct FullDisk(PathBuf);
-
-impl FullDisk {
-    fn mount(path: PathBuf) -> Self {
-        fs::create_dir_all(&path).unwrap();
-        Run::new("mount")
-            .args("-t tmpfs -o size=4k,mode=0700 full")
-            .arg(&path)
-            .ok();
-        fs::write(path.join("filler"), [0; 4096]).unwrap();
-        Self(path)
+/// Has each record of a PIN, which is written as a draft first, written to a disk that is full.
+fn fill_the_disk(rig: &Rig) -> Vec<PathBuf> {
+    let records = fs::read_dir(rig.path("state/pins")).unwrap();
+    let records = records.map(|entry| entry.unwrap().path());
+    let is_record = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json");
+    let drafts: Vec<_> = records
+        .filter(is_record)
+        .map(|record| record.with_extension("new"))
+        .collect();
+    for draft in &drafts {
+        symlink("/dev/full", draft).unwrap();
     }
-
-    fn free(&self) {
-        Run::new("mount")
-            .args("-o remount,size=4m")
-            .arg(&self.0)
-            .ok();
-    }
-}
-
-impl Drop for FullDisk {
-    fn drop(&mut self) {
-        Run::new("umount").arg("--lazy").arg(&self.0).finish();
-    }
+    drafts
 }
 
 #[test]
 fn a_full_disk_means_no_login() {
     let mut rig = Rig::prepare(Setup::Daemon, 2);
-    let disk = FullDisk::mount(rig.path("state"));
+    rig.start();
+    rig.stop();
+    let drafts = fill_the_disk(&rig);
+    assert_eq!(drafts.len(), 2, "{drafts:?}");
     rig.start_daemon();
     rig.hsmux("status").finish().says("No space left");
     let mut program = Caller::open(&rig);
     assert_eq!(program.ok("objects", json!({})), json!([]));
-    disk.free();
+    for draft in drafts {
+        fs::remove_file(draft).unwrap();
+    }
     rig.wait_for_members(2);
     program.ok("sign", json!({}));
     rig.stop();
