@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsmux_token::{Error, Kind, Result, Snapshot, Token};
+use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot, Token};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, Retry, State};
@@ -62,37 +62,33 @@ impl Core {
             token,
             info: Arc::clone(&info),
         });
-        // First what it holds, then that it serves: nobody is told that a key is unknown in between.
-        let unproved = self.publish(|registry| {
-            registry.unsettled.remove(record.index);
-            registry.install(record.index, &holder(&connection), snapshot, true)
-        });
-        if !self.open(&connection, turn) {
-            return;
-        }
+        let Some(unproved) = self.open(&connection, turn, snapshot) else {
+            return connection.token.abort("the seat is no longer wanted");
+        };
         tracing::info!(seat = %record.name, serial = %info.serial, "in service");
         self.watch(&connection);
         self.moved();
         self.prove(&connection, &unproved);
     }
 
-    /// Requests may run on the connection from here on; unless the seat was parked or removed
-    /// while it was being connected.
-    fn open(self: &Arc<Self>, connection: &Arc<Connection>, turn: u64) -> bool {
+    /// Requests may run on the connection from here on: says what is to be proved. `None` if the
+    /// seat was parked, removed or connected anew while it was being connected.
+    fn open(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        turn: u64,
+        snapshot: &Snapshot,
+    ) -> Option<Vec<ObjectId>> {
         let record = &connection.record;
         let mut life = record.life.lock();
         if life.turn != turn {
-            let removed = matches!(life.state, State::Removed);
-            drop(life);
-            self.publish(|registry| {
-                registry.away(record.index);
-                if removed {
-                    registry.leave(record.index);
-                }
-            });
-            connection.token.abort("the seat is no longer wanted");
-            return false;
+            return None;
         }
+        // First what it holds, then that it serves: nobody is told that a key is unknown in between.
+        let (unproved, aftermath) = self.edit(|registry| {
+            registry.unsettled.remove(record.index);
+            registry.install(record.index, &holder(connection), snapshot, true)
+        });
         record.enter(&mut life, State::InService, self.base);
         life.connection = Some(Arc::clone(connection));
         *record.retry.lock() = Retry::default();
@@ -110,8 +106,9 @@ impl Core {
         let grants = scheduler.fill(Instant::now());
         drop(scheduler);
         drop(life);
+        self.carry_out(aftermath);
         self.hand_out(grants);
-        true
+        Some(unproved)
     }
 
     /// Learns of the connection's end, also if it has ended while the seat was being installed.
@@ -124,7 +121,7 @@ impl Core {
             }
         }));
         if !connection.is_current() {
-            self.publish(|registry| registry.away(connection.record.index));
+            self.publish(|registry| registry.away(connection.record.index, connection.generation));
         }
     }
 
@@ -135,12 +132,16 @@ impl Core {
                 self.down(connection, error);
             }
         })?;
-        let index = connection.record.index;
-        let unproved =
-            self.publish(|registry| registry.install(index, &holder(connection), &snapshot, anew));
-        if !connection.is_current() {
-            self.publish(|registry| registry.away(index));
+        let record = &connection.record;
+        let life = record.life.lock();
+        if !life.serves_by(connection) {
+            return Err(Error::lost(format!("{} has left", record.name)));
         }
+        let (unproved, aftermath) = self
+            .edit(|registry| registry.install(record.index, &holder(connection), &snapshot, anew));
+        drop(life);
+        self.carry_out(aftermath);
+        self.moved();
         self.prove(connection, &unproved);
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(crate) enum Acquired {
 }
 
 /// What follows from a new edition of the catalogue for those that wait.
-struct Aftermath {
+pub(crate) struct Aftermath {
     grants: Vec<(Lane, Work)>,
     refused: Vec<(Work, Error)>,
 }
@@ -91,16 +91,22 @@ impl Core {
 
     /// Changes the catalogue, publishes it, and routes anew what waits.
     pub fn publish<T>(self: &Arc<Self>, change: impl FnOnce(&mut Registry) -> T) -> T {
+        let (changed, aftermath) = self.edit(change);
+        self.carry_out(aftermath);
+        self.moved();
+        changed
+    }
+
+    /// The same for those who hold a lock: they carry out what follows when they have let go of it.
+    #[must_use]
+    pub fn edit<T>(&self, change: impl FnOnce(&mut Registry) -> T) -> (T, Aftermath) {
         let mut registry = self.registry.lock();
         let changed = change(&mut registry);
         let edition = Arc::new(registry.draw(&self.options));
         self.catalogue.store(Arc::clone(&edition));
         // Editions reach the scheduler in their order, so the registry stays locked until then.
         let aftermath = self.reroute(edition.edition);
-        drop(registry);
-        self.carry_out(aftermath);
-        self.moved();
-        changed
+        (changed, aftermath)
     }
 
     fn reroute(&self, edition: u64) -> Aftermath {
@@ -118,7 +124,7 @@ impl Core {
         }
     }
 
-    fn carry_out(self: &Arc<Self>, aftermath: Aftermath) {
+    pub fn carry_out(self: &Arc<Self>, aftermath: Aftermath) {
         self.hand_out(aftermath.grants);
         for (work, error) in aftermath.refused {
             work.fail(error);

@@ -1,6 +1,7 @@
 //! The synchronous path: the caller waits for a lane, and runs its operation there by itself.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,6 +12,27 @@ use crate::dispatch::{localize, publish};
 use crate::job::{Attempt, Lane, Waiter, Work};
 use crate::need::Need;
 use crate::scheduler::Term;
+
+thread_local! {
+    static CHANGING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// While it lives, this thread connects no seat: a seat that connects waits for the change of the
+/// tokens that this thread carries out.
+pub(crate) struct Changing(());
+
+impl Changing {
+    pub fn begin() -> Self {
+        CHANGING.set(true);
+        Self(())
+    }
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        CHANGING.set(false);
+    }
+}
 
 impl Core {
     /// Runs an operation on this thread, on one seat after the other if it has to be.
@@ -70,9 +92,10 @@ impl Core {
 
     /// Without a keeper's thread, lost seats are connected by those who need them; says when the
     /// next one may be.
-    fn stand_in_for_the_keeper(self: &Arc<Self>) -> Option<Instant> {
+    pub fn stand_in_for_the_keeper(self: &Arc<Self>) -> Option<Instant> {
         let catalogue = self.catalogue.load();
-        if self.options.threads || catalogue.in_service == catalogue.expected {
+        let all_here = catalogue.in_service == catalogue.expected;
+        if self.options.threads || all_here || CHANGING.get() {
             return None;
         }
         drop(catalogue);

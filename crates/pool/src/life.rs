@@ -84,7 +84,7 @@ impl Core {
         let orphans = closed.unwrap_or_default();
         let parked = matches!(record.life.lock().state, State::Parked(_));
         self.publish(|registry| {
-            registry.away(record.index);
+            registry.away(record.index, connection.generation);
             if parked {
                 registry.expected.remove(record.index);
             }
@@ -113,7 +113,7 @@ impl Core {
             .lock()
             .drain(record.index, connection.generation);
         self.publish(|registry| {
-            registry.away(record.index);
+            registry.away(record.index, connection.generation);
             registry.expected.remove(record.index);
         });
     }

@@ -84,6 +84,7 @@ impl Need {
             hopeful: catalogue.expected,
             edition: catalogue.edition,
         };
+        let mut together: Option<SeatSet> = None;
         for (object, uses) in &self.objects {
             let (able, hopeful) = match object {
                 ObjectRef::Token(id) => self.holders(catalogue, id, *uses)?,
@@ -95,6 +96,11 @@ impl Need {
             };
             route.able = route.able.and(&able);
             route.hopeful = route.hopeful.and(&hopeful);
+            let all = together.map_or(hopeful, |others| others.and(&hopeful));
+            if all.is_empty() {
+                return Err(self.apart());
+            }
+            together = Some(all);
         }
         if let Some(generation) = self.pinned {
             let seat = catalogue.locate(generation);
@@ -168,6 +174,13 @@ impl Need {
             ),
         };
         Error::request(Kind::UnknownObject, message)
+    }
+
+    /// No seat holds all objects, and waiting brings none together.
+    fn apart(&self) -> Error {
+        let message = format!("{}: its objects live on different members", self.call);
+        let code = ck::CKR_KEY_HANDLE_INVALID;
+        Error::request(Kind::Vendor(code), message)
     }
 
     fn unproved(&self, entry: &Entry) -> Error {

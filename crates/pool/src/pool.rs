@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;
+use crate::inline::Changing;
 use crate::job::Job;
 use crate::record::{Connection, Record, State};
 use crate::seatset::SeatSet;
@@ -280,10 +281,12 @@ impl Pool {
 
     fn change(&self, operation: Operation, deadline: Instant) -> Result<Outcome> {
         let call = operation.call();
+        self.core.stand_in_for_the_keeper();
         let _writer = self.writer.try_lock_until(deadline).ok_or_else(|| {
             let message = format!("{call}: another change of the tokens is still under way");
             Error::pool(Kind::Deadline, message)
         })?;
+        let _changing = Changing::begin();
         match self.changes.get() {
             Some(changes) => changes.change(self, operation, deadline),
             None => Err(Error::request(

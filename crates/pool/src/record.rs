@@ -127,13 +127,21 @@ impl Record {
 impl Connection {
     /// Whether it is still the one that its seat serves by.
     pub fn is_current(&self) -> bool {
-        let life = self.record.life.lock();
-        let current = life.connection.as_ref();
-        current.is_some_and(|current| current.generation == self.generation)
+        self.record.life.lock().is_by(self)
     }
 }
 
 impl Life {
+    fn is_by(&self, connection: &Connection) -> bool {
+        let current = self.connection.as_ref();
+        current.is_some_and(|current| current.generation == connection.generation)
+    }
+
+    /// Whether the seat is in service by this connection.
+    pub fn serves_by(&self, connection: &Connection) -> bool {
+        matches!(self.state, State::InService) && self.is_by(connection)
+    }
+
     pub fn note(&mut self, error: &Error) {
         self.last_error = Some((SystemTime::now(), error.clone()));
     }

@@ -70,10 +70,11 @@ impl Registry {
         unproved
     }
 
-    /// The seat is out of service for now.
-    pub fn away(&mut self, index: usize) {
-        if let Some(holder) = self.seats.get_mut(&index) {
-            holder.generation = 0;
+    /// The seat is out of service for now, unless another connection of it serves meanwhile.
+    pub fn away(&mut self, index: usize, generation: u64) {
+        match self.seats.get_mut(&index) {
+            Some(holder) if holder.generation == generation => holder.generation = 0,
+            _ => return,
         }
         for id in self.held_by(index) {
             self.edit(&id, |entry| {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_pool::{Options, SeatState};
-use hsmux_token::{Error, Kind, Token, ck};
+use hsmux_pool::{Changes, Options, Pool, SeatState};
+use hsmux_token::{Error, Kind, Operation, Outcome, Token, ck};
 
 use crate::vault::*;
 
@@ -221,6 +221,72 @@ fn without_threads_everything_happens_on_the_callers() {
     two.last().lose("gone");
     key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
     assert!(one.connections() + two.connections() >= 3);
+}
+
+/// A change during which a member goes, and is due again before the change ends.
+struct Long {
+    lost: Arc<Supply>,
+}
+
+impl Changes for Long {
+    fn change(&self, pool: &Pool, _: Operation, _: Instant) -> hsmux_token::Result<Outcome> {
+        self.lost.last().lose("gone");
+        let due = Instant::now() + Duration::from_millis(300);
+        eventually("its back-off has passed", || Instant::now() > due);
+        pool.prove("one")?;
+        assert_eq!(self.lost.connections(), 1, "it would wait for this change");
+        Ok(Outcome::Done)
+    }
+}
+
+#[test]
+fn without_threads_seats_connect_before_or_after_a_change() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let two = Supply::of(move || honest("two", key));
+    let options = Options {
+        threads: false,
+        ..Options::default()
+    };
+    let pool = pool(options, vec![one.seat("one"), two.seat("two")]);
+    pool.set_changes(Arc::new(Long {
+        lost: Arc::clone(&two),
+    }));
+    let destroy = Operation::Destroy {
+        object: key.id().into(),
+    };
+    pool.execute(&destroy, in_seconds(10)).unwrap();
+    key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+    assert_eq!(two.connections(), 2);
+}
+
+#[test]
+fn a_late_attempt_to_connect_does_not_touch_the_seat_that_serves() {
+    let key = Key::new(1);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = std::sync::Mutex::new(Some(held));
+    let one = Supply::new(move || {
+        let held = held.lock().unwrap().take();
+        if let Some(held) = held {
+            let _ = held.recv();
+        }
+        Ok(honest("one", key).build())
+    });
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    pool.park("one", "it hangs").unwrap();
+    pool.resume("one").unwrap();
+    eventually("the second attempt serves", || {
+        !pool.status().objects.is_empty() && pool.status().objects[0].members == ["one"]
+    });
+    let serving = one.last();
+    drop(release);
+    eventually("the first attempt has come to its end", || {
+        one.connections() == 2 && one.last().aborts() == 1
+    });
+    assert_eq!(pool.status().objects[0].members, ["one"]);
+    let before = serving.calls();
+    key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+    assert_eq!(serving.calls(), before + 1);
 }
 
 #[test]

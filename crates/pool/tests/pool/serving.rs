@@ -166,6 +166,14 @@ fn a_session_object_stays_with_its_connection_and_ends_with_it() {
     };
     let (first, second) = (make(), make());
     assert_ne!(first.owner, second.owner, "round-robin uses both");
+    let wrap = Operation::Wrap {
+        wrapping: ObjectRef::Session(first),
+        mechanism: Mechanism::plain(ck::CKM_AES_KEY_WRAP_PAD),
+        key: ObjectRef::Session(second),
+    };
+    let apart = pool.execute(&wrap, in_seconds(5)).unwrap_err();
+    assert_eq!(apart.scope(), hsmux_token::Scope::Request, "{apart}");
+    assert_eq!(apart.to_rv(), ck::CKR_KEY_HANDLE_INVALID);
     for _ in 0..10 {
         assert_eq!(read(first).unwrap(), "one");
         assert_eq!(read(second).unwrap(), "two");
