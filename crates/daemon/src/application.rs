@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Batch, Done, Made, ObjectRef, Operation, Request, SessionObject, Token};
+use hsmux_token::{
+    Batch, Done, Error, Kind, Made, ObjectRef, Operation, Request, Result, SessionObject, Token,
+};
 use parking_lot::Mutex;
 
 use crate::service::AppService;
@@ -67,18 +69,24 @@ impl Application {
         self.objects.lock().owned.contains_key(object)
     }
 
-    /// New objects of an operation's outcome are its own from here on.
-    pub fn keep(&self, made: &[Made]) {
+    /// New objects of an operation's outcome are its own from here on. Private ones that come
+    /// after a C_Logout go at once, as the others went with it.
+    pub fn keep(&self, made: &[Made]) -> Result<()> {
         let new = made
             .iter()
             .filter_map(|made| Some((made.session?, is_private(&made.object))));
+        let new: Vec<_> = new.collect();
         let mut objects = self.objects.lock();
-        if objects.ended {
-            drop(objects);
-            self.destroy(new.map(|(object, _)| object).collect());
-        } else {
+        // Under the lock, so that C_Logout either is seen here or sees them itself.
+        let too_late = !self.logged_in() && new.iter().any(|(_, private)| *private);
+        if !objects.ended && !too_late {
             objects.owned.extend(new);
+            return Ok(());
         }
+        drop(objects);
+        self.destroy(new.into_iter().map(|(object, _)| object).collect());
+        let message = "a private session object needs a login, which has ended meanwhile";
+        Err(Error::request(Kind::NotLoggedIn, message))
     }
 
     /// The object is gone, or is about to be.

@@ -6,9 +6,9 @@
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -61,7 +61,8 @@ pub struct KeyUse<'a> {
 
 /// The trail.
 pub struct Audit {
-    file: Mutex<File>,
+    path: PathBuf,
+    file: Arc<Mutex<File>>,
     keys: AtomicBool,
     queue: Option<SyncSender<String>>,
     lost: Arc<AtomicU64>,
@@ -71,28 +72,30 @@ pub struct Audit {
 impl Audit {
     /// Opens the trail (0600) for appending.
     pub fn open(path: &Path, keys: bool) -> Result<Self> {
-        let failed = |e| {
-            let message = format!("audit trail {}: {e}", path.display());
-            Error::pool(Kind::Environment, message)
-        };
-        let mut options = OpenOptions::new();
-        options.append(true).create(true).mode(0o600);
-        let file = options.open(path).map_err(failed)?;
-        let own = file.try_clone().map_err(failed)?;
+        let file = Arc::new(Mutex::new(open(path)?));
+        let own = Arc::clone(&file);
         let (queue, lines) = sync_channel(WAITING);
         let lost = Arc::<AtomicU64>::default();
         let counted = Arc::clone(&lost);
         let writer = thread::Builder::new()
             .name("hsmux-audit".into())
-            .spawn(move || write(own, &lines, &counted))
-            .map_err(failed)?;
+            .spawn(move || write(&own, &lines, &counted))
+            .map_err(|e| failed(path, &e))?;
         Ok(Self {
-            file: Mutex::new(file),
+            path: path.to_owned(),
+            file,
             keys: AtomicBool::new(keys),
             queue: Some(queue),
             lost,
             writer: Some(writer),
         })
+    }
+
+    /// Opens the file of that name again: a rotation of logs may have put a new one there.
+    pub fn reopen(&self) -> Result<()> {
+        let file = open(&self.path)?;
+        *self.file.lock() = file;
+        Ok(())
     }
 
     /// Switches the lines for each use of a key.
@@ -115,7 +118,7 @@ impl Audit {
         let mut file = self.file.lock();
         file.write_all(line.as_bytes())
             .and_then(|()| file.sync_data())
-            .map_err(|e| Error::pool(Kind::Environment, format!("audit trail: {e}")))
+            .map_err(|e| failed(&self.path, &e))
     }
 
     /// A use of a key. Never waits: a line that finds the queue full is counted, and the count
@@ -141,6 +144,17 @@ impl Drop for Audit {
     }
 }
 
+fn open(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(0o600);
+    options.open(path).map_err(|e| failed(path, &e))
+}
+
+fn failed(path: &Path, why: &io::Error) -> Error {
+    let message = format!("audit trail {}: {why}", path.display());
+    Error::pool(Kind::Environment, message)
+}
+
 fn line(who: &Who, what: impl Serialize, outcome: &str) -> String {
     let line = Line {
         time: now(),
@@ -159,7 +173,7 @@ fn now() -> String {
 }
 
 /// Writes what waits, as much as there is at once.
-fn write(mut file: File, lines: &Receiver<String>, lost: &AtomicU64) {
+fn write(file: &Mutex<File>, lines: &Receiver<String>, lost: &AtomicU64) {
     let mut block = String::new();
     while let Ok(first) = lines.recv() {
         block.push_str(&first);
@@ -173,7 +187,7 @@ fn write(mut file: File, lines: &Receiver<String>, lost: &AtomicU64) {
         if missing > 0 {
             let _ = writeln!(block, "{{\"time\":\"{}\",\"lost_lines\":{missing}}}", now());
         }
-        if let Err(error) = file.write_all(block.as_bytes()) {
+        if let Err(error) = file.lock().write_all(block.as_bytes()) {
             // Keys stay in use without a trail. The pause keeps a full disk from filling the log.
             tracing::error!(%error, "the audit trail cannot be written; lines are lost");
             lost.fetch_add(block.lines().count() as u64, Ordering::Relaxed);
@@ -186,6 +200,15 @@ fn write(mut file: File, lines: &Receiver<String>, lost: &AtomicU64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Lines of uses of keys are written in the background.
+    fn until_it_has(path: &Path, lines: usize) {
+        let end = std::time::Instant::now() + Duration::from_secs(20);
+        while std::fs::read_to_string(path).unwrap().lines().count() < lines {
+            assert!(std::time::Instant::now() < end, "never {lines} lines");
+            thread::yield_now();
+        }
+    }
 
     #[test]
     fn acts_and_uses_are_lines_of_json() {
@@ -208,8 +231,15 @@ mod tests {
             micros: 12,
         };
         audit.key_use(&who, &what, "done");
+        let old = folder.path().join("audit.log.1");
+        until_it_has(&path, 2);
+        std::fs::rename(&path, &old).unwrap();
+        audit.act(&who, &act, &Ok(())).unwrap();
+        audit.reopen().unwrap();
+        audit.act(&who, &act, &Ok(())).unwrap();
         drop(audit);
-        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 1);
+        let text = std::fs::read_to_string(&old).unwrap();
         let lines: Vec<serde_json::Value> = text
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())

@@ -15,8 +15,10 @@ use hsmux_wire::Reactor;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use signal_hook::low_level::signal_name;
 
-use crate::audit::Audit;
+use crate::admin::Request;
+use crate::audit::{Audit, Who};
 use crate::doors::Doors;
 use crate::lock::StateLock;
 use crate::login::Gate;
@@ -54,9 +56,9 @@ pub struct Running {
 /// What the main thread is woken for.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// SIGHUP.
-    Reload,
-    /// SIGTERM, SIGINT, or an administrator's word.
+    /// SIGHUP, SIGTERM or SIGINT.
+    Signal(i32),
+    /// An administrator's word, which is on the trail already.
     Stop,
 }
 
@@ -112,19 +114,21 @@ impl Daemon {
         let running = Arc::clone(&self.running);
         let forwarder = thread::spawn(move || {
             for signal in signals.forever() {
-                running.tell(if signal == SIGHUP {
-                    Event::Reload
-                } else {
-                    Event::Stop
-                });
+                running.tell(Event::Signal(signal));
             }
         });
         notify("READY=1");
         tracing::info!(config = %self.running.file.display(), "the daemon serves");
-        while let Ok(Event::Reload) = self.events.recv() {
+        while let Ok(Event::Signal(signal)) = self.events.recv() {
+            if signal != SIGHUP {
+                self.running.on_signal(signal, &Request::Stop, &Ok(()));
+                break;
+            }
             reloading();
-            // A failure is in the log and in the status; the daemon goes on as it was.
-            let _ = self.running.reload();
+            // A failure is in the log, the trail and the status; the daemon goes on as it was.
+            let result = self.running.reload().map(drop);
+            let outcome = result.map_err(|error| error.to_string());
+            self.running.on_signal(signal, &Request::Reload, &outcome);
             notify("READY=1");
         }
         notify("STOPPING=1");
@@ -178,11 +182,34 @@ impl Running {
         let _ = self.events.lock().send(event);
     }
 
+    /// The trail's line for what a signal asks; the kernel does not say who sent it.
+    fn on_signal(&self, signal: i32, request: &Request, outcome: &Result<(), String>) {
+        let who = Who {
+            uid: rustix::process::geteuid().as_raw(),
+            pid: rustix::process::getpid().as_raw_nonzero().get(),
+            program: format!("signal {}", signal_name(signal).unwrap_or("unknown")),
+        };
+        if let Err(error) = self.shared.audit.act(&who, request, outcome) {
+            tracing::error!(%error, "a signal is not on the audit trail");
+        }
+    }
+
+    /// Reads the PINs of the listeners again, which may be in files of members that have new ones.
+    pub fn refresh_pins(&self) -> Result<()> {
+        let _turn = self.turn.lock();
+        self.doors.change(self, &self.config()).map(drop)
+    }
+
     /// Reads the configuration again and takes over what has changed; answers what that was. With
     /// a mistake in the file, or a socket that cannot be made, all stays as it is.
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
-        let result = load(&self.file).and_then(|file| self.take_over(&file));
+        let result = self
+            .shared
+            .audit
+            .reopen()
+            .and_then(|()| load(&self.file))
+            .and_then(|file| self.take_over(&file));
         match &result {
             Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),

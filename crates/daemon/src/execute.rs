@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::Catalogue;
-use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Token, ck};
+use hsmux_token::{
+    Batch, Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, Token, ck,
+};
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 
@@ -12,8 +14,8 @@ use crate::audit::KeyUse;
 use crate::rights::Rights;
 use crate::talk::Session;
 
-/// Nobody waits longer, whatever the other end's clock says.
-const LONGEST: Duration = Duration::from_secs(24 * 3600);
+/// Operations of one call; no library sends as many.
+const MOST: usize = 1024;
 
 /// Runs the operations; the answer goes out when the last is done.
 pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
@@ -28,7 +30,14 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
     if items.is_empty() {
         return answer.send(&session.reply(Answer::Results(Vec::new())));
     }
+    if items.len() > MOST {
+        let message = format!("{} operations in one call; {MOST} may be", items.len());
+        let error = Error::request(Kind::Invalid, message);
+        return answer.send(&session.reply(Answer::Failed(error)));
+    }
     let now = Instant::now();
+    // Nobody waits longer, whatever the other end says.
+    let longest = service.shared.pool.options().deadline;
     let gather = Gather::new(items.len(), answer);
     let mut batch = Batch::new();
     for (index, item) in items.into_iter().enumerate() {
@@ -44,7 +53,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             continue;
         }
         batch.push(Request {
-            deadline: now + Duration::from_micros(remaining_us).min(LONGEST),
+            deadline: now + Duration::from_micros(remaining_us).min(longest),
             done: done(session, &gather, index, &operation, &catalogue, now),
             operation,
         });
@@ -72,9 +81,11 @@ fn done(
     };
     let session = Arc::clone(session);
     let gather = Arc::clone(gather);
-    Done::new(move |result| {
-        if let Ok(Outcome::Objects(made)) = &result {
-            session.application.keep(made);
+    Done::new(move |mut result| {
+        if let Ok(Outcome::Objects(made)) = &result
+            && let Err(error) = session.application.keep(made)
+        {
+            result = Err(error);
         }
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
             session.application.forget(object);

@@ -25,6 +25,8 @@ impl Rights<'_> {
         operation: &Operation,
         owns: impl Fn(&SessionObject) -> bool,
     ) -> Result<()> {
+        // First of all, for the rest believes what it reads in a template.
+        operation.check()?;
         if self.settings.listener.read_only && operation.changes_token() {
             let why = "this listener is read-only; session objects are allowed";
             return Err(refused(operation, Kind::ReadOnly, why));

@@ -64,9 +64,30 @@ impl AppService {
     }
 
     /// Other rights from now on, also for those who are connected.
-    pub fn change(&self, settings: Settings) {
+    pub fn change(&self, mut settings: Settings) {
+        let old = self.settings.load();
+        let changed = settings.listener != old.listener;
+        settings.edition = old.edition + u64::from(changed);
+        let was_free = old.listener.login == Login::Peer;
         self.settings.store(Arc::new(settings));
-        self.views.forget();
+        if was_free {
+            let applications = self.applications.lock();
+            let all: Vec<_> = applications
+                .values()
+                .map(|connected| Arc::clone(&connected.application))
+                .collect();
+            drop(applications);
+            for application in &all {
+                self.end_free_logins(application);
+            }
+        }
+    }
+
+    /// Who logged in without a PIN is logged out where one is needed by now.
+    pub fn end_free_logins(&self, application: &Application) {
+        if self.settings.load().listener.login == Login::Pin {
+            application.log_out();
+        }
     }
 
     /// Applications that are connected.

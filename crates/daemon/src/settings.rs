@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::config::{Config, Listener, Login, User};
+use hsmux_pool::config::{Config, Listener, Login, PinSource, User};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use crate::login::PinHash;
@@ -17,6 +17,8 @@ pub struct Settings {
     users: Vec<u32>,
     /// The listener was taken out of the configuration; its connections live on, but are refused.
     pub closed: bool,
+    /// Counts the changes of the listener, for [`crate::view::epoch`].
+    pub edition: u64,
 }
 
 impl Settings {
@@ -27,6 +29,7 @@ impl Settings {
             pin: pin(config, listener),
             users: users(&listener.socket.allow_users),
             closed: false,
+            edition: 0,
         }
     }
 
@@ -37,10 +40,14 @@ impl Settings {
             pin: self.pin.clone(),
             users: Vec::new(),
             closed: true,
+            edition: self.edition,
         }
     }
 
     /// Whether this user may connect, or stay. The socket's mode is the kernel's to enforce.
+    ///
+    /// Asked on the reactor's thread: it says the user's number, for the name may be a directory
+    /// service away.
     pub fn admit(&self, uid: u32) -> Result<()> {
         let socket = &self.listener.socket;
         if self.closed {
@@ -51,9 +58,8 @@ impl Settings {
             return Ok(());
         }
         let message = format!(
-            "{}: user {} may not connect; allow_users names those who may",
+            "{}: user {uid} may not connect; allow_users names those who may",
             socket.path.display(),
-            User::name_of(uid),
         );
         Err(Error::request(Kind::Forbidden, message))
     }
@@ -90,10 +96,14 @@ pub fn is_private(object: &Object) -> bool {
     object.attributes.flag(ck::CKA_PRIVATE).unwrap_or(secret)
 }
 
-fn pin(config: &Config, listener: &Listener) -> Result<Arc<PinHash>> {
+/// Where the PIN of a listener comes from: without one of its own it is that of the first member.
+pub fn pin_source<'a>(config: &'a Config, listener: &'a Listener) -> Option<&'a PinSource> {
     let first = || config.tokens.iter().find_map(|member| member.pin.as_ref());
-    let source = listener.pin.as_ref().or_else(first);
-    match source {
+    listener.pin.as_ref().or_else(first)
+}
+
+fn pin(config: &Config, listener: &Listener) -> Result<Arc<PinHash>> {
+    match pin_source(config, listener) {
         _ if listener.login == Login::Peer => Err(Error::request(
             Kind::Unsupported,
             "this listener needs no PIN",

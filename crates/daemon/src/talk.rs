@@ -66,8 +66,10 @@ impl Conversation for Talk {
 impl Session {
     /// An answer, with the epoch as the application sees it.
     pub fn reply(&self, answer: Answer) -> Reply {
-        let pool = &self.application.service.shared.pool;
-        let epoch = view::epoch(&pool.catalogue(), self.application.logged_in());
+        let service = &self.application.service;
+        let catalogue = service.shared.pool.catalogue();
+        let logged_in = self.application.logged_in();
+        let epoch = view::epoch(&catalogue, &service.settings.load(), logged_in);
         Reply { epoch, answer }
     }
 
@@ -94,6 +96,7 @@ impl Session {
         let settings = service.settings.load();
         if settings.listener.login == Login::Peer {
             self.application.log_in();
+            service.end_free_logins(&self.application);
             return answer.send(&self.reply(Answer::Done));
         }
         let against = match &settings.pin {

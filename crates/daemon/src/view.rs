@@ -14,15 +14,16 @@ use crate::settings::{Settings, is_private};
 #[derive(Default)]
 pub struct Views([Mutex<Option<Arc<View>>>; 2]);
 
-/// The epoch as an application sees it: another one after C_Login, and never 0.
-pub fn epoch(catalogue: &Catalogue, logged_in: bool) -> u64 {
-    (catalogue.epoch + 1) << 1 | u64::from(logged_in)
+/// The epoch as an application sees it: another one after C_Login, after a change of the
+/// listener's rights, and never 0.
+pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
+    settings.edition << 48 | (catalogue.epoch + 1) << 1 | u64::from(logged_in)
 }
 
 impl Views {
     /// The view of now.
     pub fn get(&self, catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> Arc<View> {
-        let epoch = epoch(catalogue, logged_in);
+        let epoch = epoch(catalogue, settings, logged_in);
         let mut newest = self.0[usize::from(logged_in)].lock();
         match &*newest {
             Some(view) if view.epoch == epoch => Arc::clone(view),
@@ -31,13 +32,6 @@ impl Views {
                 *newest = Some(Arc::clone(&view));
                 view
             }
-        }
-    }
-
-    /// The settings have changed: all is to be made anew.
-    pub fn forget(&self) {
-        for newest in &self.0 {
-            *newest.lock() = None;
         }
     }
 }
@@ -57,7 +51,7 @@ fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
     );
     let seen = |object: &&Object| settings.shows(object) && (logged_in || !is_private(object));
     View {
-        epoch: epoch(catalogue, logged_in),
+        epoch: epoch(catalogue, settings, logged_in),
         info,
         objects: catalogue
             .snapshot()

@@ -14,6 +14,7 @@ mod object;
 mod operation;
 mod rv;
 mod table;
+mod template;
 mod token;
 mod uri;
 

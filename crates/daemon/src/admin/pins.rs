@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 
 use hsmux_module::pin;
-use hsmux_pool::config::{Config, Member};
+use hsmux_pool::config::{Config, Login, Member};
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret};
 
 use super::{Failure, PinRow, desk};
 use crate::daemon::Running;
 use crate::members::worker;
+use crate::settings::pin_source;
 
 /// As long as the token takes, but no longer than this.
 const LONGEST: u64 = 16;
@@ -35,7 +36,7 @@ pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
 pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failure> {
     let config = running.config();
     let members = match tokens {
-        [] => config.tokens.iter().collect(),
+        [] => config.tokens.iter().collect::<Vec<_>>(),
         some => some
             .iter()
             .map(|name| named(&config, name))
@@ -55,7 +56,29 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failu
             let _ = running.shared.pool.resume(name);
         }
     }
-    answer(rotated)
+    // Whatever became of the others: what is in a file by now is what applications have to say.
+    running.refresh_pins()?;
+    let told = pool_pins(&config, &members);
+    answer(rotated).map(|mut lines| {
+        lines.extend(told);
+        lines
+    })
+}
+
+/// What to tell those whose applications log in with a member's PIN.
+fn pool_pins(config: &Config, rotated: &[&Member]) -> Vec<String> {
+    let with_pin = config.listeners.iter().filter(|l| l.login == Login::Pin);
+    let lines = with_pin.filter_map(|listener| {
+        let source = pin_source(config, listener)?;
+        let member = rotated.iter().find(|m| m.pin.as_ref() == Some(source))?;
+        Some(format!(
+            "{}: applications log in with the PIN of {}, which is the new one from now on; \
+             [daemon] pin gives them one of their own",
+            listener.socket.path.display(),
+            member.name,
+        ))
+    });
+    lines.collect()
 }
 
 fn answer(rotated: Vec<Rotated>) -> Result<Vec<String>, Failure> {
@@ -129,6 +152,7 @@ impl Desk for Vendors<'_> {
         let member = named(self.config, member)?;
         let mut options = member.open_options(&self.config.state)?;
         options.pin = Some(old.clone());
-        desk::change_pin(&self.program, member, options, new)
+        let environment = self.config.environment(member);
+        desk::change_pin(&self.program, &environment, options, new)
     }
 }

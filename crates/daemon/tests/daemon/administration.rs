@@ -1,10 +1,13 @@
 //! Administration, reload, audit trail, start and end.
 
 use std::fs;
+use std::thread;
 
 use hsmux_daemon::Daemon;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
-use hsmux_token::{Kind, Operation};
+use hsmux_token::{Kind, Operation, TokenFlags};
+use hsmux_wire::{Answer, Call};
+use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 
 use crate::rig::{Application, PIN, Rig, until};
@@ -104,6 +107,75 @@ fn a_reload_takes_effect_on_those_who_are_connected() {
     let closed = second.run(&Operation::Random { len: 1 }).unwrap_err();
     assert_eq!(closed.kind(), Kind::Forbidden);
     assert!(!rig.path("second.sock").exists());
+}
+
+#[test]
+fn those_who_are_connected_are_told_that_their_rights_have_changed() {
+    let rig = Rig::start("login = \"peer\"");
+    let program = rig.application();
+    program.login("").unwrap();
+    let changed = |known: u64, more: &str| {
+        rig.configure(more);
+        rig.ask(&Request::Reload);
+        match program.call(Call::Catalogue { known }).unwrap() {
+            Answer::Catalogue(Some(view)) => view,
+            other => panic!("still true after {more:?}: {other:?}"),
+        }
+    };
+    let before = program.view();
+    let fewer = changed(
+        before.epoch,
+        "login = \"peer\"\nkeys = [\"pkcs11:object=web\"]",
+    );
+    assert_eq!((fewer.objects.len(), fewer.logged_in), (1, true));
+    let read_only = changed(fewer.epoch, "login = \"peer\"\nread_only = true");
+    assert!(read_only.info.flags.contains(TokenFlags::WRITE_PROTECTED));
+    // Who came in without a PIN has none by now.
+    let pin = changed(read_only.epoch, "login = \"pin\"");
+    assert!(!pin.logged_in);
+    assert_eq!(program.sees(), ["mail", "open", "web"]);
+    // Nothing has changed: nothing is sent.
+    let known = pin.epoch;
+    rig.ask(&Request::Reload);
+    let answer = program.call(Call::Catalogue { known }).unwrap();
+    assert!(matches!(answer, Answer::Catalogue(None)), "{answer:?}");
+}
+
+/// SIGHUP and SIGTERM reach [`Daemon::run`] of this whole process: one test for both.
+#[test]
+fn signals_are_on_the_trail_and_the_trail_follows_a_rotation_of_logs() {
+    let mut rig = Rig::start("");
+    let daemon = rig.daemon.take().unwrap();
+    let (path, old) = (rig.path("state/audit.log"), rig.path("state/audit.log.1"));
+    let acts = || -> Vec<Value> { trail(&rig).iter().map(|line| line["act"].clone()).collect() };
+    let running = thread::spawn(move || daemon.run());
+    let token = "fake".to_owned();
+    rig.ask(&Request::TokenResume { token });
+    fs::rename(&path, &old).unwrap();
+    // Without a handler a signal would end the tests.
+    until("signals are taken", takes_signals);
+    kill_process(getpid(), Signal::HUP).unwrap();
+    until("it is read again", || path.exists() && acts() == ["reload"]);
+    kill_process(getpid(), Signal::TERM).unwrap();
+    running.join().unwrap().unwrap();
+    assert_eq!(acts(), ["reload", "stop"]);
+    let line = &trail(&rig)[0];
+    assert_eq!(line["program"], "signal SIGHUP");
+    assert_eq!(line["outcome"], "done");
+    assert_eq!(fs::read_to_string(&old).unwrap().lines().count(), 1);
+}
+
+/// Whether SIGHUP and SIGTERM have handlers in this process (proc_pid_status(5), SigCgt).
+fn takes_signals() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let caught = status
+        .lines()
+        .find_map(|l| l.strip_prefix("SigCgt:"))
+        .unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    [Signal::HUP, Signal::TERM]
+        .iter()
+        .all(|signal| caught >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What applications see, may do and leave behind.
 
-use hsmux_token::{Blob, Kind, Mechanism, Operation, Outcome, TokenFlags, Verb, ck};
-use hsmux_wire::Call;
+use std::thread;
+
+use hsmux_token::{Attribute, Blob, Kind, Mechanism, Operation, Outcome, TokenFlags, Verb, ck};
+use hsmux_wire::{Call, Item};
 
 use crate::rig::{Application, PIN, Rig, create, public_key, read, until};
 
@@ -192,4 +194,73 @@ fn results_of_the_token_come_through() {
         .run(&Operation::Random { len: 5 })
         .unwrap();
     assert!(matches!(outcome, Outcome::Bytes(bytes) if bytes.len() == 5));
+}
+
+/// What a library never sends: our own and the vendor's module would read it differently.
+#[test]
+fn a_template_that_can_be_read_in_two_ways_is_refused_unseen() {
+    let rig = Rig::start("read_only = true");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let with = |kind: u64, value: &[u8]| {
+        let Operation::Create { mut template } = create("plain", false) else {
+            unreachable!()
+        };
+        let value = Blob::from(value.to_vec());
+        template.0.push(Attribute { kind, value });
+        Operation::Create { template }
+    };
+    for operation in [
+        with(ck::CKA_TOKEN, &[1]),
+        with(ck::CKA_LABEL, b"hsmux-transport-x"),
+        with(ck::CKA_MODIFIABLE, &[1; 8]),
+        with(ck::CKA_SENSITIVE, &[2]),
+        with(ck::CKA_KEY_TYPE, &[0; 4]),
+    ] {
+        let refused = program.run(&operation).unwrap_err();
+        let expected = [
+            ck::CKR_TEMPLATE_INCONSISTENT,
+            ck::CKR_ATTRIBUTE_VALUE_INVALID,
+        ];
+        assert!(expected.contains(&refused.to_rv()), "{refused}");
+    }
+    assert!(rig.held.lock().is_empty());
+}
+
+#[test]
+fn one_call_holds_so_many_operations() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    let item = |_| Item {
+        operation: create("many", true),
+        remaining_us: u64::MAX,
+    };
+    let refused = program
+        .call(Call::Execute((0..3000).map(item).collect()))
+        .unwrap_err();
+    assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
+    assert!(rig.held.lock().is_empty());
+}
+
+#[test]
+fn a_private_object_that_comes_after_the_logout_goes_at_once() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let token = rig.token.lock().clone().unwrap();
+    let calls = token.calls();
+    token.hang();
+    let Operation::Create { template } = create("late", false) else {
+        unreachable!()
+    };
+    let template = template.with_flag(ck::CKA_PRIVATE, true);
+    let refused = thread::scope(|scope| {
+        let late = scope.spawn(|| program.run(&Operation::Create { template }));
+        until("the token is at it", || token.calls() > calls);
+        program.call(Call::Logout).unwrap();
+        token.heal();
+        late.join().unwrap().unwrap_err()
+    });
+    assert_eq!(refused.kind(), Kind::NotLoggedIn, "{refused}");
+    until("it is destroyed", || rig.held.lock().is_empty());
 }

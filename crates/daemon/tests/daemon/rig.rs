@@ -31,6 +31,8 @@ pub struct Rig {
     pub daemon: Option<Daemon>,
     /// Session objects that the token holds.
     pub held: Arc<Mutex<HashSet<u64>>>,
+    /// The token as it was connected last.
+    pub token: Arc<Mutex<Option<Arc<FakeToken>>>>,
     folder: tempfile::TempDir,
 }
 
@@ -41,18 +43,23 @@ impl Rig {
         let mut rig = Self {
             daemon: None,
             held: Arc::default(),
+            token: Arc::default(),
             folder,
         };
         fs::write(rig.path("pool.pin"), PIN).unwrap();
         rig.configure(more);
         let config = config::load(&rig.path("hsmux.toml")).unwrap_or_else(|m| panic!("{m:#?}"));
-        let held = Arc::clone(&rig.held);
+        let (held, last) = (Arc::clone(&rig.held), Arc::clone(&rig.token));
         let seat = Seat {
             name: "fake".into(),
             member: "fake".into(),
             weight: 1,
             timeout: Duration::from_secs(5),
-            connector: Arc::new(move || Ok(token(&held) as Arc<dyn Token>)),
+            connector: Arc::new(move || {
+                let token = token(&held);
+                *last.lock() = Some(Arc::clone(&token));
+                Ok(token as Arc<dyn Token>)
+            }),
         };
         rig.daemon = Some(Daemon::start_with(config, vec![seat]).unwrap());
         until("the member serves", || {

@@ -19,14 +19,6 @@ impl User {
             Self::Name(name) => Some(Entry::from_name(name).ok()??.uid.as_raw()),
         }
     }
-
-    /// The name of a user id, or its number.
-    pub fn name_of(id: u32) -> String {
-        match Entry::from_uid(id.into()) {
-            Ok(Some(entry)) => entry.name,
-            _ => id.to_string(),
-        }
-    }
 }
 
 impl std::fmt::Display for User {
