@@ -4,6 +4,7 @@ use std::io;
 
 use clap::{Args, ValueEnum};
 use hsmux_daemon::Daemon;
+use hsmux_pool::process::keep_secrets;
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Context;
@@ -33,6 +34,8 @@ enum LogFormat {
 
 impl Serve {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        // It reads PINs, and keeps those of members with `isolation = "thread"`.
+        keep_secrets();
         self.start_log()?;
         // Found here, so that a mistake has the exit code of one.
         context.load()?;

@@ -1,14 +1,15 @@
 //! A vendor's module at an administrator's hands: in a process of its own, with the member's
 //! environment, so that one that crashes or hangs takes nothing along.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_module::Options;
-use hsmux_pool::config::Member;
+use hsmux_pool::process::{Environment, keep_secrets, take_stdin};
 use hsmux_token::{Error, Kind, Result, Secret};
 use minicbor::{Decode, Encode};
 
@@ -16,6 +17,9 @@ use minicbor::{Decode, Encode};
 pub const ARGUMENT: &str = "desk";
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Paths, names and PINs are much shorter.
+const LONGEST_ORDER: usize = 64 * 1024;
 
 /// What is to be done, on standard input.
 #[derive(Encode, Decode)]
@@ -31,23 +35,30 @@ struct Order {
 type Report = Result<(), Error>;
 
 /// Changes a member's PIN from that in `options` to `new`.
-pub fn change_pin(program: &Path, member: &Member, options: Options, new: &Secret) -> Result<()> {
+pub fn change_pin(
+    program: &Path,
+    environment: &Environment,
+    options: Options,
+    new: &Secret,
+) -> Result<()> {
+    let member = options.name.clone();
     let failed = |what: &str, e: &dyn std::fmt::Display| {
-        Error::pool(Kind::Environment, format!("{}: {what}: {e}", member.name))
+        Error::pool(Kind::Environment, format!("{member}: {what}: {e}"))
     };
     let order = Order {
         options,
         new_pin: new.clone(),
     };
-    let order = minicbor::to_vec(&order).map_err(|e| failed("cannot be encoded", &e))?;
-    let mut child = Command::new(program)
+    let mut written = Vec::with_capacity(LONGEST_ORDER);
+    minicbor::encode(&order, &mut written).map_err(|e| failed("cannot be encoded", &e))?;
+    let order = Secret::new(written);
+    let mut child = environment
+        .apply(&mut Command::new(program))
         .arg(ARGUMENT)
-        .envs(member.env.iter().map(|(name, value)| (name, value)))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|e| failed(&format!("cannot start {}", program.display()), &e))?;
-    let order = Secret::new(order);
     if let Some(mut stdin) = child.stdin.take() {
         // A child that is gone already is seen by its missing report.
         let _ = stdin.write_all(order.expose());
@@ -58,9 +69,8 @@ pub fn change_pin(program: &Path, member: &Member, options: Options, new: &Secre
             .wait()
             .map_or_else(|e| e.to_string(), |status| status.to_string());
         let message = format!(
-            "{}: the module crashed or hung while the PIN was changed ({status}); which PIN the \
-             token has now is found out by the next rotation",
-            member.name
+            "{member}: the module crashed or hung while the PIN was changed ({status}); which PIN the \
+             token has now is found out by the next rotation"
         );
         Err(Error::token(Kind::Lost, message))
     })
@@ -86,20 +96,29 @@ fn read_report(child: &mut Child) -> Vec<u8> {
     reader.join().unwrap_or_default()
 }
 
+fn hear_order() -> io::Result<Secret> {
+    // One that grew would leave copies of the PINs behind.
+    let mut order = Vec::with_capacity(LONGEST_ORDER);
+    let read = File::from(take_stdin()?)
+        .take(LONGEST_ORDER as u64)
+        .read_to_end(&mut order);
+    let order = Secret::new(order);
+    read.map(|_| order)
+}
+
 /// The process: reads an order, carries it out, reports.
 pub fn desk_main() -> ExitCode {
-    let mut order = Vec::new();
-    if std::io::stdin().read_to_end(&mut order).is_err() {
+    keep_secrets();
+    let Ok(order) = hear_order() else {
         return ExitCode::FAILURE;
-    }
-    let order = Secret::new(order);
+    };
     let report: Report = match minicbor::decode::<Order>(order.expose()) {
         Ok(order) => hsmux_module::change_pin(&order.options, &order.new_pin),
         Err(e) => Err(Error::protocol(format!("not an order: {e}"))),
     };
     let written = minicbor::to_vec(&report)
-        .map_err(std::io::Error::other)
-        .and_then(|report| std::io::stdout().write_all(&report));
+        .map_err(io::Error::other)
+        .and_then(|report| io::stdout().write_all(&report));
     if written.is_ok() {
         ExitCode::SUCCESS
     } else {

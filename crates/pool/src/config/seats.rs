@@ -6,8 +6,8 @@ use std::sync::Arc;
 use hsmux_module::Options;
 use hsmux_token::{Result, Token};
 
-use super::{Config, Isolation, Member};
-use crate::process::{ProcessConnector, ThreadConnector};
+use super::{Config, Isolation, Member, PinSource};
+use crate::process::{Environment, ProcessConnector, ThreadConnector};
 use crate::{Connector, Seat};
 
 impl Config {
@@ -41,6 +41,7 @@ impl Config {
             Seat {
                 connector: Arc::new(MemberConnector {
                     member: member.clone(),
+                    environment: self.environment(member),
                     isolation,
                     state: self.state.clone(),
                     worker: worker.to_owned(),
@@ -53,6 +54,18 @@ impl Config {
             }
         };
         (1..=seats).map(seat).collect()
+    }
+
+    /// The environment of a process that loads a member's module: the member's own variables, and
+    /// none that holds a PIN.
+    pub fn environment(&self, member: &Member) -> Environment {
+        let pins = self.tokens.iter().map(|member| &member.pin);
+        let pins = pins.chain(self.listeners.iter().map(|listener| &listener.pin));
+        let withheld = pins.flatten().filter_map(|pin| match pin {
+            PinSource::Env(name) => Some(name.clone()),
+            PinSource::File(_) | PinSource::Credential(_) => None,
+        });
+        Environment::new(member.env.clone(), withheld.collect())
     }
 }
 
@@ -83,6 +96,7 @@ impl Member {
 /// Reads the PIN anew for each connection: a corrected one is good without a restart.
 struct MemberConnector {
     member: Member,
+    environment: Environment,
     isolation: Isolation,
     state: PathBuf,
     worker: PathBuf,
@@ -96,7 +110,7 @@ impl Connector for MemberConnector {
         match self.isolation {
             Isolation::Thread => ThreadConnector::new(options).connect(),
             Isolation::Process => ProcessConnector::new(&self.worker, options)
-                .environment(self.member.env.clone())
+                .environment(self.environment.clone())
                 .connect(),
         }
     }

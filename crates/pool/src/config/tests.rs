@@ -70,6 +70,19 @@ fn the_shape_of_the_contract_is_read() {
     assert_eq!((second.name.as_str(), second.sessions), ("42", 4));
 }
 
+#[test]
+fn a_worker_inherits_no_pin_of_any_member() {
+    let config = read(GOOD).unwrap();
+    let mut worker = std::process::Command::new("worker");
+    config.environment(&config.tokens[0]).apply(&mut worker);
+    let told: Vec<_> = worker.get_envs().collect();
+    assert!(told.contains(&("PIN2".as_ref(), None)), "{told:?}");
+    assert!(
+        told.contains(&("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()))),
+        "{told:?}"
+    );
+}
+
 /// A line of the good file, what stands in its place, and the line and words of the one mistake.
 const MISTAKES: &[(&str, &str, usize, &str)] = &[
     (

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::Environment;
+
 /// How long a worker that nobody needs may take to end: what it is doing may be a write to the
 /// token. It ends itself after a shorter time, see [`super::worker`].
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
@@ -29,11 +31,11 @@ pub(super) struct Child {
 
 impl Child {
     /// Starts `program worker`, with a socket for its standard input and no standard output.
-    pub fn spawn(program: &Path, environment: &[(String, String)]) -> io::Result<Self> {
+    pub fn spawn(program: &Path, environment: &Environment) -> io::Result<Self> {
         let (control, far) = UnixStream::pair()?;
-        let mut process = Command::new(program)
+        let mut process = environment
+            .apply(&mut Command::new(program))
             .arg("worker")
-            .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::from(OwnedFd::from(far)))
             .stdout(Stdio::null())
             // Ctrl+C is for the parent, which ends its workers when their work is done.

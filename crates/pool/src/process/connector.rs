@@ -8,6 +8,7 @@ use hsmux_module::{ModuleToken, Options};
 use hsmux_token::{Error, Result, Token, ck};
 use hsmux_wire::{Link, Reactor, RemoteToken};
 
+use super::Environment;
 use super::start::{start, turn};
 use crate::Connector;
 
@@ -25,7 +26,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct ProcessConnector {
     program: PathBuf,
     options: Options,
-    environment: Vec<(String, String)>,
+    environment: Environment,
     start_within: Duration,
 }
 
@@ -35,15 +36,15 @@ impl ProcessConnector {
         Self {
             program: program.into(),
             options,
-            environment: Vec::new(),
+            environment: Environment::default(),
             start_within: START_WITHIN,
         }
     }
 
-    /// Sets variables in the worker's environment, over those that it inherits.
+    /// Changes the environment that the worker inherits.
     #[must_use]
-    pub fn environment(mut self, variables: Vec<(String, String)>) -> Self {
-        self.environment = variables;
+    pub fn environment(mut self, environment: impl Into<Environment>) -> Self {
+        self.environment = environment.into();
         self
     }
 

@@ -8,9 +8,13 @@
 
 mod child;
 mod connector;
+mod environment;
 mod handover;
+mod secrets;
 mod start;
 mod worker;
 
 pub use connector::{ProcessConnector, ThreadConnector};
+pub use environment::Environment;
+pub use secrets::{keep_secrets, take_stdin};
 pub use worker::worker_main;

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use zeroize::Zeroize;
 
 use super::child::Child;
-use super::handover;
+use super::{Environment, handover};
 
 /// A worker that has logged in.
 pub(super) struct Started {
@@ -37,7 +37,7 @@ pub(super) fn turn(module: &Path) -> Arc<Mutex<()>> {
 /// Starts a worker and waits until it has logged in, or has said why not.
 pub(super) fn start(
     program: &Path,
-    environment: &[(String, String)],
+    environment: &Environment,
     options: &Options,
     within: Duration,
 ) -> Result<Started> {

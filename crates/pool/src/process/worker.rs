@@ -1,7 +1,6 @@
 //! A worker process, from its own side.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +11,9 @@ use hsmux_module::{ModuleToken, Options};
 use hsmux_token::{Error, Result, Token};
 use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
 use parking_lot::Mutex;
-use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
+use rustix::process::Signal;
 
-use super::{handover, start};
+use super::{handover, keep_secrets, start, take_stdin};
 
 /// How long a vendor's call may go on when the parent has gone: it may be writing to the token.
 const GRACE: Duration = Duration::from_secs(2);
@@ -36,7 +35,7 @@ pub fn worker_main() -> ExitCode {
 fn serve() -> Result<()> {
     let failed = |error: io::Error| Error::lost(format!("the worker's control socket: {error}"));
     keep_secrets();
-    let stream = take_control().map_err(failed)?;
+    let stream = UnixStream::from(take_stdin().map_err(failed)?);
     let lanes = handover::receive(&stream).map_err(failed)?;
     let answers = stream.try_clone().map_err(failed)?;
     let mut control = Connection::new(stream);
@@ -54,25 +53,6 @@ fn serve() -> Result<()> {
     end_within(GRACE);
     let _ = serving.join();
     Ok(())
-}
-
-/// A PIN comes to this process: no core file, no debugger.
-fn keep_secrets() {
-    let none = Rlimit {
-        current: Some(0),
-        maximum: Some(0),
-    };
-    let _ = rustix::process::setrlimit(Resource::Core, none);
-    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
-}
-
-/// Takes the control socket off standard input, where a module might read from it, or leave it to
-/// a child of its own.
-fn take_control() -> io::Result<UnixStream> {
-    let control: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
-    let nothing = std::fs::File::open("/dev/null")?;
-    rustix::stdio::dup2_stdin(&nothing)?;
-    Ok(control.into())
 }
 
 fn hear_start(control: &mut Connection) -> Result<(u16, Options)> {
