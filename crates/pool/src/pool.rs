@@ -1,5 +1,7 @@
 //! The pool: many tokens as one, and their administration.
 
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -26,11 +28,22 @@ pub struct Pool {
     changes: OnceLock<Arc<dyn Changes>>,
     /// Held by the one writer, and by whoever adds or removes seats.
     writer: Mutex<()>,
+    waiting: Mutex<Waiting>,
     roster: Mutex<()>,
+}
+
+/// Changes that were submitted, and whether there is a thread that carries them out.
+#[derive(Default)]
+struct Waiting {
+    changes: VecDeque<Request>,
+    thread: bool,
 }
 
 /// [`Pool::start`] returns after this, though some seats are still connecting.
 const START_GRACE: Duration = Duration::from_secs(3);
+
+/// When to come back to a pool that has no place for another change: a key takes about as long.
+const CHANGE_TAKES: Duration = Duration::from_secs(1);
 
 impl Pool {
     /// Connects all seats at once, each on its own thread, and returns when each has been tried
@@ -45,6 +58,7 @@ impl Pool {
             me: me.clone(),
             changes: OnceLock::new(),
             writer: Mutex::new(()),
+            waiting: Mutex::default(),
             roster: Mutex::new(()),
         });
         if pool.core.options.threads {
@@ -282,10 +296,10 @@ impl Pool {
     fn change(&self, operation: Operation, deadline: Instant) -> Result<Outcome> {
         let call = operation.call();
         self.core.stand_in_for_the_keeper();
-        let _writer = self.writer.try_lock_until(deadline).ok_or_else(|| {
-            let message = format!("{call}: another change of the tokens is still under way");
-            Error::pool(Kind::Deadline, message)
-        })?;
+        let _writer = self
+            .writer
+            .try_lock_until(deadline)
+            .ok_or_else(|| too_late(call))?;
         let _changing = Changing::begin();
         match self.changes.get() {
             Some(changes) => changes.change(self, operation, deadline),
@@ -296,29 +310,65 @@ impl Pool {
         }
     }
 
+    /// Lets the one thread for changes carry it out; starts that thread where none runs.
     fn change_on_a_thread(&self, request: Request) {
-        let Request {
-            operation,
-            deadline,
-            done,
-        } = request;
-        if let Err(refused) = self.refuse_change(&operation) {
-            return done.complete(Err(refused));
+        if let Err(refused) = self.refuse_change(&request.operation) {
+            return request.done.complete(Err(refused));
+        }
+        if !self.core.options.threads {
+            return self.carry_out(request);
         }
         let Some(pool) = self.me.upgrade() else {
-            return done.complete(Err(Error::lost("the pool has stopped")));
+            return request.done.complete(Err(stopped()));
         };
-        let task = move || done.complete(pool.change(operation, deadline));
-        if !self.core.options.threads {
-            return task();
+        let mut waiting = self.waiting.lock();
+        let places = self.core.options.queue.max(1);
+        if waiting.changes.len() >= places {
+            drop(waiting);
+            let busy = Error::busy(places, CHANGE_TAKES);
+            return request.done.complete(Err(busy));
         }
-        // Without a thread `task` is dropped, and so is its `done`, which says so to the caller.
-        if let Err(error) = std::thread::Builder::new()
-            .name("hsmux-change".into())
-            .spawn(task)
-        {
-            tracing::error!("no thread for a change of the tokens: {error}");
+        waiting.changes.push_back(request);
+        if waiting.thread {
+            return;
         }
+        let name = std::thread::Builder::new().name("hsmux-change".into());
+        match name.spawn(move || pool.carry_out_all()) {
+            Ok(_) => waiting.thread = true,
+            Err(error) => {
+                tracing::error!("no thread for a change of the tokens: {error}");
+                let orphans = std::mem::take(&mut waiting.changes);
+                drop(waiting);
+                // Each says so to its caller as it is dropped.
+                drop(orphans);
+            }
+        }
+    }
+
+    fn carry_out_all(&self) {
+        loop {
+            let mut waiting = self.waiting.lock();
+            let Some(request) = waiting.changes.pop_front() else {
+                waiting.thread = false;
+                return;
+            };
+            drop(waiting);
+            // A panic is the end of one change, not of all that come after it.
+            if catch_unwind(AssertUnwindSafe(|| self.carry_out(request))).is_err() {
+                tracing::error!("a change of the tokens ended in a panic");
+            }
+        }
+    }
+
+    fn carry_out(&self, request: Request) {
+        let result = if self.core.stopping.load(Ordering::Acquire) {
+            Err(stopped())
+        } else if Instant::now() >= request.deadline {
+            Err(too_late(request.operation.call()))
+        } else {
+            self.change(request.operation, request.deadline)
+        };
+        request.done.complete(result);
     }
 
     fn refuse_change(&self, operation: &Operation) -> Result<()> {
@@ -342,7 +392,9 @@ impl Token for Pool {
 
     fn submit(&self, batch: Batch) {
         for request in batch {
-            if request.operation.changes_token() {
+            if let Err(refused) = request.operation.check() {
+                request.done.complete(Err(refused));
+            } else if request.operation.changes_token() {
                 self.change_on_a_thread(request);
             } else if self.core.options.threads {
                 self.core.place(Job::new(request));
@@ -354,6 +406,7 @@ impl Token for Pool {
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        operation.check()?;
         if operation.changes_token() {
             self.refuse_change(operation)?;
             return self.change(operation.clone(), deadline);
@@ -370,4 +423,13 @@ impl Drop for Pool {
 
 fn not_in_service(name: &str) -> Error {
     Error::pool(Kind::NoReplica, format!("{name} is not in service"))
+}
+
+fn stopped() -> Error {
+    Error::lost("the pool has stopped")
+}
+
+fn too_late(call: &str) -> Error {
+    let message = format!("{call}: other changes of the tokens took until the deadline");
+    Error::pool(Kind::Deadline, message)
 }

@@ -1,5 +1,6 @@
 //! The pool over fake tokens with real keys.
 
+mod changes;
 mod faults;
 mod health;
 mod load;
