@@ -35,6 +35,16 @@ impl Context {
         })
     }
 
+    /// The state folder of a command that needs no configuration: that of the configuration, if there
+    /// is one. A broken one is an error, for PINs may be on record in its folder.
+    pub fn state(&self) -> anyhow::Result<PathBuf> {
+        if self.file().exists() {
+            return Ok(self.load()?.state);
+        }
+        let missing = "no folder for the record of PINs: set HOME, or write a configuration";
+        config::default_state().ok_or_else(|| Exit::Usage.because(missing))
+    }
+
     /// A connection to the daemon's administration.
     pub fn admin(&self) -> anyhow::Result<AdminClient> {
         let config = self.load()?;

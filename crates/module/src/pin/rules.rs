@@ -58,7 +58,7 @@ impl Hold {
             Self::Locked => "the token's PIN is locked; its security officer can set a new one",
             Self::FinalTry => {
                 "the token says that one more wrong PIN locks it; \
-                 make sure that the PIN is right, then force the final try (or log in once with another program)"
+                 make sure that the PIN is right, then log in once with the vendor's own tool"
             }
             Self::CounterLow => {
                 "the token's PIN counter is low, and this PIN has never been right on it; \
@@ -172,9 +172,7 @@ mod tests {
     #[test]
     fn a_hold_follows_from_the_record_and_the_counter() {
         use Counter::{FinalTry, Full, Locked, Low};
-        use Outcome::{
-            Attempting, Held, Refused, Released, Retrying, Setting, Succeeded, Unknown,
-        };
+        use Outcome::{Attempting, Held, Refused, Released, Retrying, Setting, Succeeded, Unknown};
         for (known, counter, expected) in [
             (None, Full, None),
             (None, Low, Some(Hold::CounterLow)),

@@ -201,6 +201,20 @@ pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
     parsed.config.ok_or(parsed.mistakes)
 }
 
+/// The state folder of commands without a configuration: the same wherever they are called, for a
+/// refused PIN is on record there. `/var/lib/hsmux` for root, else `hsmux` in the user's state folder
+/// (XDG base directory specification); `None` for a user without a home.
+pub fn default_state() -> Option<PathBuf> {
+    if rustix::process::geteuid().is_root() {
+        return Some("/var/lib/hsmux".into());
+    }
+    let folder = std::env::var_os("XDG_STATE_HOME")
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute())
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
+    Some(folder.join("hsmux"))
+}
+
 /// Where the configuration is: `$HSMUX_CONFIG`, else `/etc/hsmux/hsmux.toml` if it is there, else
 /// `hsmux/hsmux.toml` in the user's configuration folder (XDG base directory specification).
 pub fn default_path() -> PathBuf {

@@ -118,7 +118,7 @@ pub fn direct(
         slot,
         pin,
         sessions: callers.clamp(1, 1024) as u32,
-        state: config.map_or_else(|| "state".into(), |config| config.state),
+        state: context.state()?,
         force_final_try: false,
         name: name.clone(),
         module,

@@ -36,7 +36,8 @@ pub struct Init {
     /// Erase a token that is initialised already, with all its keys
     #[arg(long)]
     erase: bool,
-    /// The folder of the PIN breaker [default: that of the configuration, or ./state]
+    /// The folder of the PIN breaker [default: the configuration's, else /var/lib/hsmux or the
+    /// user's own]
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
 }
@@ -45,13 +46,13 @@ impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let slot = self.slot()?;
         let so_pin = self.so_pin.read("security officer's PIN")?;
-        let state = self.state.or_else(|| Some(context.load().ok()?.state));
+        let state = self.state.map_or_else(|| context.state(), Ok)?;
         let options = Options {
             module: self.module,
             slot,
             pin: Some(self.pin.read("user's PIN")?),
             sessions: 1,
-            state: state.unwrap_or_else(|| "state".into()),
+            state,
             force_final_try: false,
             name: self.label.clone(),
         };
