@@ -190,6 +190,7 @@ mod tests {
         }
     }
 
+    #[allow(clippy::unnecessary_wraps)] // as `add` asks for it
     fn served() -> Result<()> {
         Ok(())
     }

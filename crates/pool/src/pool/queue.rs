@@ -1,0 +1,118 @@
+//! Changes of token objects: one at a time, and those that wait for it.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Operation, Outcome, Request, Result};
+
+use super::Pool;
+use crate::inline::Changing;
+
+/// Changes that were submitted, and whether there is a thread that carries them out.
+#[derive(Default)]
+pub(super) struct Waiting {
+    changes: VecDeque<Request>,
+    thread: bool,
+}
+
+/// When to come back to a pool that has no place for another change: a key takes about as long.
+const CHANGE_TAKES: Duration = Duration::from_secs(1);
+
+impl Pool {
+    pub(super) fn change(&self, operation: Operation, deadline: Instant) -> Result<Outcome> {
+        let call = operation.call();
+        self.core.stand_in_for_the_keeper();
+        let _writer = self
+            .writer
+            .try_lock_until(deadline)
+            .ok_or_else(|| too_late(call))?;
+        let _changing = Changing::begin();
+        match self.changes.get() {
+            Some(changes) => changes.change(self, operation, deadline),
+            None => Err(Error::request(
+                Kind::Unsupported,
+                format!("{call}: this pool was started without the means to change token objects"),
+            )),
+        }
+    }
+
+    /// Lets the one thread for changes carry it out; starts that thread where none runs.
+    pub(super) fn change_on_a_thread(&self, request: Request) {
+        if let Err(refused) = self.refuse_change(&request.operation) {
+            return request.done.complete(Err(refused));
+        }
+        if !self.core.options.threads {
+            return self.carry_out(request);
+        }
+        let Some(pool) = self.me.upgrade() else {
+            return request.done.complete(Err(stopped()));
+        };
+        let mut waiting = self.waiting.lock();
+        let places = self.core.options.queue.max(1);
+        if waiting.changes.len() >= places {
+            drop(waiting);
+            let busy = Error::busy(places, CHANGE_TAKES);
+            return request.done.complete(Err(busy));
+        }
+        waiting.changes.push_back(request);
+        if waiting.thread {
+            return;
+        }
+        let name = std::thread::Builder::new().name("hsmux-change".into());
+        match name.spawn(move || pool.carry_out_all()) {
+            Ok(_) => waiting.thread = true,
+            Err(error) => {
+                tracing::error!("no thread for a change of the tokens: {error}");
+                let orphans = std::mem::take(&mut waiting.changes);
+                drop(waiting);
+                // Each says so to its caller as it is dropped.
+                drop(orphans);
+            }
+        }
+    }
+
+    fn carry_out_all(&self) {
+        loop {
+            let mut waiting = self.waiting.lock();
+            let Some(request) = waiting.changes.pop_front() else {
+                waiting.thread = false;
+                return;
+            };
+            drop(waiting);
+            // A panic is the end of one change, not of all that come after it.
+            if catch_unwind(AssertUnwindSafe(|| self.carry_out(request))).is_err() {
+                tracing::error!("a change of the tokens ended in a panic");
+            }
+        }
+    }
+
+    fn carry_out(&self, request: Request) {
+        let result = if self.core.stopping.load(Ordering::Acquire) {
+            Err(stopped())
+        } else if Instant::now() >= request.deadline {
+            Err(too_late(request.operation.call()))
+        } else {
+            self.change(request.operation, request.deadline)
+        };
+        request.done.complete(result);
+    }
+
+    pub(super) fn refuse_change(&self, operation: &Operation) -> Result<()> {
+        if !self.core.options.read_only {
+            return Ok(());
+        }
+        let message = format!("{}: the pool is read-only", operation.call());
+        Err(Error::request(Kind::ReadOnly, message))
+    }
+}
+
+fn stopped() -> Error {
+    Error::lost("the pool has stopped")
+}
+
+fn too_late(call: &str) -> Error {
+    let message = format!("{call}: other changes of the tokens took until the deadline");
+    Error::pool(Kind::Deadline, message)
+}
