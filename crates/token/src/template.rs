@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(number.check(), Err(CKR_ATTRIBUTE_VALUE_INVALID));
         let twice = of(&[(CKA_LABEL, b"a"), (CKA_ID, b""), (CKA_LABEL, b"a")]);
         assert_eq!(twice.check(), Err(CKR_TEMPLATE_INCONSISTENT));
-        let many: Vec<_> = (0..2_000_u64).map(|kind| (kind << 32, &b""[..])).collect();
+        let many: Vec<_> = (1..2_000_u64).map(|kind| (kind << 32, &b""[..])).collect();
         assert_eq!(of(&many).check(), Err(CKR_TEMPLATE_INCONSISTENT));
     }
 
