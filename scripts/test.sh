@@ -12,8 +12,10 @@ step() {
     echo
     echo "== $1"
     shift
-    "$@"
+    local result=0
+    "$@" || result=$?
     echo "   ($((SECONDS - start)) s)"
+    return "$result"
 }
 
 component() {

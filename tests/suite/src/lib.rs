@@ -38,9 +38,12 @@ pub fn hex(bytes: &[u8]) -> String {
 #[macro_export]
 macro_rules! on_every_setup {
     ($($test:ident),* $(,)?) => {
+        $crate::on_every_setup!(embedded as Embedded: $($test),*);
+    };
+    (embedded as $embedded:ident: $($test:ident),* $(,)?) => {
         $crate::on_every_setup!(@ bare, Bare, $($test),*);
         $crate::on_every_setup!(@ daemon, Daemon, $($test),*);
-        $crate::on_every_setup!(@ embedded, Embedded, $($test),*);
+        $crate::on_every_setup!(@ embedded, $embedded, $($test),*);
     };
     (@ $module:ident, $setup:ident, $($test:ident),*) => {
         mod $module {

@@ -17,6 +17,8 @@ pub enum Setup {
     Daemon,
     /// hsmux's module with the pool inside the program.
     Embedded,
+    /// The same in a program that allows no threads, as those of p11-kit: the members are in it, too.
+    Threadless,
 }
 
 /// A temporary folder with tokens `hsm1`, `hsm2`, ... that hold the same [`Keys`], a configuration, and
@@ -67,8 +69,12 @@ impl Rig {
             .expect("a temporary folder");
         let softhsm = SoftHsm::new(folder.path());
         let labels: Vec<_> = (1..=members).map(|n| format!("hsm{n}")).collect();
+        let member = |label: &String| match setup {
+            Setup::Threadless => Member::softhsm(label).with("isolation = \"thread\""),
+            _ => Member::softhsm(label),
+        };
         let mode = match setup {
-            Setup::Embedded => "embedded",
+            Setup::Embedded | Setup::Threadless => "embedded",
             _ => "daemon",
         };
         let rig = Self {
@@ -79,7 +85,7 @@ impl Rig {
                 pool: "deadline = \"10s\"".to_owned(),
                 daemon: "pin = { file = \"pool.pin\" }\n".to_owned(),
                 module: format!("mode = \"{mode}\""),
-                members: labels.iter().map(|label| Member::softhsm(label)).collect(),
+                members: labels.iter().map(member).collect(),
             },
             daemon: None,
             folder,

@@ -3,6 +3,7 @@ use std::fs;
 use hsmux_suite::{Rig, Run, on_every_setup};
 
 on_every_setup![
+    embedded as Threadless:
     lists_the_token,
     lists_keys,
     test_signs,
