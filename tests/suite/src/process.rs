@@ -89,6 +89,19 @@ impl Process {
         self.wait();
     }
 
+    /// The processes that it has started and that run now.
+    pub fn children(&self) -> Vec<Pid> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("the threads");
+        tasks
+            .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
+            .flat_map(|line| {
+                line.split_whitespace()
+                    .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+                    .collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
     /// Waits for its end; panics after 15 seconds.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child;

@@ -2,7 +2,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -189,11 +189,24 @@ impl Rig {
         }
     }
 
-    /// Ends the daemon with SIGKILL.
+    /// Ends the daemon with SIGKILL; its workers end themselves a little later.
     pub fn kill(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.kill();
         }
+    }
+
+    /// Ends the daemon with SIGKILL, and waits until none of its workers is left: a vendor's call
+    /// that has begun may go on for a while without the daemon.
+    pub fn kill_to_the_last(&mut self) {
+        let daemon = self.daemon.as_ref().expect("a daemon");
+        let workers = daemon.children();
+        assert!(!workers.is_empty(), "the daemon has no workers");
+        self.kill();
+        until("the workers end", Duration::from_secs(15), || {
+            let gone = |pid: &Pid| test_kill_process(*pid).is_err();
+            workers.iter().all(gone).then_some(())
+        });
     }
 
     /// Has the daemon read its configuration again (SIGHUP), as [`Rig::config`] says now.

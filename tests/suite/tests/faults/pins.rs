@@ -83,7 +83,7 @@ fn killed_in_the_middle_of_a_login() {
     until("the login has begun", Duration::from_secs(10), || {
         (tokens.pins_shown("bad").len() == 1).then_some(())
     });
-    rig.kill();
+    rig.kill_to_the_last();
     tokens.set("bad", "");
     try_everything(&mut rig);
     assert_eq!(
