@@ -19,14 +19,16 @@ mod report;
 pub mod scale;
 pub mod sign;
 mod target;
+mod timeline;
 
 pub use engine::{Control, Load, Phase, Plan, Progress, Until};
 
 pub use machine::Machine;
-pub use measurement::{Fault, Latency, Measurement, Point};
+pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
 pub use reference::{ScalingRow, SigningRow};
 pub use target::{About, Key, mechanism};
+pub use timeline::Point;
 
 /// The schema that every report's JSON names in `schema`.
 pub const SCHEMA: &str = "hsmux-bench/1";

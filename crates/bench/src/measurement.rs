@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{Checked, Load, Plan, Seen, Tally};
 use crate::processes::Process;
+use crate::timeline::Timeline;
 
 /// What a run measured. Times are in seconds, latencies in microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -35,7 +36,7 @@ pub struct Measurement {
     /// What this process and those that were named cost.
     pub processes: Vec<Process>,
     /// The rate as it went.
-    pub timeline: Vec<Point>,
+    pub timeline: Vec<crate::Point>,
     /// Whether the run was ended before its time.
     pub interrupted: bool,
 }
@@ -62,17 +63,6 @@ pub struct Fault {
     pub message: String,
     /// How often.
     pub count: u64,
-}
-
-/// A moment of the run.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// End of the interval, since the measurement began.
-    pub at_s: f64,
-    /// Operations that succeeded in it, for each second.
-    pub per_second: f64,
-    /// Operations that failed in it.
-    pub failed: u64,
 }
 
 /// A day, in nanoseconds: what takes longer counts as that.
@@ -118,7 +108,7 @@ impl Measurement {
             latency_us: (sum.ops > 0).then(|| Latency::of(&sum.latencies)),
             faults,
             processes,
-            timeline: sum.timeline.clone(),
+            timeline: sum.timeline.points().to_vec(),
             interrupted,
         }
     }
@@ -140,6 +130,22 @@ impl Latency {
     }
 }
 
+/// An empty histogram of latencies in nanoseconds. Its size does not depend on what it is given.
+pub fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds in their order")
+}
+
+/// Counts a fault by what it says. A target whose messages are all different fills no memory.
+pub fn count_fault(faults: &mut BTreeMap<String, u64>, message: String, count: u64) {
+    let known = faults.len() < FAULTS || faults.contains_key(&message);
+    let message = if known {
+        message
+    } else {
+        "errors that say something else".to_owned()
+    };
+    *faults.entry(message).or_default() += count;
+}
+
 /// All rounds so far.
 pub struct Sum {
     pub ops: u64,
@@ -149,8 +155,7 @@ pub struct Sum {
     bad: u64,
     latencies: Histogram<u64>,
     faults: BTreeMap<String, u64>,
-    timeline: Vec<Point>,
-    last: Seen,
+    timeline: Timeline,
 }
 
 impl Default for Sum {
@@ -161,10 +166,9 @@ impl Default for Sum {
             elapsed: Duration::ZERO,
             good: 0,
             bad: 0,
-            latencies: Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds in their order"),
+            latencies: latencies(),
             faults: BTreeMap::new(),
-            timeline: Vec::new(),
-            last: Seen::default(),
+            timeline: Timeline::default(),
         }
     }
 }
@@ -172,34 +176,25 @@ impl Default for Sum {
 impl Sum {
     /// Takes a glance at the running round.
     pub fn watch(&mut self, seen: Seen) {
-        let took = seen.elapsed.saturating_sub(self.last.elapsed).as_secs_f64();
-        // The glance at the end of a round comes at any time: a short interval's rate is noise.
-        if took >= 0.05 {
-            self.timeline.push(Point {
-                at_s: (self.elapsed + seen.elapsed).as_secs_f64(),
-                per_second: (seen.ops - self.last.ops) as f64 / took,
-                failed: seen.failed - self.last.failed,
-            });
-            self.last = seen;
-        }
+        self.timeline.watch(self.elapsed, seen);
     }
 
     /// Takes the round in that has ended.
     pub fn add(&mut self, tallies: &[Tally]) {
-        self.last = Seen::default();
+        self.timeline.next_round();
         self.elapsed += tallies
             .iter()
             .map(|tally| tally.elapsed)
             .max()
             .unwrap_or_default();
         for tally in tallies {
-            self.ops += tally.latencies.len() as u64;
-            for &nanoseconds in &tally.latencies {
-                self.latencies.saturating_record(nanoseconds);
-            }
-            for (message, count) in &tally.faults {
+            self.ops += tally.latencies.len();
+            self.latencies
+                .add(&tally.latencies)
+                .expect("histograms of the same bounds");
+            for (message, &count) in &tally.faults {
                 self.failed += count;
-                *self.faults.entry(message.clone()).or_default() += count;
+                count_fault(&mut self.faults, message.clone(), count);
             }
         }
     }
@@ -209,10 +204,8 @@ impl Sum {
         self.good += checked.good;
         self.bad += checked.bad;
         if let Some(example) = &checked.example {
-            *self
-                .faults
-                .entry(format!("wrong answer: {example}"))
-                .or_default() += checked.bad;
+            let message = format!("wrong answer: {example}");
+            count_fault(&mut self.faults, message, checked.bad);
         }
     }
 }

@@ -22,10 +22,7 @@ pub struct Checked {
 
 /// Checks every answer, on all cores.
 pub fn all(tallies: &[Tally], check: &Check<'_>, control: Control<'_>) -> Checked {
-    let of = tallies
-        .iter()
-        .map(|tally| tally.latencies.len() as u64)
-        .sum();
+    let of = tallies.iter().map(|tally| tally.latencies.len()).sum();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let work = Work {
         tallies,

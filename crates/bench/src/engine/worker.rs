@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use hdrhistogram::Histogram;
 use hsmux_token::Result;
 
 use super::round::Board;
 use super::{Load, Run};
+use crate::measurement::{count_fault, latencies};
 
-/// What one worker saw in one round.
-#[derive(Default)]
+/// What one worker saw in one round. Without answers to keep, its size does not grow with the round.
 pub struct Tally {
-    /// Of each operation that succeeded, in nanoseconds.
-    pub latencies: Vec<u64>,
+    /// Of the operations that succeeded, in nanoseconds.
+    pub latencies: Histogram<u64>,
     /// Messages of errors, and how often.
     pub faults: BTreeMap<String, u64>,
     /// From the start of the round to the end of the worker's last operation.
@@ -23,6 +24,16 @@ pub struct Tally {
 }
 
 impl Tally {
+    fn new() -> Self {
+        Self {
+            latencies: latencies(),
+            faults: BTreeMap::new(),
+            elapsed: Duration::ZERO,
+            answers: Vec::new(),
+            ends: Vec::new(),
+        }
+    }
+
     /// The answers that were kept.
     pub fn answers(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
@@ -34,25 +45,25 @@ impl Tally {
     fn record(&mut self, took: Duration, answer: Result<Bytes>, keeps: bool) {
         match answer {
             Ok(answer) => {
-                self.latencies.push(took.as_nanos() as u64);
+                self.latencies.saturating_record(took.as_nanos() as u64);
                 if keeps {
                     self.answers.extend_from_slice(&answer);
                     self.ends.push(self.answers.len());
                 }
             }
-            Err(error) => *self.faults.entry(error.to_string()).or_default() += 1,
+            Err(error) => count_fault(&mut self.faults, error.to_string(), 1),
         }
     }
 
-    /// What it holds in memory, in bytes.
+    /// What the answers hold in memory, in bytes.
     fn weight(&self) -> usize {
-        self.answers.len() + (self.latencies.len() + self.ends.len()) * size_of::<u64>()
+        self.answers.len() + self.ends.len() * size_of::<usize>()
     }
 }
 
 /// Works until the board has no more for it.
 pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = Tally::new();
     let pace = Pace::new(board);
     while let Some(claimed) = board.claim() {
         let Some(start) = pace.start_of(claimed) else {

@@ -1,0 +1,118 @@
+//! The rate as it went, in points of which there are never many.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::Seen;
+
+/// A moment of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Point {
+    /// End of the interval, since the measurement began.
+    pub at_s: f64,
+    /// Operations that succeeded in it, for each second.
+    pub per_second: f64,
+    /// Operations that failed in it.
+    pub failed: u64,
+}
+
+/// With more points than that, neighbours become one: a run of days is as long as one of minutes.
+const MOST: usize = 4096;
+
+/// The points so far.
+pub struct Timeline {
+    points: Vec<Point>,
+    /// In seconds; the rate of a shorter interval is noise.
+    least: f64,
+    last: Seen,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self {
+            points: Vec::new(),
+            least: 0.05,
+            last: Seen::default(),
+        }
+    }
+}
+
+impl Timeline {
+    /// Takes a glance at a round that began after so much measured time.
+    pub fn watch(&mut self, before: Duration, seen: Seen) {
+        let took = seen.elapsed.saturating_sub(self.last.elapsed).as_secs_f64();
+        // The glance at the end of a round comes at any time.
+        if took < self.least {
+            return;
+        }
+        self.points.push(Point {
+            at_s: (before + seen.elapsed).as_secs_f64(),
+            per_second: (seen.ops - self.last.ops) as f64 / took,
+            failed: seen.failed - self.last.failed,
+        });
+        self.last = seen;
+        if self.points.len() > MOST {
+            self.halve();
+        }
+    }
+
+    /// A round has ended: the next one counts from 0.
+    pub fn next_round(&mut self) {
+        self.last = Seen::default();
+    }
+
+    /// The points, in the order of time.
+    pub fn points(&self) -> &[Point] {
+        &self.points
+    }
+
+    fn halve(&mut self) {
+        let mut begin = 0.0;
+        let merge = |pair: &[Point]| {
+            let end = pair.last().map_or(begin, |last| last.at_s);
+            let mut start = begin;
+            let mut ops = 0.0;
+            for point in pair {
+                ops += point.per_second * (point.at_s - start);
+                start = point.at_s;
+            }
+            let merged = Point {
+                at_s: end,
+                per_second: ops / (end - begin),
+                failed: pair.iter().map(|point| point.failed).sum(),
+            };
+            begin = end;
+            merged
+        };
+        self.points = self.points.chunks(2).map(merge).collect();
+        // A glance comes every 0.1 s: from now on every second one counts, then every fourth.
+        self.least = (self.least * 2.0).max(0.15);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_run_has_few_points_and_loses_nothing() {
+        let mut timeline = Timeline::default();
+        for glance in 1..=200_000_u64 {
+            let seen = Seen {
+                elapsed: Duration::from_millis(100 * glance),
+                ops: 7 * glance,
+                failed: glance / 1000,
+            };
+            timeline.watch(Duration::ZERO, seen);
+        }
+        let points = timeline.points();
+        assert!((1000..=MOST).contains(&points.len()), "{}", points.len());
+        let failed: u64 = points.iter().map(|point| point.failed).sum();
+        // The last glances may wait for their interval to be long enough.
+        assert!((198..=200).contains(&failed), "{failed}");
+        for point in points {
+            assert!((point.per_second - 70.0).abs() < 1e-6, "{point:?}");
+        }
+    }
+}
