@@ -2,8 +2,8 @@
 # Installs the Debian packages that a target of the Makefile needs and that are missing: deps.sh demo|bench|test
 set -euo pipefail
 
-demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential)
-bench=("${demo[@]}" p11-kit p11-kit-modules)
+demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev)
+bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3 python3-pykcs11 git)
 

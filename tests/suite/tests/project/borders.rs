@@ -11,7 +11,7 @@ use hsmux_suite::{Run, source};
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
     &["hsmux-software"],
-    &["hsmux-wire", "hsmux-module"],
+    &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool"],
     &["hsmux-daemon", "hsmux-pkcs11", "hsmux-bench"],
     &["hsmux-cli"],
