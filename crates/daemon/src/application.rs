@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hsmux_pool::Guest;
 use hsmux_token::{
     Batch, Done, Error, Kind, Made, ObjectRef, Operation, Request, Result, SessionObject, Token,
 };
@@ -20,6 +21,8 @@ const CLEANUP: Duration = Duration::from_secs(30);
 pub struct Application {
     /// Where it is connected.
     pub service: Arc<AppService>,
+    /// The pool as it has it: its session objects live together.
+    pub guest: Guest,
     logged_in: AtomicBool,
     objects: Mutex<Objects>,
 }
@@ -35,6 +38,7 @@ impl Application {
     /// Not logged in, without objects.
     pub fn new(service: Arc<AppService>) -> Self {
         Self {
+            guest: Guest::new(Arc::clone(&service.shared.pool)),
             service,
             logged_in: AtomicBool::new(false),
             objects: Mutex::default(),
@@ -117,6 +121,6 @@ impl Application {
             done: Done::new(|_| {}),
         };
         let batch: Batch = objects.into_iter().map(request).collect();
-        self.service.shared.pool.submit(batch);
+        self.guest.submit(batch);
     }
 }

@@ -59,7 +59,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         });
     }
     if !batch.is_empty() {
-        service.shared.pool.submit(batch);
+        session.application.guest.submit(batch);
     }
 }
 

@@ -112,7 +112,7 @@ fn templates(operation: &Operation) -> [Option<Template<'_>>; 2] {
         Operation::Derive { template, .. } | Operation::Unwrap { template, .. } => {
             [of(template, named(template, Class::SECRET_KEY)), None]
         }
-        Operation::Create { template } => [of(template, named(template, Class::DATA)), None],
+        Operation::Create { template, .. } => [of(template, named(template, Class::DATA)), None],
         Operation::Copy { template, .. } | Operation::SetAttributes { template, .. } => {
             [of(template, None), None]
         }

@@ -17,9 +17,10 @@ const MOST_RANDOM: u32 = 1 << 20;
 impl ModuleToken {
     /// Runs an operation on this thread; a handle that has died is found again, once.
     pub(crate) fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        let purpose = match operation {
-            _ if makes_session_object(operation) => Purpose::Keep,
-            _ => Purpose::Work,
+        let purpose = if operation.makes_session_objects() {
+            Purpose::Keep
+        } else {
+            Purpose::Work
         };
         // Before a session is taken: to find an object that is not known yet takes one too.
         let handles = self.handles_of(operation)?;
@@ -236,21 +237,4 @@ fn is_about_handle(error: &Error) -> bool {
 /// Whether it may mean that an object is gone; some modules say so with a general error.
 pub(crate) fn lost_its_object(error: &Error) -> bool {
     is_about_handle(error) || matches!(error.code(), Some(CKR_GENERAL_ERROR | CKR_FUNCTION_FAILED))
-}
-
-/// Whether it makes an object that ends with the session that made it.
-fn makes_session_object(operation: &Operation) -> bool {
-    match operation {
-        Operation::Generate { .. }
-        | Operation::Derive { .. }
-        | Operation::Unwrap { .. }
-        | Operation::Create { .. }
-        | Operation::Copy { .. } => !operation.changes_token(),
-        Operation::GeneratePair {
-            public, private, ..
-        } => [public, private]
-            .iter()
-            .any(|template| template.flag(CKA_TOKEN) != Some(true)),
-        _ => false,
-    }
 }

@@ -45,7 +45,7 @@ impl ModuleToken {
                 template,
                 ..
             } => library.unwrap(session, mechanism, handle, wrapped, template)?,
-            Operation::Create { template } => library.create(session, template)?,
+            Operation::Create { template, .. } => library.create(session, template)?,
             Operation::Copy { template, .. } => library.copy(session, handle, template)?,
             Operation::Read { .. } => {
                 return self.named(session, &[handle], Values::Shown);

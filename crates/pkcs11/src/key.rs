@@ -124,8 +124,11 @@ impl App {
         wrapping: &Entry,
         key: ObjectRef,
     ) -> Result<bytes::Bytes> {
-        let template = wrapping.attributes.clone();
-        let made = self.backend.execute(&Operation::Create { template })?;
+        let public = Operation::Create {
+            template: wrapping.attributes.clone(),
+            near: Some(key),
+        };
+        let made = self.backend.execute(&public)?;
         let made = made.into_objects()?.pop().and_then(|made| made.session);
         let lent = ObjectRef::Session(made.ok_or(Rv(CKR_DEVICE_ERROR))?);
         let wrapped = self.wrapped(mechanism, lent, key);

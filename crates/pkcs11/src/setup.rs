@@ -1,11 +1,12 @@
 //! Which backend it is to be: by the environment and the configuration file.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::Options;
 use hsmux_pool::config::{self, Config, Isolation, Login};
 use hsmux_pool::replicate::{self, Hold};
+use hsmux_pool::{Guest, Options};
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
 
@@ -51,7 +52,8 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     let seats = config.seats(&worker::program(config), None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging)?;
-    Ok(Box::new(Embedded::new(pool, pin, config.pool.deadline)))
+    let guest = Arc::new(Guest::new(pool));
+    Ok(Box::new(Embedded::new(guest, pin, config.pool.deadline)))
 }
 
 /// The answers of worker processes are read by a thread, which an application may forbid with

@@ -21,7 +21,7 @@ use crate::scheduler::{Refused, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
-/// a seat's life, registry, scheduler.
+/// a seat's life, registry, scheduler, a guest's home.
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub turns: Turns,
     /// Seats that are being connected or proved after that.
     pub busy: AtomicUsize,
+    /// Numbers for guests.
+    pub guests: AtomicUsize,
     connections: AtomicU64,
 }
 
@@ -71,6 +73,7 @@ impl Core {
             moved: (Mutex::new(()), Condvar::new()),
             turns: Turns::default(),
             busy: AtomicUsize::new(0),
+            guests: AtomicUsize::new(0),
             connections: AtomicU64::new(0),
             options,
         })

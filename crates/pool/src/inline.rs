@@ -9,6 +9,7 @@ use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
+use crate::guest::Home;
 use crate::job::{Attempt, Lane, Waiter, Work};
 use crate::need::Need;
 use crate::scheduler::Term;
@@ -36,8 +37,13 @@ impl Drop for Changing {
 
 impl Core {
     /// Runs an operation on this thread, on one seat after the other if it has to be.
-    pub fn run(self: &Arc<Self>, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        let need = Need::of(operation);
+    pub fn run(
+        self: &Arc<Self>,
+        operation: &Operation,
+        deadline: Instant,
+        home: Option<&Arc<Home>>,
+    ) -> Result<Outcome> {
+        let need = Need::at(operation, home);
         let term = Term {
             deadline,
             patience: need.patience,

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 use parking_lot::{Condvar, Mutex};
 
+use crate::guest::Home;
 use crate::need::Need;
 use crate::record::Connection;
 use crate::scheduler::{Grant, Term};
@@ -50,8 +51,8 @@ pub(crate) struct Attempt {
 }
 
 impl Job {
-    pub fn new(request: Request) -> Arc<Self> {
-        let need = Need::of(&request.operation);
+    pub fn new(request: Request, home: Option<&Arc<Home>>) -> Arc<Self> {
+        let need = Need::at(&request.operation, home);
         Arc::new(Self {
             term: Term {
                 deadline: request.deadline,

@@ -1,11 +1,13 @@
 //! What an operation needs of a seat, and which seats have it.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use hsmux_token::{Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck};
 use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
+use crate::guest::Home;
 use crate::seatset::SeatSet;
 
 /// What an operation needs: small, and kept while the request waits.
@@ -15,6 +17,8 @@ pub(crate) struct Need {
     pub mechanism: Option<u64>,
     /// The pool's own request to one connection, by its generation: not counted against the queue.
     pub pinned: Option<u64>,
+    /// Where the session objects that it makes are to live, together with others.
+    pub home: Option<Arc<Home>>,
     pub call: &'static str,
     pub repeatable: bool,
     /// How many times the seat's time-out it may run.
@@ -53,9 +57,18 @@ impl Need {
             objects: operation.objects().copied().zip(uses).collect(),
             mechanism: operation.mechanism().map(|mechanism| mechanism.kind),
             pinned: None,
+            home: None,
             call: operation.call(),
             repeatable: operation.repeatable(),
             patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
+        }
+    }
+
+    /// The same for a guest, whose session objects are made at home.
+    pub fn at(operation: &Operation, home: Option<&Arc<Home>>) -> Self {
+        Self {
+            home: home.filter(|_| operation.makes_session_objects()).cloned(),
+            ..Self::of(operation)
         }
     }
 
@@ -107,10 +120,13 @@ impl Need {
             let seat = SeatSet::of(seat.ok_or_else(|| Error::lost("the connection has ended"))?);
             (route.able, route.hopeful) = (seat, seat);
         }
-        match self.mechanism {
-            Some(kind) => self.with_mechanism(route, kind, catalogue),
-            None => Ok(route),
+        if let Some(kind) = self.mechanism {
+            route = self.with_mechanism(route, kind, catalogue)?;
         }
+        Ok(match &self.home {
+            Some(home) => home.narrow(route, catalogue),
+            None => route,
+        })
     }
 
     fn holders(

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;
+use crate::guest::Home;
 use crate::job::Job;
 use crate::record::{Connection, Record, State};
 use crate::seatset::SeatSet;
@@ -165,6 +166,37 @@ impl Pool {
         self.core.alarm.now();
     }
 
+    /// [`Token::submit`] for a guest with this home, or for nobody.
+    pub(crate) fn submit_at(&self, batch: Batch, home: Option<&Arc<Home>>) {
+        for request in batch {
+            if let Err(refused) = request.operation.check() {
+                request.done.complete(Err(refused));
+            } else if request.operation.changes_token() {
+                self.change_on_a_thread(request);
+            } else if self.core.options.threads {
+                self.core.place(Job::new(request, home));
+            } else {
+                let result = self.core.run(&request.operation, request.deadline, home);
+                request.done.complete(result);
+            }
+        }
+    }
+
+    /// [`Token::execute`] in the same way.
+    pub(crate) fn execute_at(
+        &self,
+        operation: &Operation,
+        deadline: Instant,
+        home: Option<&Arc<Home>>,
+    ) -> Result<Outcome> {
+        operation.check()?;
+        if operation.changes_token() {
+            self.refuse_change(operation)?;
+            return self.change(operation.clone(), deadline);
+        }
+        self.core.run(operation, deadline, home)
+    }
+
     /// Gives new seats their place.
     fn seat_all(&self, seats: Vec<Seat>) -> Result<Vec<Arc<Record>>> {
         let _roster = self.roster.lock();
@@ -294,27 +326,11 @@ impl Token for Pool {
     }
 
     fn submit(&self, batch: Batch) {
-        for request in batch {
-            if let Err(refused) = request.operation.check() {
-                request.done.complete(Err(refused));
-            } else if request.operation.changes_token() {
-                self.change_on_a_thread(request);
-            } else if self.core.options.threads {
-                self.core.place(Job::new(request));
-            } else {
-                let result = self.core.run(&request.operation, request.deadline);
-                request.done.complete(result);
-            }
-        }
+        self.submit_at(batch, None);
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        operation.check()?;
-        if operation.changes_token() {
-            self.refuse_change(operation)?;
-            return self.change(operation.clone(), deadline);
-        }
-        self.core.run(operation, deadline)
+        self.execute_at(operation, deadline, None)
     }
 }
 

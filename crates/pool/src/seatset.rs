@@ -30,6 +30,10 @@ impl SeatSet {
         self.0 == [0; 4]
     }
 
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
     pub fn and(&self, other: &Self) -> Self {
         self.zip(other, |a, b| a & b)
     }

@@ -135,6 +135,9 @@ pub enum Operation {
         /// The object's attributes.
         #[n(0)]
         template: Attributes,
+        /// A session object is made on a member that has this object, so that both can be used together.
+        #[n(1)]
+        near: Option<ObjectRef>,
     },
     /// C_CopyObject.
     #[n(8)]
@@ -192,7 +195,7 @@ impl Operation {
             Self::Generate { template, .. }
             | Self::Derive { template, .. }
             | Self::Unwrap { template, .. }
-            | Self::Create { template } => makes(template),
+            | Self::Create { template, .. } => makes(template),
             Self::GeneratePair {
                 public, private, ..
             } => makes(public) || makes(private),
@@ -204,7 +207,29 @@ impl Operation {
         }
     }
 
-    /// The objects that it works on, the key first.
+    /// Whether it makes objects that end with the session in which they were made.
+    pub fn makes_session_objects(&self) -> bool {
+        match self {
+            Self::Generate { .. }
+            | Self::Derive { .. }
+            | Self::Unwrap { .. }
+            | Self::Create { .. }
+            | Self::Copy { .. } => !self.changes_token(),
+            Self::GeneratePair {
+                public, private, ..
+            } => [public, private]
+                .iter()
+                .any(|template| template.flag(crate::ck::CKA_TOKEN) != Some(true)),
+            Self::Use { .. }
+            | Self::Random { .. }
+            | Self::Wrap { .. }
+            | Self::Destroy { .. }
+            | Self::SetAttributes { .. }
+            | Self::Read { .. } => false,
+        }
+    }
+
+    /// The objects that it works on, the key first, or is to be near to.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         let (first, second) = match self {
             Self::Use { key, .. } | Self::Derive { key, .. } => (Some(key), None),
@@ -214,10 +239,8 @@ impl Operation {
             | Self::Destroy { object }
             | Self::SetAttributes { object, .. }
             | Self::Read { object } => (Some(object), None),
-            Self::Random { .. }
-            | Self::Generate { .. }
-            | Self::GeneratePair { .. }
-            | Self::Create { .. } => (None, None),
+            Self::Create { near, .. } => (near.as_ref(), None),
+            Self::Random { .. } | Self::Generate { .. } | Self::GeneratePair { .. } => (None, None),
         };
         first.into_iter().chain(second)
     }
@@ -232,10 +255,8 @@ impl Operation {
             | Self::Destroy { object }
             | Self::SetAttributes { object, .. }
             | Self::Read { object } => (Some(object), None),
-            Self::Random { .. }
-            | Self::Generate { .. }
-            | Self::GeneratePair { .. }
-            | Self::Create { .. } => (None, None),
+            Self::Create { near, .. } => (near.as_mut(), None),
+            Self::Random { .. } | Self::Generate { .. } | Self::GeneratePair { .. } => (None, None),
         };
         first.into_iter().chain(second)
     }

@@ -73,7 +73,7 @@ impl Operation {
             Self::Generate { template, .. }
             | Self::Derive { template, .. }
             | Self::Unwrap { template, .. }
-            | Self::Create { template }
+            | Self::Create { template, .. }
             | Self::Copy { template, .. }
             | Self::SetAttributes { template, .. } => (Some(template), None),
             Self::GeneratePair {
@@ -132,7 +132,10 @@ mod tests {
         let object = crate::ObjectRef::Token(crate::ObjectId::of_data(b"", b"", b""));
         let mechanism = || crate::Mechanism::plain(CKM_AES_KEY_GEN);
         for operation in [
-            Operation::Create { template: bad() },
+            Operation::Create {
+                template: bad(),
+                near: None,
+            },
             Operation::Copy {
                 object,
                 template: bad(),

@@ -45,7 +45,10 @@ fn samples() -> Vec<Vec<u8>> {
     let mut samples = vec![
         written(&Call::Execute(vec![
             item(sign(&[5; 300])),
-            item(Operation::Create { template }),
+            item(Operation::Create {
+                template,
+                near: None,
+            }),
             item(Operation::Random { len: 5 }),
         ])),
         written(&Call::Catalogue { known: 77 }),

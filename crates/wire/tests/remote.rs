@@ -119,7 +119,10 @@ fn an_error_of_the_token_comes_back_as_it_was() {
     let reactor = Reactor::start().unwrap();
     let token = remote(&reactor, 1);
     let template = hsmux_token::Attributes::default();
-    let create = Operation::Create { template };
+    let create = Operation::Create {
+        template,
+        near: None,
+    };
     let error = token.execute(&create, soon()).unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported);
     assert_eq!(error.to_string(), "C_CreateObject");

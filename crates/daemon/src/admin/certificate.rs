@@ -100,7 +100,10 @@ pub fn import(
             certified.serial_number().to_der().map_err(bad)?,
         )
         .with(ck::CKA_VALUE, der);
-    Ok(Operation::Create { template })
+    Ok(Operation::Create {
+        template,
+        near: None,
+    })
 }
 
 fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Object>> {

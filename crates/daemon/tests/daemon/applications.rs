@@ -203,12 +203,15 @@ fn a_template_that_can_be_read_in_two_ways_is_refused_unseen() {
     let program = rig.application();
     program.login(PIN).unwrap();
     let with = |kind: u64, value: &[u8]| {
-        let Operation::Create { mut template } = create("plain", false) else {
+        let Operation::Create { mut template, .. } = create("plain", false) else {
             unreachable!()
         };
         let value = Blob::from(value.to_vec());
         template.0.push(Attribute { kind, value });
-        Operation::Create { template }
+        Operation::Create {
+            template,
+            near: None,
+        }
     };
     for operation in [
         with(ck::CKA_TOKEN, &[1]),
@@ -250,12 +253,17 @@ fn a_private_object_that_comes_after_the_logout_goes_at_once() {
     let token = rig.token.lock().clone().unwrap();
     let calls = token.calls();
     token.hang();
-    let Operation::Create { template } = create("late", false) else {
+    let Operation::Create { template, .. } = create("late", false) else {
         unreachable!()
     };
     let template = template.with_flag(ck::CKA_PRIVATE, true);
     let refused = thread::scope(|scope| {
-        let late = scope.spawn(|| program.run(&Operation::Create { template }));
+        let late = scope.spawn(|| {
+            program.run(&Operation::Create {
+                template,
+                near: None,
+            })
+        });
         until("the token is at it", || token.calls() > calls);
         program.call(Call::Logout).unwrap();
         token.heal();

@@ -159,7 +159,10 @@ pub fn create(label: &str, token: bool) -> Operation {
     let template = data(label, false)
         .attributes
         .with_flag(ck::CKA_TOKEN, token);
-    Operation::Create { template }
+    Operation::Create {
+        template,
+        near: None,
+    }
 }
 
 pub fn read(object: SessionObject) -> Operation {
@@ -202,7 +205,7 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
         public_key("mail"),
     ];
     let answer = move |operation: &Operation| match operation {
-        Operation::Create { template } => {
+        Operation::Create { template, .. } => {
             let handle = next.fetch_add(1, Ordering::Relaxed);
             held.lock().insert(handle);
             let mut object = data("mine", false);

@@ -69,6 +69,7 @@ fn objects_are_named_and_their_epoch_grows_with_changes() {
             .with_number(CKA_CLASS, CKO_DATA)
             .with(CKA_APPLICATION, "test")
             .with(CKA_VALUE, "value"),
+        near: None,
     });
     let full = token.objects().unwrap();
     assert!(full.epoch > empty.epoch);
@@ -212,7 +213,12 @@ fn keys_travel_wrapped_between_tokens() {
             CKA_PUBLIC_EXPONENT,
             public.get(CKA_PUBLIC_EXPONENT).unwrap().to_vec(),
         );
-    let imported = from.made(Operation::Create { template }).remove(0);
+    let imported = from
+        .made(Operation::Create {
+            template,
+            near: None,
+        })
+        .remove(0);
     let Operation::Generate {
         mechanism,
         template,
@@ -269,7 +275,12 @@ fn random_bytes_differ_and_have_a_limit() {
 fn a_nested_template_does_not_reach_the_module() {
     let token = token("nested");
     let template = on_token(1).with(CKA_UNWRAP_TEMPLATE, vec![0x41; 24]);
-    let error = token.run(Operation::Create { template }).unwrap_err();
+    let error = token
+        .run(Operation::Create {
+            template,
+            near: None,
+        })
+        .unwrap_err();
     assert_eq!(error.kind(), Kind::Unsupported);
 }
 

@@ -23,7 +23,13 @@ impl App {
             let attributes = local::complete(class, &template)?;
             return Ok(self.objects.insert(Home::Here, session, attributes));
         }
-        self.make_one(session, &Operation::Create { template })
+        self.make_one(
+            session,
+            &Operation::Create {
+                template,
+                near: None,
+            },
+        )
     }
 
     /// C_CopyObject.
@@ -45,7 +51,10 @@ impl App {
         }
         let operation = match original.reference() {
             Some(object) => Operation::Copy { object, template },
-            None => Operation::Create { template: whole },
+            None => Operation::Create {
+                template: whole,
+                near: None,
+            },
         };
         self.make_one(session, &operation)
     }

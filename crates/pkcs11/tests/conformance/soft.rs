@@ -154,7 +154,7 @@ impl State {
                 ..
             } => use_key(*verb, mechanism, data),
             Operation::Random { len } => Ok(bytes((0..*len).map(|at| at as u8).collect())),
-            Operation::Generate { template, .. } | Operation::Create { template } => {
+            Operation::Generate { template, .. } | Operation::Create { template, .. } => {
                 Ok(Outcome::Objects(vec![self.make(template)]))
             }
             Operation::GeneratePair {

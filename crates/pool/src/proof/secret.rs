@@ -228,7 +228,14 @@ impl Pair<'_> {
         template: Attributes,
         mechanism: &Mechanism,
     ) -> Result<Option<Vec<u8>>> {
-        let Some(made) = self.ask(self.trusted, &Operation::Create { template })? else {
+        let Some(made) = self.ask(
+            self.trusted,
+            &Operation::Create {
+                template,
+                near: None,
+            },
+        )?
+        else {
             return Ok(None);
         };
         let Some(session) = made

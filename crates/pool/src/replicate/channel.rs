@@ -85,7 +85,10 @@ impl<'a> Channel<'a> {
             .with_flag(CKA_WRAP, true);
         // Said by the token, not to it.
         template.remove(CKA_MODULUS_BITS);
-        let public = source.make_session(&Operation::Create { template })?;
+        let public = source.make_session(&Operation::Create {
+            template,
+            near: None,
+        })?;
         let session_key = source.make_session(&Operation::Generate {
             mechanism: Mechanism::plain(CKM_AES_KEY_GEN),
             template: session_key_template().with_number(CKA_VALUE_LEN, 32),

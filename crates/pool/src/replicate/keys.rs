@@ -28,7 +28,7 @@ pub(super) fn makes_key(operation: &Operation) -> bool {
             object: ObjectRef::Session(_),
             ..
         } => true,
-        Operation::Create { template } => matches!(
+        Operation::Create { template, .. } => matches!(
             template::class(template),
             Some(Class::SECRET_KEY | Class::PRIVATE_KEY)
         ),

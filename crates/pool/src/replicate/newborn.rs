@@ -130,7 +130,7 @@ fn template_of(operation: &mut Operation) -> Result<&mut Attributes> {
         Operation::Generate { template, .. }
         | Operation::Derive { template, .. }
         | Operation::Unwrap { template, .. }
-        | Operation::Create { template } => Ok(template),
+        | Operation::Create { template, .. } => Ok(template),
         other => Err(Error::request(
             Kind::Unsupported,
             format!("{} makes no key", other.call()),

@@ -14,7 +14,7 @@ pub(super) fn plan(
     _source: Option<&Present>,
 ) -> Result<Plan> {
     match operation {
-        Operation::Create { template } => create(roster, template),
+        Operation::Create { template, .. } => create(roster, template),
         Operation::Destroy {
             object: ObjectRef::Token(id),
         } => destroy(roster, *id),

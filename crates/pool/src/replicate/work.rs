@@ -175,9 +175,11 @@ impl Work {
             })?,
             Self::Create { template, .. } => site.make(&Operation::Create {
                 template: template.clone(),
+                near: None,
             })?,
             _ => site.make(&Operation::Create {
                 template: fetch(makes, site, others)?,
+                near: None,
             })?,
         };
         if made.object.id == makes {

@@ -65,6 +65,7 @@ fn a_template_that_can_be_read_in_two_ways_reaches_nobody() {
     };
     let operation = Operation::Create {
         template: hsmux_token::Attributes(vec![flag(0), flag(1)]),
+        near: None,
     };
     let calls = one.last().calls();
     let submitted = submit(&pool, operation.clone(), in_seconds(5));

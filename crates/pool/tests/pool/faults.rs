@@ -111,6 +111,7 @@ fn what_is_not_repeatable_is_not_repeated() {
     );
     let create = Operation::Create {
         template: Attributes::default(),
+        near: None,
     };
     let error = pool.execute(&create, in_seconds(5)).unwrap_err();
     assert_eq!(error.code(), Some(ck::CKR_GENERAL_ERROR));

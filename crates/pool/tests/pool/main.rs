@@ -2,6 +2,7 @@
 
 mod changes;
 mod faults;
+mod guests;
 mod health;
 mod load;
 mod serving;

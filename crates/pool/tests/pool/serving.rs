@@ -102,6 +102,7 @@ fn a_read_only_pool_refuses_changes_and_allows_session_objects() {
     let pool = pool(options, vec![one.seat("one")]);
     let create = |token| Operation::Create {
         template: Attributes::default().with_flag(ck::CKA_TOKEN, token),
+        near: None,
     };
     let error = pool.execute(&create(true), in_seconds(1)).unwrap_err();
     assert_eq!(error.kind(), Kind::ReadOnly);
@@ -117,7 +118,7 @@ fn a_read_only_pool_refuses_changes_and_allows_session_objects() {
 fn maker(name: &'static str) -> std::sync::Arc<Supply> {
     Supply::of(move || {
         hsmux_token::fake::FakeToken::builder(name).answer(move |operation| match operation {
-            Operation::Create { template } => Ok(Outcome::Objects(vec![Made {
+            Operation::Create { template, .. } => Ok(Outcome::Objects(vec![Made {
                 session: Some(SessionObject {
                     owner: 0,
                     handle: 5,
@@ -151,6 +152,7 @@ fn a_session_object_stays_with_its_connection_and_ends_with_it() {
     let make = || {
         let create = Operation::Create {
             template: Attributes::default(),
+            near: None,
         };
         let made = pool
             .execute(&create, in_seconds(1))

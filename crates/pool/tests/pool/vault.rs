@@ -212,8 +212,17 @@ pub fn submit(
     operation: Operation,
     deadline: Instant,
 ) -> std::sync::mpsc::Receiver<Result<Outcome>> {
+    submit_to(pool, operation, deadline)
+}
+
+/// The same to any token.
+pub fn submit_to(
+    token: &dyn Token,
+    operation: Operation,
+    deadline: Instant,
+) -> std::sync::mpsc::Receiver<Result<Outcome>> {
     let (sender, receiver) = std::sync::mpsc::channel();
-    pool.submit(hsmux_token::Batch::from_buf([hsmux_token::Request {
+    token.submit(hsmux_token::Batch::from_buf([hsmux_token::Request {
         operation,
         deadline,
         done: hsmux_token::Done::new(move |result| {

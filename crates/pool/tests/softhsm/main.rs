@@ -206,5 +206,11 @@ fn make_secret(token: &dyn Token, key_type: u64, label: &str, usages: &[u64]) {
     ] {
         template.set_flag(usage, usages.contains(&usage));
     }
-    make(token, &Operation::Create { template });
+    make(
+        token,
+        &Operation::Create {
+            template,
+            near: None,
+        },
+    );
 }

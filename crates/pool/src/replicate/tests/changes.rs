@@ -134,7 +134,10 @@ fn certificates_and_data_come_change_and_go() {
             bench.make(&pair(false, "k"));
             bench.pool.leaves("hsm3");
             let template = data.clone();
-            let made = bench.make(&Operation::Create { template });
+            let made = bench.make(&Operation::Create {
+                template,
+                near: None,
+            });
             let journal =
                 std::fs::read_to_string(folder.join("state/replicate/journal.jsonl")).unwrap();
             assert!(
@@ -160,7 +163,10 @@ fn certificates_and_data_come_change_and_go() {
                 .unwrap();
             assert_eq!(bench.everywhere().len(), 2);
             // What was deleted may be made again.
-            bench.make(&Operation::Create { template: data });
+            bench.make(&Operation::Create {
+                template: data,
+                near: None,
+            });
             assert_eq!(bench.everywhere().len(), 3);
         },
     );

@@ -63,7 +63,13 @@ fn fill(bench: &Bench) {
         .with_flag(CKA_TOKEN, true)
         .with(CKA_LABEL, "notes")
         .with(CKA_VALUE, "text");
-    on_first(bench, &Operation::Create { template });
+    on_first(
+        bench,
+        &Operation::Create {
+            template,
+            near: None,
+        },
+    );
 }
 
 #[test]

@@ -1,0 +1,114 @@
+//! One application's side of a pool: its session objects live together, as on a bare token.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use hsmux_token::{Batch, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use parking_lot::Mutex;
+
+use crate::catalogue::Catalogue;
+use crate::need::Route;
+use crate::seatset::SeatSet;
+use crate::{Policy, Pool};
+
+/// A pool as one application has it.
+///
+/// All session objects that it makes through one guest live on one seat, its home, so that they can
+/// be used together: one key wraps the other. Guests take different homes. When the connection of a
+/// home ends, its session objects are gone, and the next one that is made finds the guest another
+/// home. Operations that make no session object go wherever they can be served, as without a guest.
+pub struct Guest {
+    pool: Arc<Pool>,
+    home: Arc<Home>,
+}
+
+/// Where a guest's session objects are made.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// Homes with different numbers are spread over the seats.
+    number: usize,
+    settled: Mutex<Settled>,
+}
+
+/// Nowhere yet, at first: no connection has the generation 0.
+#[derive(Debug, Default)]
+struct Settled {
+    /// Of the home's connection.
+    generation: u64,
+    /// Of the catalogue by which it was chosen.
+    edition: u64,
+}
+
+impl Guest {
+    /// A guest who has no home until the first session object is made.
+    pub fn new(pool: Arc<Pool>) -> Self {
+        let number = match pool.core.options.policy {
+            Policy::FirstAvailable => 0,
+            Policy::LeastLoaded | Policy::RoundRobin => {
+                pool.core.guests.fetch_add(1, Ordering::Relaxed)
+            }
+        };
+        let home = Arc::new(Home {
+            number,
+            settled: Mutex::default(),
+        });
+        Self { pool, home }
+    }
+}
+
+impl Token for Guest {
+    fn info(&self) -> Arc<TokenInfo> {
+        self.pool.info()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        self.pool.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        self.pool.submit_at(batch, Some(&self.home));
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        self.pool.execute_at(operation, deadline, Some(&self.home))
+    }
+}
+
+impl Home {
+    /// The route to the home alone, also if it has to be waited for there.
+    ///
+    /// What can never be served there goes elsewhere: better an object that lives apart than none.
+    pub fn narrow(&self, route: Route, catalogue: &Catalogue) -> Route {
+        let mut settled = self.settled.lock();
+        if settled.edition > catalogue.edition {
+            // The home may be of a connection that this catalogue does not know yet. With an older
+            // edition nothing is queued: the route is asked for again.
+            return Route {
+                able: SeatSet::EMPTY,
+                ..route
+            };
+        }
+        let home = catalogue.locate(settled.generation).or_else(|| {
+            let seat = self.choose(&route.able)?;
+            *settled = Settled {
+                generation: catalogue.generations[seat],
+                edition: catalogue.edition,
+            };
+            Some(seat)
+        });
+        match home.map(SeatSet::of) {
+            Some(home) if !route.hopeful.and(&home).is_empty() => Route {
+                able: route.able.and(&home),
+                hopeful: home,
+                ..route
+            },
+            _ => route,
+        }
+    }
+
+    fn choose(&self, able: &SeatSet) -> Option<usize> {
+        let nth = self.number.checked_rem(able.len())?;
+        able.iter().nth(nth)
+    }
+}

@@ -1,0 +1,211 @@
+//! Session objects of one application live together.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hsmux_pool::{Guest, Options, Policy, Pool, SeatState};
+use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_token::{
+    Attributes, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
+    SessionObject, Token, TokenInfo, ck,
+};
+use parking_lot::Mutex;
+
+use crate::vault::*;
+
+/// Makes session keys, and wraps and derives with its own alone.
+fn keeper(name: &'static str) -> Builder {
+    let (last, held) = (AtomicU64::new(0), Mutex::new(HashSet::new()));
+    FakeToken::builder(name).answer(move |operation| {
+        for object in operation.objects() {
+            if let ObjectRef::Session(object) = object {
+                assert!(object.owner == 0 && held.lock().contains(&object.handle));
+            }
+        }
+        if let Operation::Wrap { .. } | Operation::Random { .. } = operation {
+            return Ok(Outcome::Bytes(name.as_bytes().to_vec().into()));
+        }
+        let handle = last.fetch_add(1, Ordering::Relaxed) + 1;
+        held.lock().insert(handle);
+        Ok(Outcome::Objects(vec![Made {
+            session: Some(SessionObject { owner: 0, handle }),
+            object: thing(name),
+        }]))
+    })
+}
+
+/// An object that needs no proof.
+fn thing(name: &str) -> Object {
+    Object {
+        id: ObjectId::of_data(b"", name.as_bytes(), b""),
+        attributes: Attributes::default().with_number(ck::CKA_CLASS, ck::CKO_DATA),
+    }
+}
+
+/// Two that serve in turns.
+fn two() -> (Arc<Supply>, Arc<Pool>) {
+    let (one, two) = (Supply::of(|| keeper("one")), Supply::of(|| keeper("two")));
+    let pool = pool(in_turns(), vec![one.seat("one"), two.seat("two")]);
+    (one, pool)
+}
+
+fn in_turns() -> Options {
+    Options {
+        policy: Policy::RoundRobin,
+        ..Options::default()
+    }
+}
+
+fn run(guest: &Guest, operation: Operation) -> Result<Outcome> {
+    guest.execute(&operation, in_seconds(5))
+}
+
+fn generate() -> Operation {
+    generate_by(ck::CKM_AES_KEY_GEN)
+}
+
+fn generate_by(kind: u64) -> Operation {
+    Operation::Generate {
+        mechanism: Mechanism::plain(kind),
+        template: Attributes::default(),
+    }
+}
+
+fn derive(key: SessionObject) -> Operation {
+    Operation::Derive {
+        key: ObjectRef::Session(key),
+        mechanism: Mechanism::plain(ck::CKM_ECDH1_DERIVE),
+        template: Attributes::default(),
+    }
+}
+
+fn wrap(wrapping: SessionObject, key: SessionObject) -> Operation {
+    Operation::Wrap {
+        wrapping: ObjectRef::Session(wrapping),
+        mechanism: Mechanism::plain(ck::CKM_AES_KEY_WRAP_PAD),
+        key: ObjectRef::Session(key),
+    }
+}
+
+fn key(made: Result<Outcome>) -> SessionObject {
+    made.unwrap().into_objects().unwrap()[0].session.unwrap()
+}
+
+fn text(outcome: Result<Outcome>) -> String {
+    String::from_utf8(outcome.unwrap().into_bytes().unwrap().to_vec()).unwrap()
+}
+
+#[test]
+fn session_keys_of_one_guest_wrap_each_other_and_derive() {
+    let (_, pool) = two();
+    let guest = Guest::new(Arc::clone(&pool));
+    let first = key(run(&guest, generate()));
+    let second = key(run(&guest, generate()));
+    let submitted = submit_to(&guest, generate(), in_seconds(5));
+    let third = key(submitted.recv().unwrap());
+    let derived = key(run(&guest, derive(first)));
+    for pair in [first, second, third, derived].windows(2) {
+        assert_eq!(text(run(&guest, wrap(pair[0], pair[1]))), "one");
+    }
+    let random = || text(run(&guest, Operation::Random { len: 1 }));
+    assert_ne!(random(), random(), "all else goes where it is free");
+}
+
+#[test]
+fn guests_have_different_homes() {
+    let (_, pool) = two();
+    let homes: Vec<_> = (0..4)
+        .map(|_| {
+            let guest = Guest::new(Arc::clone(&pool));
+            let (first, second) = (key(run(&guest, generate())), key(run(&guest, generate())));
+            text(run(&guest, wrap(first, second)))
+        })
+        .collect();
+    assert_eq!(homes, ["one", "two", "one", "two"]);
+}
+
+#[test]
+fn first_available_is_the_home_of_all() {
+    let (one, two) = (Supply::of(|| keeper("one")), Supply::of(|| keeper("two")));
+    let options = Options {
+        policy: Policy::FirstAvailable,
+        ..Options::default()
+    };
+    let pool = pool(options, vec![one.seat("one"), two.seat("two")]);
+    for _ in 0..3 {
+        let guest = Guest::new(Arc::clone(&pool));
+        let (first, second) = (key(run(&guest, generate())), key(run(&guest, generate())));
+        assert_eq!(text(run(&guest, wrap(first, second))), "one");
+    }
+}
+
+#[test]
+fn keys_asked_for_at_once_live_together_also_while_nobody_is_there() {
+    let gate = Arc::new(Mutex::new(()));
+    let gated = |name| {
+        let gate = Arc::clone(&gate);
+        Supply::new(move || {
+            drop(gate.lock());
+            Ok(keeper(name).latency(Duration::from_millis(2)).build())
+        })
+    };
+    let (one, two) = (gated("one"), gated("two"));
+    let pool = pool(in_turns(), vec![one.seat("one"), two.seat("two")]);
+    let guest = Guest::new(Arc::clone(&pool));
+    let closed = gate.lock();
+    for name in ["one", "two"] {
+        pool.park(name, "for a moment").unwrap();
+        pool.resume(name).unwrap();
+    }
+    let ask = |_| submit_to(&guest, generate(), in_seconds(5));
+    let asked: Vec<_> = (0..20).map(ask).collect();
+    drop(closed);
+    let keys = asked.into_iter().map(|made| key(made.recv().unwrap()));
+    let owners: HashSet<_> = keys.map(|key| key.owner).collect();
+    assert_eq!(owners.len(), 1, "{owners:?}");
+}
+
+#[test]
+fn a_home_that_dies_takes_its_keys_and_another_one_is_found() {
+    let (one, pool) = two();
+    let guest = Guest::new(Arc::clone(&pool));
+    let lost = key(run(&guest, generate()));
+    one.last().lose("the worker died");
+    let new = key(run(&guest, generate()));
+    let error = run(&guest, wrap(lost, new)).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownObject);
+    assert!(
+        error.to_string().contains("session object is gone"),
+        "{error}"
+    );
+    eventually("the first seat is connected again", || {
+        pool.status().seats[0].state == SeatState::InService && one.connections() == 2
+    });
+    let newer = key(run(&guest, generate()));
+    assert_eq!(text(run(&guest, wrap(new, newer))), "two");
+}
+
+#[test]
+fn what_the_home_cannot_do_is_done_elsewhere() {
+    let poor = Supply::of(|| {
+        let only = |info: &mut TokenInfo| info.mechanisms.retain(|m| m.kind == ck::CKM_AES_KEY_GEN);
+        keeper("poor").info(only)
+    });
+    let rich = Supply::of(|| keeper("rich").objects(vec![thing("of the rich")]));
+    let pool = pool(in_turns(), vec![poor.seat("poor"), rich.seat("rich")]);
+    let guest = Guest::new(Arc::clone(&pool));
+    let create = |near| {
+        let template = Attributes::default();
+        key(run(&guest, Operation::Create { template, near })).owner
+    };
+    let home = key(run(&guest, generate())).owner;
+    let elsewhere = key(run(&guest, generate_by(ck::CKM_GENERIC_SECRET_KEY_GEN)));
+    assert_ne!(elsewhere.owner, home);
+    assert_eq!(create(None), home, "the guest does not move");
+    let near = thing("of the rich").id.into();
+    for near in [ObjectRef::Session(elsewhere), near] {
+        assert_eq!(create(Some(near)), elsewhere.owner);
+    }
+}
