@@ -114,20 +114,3 @@ pub(crate) fn attributes_of(class: Class) -> &'static [u64] {
         _ => &[],
     }
 }
-
-/// What a token shows only of keys that are not sensitive.
-pub(crate) fn secrets_of(class: Class) -> &'static [u64] {
-    match class {
-        Class::SECRET_KEY => &[CKA_VALUE],
-        Class::PRIVATE_KEY => &[
-            CKA_PRIVATE_EXPONENT,
-            CKA_PRIME_1,
-            CKA_PRIME_2,
-            CKA_EXPONENT_1,
-            CKA_EXPONENT_2,
-            CKA_COEFFICIENT,
-            CKA_VALUE,
-        ],
-        _ => &[],
-    }
-}

@@ -184,9 +184,9 @@ impl ModuleToken {
         if error.code() != Some(CKR_USER_NOT_LOGGED_IN) {
             return error;
         }
-        let known = self.known.last();
+        let known = self.known.all();
         let asks = operation.objects().any(|wanted| {
-            known.objects.iter().any(|object| {
+            known.values().any(|object| {
                 *wanted == ObjectRef::Token(object.id)
                     && object.attributes.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true)
             })

@@ -12,6 +12,7 @@ mod admin;
 mod classes;
 mod execute;
 mod handles;
+mod known;
 mod library;
 mod lock;
 mod make;

@@ -52,10 +52,13 @@ impl ModuleToken {
             }
             Operation::SetAttributes { template, .. } => {
                 library.set_attributes(session, handle, template)?;
+                // It is described anew when it is read.
+                self.known.remove(handle);
                 return Ok(Outcome::Done);
             }
             Operation::Destroy { object } => {
                 library.destroy(session, handle)?;
+                self.known.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.handles.remove(id);
                 }
@@ -90,7 +93,12 @@ impl ModuleToken {
     }
 
     /// Describes and names objects; those of the token can be used at once.
-    fn named(&self, session: Session, handles: &[Handle], values: Values) -> Result<Outcome> {
+    pub(crate) fn named(
+        &self,
+        session: Session,
+        handles: &[Handle],
+        values: Values,
+    ) -> Result<Outcome> {
         let mut all = Vec::with_capacity(handles.len());
         for handle in handles {
             all.push(self.describe(session, *handle, values)?);
@@ -102,6 +110,7 @@ impl ModuleToken {
             let of_token = object.attributes.flag(CKA_TOKEN) == Some(true);
             if of_token {
                 self.handles.insert(object.id, handle);
+                self.known.insert(handle, object.clone().without_secrets());
             }
             Made {
                 session: (!of_token).then_some(SessionObject { owner: 0, handle }),
@@ -121,8 +130,8 @@ impl ModuleToken {
         if ids.is_empty() {
             return Vec::new();
         }
-        let known = self.known.last();
-        let public = known.objects.iter().filter(|object| {
+        let known = self.known.all();
+        let public = known.values().filter(|object| {
             [Class::PUBLIC_KEY, Class::CERTIFICATE].contains(&object.id.class)
                 && object
                     .attributes

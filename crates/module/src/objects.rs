@@ -1,17 +1,17 @@
 //! Reading a token's objects: their attributes, their handles, and what they are named.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Mechanism, ObjectId, Result, Snapshot, Token, Uses, Verb};
-use parking_lot::Mutex;
+use hsmux_token::{
+    Attributes, Class, Error, Mechanism, ObjectId, Result, Snapshot, Token, Uses, Verb,
+};
 
 use crate::ModuleToken;
-use crate::classes::{STORAGE, attributes_of, secrets_of};
+use crate::classes::{STORAGE, attributes_of};
 use crate::execute::lost_its_object;
 use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
@@ -30,22 +30,6 @@ pub(crate) enum Values {
     Shown,
 }
 
-/// The token's objects as they were read last.
-#[derive(Default)]
-pub(crate) struct Known {
-    snapshot: ArcSwap<Snapshot>,
-    /// One reads at a time; how often everything has been read.
-    reading: Mutex<()>,
-    reads: AtomicU64,
-}
-
-impl Known {
-    /// What was read last, which may be nothing yet.
-    pub(crate) fn last(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
-    }
-}
-
 impl ModuleToken {
     /// Reads everything afresh.
     pub(crate) fn read_objects(&self) -> Result<Arc<Snapshot>> {
@@ -53,15 +37,40 @@ impl ModuleToken {
         self.refresh()
     }
 
-    /// Reads everything for one who misses an object; of many at once the first reads for all.
+    /// Reads what is new for one who misses an object, and everything if that was not it; of many
+    /// at once the first reads for all.
     pub(crate) fn read_objects_for(&self, wanted: &ObjectId) -> Result<()> {
         let before = self.known.reads.load(Ordering::Acquire);
         let _turn = self.known.reading.lock();
         // The next read may have begun before the object was missed, the one after it has not.
         let read_since = self.known.reads.load(Ordering::Acquire) > before + 1;
-        if self.handles.get(wanted).is_none() && !read_since {
+        let there = || self.handles.get(wanted).is_some();
+        if there() || read_since {
+            return Ok(());
+        }
+        // What cannot be described may have gone since the search: the full read says more.
+        if self.read_new_objects().is_err() || !there() {
             self.refresh()?;
         }
+        Ok(())
+    }
+
+    /// Reads the objects whose handles are not known: another process has made them.
+    fn read_new_objects(&self) -> Result<()> {
+        let lease = self
+            .sessions
+            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
+        let library = self.sessions.library();
+        let mut new = library.find(lease.session(), &of_token, usize::MAX)?;
+        let known = self.known.all();
+        new.retain(|handle| !known.contains_key(handle));
+        // Of a token that was never read all is new, and the full read does the same.
+        if known.is_empty() || new.is_empty() {
+            return Ok(());
+        }
+        drop(known);
+        self.named(lease.session(), &new, Values::Never)?;
         Ok(())
     }
 
@@ -73,22 +82,14 @@ impl ModuleToken {
         drop(lease);
         let objects = hsmux_software::identify(&self.serial(), all);
         let mut found = HashMap::with_capacity(objects.len());
-        for (object, handle) in objects.iter().zip(handles) {
+        for (object, handle) in objects.iter().zip(&handles) {
             // Of two objects that are the same the first is used.
-            found.entry(object.id).or_insert(handle);
+            found.entry(object.id).or_insert(*handle);
         }
         self.handles.replace(found);
-        self.known.reads.fetch_add(1, Ordering::Release);
-        let last = self.known.last();
-        if last.epoch > 0 && last.objects == objects {
-            return Ok(last);
-        }
-        let new = Arc::new(Snapshot {
-            epoch: last.epoch + 1,
-            objects,
-        });
-        self.known.snapshot.store(Arc::clone(&new));
-        Ok(new)
+        let all: BTreeMap<_, _> = handles.into_iter().zip(objects.iter().cloned()).collect();
+        let epoch = self.known.replace(all);
+        Ok(Arc::new(Snapshot { epoch, objects }))
     }
 
     fn read_all(&self, session: Session) -> Result<(Vec<Handle>, Vec<Attributes>)> {
@@ -104,8 +105,7 @@ impl ModuleToken {
                     handles.push(handle);
                     all.push(read);
                 }
-                // It was deleted since the search.
-                Err(e) if lost_its_object(&e) => problem = Some(e),
+                Err(e) if came_or_went(&e) => problem = Some(e),
                 Err(e) => return Err(e),
             }
         }
@@ -132,7 +132,7 @@ impl ModuleToken {
             Values::OfSessionObjects => head.flag(CKA_TOKEN) != Some(true),
             Values::Shown => true,
         } {
-            kinds.extend_from_slice(secrets_of(class));
+            kinds.extend_from_slice(class.secrets());
         }
         let mut read = library.attributes(session, object, &kinds)?;
         // An empty one is SoftHSM's way to have none.
@@ -141,10 +141,15 @@ impl ModuleToken {
                 read.remove(kind);
             }
         }
-        if class == Class::SECRET_KEY
-            && let Some(value) = self.check_value(session, object, &read)
-        {
-            read.set(CKA_CHECK_VALUE, value);
+        if class == Class::SECRET_KEY {
+            let known = match values {
+                Values::Never => self.known.check_value(object, &read),
+                Values::OfSessionObjects | Values::Shown => None,
+            };
+            let value = known.or_else(|| self.check_value(session, object, &read));
+            if let Some(value) = value {
+                read.set(CKA_CHECK_VALUE, value);
+            }
         }
         Ok(read)
     }
@@ -186,4 +191,10 @@ impl ModuleToken {
     pub(crate) fn serial(&self) -> String {
         self.info().serial.clone()
     }
+}
+
+/// It was deleted since the search, or another thread is still making it (SoftHSM 2.6.1 then finds
+/// the value invalid).
+fn came_or_went(error: &Error) -> bool {
+    lost_its_object(error) || error.code() == Some(CKR_ATTRIBUTE_VALUE_INVALID)
 }

@@ -8,9 +8,9 @@ use hsmux_token::{Batch, Error, Operation, Outcome, Result, Snapshot, Token, Tok
 
 use crate::Options;
 use crate::handles::Handles;
+use crate::known::Known;
 use crate::library::LibraryRef;
 use crate::lock::FileLock;
-use crate::objects::Known;
 use crate::sessions::{Purpose, Sessions};
 use crate::threads::Threads;
 use crate::{pin, slots};

@@ -62,6 +62,8 @@ pub struct Replica {
     pub state: ReplicaState,
     pub(crate) index: usize,
     pub(crate) object: Arc<Object>,
+    /// The seat may hold it more than once: when one is deleted, only the token knows of the others.
+    pub(crate) twins: bool,
 }
 
 /// Whether a replica serves.

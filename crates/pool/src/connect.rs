@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot, Token};
+use hsmux_token::{Error, Kind, ObjectId, Snapshot, Token};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, Retry, State};
-use crate::registry::Holder;
+use crate::stock::Reading;
 
 impl Core {
     /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
@@ -31,12 +31,13 @@ impl Core {
     }
 
     fn connect_here(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
+        let reading = self.reading(record);
         let connected = record.seat.connector.connect().and_then(|token| {
             let snapshot = token.objects()?;
             Ok((token, snapshot))
         });
         match connected {
-            Ok((token, snapshot)) => self.join(record, turn, token, &snapshot),
+            Ok((token, snapshot)) => self.join(record, turn, token, &snapshot, reading),
             Err(error) => self.connect_failed(record, turn, &error),
         }
         self.no_longer_busy();
@@ -54,6 +55,7 @@ impl Core {
         turn: u64,
         token: Arc<dyn Token>,
         snapshot: &Snapshot,
+        reading: Reading<'_>,
     ) {
         let info = token.info();
         let connection = Arc::new(Connection {
@@ -62,7 +64,7 @@ impl Core {
             token,
             info: Arc::clone(&info),
         });
-        let Some(unproved) = self.open(&connection, turn, snapshot) else {
+        let Some(unproved) = self.open(&connection, turn, snapshot, reading) else {
             return connection.token.abort("the seat is no longer wanted");
         };
         tracing::info!(seat = %record.name, serial = %info.serial, "in service");
@@ -78,6 +80,7 @@ impl Core {
         connection: &Arc<Connection>,
         turn: u64,
         snapshot: &Snapshot,
+        reading: Reading<'_>,
     ) -> Option<Vec<ObjectId>> {
         let record = &connection.record;
         let mut life = record.life.lock();
@@ -87,7 +90,7 @@ impl Core {
         // First what it holds, then that it serves: nobody is told that a key is unknown in between.
         let (unproved, aftermath) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
-            registry.install(record.index, &holder(connection), snapshot, true)
+            reading.install(registry, &connection.holder(), snapshot, true)
         });
         record.enter(&mut life, State::InService, self.base);
         life.connection = Some(Arc::clone(connection));
@@ -125,27 +128,6 @@ impl Core {
         }
     }
 
-    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
-    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
-        let snapshot = connection.token.objects().inspect_err(|error| {
-            if error.ends_connection() {
-                self.down(connection, error);
-            }
-        })?;
-        let record = &connection.record;
-        let life = record.life.lock();
-        if !life.serves_by(connection) {
-            return Err(Error::lost(format!("{} has left", record.name)));
-        }
-        let (unproved, aftermath) = self
-            .edit(|registry| registry.install(record.index, &holder(connection), &snapshot, anew));
-        drop(life);
-        self.carry_out(aftermath);
-        self.moved();
-        self.prove(connection, &unproved);
-        Ok(())
-    }
-
     /// Connects the seats whose back-off is over; says when the next one is.
     pub fn reconnect_due(self: &Arc<Self>, now: Instant) -> Option<Instant> {
         let mut next: Option<Instant> = None;
@@ -163,14 +145,5 @@ impl Core {
             }
         }
         next
-    }
-}
-
-fn holder(connection: &Connection) -> Holder {
-    Holder {
-        seat: Arc::clone(&connection.record.name),
-        member: Arc::clone(&connection.record.member),
-        info: Arc::clone(&connection.info),
-        generation: connection.generation,
     }
 }

@@ -5,6 +5,7 @@
 //! could serve. What fails because of a token moves on to another copy of the key.
 
 mod alarm;
+mod amendments;
 mod catalogue;
 mod changes;
 pub mod config;
@@ -29,6 +30,7 @@ pub mod replicate;
 mod scheduler;
 mod seatset;
 mod status;
+mod stock;
 
 pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, NameHasher, Replica, ReplicaState};
 pub use changes::Changes;

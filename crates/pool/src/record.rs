@@ -8,6 +8,7 @@ use hsmux_token::{Error, ObjectId, Token, TokenInfo};
 use parking_lot::Mutex;
 
 use crate::Seat;
+use crate::registry::Holder;
 
 /// A seat and what has become of it.
 pub(crate) struct Record {
@@ -128,6 +129,16 @@ impl Connection {
     /// Whether it is still the one that its seat serves by.
     pub fn is_current(&self) -> bool {
         self.record.life.lock().is_by(self)
+    }
+
+    /// The seat as the registry is to know it.
+    pub fn holder(&self) -> Holder {
+        Holder {
+            seat: Arc::clone(&self.record.name),
+            member: Arc::clone(&self.record.member),
+            info: Arc::clone(&self.info),
+            generation: self.generation,
+        }
     }
 }
 

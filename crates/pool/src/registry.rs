@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use hsmux_token::{Class, MechanismInfo, Object, ObjectId, Snapshot, TokenFlags, TokenInfo};
+use hsmux_token::{Class, MechanismInfo, Object, ObjectId, Snapshot, TokenFlags, TokenInfo, ck};
 
 use crate::Options;
+use crate::amendments::Amendments;
 use crate::catalogue::{Catalogue, Entries, Entry, Replica, ReplicaState};
 use crate::seatset::SeatSet;
 
@@ -18,6 +19,8 @@ pub(crate) struct Registry {
     pub expected: SeatSet,
     /// Not yet asked for their objects since they are expected.
     pub unsettled: SeatSet,
+    /// Of seats that are being read.
+    pub amendments: Amendments,
     edition: u64,
     epoch: u64,
     visibly: bool,
@@ -46,28 +49,67 @@ impl Registry {
     ) -> Vec<ObjectId> {
         self.visibly |= self.seats.get(&index).map(|h| &h.info) != Some(&holder.info);
         self.seats.insert(index, holder.clone());
-        let present: HashMap<ObjectId, &Object> = snapshot
-            .objects
-            .iter()
-            .map(|object| (object.id, object))
-            .collect();
+        let mut present: HashMap<ObjectId, (&Object, bool)> = HashMap::new();
+        for object in &snapshot.objects {
+            let twins = present.contains_key(&object.id);
+            present.insert(object.id, (object, twins));
+        }
         for id in self.held_by(index) {
             if !present.contains_key(&id) {
                 self.drop_replica(index, &id);
             }
         }
         let mut unproved = Vec::new();
-        for (id, object) in present {
-            let before = self.entries.get(&id).and_then(|entry| entry.replica(index));
-            let before = before.map(|replica| &replica.state);
-            let state = state_after_reading(&id, before, rejoined);
-            if matches!(state, ReplicaState::Proving | ReplicaState::Away) {
-                unproved.push(id);
-            }
-            self.put(index, holder, object, state);
+        for (object, twins) in present.into_values() {
+            unproved.extend(self.put(index, holder, object, twins, rejoined));
         }
         unproved.sort_unstable();
         unproved
+    }
+
+    /// A change is through on the seat: says what is to be proved.
+    pub fn amend(
+        &mut self,
+        index: usize,
+        holder: &Holder,
+        made: &[Object],
+        gone: &[ObjectId],
+    ) -> Vec<ObjectId> {
+        for id in gone {
+            self.drop_replica(index, id);
+        }
+        let mut unproved = Vec::new();
+        for object in made {
+            // It has new attributes, or is there a second time.
+            let twins = self.replica(index, &object.id).is_some();
+            unproved.extend(self.put(index, holder, object, twins, false));
+        }
+        unproved
+    }
+
+    /// Whether a change may mean more for the seat than what was made and is gone.
+    pub fn in_doubt(&self, index: usize, made: &[Object], gone: &[ObjectId]) -> bool {
+        let doubles = |id: &ObjectId| self.replica(index, id).is_some_and(|r| r.twins);
+        gone.iter().any(doubles) || made.iter().any(|object| self.may_name(index, object))
+    }
+
+    /// Whether an object shows the public half of a private key that nothing has named so far.
+    fn may_name(&self, index: usize, object: &Object) -> bool {
+        let id = object.attributes.get(ck::CKA_ID);
+        let nameless = |other: &Object| {
+            other.id.class == Class::PRIVATE_KEY
+                && other.attributes.get(ck::CKA_ID) == id
+                && other.attributes.get(ck::CKA_PUBLIC_KEY_INFO).is_none()
+        };
+        matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE)
+            && self.entries.values().any(|entry| {
+                let replica = entry.replica(index);
+                replica.is_some_and(|replica| nameless(&replica.object))
+            })
+    }
+
+    fn replica(&self, index: usize, id: &ObjectId) -> Option<&Replica> {
+        self.entries.get(id)?.replica(index)
     }
 
     /// The seat is out of service for now, unless another connection of it serves meanwhile.
@@ -157,12 +199,24 @@ impl Registry {
         held.map(|(id, _)| *id).collect()
     }
 
-    fn put(&mut self, index: usize, holder: &Holder, object: &Object, state: ReplicaState) {
+    /// The seat has the object: its name, if it is to be proved.
+    fn put(
+        &mut self,
+        index: usize,
+        holder: &Holder,
+        object: &Object,
+        twins: bool,
+        rejoined: bool,
+    ) -> Option<ObjectId> {
+        let before = self.replica(index, &object.id).map(|r| &r.state);
+        let state = state_after_reading(&object.id, before, rejoined);
+        let unproved = matches!(state, ReplicaState::Proving | ReplicaState::Away);
         let replica = Replica {
             seat: Arc::clone(&holder.seat),
             member: Arc::clone(&holder.member),
             state,
             index,
+            twins,
             object: Arc::new(object.clone()),
         };
         if self.entries.contains_key(&object.id) {
@@ -175,6 +229,7 @@ impl Registry {
             self.visibly |= entry.visible();
             self.entries.insert(object.id, Arc::new(entry));
         }
+        unproved.then_some(object.id)
     }
 
     /// Changes an entry, and notes whether applications can see the difference.

@@ -55,6 +55,7 @@ struct State {
     calls: usize,
     busy: Duration,
     aborts: usize,
+    reads: usize,
 }
 
 /// Mechanisms that a fake token says it has.
@@ -147,6 +148,11 @@ impl FakeToken {
         self.0.state.lock().busy
     }
 
+    /// How often all objects were read.
+    pub fn reads(&self) -> usize {
+        self.0.state.lock().reads
+    }
+
     /// How often the pool has ended the connection.
     pub fn aborts(&self) -> usize {
         self.0.state.lock().aborts
@@ -216,7 +222,8 @@ impl Token for FakeToken {
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
-        let state = self.0.state.lock();
+        let mut state = self.0.state.lock();
+        state.reads += 1;
         match &state.ended {
             Some(error) => Err(error.clone()),
             None => Ok(Arc::clone(&state.snapshot)),

@@ -32,6 +32,24 @@ impl Class {
             _ => "other object",
         }
     }
+
+    /// The attributes that are the key itself (PKCS#11 3.0, sections 4.9 and 4.10): a token shows them
+    /// only of keys that are not sensitive, and no catalogue has them.
+    pub const fn secrets(self) -> &'static [u64] {
+        match self {
+            Self::SECRET_KEY => &[ck::CKA_VALUE],
+            Self::PRIVATE_KEY => &[
+                ck::CKA_PRIVATE_EXPONENT,
+                ck::CKA_PRIME_1,
+                ck::CKA_PRIME_2,
+                ck::CKA_EXPONENT_1,
+                ck::CKA_EXPONENT_2,
+                ck::CKA_COEFFICIENT,
+                ck::CKA_VALUE,
+            ],
+            _ => &[],
+        }
+    }
 }
 
 /// What an object is, the same on every member that holds it.
@@ -161,6 +179,16 @@ pub struct Object {
     /// What can be read of it.
     #[n(1)]
     pub attributes: Attributes,
+}
+
+impl Object {
+    /// The object as a catalogue shows it: without [`Class::secrets`].
+    #[must_use]
+    pub fn without_secrets(mut self) -> Self {
+        let secrets = self.id.class.secrets();
+        self.attributes.0.retain(|a| !secrets.contains(&a.kind));
+        self
+    }
 }
 
 /// All token objects of a token, as they were at one moment.

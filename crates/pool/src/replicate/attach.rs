@@ -136,10 +136,11 @@ impl Writer {
         self.pool.get()?.upgrade()
     }
 
-    /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
-    fn bring_up_to_date(&self, member: &Member) {
+    /// Brings a token up to date before it serves, and answers its objects if they were read then.
+    /// What it still owes afterwards it owes longer.
+    fn bring_up_to_date(&self, member: &Member) -> Option<Arc<Snapshot>> {
         if self.read_only {
-            return;
+            return None;
         }
         let pool = self.pool();
         let nobody = Nobody;
@@ -168,8 +169,12 @@ impl Writer {
                         "{id:?} was deleted by other means: `hsmux key clone` brings it back"
                     );
                 }
+                Some(told.snapshot)
             }
-            Err(error) => tracing::warn!(member = name, %error, "has not caught up"),
+            Err(error) => {
+                tracing::warn!(member = name, %error, "has not caught up");
+                None
+            }
         }
     }
 
@@ -227,9 +232,15 @@ impl Members for Pool {
         members
     }
 
-    fn changed(&self, member: &str, _made: &[Object], _gone: &[ObjectId]) {
-        if let Err(error) = self.refresh(member) {
-            tracing::warn!(member, %error, "its objects were not read after a change");
+    /// Every worker of the token sees the change, though one has carried it out.
+    fn changed(&self, member: &str, made: &[Object], gone: &[ObjectId]) {
+        let made: Vec<Object> = made.iter().cloned().map(Object::without_secrets).collect();
+        for record in self.core.records() {
+            if *record.member == *member
+                && let Err(error) = self.core.amend(&record, &made, gone)
+            {
+                tracing::warn!(seat = %record.name, %error, "a change of its objects is not shown");
+            }
         }
     }
 
@@ -280,12 +291,15 @@ impl Connector for Door {
         let Some(writer) = self.writer.upgrade() else {
             return Ok(token);
         };
-        writer.bring_up_to_date(&Member {
+        let read = writer.bring_up_to_date(&Member {
             name: self.member.clone(),
             token: Some(Arc::clone(&token)),
         });
-        let writer = Weak::clone(&self.writer);
-        Ok(Arc::new(Admitted { token, writer }))
+        Ok(Arc::new(Admitted {
+            token,
+            writer: Weak::clone(&self.writer),
+            read: Mutex::new(read),
+        }))
     }
 }
 
@@ -293,6 +307,8 @@ impl Connector for Door {
 struct Admitted {
     token: Arc<dyn Token>,
     writer: Weak<Writer>,
+    /// What was read on the way in, for the first who asks.
+    read: Mutex<Option<Arc<Snapshot>>>,
 }
 
 impl Token for Admitted {
@@ -301,7 +317,8 @@ impl Token for Admitted {
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
-        let snapshot = self.token.objects()?;
+        let read = self.read.lock().take();
+        let snapshot = read.map_or_else(|| self.token.objects(), Ok)?;
         Ok(match self.writer.upgrade() {
             Some(writer) => writer.without_tombstones(snapshot),
             None => snapshot,

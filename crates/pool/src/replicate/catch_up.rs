@@ -8,8 +8,9 @@ use super::members::{Member, Members, Present, present};
 use super::plan::Roster;
 use super::site::Limit;
 use super::work::{Effect, Work};
-use hsmux_token::{Error, Kind, ObjectId, Result, Scope};
+use hsmux_token::{Error, Kind, ObjectId, Result, Scope, Snapshot};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one operation of it may take.
@@ -27,6 +28,8 @@ pub struct CatchUp {
     /// Objects that were put on this token through the pool and are not there any more: deleted by
     /// other means. They are not brought back by themselves; `hsmux key clone` does.
     pub missing: Vec<ObjectId>,
+    /// All objects of the token, as they were read for this.
+    pub snapshot: Arc<Snapshot>,
 }
 
 impl Replicator {
@@ -80,11 +83,15 @@ impl Replicator {
     /// Members in service that still owe something do it now.
     pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) {
         for present in here {
+            let mut all = Effect::default();
             for (change, result) in self.settle(present, here) {
                 match result {
-                    Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+                    Ok(effect) => all.then(effect),
                     Err(error) => tracing::warn!(%error, change, "still owed"),
                 }
+            }
+            if !all.made.is_empty() || !all.gone.is_empty() {
+                members.changed(&present.name, &all.made, &all.gone);
             }
         }
     }
@@ -130,6 +137,7 @@ impl Replicator {
             });
             told.missing = missing.map(|(name, _)| name.0).collect();
         });
+        told.snapshot = snapshot;
         Ok(())
     }
 }

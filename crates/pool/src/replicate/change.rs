@@ -239,8 +239,7 @@ pub(super) fn do_works(
         if let (Work::Unwrap { .. }, Some(object)) = (work, effect.made.first()) {
             prove::copy(opener.site(), object, None)?;
         }
-        all.made.extend(effect.made);
-        all.gone.extend(effect.gone);
+        all.then(effect);
     }
     Ok(all)
 }
@@ -266,7 +265,7 @@ fn directly(
         .token
         .execute(operation, deadline)
         .map_err(|e| e.at(&present.name))?;
-    let made: Vec<Object> = match &outcome {
+    let mut made: Vec<Object> = match &outcome {
         Outcome::Objects(made) => made
             .iter()
             .filter(|made| made.session.is_none())
@@ -274,20 +273,20 @@ fn directly(
             .collect(),
         _ => Vec::new(),
     };
-    let touched = |wanted: bool| match operation {
+    let mut gone = Vec::new();
+    match operation {
         Operation::Destroy {
             object: ObjectRef::Token(id),
-        } if wanted => Some(*id),
+        } => gone.push(*id),
         Operation::SetAttributes {
             object: ObjectRef::Token(id),
             ..
-        } if !wanted => Some(*id),
-        _ => None,
-    };
-    let gone: Vec<ObjectId> = touched(true).into_iter().collect();
-    let mut made = made;
-    if let Some(id) = touched(false) {
-        made.extend(present.site(Limit::Until(deadline)).find(id)?);
+        } => {
+            // It answers by its old name, and says the one that it has now.
+            made.extend(present.site(Limit::Until(deadline)).find(*id)?);
+            gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
+        }
+        _ => {}
     }
     members.changed(&present.name, &made, &gone);
     Ok(outcome)

@@ -92,6 +92,17 @@ pub(super) struct Effect {
     pub gone: Vec<ObjectId>,
 }
 
+impl Effect {
+    /// Both, one after the other.
+    pub fn then(&mut self, later: Self) {
+        self.made.retain(|object| !later.gone.contains(&object.id));
+        self.gone
+            .retain(|id| !later.made.iter().any(|object| object.id == *id));
+        self.made.extend(later.made);
+        self.gone.extend(later.gone);
+    }
+}
+
 impl Work {
     /// Does it. `others` are members that an object may be taken over from; `again` says that it may
     /// have been done before, so that the member is asked first.
@@ -287,9 +298,9 @@ fn set(site: Site, object: ObjectId, becomes: ObjectId, template: &Attributes) -
 fn remove(site: Site, objects: &[ObjectId]) -> Result<Effect> {
     let mut effect = Effect::default();
     for id in objects {
-        if site.destroy((*id).into())? {
-            effect.gone.push(*id);
-        }
+        // Also one that somebody else has deleted meanwhile is gone.
+        site.destroy((*id).into())?;
+        effect.gone.push(*id);
     }
     Ok(effect)
 }

@@ -6,4 +6,5 @@ mod guests;
 mod health;
 mod load;
 mod serving;
+mod stock;
 mod vault;

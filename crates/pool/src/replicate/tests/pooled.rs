@@ -6,11 +6,12 @@ use crate::replicate::{Fate, Hold, Selection, Writer, start};
 use crate::{Options, Pool, Seat};
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Attributes, Class, Error, Hash, Kind, Mechanism, ObjectId, ObjectRef, Operation, Token, Verb,
+    Attributes, Batch, Class, Error, Hash, Kind, Mechanism, ObjectId, ObjectRef, Operation,
+    Outcome, Snapshot, Token, TokenInfo, Verb,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
@@ -226,5 +227,82 @@ fn keys_of_one_member_are_cloned_within_the_pool() {
             "{cloned:?}"
         );
         assert_eq!(serving(&pool, id, 3).len(), 3);
+    });
+}
+
+/// Counts how often all objects of a token are read.
+struct Counted {
+    token: Arc<dyn Token>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Token for Counted {
+    fn info(&self) -> Arc<TokenInfo> {
+        self.token.info()
+    }
+
+    fn objects(&self) -> hsmux_token::Result<Arc<Snapshot>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        self.token.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        self.token.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> hsmux_token::Result<Outcome> {
+        self.token.execute(operation, deadline)
+    }
+}
+
+#[test]
+fn a_new_key_is_shown_and_proved_without_reading_the_others() {
+    let name = "pooled::a_new_key_is_shown_and_proved_without_reading_the_others";
+    in_own_process(name, THREE, |folder| {
+        let reads: Vec<_> = THREE
+            .iter()
+            .map(|_| Arc::new(AtomicUsize::new(0)))
+            .collect();
+        let seats = THREE.iter().zip(&reads).map(|(name, reads)| {
+            let (folder, reads) = (PathBuf::from(folder), Arc::clone(reads));
+            let connector = move || -> hsmux_token::Result<Arc<dyn Token>> {
+                let token = open(&folder, name).token.unwrap();
+                let reads = Arc::clone(&reads);
+                Ok(Arc::new(Counted { token, reads }))
+            };
+            Seat {
+                name: (*name).to_owned(),
+                member: (*name).to_owned(),
+                weight: 1,
+                timeout: Duration::from_secs(10),
+                connector: Arc::new(connector),
+            }
+        });
+        let options = Options {
+            state: folder.join("state"),
+            replicas: 3,
+            ..Options::default()
+        };
+        let (pool, _writer) = start(options, seats.collect(), Hold::Always).unwrap();
+        let counts = || -> Vec<usize> {
+            let counts = reads.iter().map(|reads| reads.load(Ordering::SeqCst));
+            counts.collect()
+        };
+        assert_eq!(counts(), [1, 1, 1], "connecting reads once");
+        // The first change makes the transport keys, for which it looks on each token.
+        make(&pool, &secret(CKM_AES_KEY_GEN, 32, "first"));
+        let before = counts();
+        let private = *make(&pool, &pair(false, "web"))
+            .iter()
+            .find(|id| id.class == Class::PRIVATE_KEY)
+            .unwrap();
+        let secret = make(&pool, &secret(CKM_AES_KEY_GEN, 32, "second"))[0];
+        for id in [private, secret] {
+            assert_eq!(serving(&pool, id, 3).len(), 3);
+            let destroy = Operation::Destroy { object: id.into() };
+            pool.execute(&destroy, soon()).unwrap();
+            assert!(!pool.catalogue().entries.contains_key(&id));
+        }
+        assert_eq!(counts(), before);
     });
 }

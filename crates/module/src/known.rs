@@ -1,0 +1,71 @@
+//! The token's objects as they were read last, and what has come and gone by our own calls since.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hsmux_token::ck::CKA_CHECK_VALUE;
+use hsmux_token::{Attribute, Attributes, Object};
+use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+
+use crate::library::Handle;
+
+/// See the module's page. Without the secret parts of keys.
+#[derive(Default)]
+pub(crate) struct Known {
+    objects: RwLock<BTreeMap<Handle, Object>>,
+    epoch: AtomicU64,
+    /// One reads at a time; how often everything has been read.
+    pub reading: Mutex<()>,
+    pub reads: AtomicU64,
+}
+
+impl Known {
+    /// All of them; nothing before the first read.
+    pub fn all(&self) -> RwLockReadGuard<'_, BTreeMap<Handle, Object>> {
+        self.objects.read()
+    }
+
+    /// An object has been made, found, or has new attributes.
+    pub fn insert(&self, handle: Handle, object: Object) {
+        let mut objects = self.objects.write();
+        if objects.get(&handle) != Some(&object) {
+            objects.insert(handle, object);
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// An object has been destroyed.
+    pub fn remove(&self, handle: Handle) {
+        if self.objects.write().remove(&handle).is_some() {
+            self.epoch.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Everything has been read; answers the epoch of it.
+    pub fn replace(&self, all: BTreeMap<Handle, Object>) -> u64 {
+        self.reads.fetch_add(1, Ordering::Release);
+        let mut objects = self.objects.write();
+        let epoch = self.epoch.load(Ordering::Acquire);
+        if epoch > 0 && *objects == all {
+            return epoch;
+        }
+        *objects = all;
+        self.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The check value of a secret key that was computed when it was read for the first time: to
+    /// compute it again would be an encryption for each key at each read.
+    ///
+    /// It is the same key if its handle and all its attributes are the same. Where a module gives the
+    /// handle of a deleted key to another with the same attributes, the next proof finds it out.
+    pub fn check_value(&self, handle: Handle, read: &Attributes) -> Option<Vec<u8>> {
+        let objects = self.objects.read();
+        let known = &objects.get(&handle)?.attributes;
+        let same = but_check_value(known).eq(but_check_value(read));
+        same.then(|| known.get(CKA_CHECK_VALUE).map(<[u8]>::to_vec))?
+    }
+}
+
+fn but_check_value(attributes: &Attributes) -> impl Iterator<Item = &Attribute> {
+    attributes.0.iter().filter(|a| a.kind != CKA_CHECK_VALUE)
+}

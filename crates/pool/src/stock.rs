@@ -1,0 +1,117 @@
+//! What a seat holds: read as a whole, or amended by what a change has made and taken away.
+//!
+//! A change costs no reading: it says itself what is there now. What is amended while a seat is being
+//! read is amended once more on top of what was read, which may be older.
+
+use std::sync::Arc;
+
+use hsmux_token::{Error, Object, ObjectId, Result, Snapshot};
+
+use crate::core::Core;
+use crate::record::{Connection, Record};
+use crate::registry::{Holder, Registry};
+
+/// Until it is installed or dropped, amendments of the seat are kept for the one who reads.
+pub(crate) struct Reading<'a> {
+    core: &'a Core,
+    index: usize,
+    from: usize,
+    installed: bool,
+}
+
+impl Core {
+    /// The objects of a seat are about to be read.
+    pub fn reading(&self, record: &Record) -> Reading<'_> {
+        Reading {
+            core: self,
+            index: record.index,
+            from: self.registry.lock().amendments.begin(record.index),
+            installed: false,
+        }
+    }
+
+    /// Reads the objects of a seat again and proves the new ones, or all of them anew.
+    pub fn reread(self: &Arc<Self>, connection: &Arc<Connection>, anew: bool) -> Result<()> {
+        let reading = self.reading(&connection.record);
+        let snapshot = connection.token.objects().inspect_err(|error| {
+            if error.ends_connection() {
+                self.down(connection, error);
+            }
+        })?;
+        self.take_stock(connection, |registry, holder| {
+            reading.install(registry, holder, &snapshot, anew)
+        })
+    }
+
+    /// A change is through on a seat: `made` is there now or has new attributes, `gone` is not. Reads
+    /// everything only where that does not follow.
+    pub fn amend(
+        self: &Arc<Self>,
+        record: &Arc<Record>,
+        made: &[Object],
+        gone: &[ObjectId],
+    ) -> Result<()> {
+        let index = record.index;
+        let mut registry = self.registry.lock();
+        registry.amendments.note(index, made, gone);
+        let in_doubt = registry.in_doubt(index, made, gone);
+        drop(registry);
+        let Some(connection) = record.life.lock().connection.clone() else {
+            return Ok(());
+        };
+        if in_doubt {
+            return self.reread(&connection, false);
+        }
+        self.take_stock(&connection, |registry, holder| {
+            registry.amend(index, holder, made, gone)
+        })
+    }
+
+    /// Writes down what a connection holds while it serves, and proves what is new.
+    fn take_stock(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
+    ) -> Result<()> {
+        let record = &connection.record;
+        let life = record.life.lock();
+        if !life.serves_by(connection) {
+            return Err(Error::lost(format!("{} has left", record.name)));
+        }
+        let (unproved, aftermath) = self.edit(|registry| write(registry, &connection.holder()));
+        drop(life);
+        self.carry_out(aftermath);
+        self.moved();
+        self.prove(connection, &unproved);
+        Ok(())
+    }
+}
+
+impl Reading<'_> {
+    /// What was read, and what was amended meanwhile: says what is to be proved.
+    pub fn install(
+        mut self,
+        registry: &mut Registry,
+        holder: &Holder,
+        snapshot: &Snapshot,
+        rejoined: bool,
+    ) -> Vec<ObjectId> {
+        let mut unproved = registry.install(self.index, holder, snapshot, rejoined);
+        for (made, gone) in registry.amendments.since(self.index, self.from) {
+            unproved.extend(registry.amend(self.index, holder, &made, &gone));
+        }
+        registry.amendments.end(self.index);
+        self.installed = true;
+        unproved.sort_unstable();
+        unproved.dedup();
+        unproved
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        if !self.installed {
+            self.core.registry.lock().amendments.end(self.index);
+        }
+    }
+}
