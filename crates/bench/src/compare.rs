@@ -6,12 +6,10 @@
 
 mod text;
 
-use std::time::SystemTime;
-
 use hsmux_token::Result;
 use serde::{Deserialize, Serialize};
 
-use crate::{Machine, Measurement};
+use crate::{Head, Measurement};
 
 /// One way of doing the work.
 pub struct Variant<'a> {
@@ -55,16 +53,11 @@ pub enum Bound {
 /// What comparing found. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`crate::SCHEMA`].
-    pub schema: String,
-    /// `compare`.
-    pub command: String,
+    /// Command, time and machine.
+    #[serde(flatten)]
+    pub head: Head,
     /// What was compared, for people.
     pub title: String,
-    /// When it was measured (RFC 3339, UTC).
-    pub measured_at: String,
-    /// Where.
-    pub machine: Machine,
     /// How often each variant had its turn.
     pub rounds: usize,
     /// In the order given.
@@ -134,11 +127,8 @@ pub fn run(
         .map(|(variant, rounds)| Series::new(variant.name, rounds))
         .collect();
     Ok(Report {
-        schema: crate::SCHEMA.to_owned(),
-        command: "compare".to_owned(),
+        head: Head::now("compare"),
         title: title.to_owned(),
-        measured_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        machine: Machine::this(),
         rounds,
         figures: goals
             .iter()

@@ -3,21 +3,26 @@
 //! - [`engine`]: closed and open loop, warm-up, latencies, processes, interruption;
 //! - [`sign`]: the signing evaluation of one key;
 //! - [`scale`]: throughput against the number of members, with a report of charts;
+//! - [`burn_in`]: so many signatures that they take hours, each verified, interrupted and resumed;
 //! - [`compare`]: variants of the same work side by side, judged by their ratios.
 //!
 //! Every command is a set of options and a `run` that answers a report; a report is JSON by
 //! `docs/bench-schema.json` and a table of 80 columns by `Display`.
 
+pub mod burn_in;
 pub mod compare;
 pub mod engine;
 mod format;
 mod machine;
 mod measurement;
+mod memory;
 mod processes;
 mod reference;
 mod report;
 pub mod scale;
+mod series;
 pub mod sign;
+mod slope;
 mod target;
 mod timeline;
 
@@ -27,6 +32,8 @@ pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
 pub use reference::{ScalingRow, SigningRow};
+pub use report::Head;
+
 pub use target::{About, Key, mechanism};
 pub use timeline::Point;
 

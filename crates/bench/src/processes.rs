@@ -27,7 +27,7 @@ const SEARCH: Duration = Duration::from_millis(500);
 
 /// The running account of this process, those named, and all that descend from them.
 pub struct Accounts {
-    roots: Vec<u32>,
+    family: Family,
     open: BTreeMap<u32, Account>,
     searched: Duration,
 }
@@ -46,10 +46,8 @@ struct Account {
 impl Accounts {
     /// Of this process and `roots`.
     pub fn open(roots: &[u32]) -> Self {
-        let mut roots = roots.to_vec();
-        roots.insert(0, std::process::id());
         let mut this = Self {
-            roots,
+            family: Family::of(roots),
             open: BTreeMap::new(),
             searched: Duration::ZERO,
         };
@@ -117,24 +115,9 @@ impl Accounts {
 
     /// Opens an account for each process that is new in the family.
     fn search(&mut self) {
-        let parents: BTreeMap<u32, u32> = all_processes()
-            .into_iter()
-            .flatten()
-            .filter_map(|process| {
-                let stat = process.ok()?.stat().ok()?;
-                Some((stat.pid.cast_unsigned(), stat.ppid.cast_unsigned()))
-            })
-            .collect();
-        for &pid in parents.keys() {
-            if !self.open.contains_key(&pid) && self.descends(pid, &parents) {
-                self.open.insert(pid, Account::new(pid));
-            }
+        for pid in self.family.members() {
+            self.open.entry(pid).or_insert_with(|| Account::new(pid));
         }
-    }
-
-    fn descends(&self, pid: u32, parents: &BTreeMap<u32, u32>) -> bool {
-        let mut line = std::iter::successors(Some(pid), |pid| parents.get(pid).copied());
-        line.any(|pid| self.roots.contains(&pid))
     }
 
     fn look(&mut self) {
@@ -162,6 +145,56 @@ impl Account {
     }
 }
 
+/// This process, others, and all that descend from them.
+pub struct Family {
+    roots: Vec<u32>,
+}
+
+impl Family {
+    /// Of this process and `roots`.
+    pub fn of(roots: &[u32]) -> Self {
+        let mut family = Self {
+            roots: vec![std::process::id()],
+        };
+        family.adopt(roots);
+        family
+    }
+
+    /// These belong to it, too.
+    pub fn adopt(&mut self, roots: &[u32]) {
+        for &pid in roots {
+            if !self.roots.contains(&pid) {
+                self.roots.push(pid);
+            }
+        }
+    }
+
+    /// All that run now.
+    pub fn members(&self) -> Vec<u32> {
+        let parents: BTreeMap<u32, u32> = all_processes()
+            .into_iter()
+            .flatten()
+            .filter_map(|process| {
+                let stat = process.ok()?.stat().ok()?;
+                Some((stat.pid.cast_unsigned(), stat.ppid.cast_unsigned()))
+            })
+            .collect();
+        let belongs = |pid: &u32| {
+            let mut line = std::iter::successors(Some(*pid), |pid| parents.get(pid).copied());
+            line.any(|pid| self.roots.contains(&pid))
+        };
+        parents.keys().copied().filter(belongs).collect()
+    }
+}
+
+/// When a process started, in clock ticks after boot, and its resident memory in bytes.
+pub fn resident(pid: u32) -> Option<(u64, u64)> {
+    let stat = Proc::new(pid.cast_signed()).ok()?.stat().ok()?;
+    let pages = stat.rss;
+    // One that has ended and is not waited for yet holds nothing.
+    (pages > 0).then(|| (stat.starttime, pages * procfs::page_size()))
+}
+
 /// CPU ticks so far, and the peak of resident memory in bytes.
 fn usage(pid: u32) -> Option<(u64, u64)> {
     let process = Proc::new(pid.cast_signed()).ok()?;
@@ -176,7 +209,7 @@ fn usage(pid: u32) -> Option<(u64, u64)> {
 }
 
 /// The program's file name and its first two arguments.
-fn name(pid: u32) -> String {
+pub fn name(pid: u32) -> String {
     let words = Proc::new(pid.cast_signed())
         .and_then(|process| process.cmdline())
         .unwrap_or_default();

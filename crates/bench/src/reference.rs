@@ -56,8 +56,42 @@ pub struct ScalingRow {
     pub signatures: u32,
     /// Of the whole run, in seconds.
     pub duration_s: f64,
-    /// Signatures per second over the whole run.
+    /// Signatures per second over the whole run, as published.
     pub per_second: f64,
+    /// What is wrong with the row, where its own figures contradict each other.
+    pub remark: Option<String>,
+}
+
+impl ScalingRow {
+    /// What signatures and duration give as a rate; the published one is rounded, and may be wrong.
+    pub fn computed_per_second(&self) -> f64 {
+        f64::from(self.signatures) / self.duration_s
+    }
+
+    /// Published rates are rounded to one decimal, durations to a second: more than that is an error.
+    fn remarked(mut self) -> Self {
+        let computed = self.computed_per_second();
+        if (self.per_second / computed - 1.0).abs() > 0.05 {
+            self.remark = Some(format!(
+                "contradicts itself: {} signatures in {} s are {computed:.1} per second, not {}",
+                self.signatures, self.duration_s, self.per_second
+            ));
+        }
+        self
+    }
+}
+
+/// The published rows of a kind of key (`rsa-2048`) that make a curve: one for each number of HSMs,
+/// rising, without those that contradict themselves.
+pub fn curve<'a>(rows: &'a [ScalingRow], kind: &str) -> Vec<&'a ScalingRow> {
+    let mut curve: Vec<&ScalingRow> = rows
+        .iter()
+        .filter(|row| row.key == kind && row.remark.is_none())
+        .collect();
+    // The burn-in repeats the run with as many HSMs.
+    curve.sort_by_key(|row| (row.hsms, row.signatures));
+    curve.dedup_by_key(|row| row.hsms);
+    curve
 }
 
 /// All rows of `signing-eval.csv`.
@@ -85,13 +119,15 @@ pub fn signing() -> Vec<SigningRow> {
 pub fn scaling() -> Vec<ScalingRow> {
     let table = include_str!("../reference/smartcard-hsm-scaling.csv");
     rows(table, |cells: [&str; 5]| {
-        Some(ScalingRow {
+        let row = ScalingRow {
             key: cells[0].to_owned(),
             hsms: cells[1].parse().ok()?,
             signatures: cells[2].parse().ok()?,
             duration_s: cells[3].parse().ok()?,
             per_second: cells[4].parse().ok()?,
-        })
+            remark: None,
+        };
+        Some(row.remarked())
     })
 }
 
@@ -118,5 +154,33 @@ mod tests {
         let scaling = scaling();
         assert_eq!(scaling.len(), 10);
         assert_eq!((scaling[4].hsms, scaling[4].per_second), (8, 12.1));
+    }
+
+    /// 500,000 signatures in 12,185 s are 41.0 per second; printed is 32.8.
+    #[test]
+    fn the_row_that_contradicts_itself_is_marked_and_not_in_the_curve() {
+        let rows = scaling();
+        let marked: Vec<_> = rows.iter().filter(|row| row.remark.is_some()).collect();
+        assert_eq!(marked.len(), 1);
+        assert_eq!(
+            (marked[0].signatures, marked[0].per_second),
+            (500_000, 32.8)
+        );
+        assert!(
+            marked[0]
+                .remark
+                .as_ref()
+                .unwrap()
+                .contains("are 41.0 per second")
+        );
+        let rates = |kind| {
+            curve(&rows, kind)
+                .iter()
+                .map(|row| row.per_second)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(rates("rsa-2048"), [1.5, 3.0, 6.1, 12.1]);
+        assert_eq!(rates("ec-brainpoolP256r1"), [4.1, 8.4, 16.6, 32.9]);
+        assert!(rates("rsa-1024").is_empty());
     }
 }

@@ -3,12 +3,10 @@
 mod page;
 mod text;
 
-use std::time::SystemTime;
-
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::{Machine, Measurement, ScalingRow, reference};
+use crate::{Head, Measurement, ScalingRow, reference};
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -17,21 +15,20 @@ pub struct Options {
     pub title: String,
     /// Numbers of members, in the order of measuring; the least one is what the others are held against.
     pub members: Vec<usize>,
+    /// The published kind of key that the curve is held against; see [`crate::Key::published_kind`].
+    pub published: Option<&'static str>,
 }
 
 /// What the measurement found. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`crate::SCHEMA`].
-    pub schema: String,
-    /// `scale`.
-    pub command: String,
+    /// Command, time and machine.
+    #[serde(flatten)]
+    pub head: Head,
     /// For people.
     pub title: String,
-    /// When it was measured (RFC 3339, UTC).
-    pub measured_at: String,
-    /// Where.
-    pub machine: Machine,
+    /// The published kind of key that is like the measured one, where there is one.
+    pub published: Option<String>,
     /// By the number of members.
     pub steps: Vec<Step>,
     /// What happened meanwhile; whoever made it happen adds it.
@@ -49,6 +46,8 @@ pub struct Step {
     pub speed_up: f64,
     /// `speed_up` for each member: 1 is linear.
     pub efficiency: f64,
+    /// The published rate with as many SmartCard-HSMs, where there is one for this kind of key.
+    pub published_per_second: Option<f64>,
     /// What was measured.
     pub measurement: Measurement,
 }
@@ -87,19 +86,20 @@ pub fn run(
             break;
         }
     }
+    let reference = reference::scaling();
+    let curve = reference::curve(&reference, options.published.unwrap_or_default());
+    let steps = steps(measured, &curve);
     Ok(Report {
-        schema: crate::SCHEMA.to_owned(),
-        command: "scale".to_owned(),
+        head: Head::now("scale"),
         title: options.title.clone(),
-        measured_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        machine: Machine::this(),
-        steps: steps(measured),
+        published: options.published.map(str::to_owned),
+        steps,
         events: Vec::new(),
-        reference: reference::scaling(),
+        reference,
     })
 }
 
-fn steps(mut measured: Vec<(usize, Measurement)>) -> Vec<Step> {
+fn steps(mut measured: Vec<(usize, Measurement)>, curve: &[&ScalingRow]) -> Vec<Step> {
     measured.sort_by_key(|(members, _)| *members);
     let of_one =
         |(members, measurement): &(usize, Measurement)| measurement.per_second / *members as f64;
@@ -112,10 +112,12 @@ fn steps(mut measured: Vec<(usize, Measurement)>) -> Vec<Step> {
             } else {
                 0.0
             };
+            let published = curve.iter().find(|row| row.hsms as usize == members);
             Step {
                 members,
                 speed_up,
                 efficiency: speed_up / members as f64,
+                published_per_second: published.map(|row| row.per_second),
                 measurement,
             }
         })

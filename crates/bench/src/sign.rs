@@ -3,7 +3,7 @@
 mod text;
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Result, Token, Verb};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{self, Control, Load, Plan, Until};
 use crate::target::{self, About};
-use crate::{Key, Machine, Measurement, SigningRow, reference};
+use crate::{Head, Key, Measurement, SigningRow, reference};
 
 /// What is signed, by whom, how often.
 pub struct Options {
@@ -69,14 +69,9 @@ impl Options {
 /// What the evaluation found. Its JSON is described by `docs/bench-schema.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// [`crate::SCHEMA`].
-    pub schema: String,
-    /// `sign`.
-    pub command: String,
-    /// When it was measured (RFC 3339, UTC).
-    pub measured_at: String,
-    /// Where.
-    pub machine: Machine,
+    /// Command, time and machine.
+    #[serde(flatten)]
+    pub head: Head,
     /// What was asked.
     pub target: String,
     /// With which key.
@@ -100,10 +95,7 @@ pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
     target::fits(&options.key, mechanism)?;
     let measurement = measure(options, mechanism, control)?;
     Ok(Report {
-        schema: crate::SCHEMA.to_owned(),
-        command: "sign".to_owned(),
-        measured_at: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
-        machine: Machine::this(),
+        head: Head::now("sign"),
         target: options.name.clone(),
         key: options.key.about.clone(),
         mechanism: mechanism.name().into_owned(),

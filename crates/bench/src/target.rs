@@ -34,6 +34,14 @@ pub struct About {
     pub bits: usize,
 }
 
+/// The OID of P-256 in DER; what else has 256 bits is another curve.
+const PRIME256V1: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+
+/// The OID of brainpoolP256r1 in DER (RFC 5639, section 4.1).
+const BRAINPOOL_P256R1: &[u8] = &[
+    0x06, 0x09, 0x2b, 0x24, 0x03, 0x03, 0x02, 0x08, 0x01, 0x01, 0x07,
+];
+
 impl Key {
     /// The one key that can sign and that `wanted` means; without it the one P-256 key.
     pub fn find(token: &dyn Token, wanted: Option<&Uri>) -> Result<Self> {
@@ -43,7 +51,7 @@ impl Key {
             .iter()
             .filter(|object| wanted.is_none_or(|uri| uri.matches_object(object)))
             .filter_map(Self::of)
-            .filter(|key| wanted.is_some() || key.is_p256())
+            .filter(|key| wanted.is_some() || key.is_on(PRIME256V1))
             .collect();
         match <[Self; 1]>::try_from(keys) {
             Ok([key]) => Ok(key),
@@ -67,12 +75,20 @@ impl Key {
         })
     }
 
-    fn is_p256(&self) -> bool {
-        // The only curve of 256 bits that SEC 1 calls prime: told from secp256k1 by its OID.
-        const PRIME256V1: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+    /// What the published figures call a key of this kind (`rsa-2048`, `ec-brainpoolP256r1`); `None`
+    /// where they have none like it.
+    pub fn published_kind(&self) -> Option<&'static str> {
+        match self.public.as_ref()?.kind() {
+            KeyKind::Rsa if self.about.bits == 2048 => Some("rsa-2048"),
+            KeyKind::Ec if self.is_on(BRAINPOOL_P256R1) => Some("ec-brainpoolP256r1"),
+            _ => None,
+        }
+    }
+
+    fn is_on(&self, curve: &[u8]) -> bool {
         self.public
             .as_ref()
-            .is_some_and(|key| key.to_attributes().get(ck::CKA_EC_PARAMS) == Some(PRIME256V1))
+            .is_some_and(|key| key.to_attributes().get(ck::CKA_EC_PARAMS) == Some(curve))
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Signer, quiet};
+use common::{Signer, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::compare::{self, Bound, Goal, Variant};
 use hsmux_bench::{Key, Latency, Load, Measurement, Until, mechanism, scale, sign};
 use hsmux_token::{Token, Uri};
@@ -27,29 +27,6 @@ fn measured(per_second: f64, p50: f64) -> Measurement {
         per_second,
         latency_us: Some(Latency { p50, ..latency }),
         ..found
-    }
-}
-
-fn keeps_schema(report: &impl serde::Serialize) -> serde_json::Value {
-    let schema = include_str!("../../../docs/bench-schema.json");
-    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
-    let json = serde_json::to_value(report).unwrap();
-    let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let errors: Vec<String> = validator
-        .iter_errors(&json)
-        .map(|error| format!("{}: {error}", error.instance_path()))
-        .collect();
-    assert!(errors.is_empty(), "{errors:#?}\n{json:#}");
-    json
-}
-
-fn fits_80_columns(text: &str) {
-    for line in text.lines() {
-        assert!(
-            line.chars().count() <= 80,
-            "{} columns: {line}",
-            line.chars().count()
-        );
     }
 }
 
@@ -160,6 +137,7 @@ fn scaling_has_efficiency_and_a_page_of_its_own() {
     let options = scale::Options {
         title: "pool \"web\" <test>".into(),
         members: vec![4, 1, 2],
+        published: None,
     };
     let rates = [10.0, 19.0, 0.0, 36.0];
     let mut measure = |members: usize| Ok(measured(rates[members - 1], 100.0));
@@ -202,15 +180,47 @@ fn scaling_has_efficiency_and_a_page_of_its_own() {
 }
 
 #[test]
+fn scaling_has_the_published_curve_beside_it() {
+    let options = scale::Options {
+        title: "cards".into(),
+        members: vec![1, 2, 3, 8],
+        published: Some("rsa-2048"),
+    };
+    let mut measure = |members: usize| Ok(measured(1.5 * members as f64, 658_000.0));
+    let report = scale::run(&options, &mut measure).unwrap();
+    let published = report.steps.iter().map(|step| step.published_per_second);
+    assert_eq!(
+        published.collect::<Vec<_>>(),
+        [Some(1.5), Some(3.0), None, Some(12.1)]
+    );
+    let json = keeps_schema(&report);
+    assert_eq!(json["published"], "rsa-2048");
+    let text = report.to_string();
+    for part in ["of published", "99.2 %", "32.8/s*", "are 41.0 per second"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    fits_80_columns(&text);
+    let page = report.html();
+    assert!(page.contains("Beside the published") && page.contains("are 41.0 per second"));
+    // Once in the chart of speed-up, once in that of throughput.
+    assert_eq!(
+        page.matches("published: SmartCard-HSM, rsa-2048").count(),
+        2
+    );
+}
+
+#[test]
 fn scaling_refuses_what_makes_no_sense_and_says_where_it_failed() {
     let none = scale::Options {
         title: String::new(),
         members: vec![0],
+        published: None,
     };
     scale::run(&none, &mut |_| unreachable!()).unwrap_err();
     let two = scale::Options {
         title: String::new(),
         members: vec![2],
+        published: None,
     };
     let failed = scale::run(&two, &mut |_| Err(hsmux_token::Error::lost("gone"))).unwrap_err();
     assert!(failed.to_string().contains("with 2 members"));

@@ -8,7 +8,7 @@ use crate::format::{count, lines, micros, rate, table, three};
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
-        writeln!(f, "{}", lines(&format!("on {}", self.machine)))?;
+        writeln!(f, "{}", self.head)?;
         writeln!(f, "medians of {} rounds, taking turns\n", self.rounds)?;
         let variants = self.variants.iter().map(|series| {
             let first = &self.variants[0];

@@ -1,4 +1,9 @@
-//! What the pages of all reports share: one self-contained file, light or dark as its reader likes.
+//! What all reports share: their head, the rows of their tables, and the page: one self-contained file,
+//! light or dark as its reader likes.
 
+pub mod cells;
 pub mod chart;
+mod head;
 pub mod page;
+
+pub use head::{Head, now};

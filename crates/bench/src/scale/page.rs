@@ -1,18 +1,17 @@
 //! The scaling measurement as a page of charts and tables.
 
+use super::text::{BESIDE, STEP};
 use super::{Report, Step};
-use crate::ScalingRow;
-use crate::format::{bytes, count, rate, three, whole};
+use crate::format::{count, rate, three};
+use crate::reference;
+use crate::report::cells;
 use crate::report::chart::{Chart, Ink, Line, Style};
 use crate::report::page::Page;
 
 impl Report {
     /// One HTML file that needs no other: charts are inline SVG.
     pub fn html(&self) -> String {
-        let mut page = Page::new(
-            &self.title,
-            &format!("Measured {} on {}", self.measured_at, self.machine),
-        );
+        let mut page = Page::new(&self.title, &self.head.when_and_where());
         page.headline(&self.headline());
         page.section("Speed-up", "Rate over that of one member. Published: cloned keys on SmartCard-HSMs, on other hardware.");
         page.chart(&self.speed_up());
@@ -21,19 +20,12 @@ impl Report {
             "Signatures per second against members in service.",
         );
         page.chart(&self.throughput());
-        page.table(
-            [
-                "Members",
-                "Rate",
-                "Speed-up",
-                "Efficiency",
-                "p50",
-                "p99",
-                "Failed",
-                "Verified",
-            ],
-            self.steps.iter().map(Step::cells),
-        );
+        page.table(STEP, self.steps.iter().map(Step::cells));
+        if let Some(kind) = &self.published {
+            let about = format!("Cloned {kind} keys on SmartCard-HSMs: rates of as many members.");
+            page.section("Beside the published", &about);
+            page.table(BESIDE, self.steps.iter().filter_map(Step::beside));
+        }
         for step in &self.steps {
             self.course(step, &mut page);
         }
@@ -73,12 +65,10 @@ impl Report {
             ("rsa-2048", Ink::Published),
             ("ec-brainpoolP256r1", Ink::PublishedToo),
         ] {
-            lines.push(Line {
-                name: format!("published: SmartCard-HSM, {key}"),
-                ink,
-                points: published_speed_up(&self.reference, key, most),
-                style: Style::Dots,
-            });
+            let curve = self.curve(key, most);
+            let one = curve.first().map_or(1.0, |point| point.1);
+            let points = curve.into_iter().map(|(hsms, rate)| (hsms, rate / one));
+            lines.push(published_line(key, ink, points.collect()));
         }
         lines.push(self.measured(|step| step.speed_up));
         Chart {
@@ -91,7 +81,12 @@ impl Report {
     }
 
     fn throughput(&self) -> Chart<'static> {
-        let lines = vec![self.measured(|step| step.measurement.per_second)];
+        let mut lines = Vec::new();
+        if let Some(kind) = &self.published {
+            let most = self.steps.last().map_or(1, |step| step.members) as f64;
+            lines.push(published_line(kind, Ink::Published, self.curve(kind, most)));
+        }
+        lines.push(self.measured(|step| step.measurement.per_second));
         Chart {
             x: "members",
             y: "signatures per second",
@@ -99,6 +94,15 @@ impl Report {
             marks: Vec::new(),
             whole_x: true,
         }
+    }
+
+    /// The published rates of a kind of key, up to so many HSMs.
+    fn curve(&self, kind: &str, most: f64) -> Vec<(f64, f64)> {
+        let curve = reference::curve(&self.reference, kind).into_iter();
+        curve
+            .map(|row| (f64::from(row.hsms), row.per_second))
+            .filter(|point| point.0 <= most)
+            .collect()
     }
 
     fn measured(&self, value: fn(&Step) -> f64) -> Line {
@@ -164,51 +168,24 @@ impl Report {
                 last.members
             ),
         );
-        page.table(
-            ["Process", "pid", "CPU", "CPU time", "Peak memory"],
-            last.measurement.processes.iter().map(|process| {
-                [
-                    process.name.clone(),
-                    process.pid.to_string(),
-                    format!("{} %", three(process.cpu_percent)),
-                    format!("{} s", three(process.cpu_s)),
-                    bytes(process.peak_memory_bytes),
-                ]
-            }),
-        );
+        let rows = last.measurement.processes.iter().map(cells::process);
+        page.table(cells::PROCESS, rows);
     }
 
     fn published(&self, page: &mut Page) {
-        page.section(
-            "Published",
-            "CardContact, \u{201c}Building a SmartCard-HSM cluster\u{201d}, 2015-11-20.",
-        );
-        page.table(
-            ["Key", "HSMs", "Signatures", "Duration", "Rate"],
-            self.reference.iter().map(|row| {
-                [
-                    row.key.clone(),
-                    row.hsms.to_string(),
-                    count(u64::from(row.signatures)),
-                    format!("{} s", count(whole(row.duration_s))),
-                    rate(row.per_second),
-                ]
-            }),
-        );
+        let source = "CardContact, \u{201c}Building a SmartCard-HSM cluster\u{201d}, 2015-11-20.";
+        let remarks: Vec<String> = cells::remarks(&self.reference).collect();
+        page.section("Published", &format!("{source} {}", remarks.join(" ")));
+        let rows = self.reference.iter().map(cells::published);
+        page.table(cells::PUBLISHED, rows);
     }
 }
 
-/// Of one key, up to as many HSMs as were measured; the burn-in row of 8 HSMs repeats a point.
-fn published_speed_up(rows: &[ScalingRow], key: &str, most: f64) -> Vec<(f64, f64)> {
-    let of_key = || rows.iter().filter(|row| row.key == key);
-    let Some(one) = of_key().find(|row| row.hsms == 1) else {
-        return Vec::new();
-    };
-    let mut points: Vec<(f64, f64)> = of_key()
-        .map(|row| (f64::from(row.hsms), row.per_second / one.per_second))
-        .filter(|point| point.0 <= most.max(1.0))
-        .collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    points.dedup_by_key(|point| point.0);
-    points
+fn published_line(kind: &str, ink: Ink, points: Vec<(f64, f64)>) -> Line {
+    Line {
+        name: format!("published: SmartCard-HSM, {kind}"),
+        ink,
+        points,
+        style: Style::Dots,
+    }
 }

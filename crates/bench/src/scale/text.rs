@@ -3,23 +3,14 @@
 use std::fmt;
 
 use super::{Event, Report, Step};
-use crate::format::{count, lines, micros, rate, table, three};
+use crate::format::{count, lines, rate, table, three};
+use crate::report::cells;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
-        writeln!(f, "{}\n", lines(&format!("on {}", self.machine)))?;
-        let heads = [
-            "members",
-            "rate",
-            "speed-up",
-            "efficiency",
-            "p50",
-            "p99",
-            "failed",
-            "verified",
-        ];
-        writeln!(f, "{}\n", table(heads, self.steps.iter().map(Step::cells)))?;
+        writeln!(f, "{}\n", self.head)?;
+        writeln!(f, "{}\n", table(STEP, self.steps.iter().map(Step::cells)))?;
         for event in &self.events {
             let Event {
                 members,
@@ -33,40 +24,60 @@ impl fmt::Display for Report {
                 lines(&format!("with {members} members, after {at} s: {what}"))
             )?;
         }
-        let published = self.reference.iter().map(|row| {
-            [
-                row.key.clone(),
-                row.hsms.to_string(),
-                count(u64::from(row.signatures)),
-                rate(row.per_second),
-            ]
-        });
+        if let Some(kind) = &self.published {
+            let beside = table(BESIDE, self.steps.iter().filter_map(Step::beside));
+            writeln!(
+                f,
+                "Beside the published SmartCard-HSMs, {kind}\n\n{beside}\n"
+            )?;
+        }
         let heading = "Published: SmartCard-HSM cluster (other hardware, for reference)";
-        writeln!(
-            f,
-            "{heading}\n\n{}",
-            table(["key", "HSMs", "signatures", "rate"], published)
-        )
+        let rows = self.reference.iter().map(cells::published);
+        writeln!(f, "{heading}\n\n{}", table(cells::PUBLISHED, rows))?;
+        cells::remarks(&self.reference).try_for_each(|remark| writeln!(f, "{}", lines(&remark)))
     }
 }
 
+/// The columns of [`Step::cells`].
+pub(super) const STEP: [&str; 8] = [
+    "members",
+    "rate",
+    "speed-up",
+    "efficiency",
+    "p50",
+    "p99",
+    "failed",
+    "verified",
+];
+
+/// The columns of [`Step::beside`].
+pub(super) const BESIDE: [&str; 4] = ["members", "measured", "published", "of published"];
+
 impl Step {
-    /// Members, rate, speed-up, efficiency, p50, p99, failed, verified.
+    /// What was measured, by the columns of [`STEP`].
     pub(super) fn cells(&self) -> [String; 8] {
         let m = &self.measurement;
-        let latency = |part: fn(crate::Latency) -> f64| {
-            m.latency_us
-                .map_or_else(|| "-".to_owned(), |latency| micros(part(latency)))
-        };
         [
             self.members.to_string(),
             rate(m.per_second),
             three(self.speed_up),
             format!("{} %", three(100.0 * self.efficiency)),
-            latency(|l| l.p50),
-            latency(|l| l.p99),
+            cells::latency(m.latency_us, |l| l.p50),
+            cells::latency(m.latency_us, |l| l.p99),
             count(m.failed + m.wrong),
             count(m.verified),
         ]
+    }
+
+    /// The measured rate beside the published one, by the columns of [`BESIDE`].
+    pub(super) fn beside(&self) -> Option<[String; 4]> {
+        let published = self.published_per_second?;
+        let measured = self.measurement.per_second;
+        Some([
+            self.members.to_string(),
+            rate(measured),
+            rate(published),
+            format!("{} %", three(100.0 * measured / published)),
+        ])
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use super::Report;
 use crate::format::{bytes, count, lines, micros, rate, table, three, whole};
 use crate::measurement::Measurement;
+use crate::report::cells;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -19,7 +20,7 @@ impl fmt::Display for Report {
             lines(&what),
             lines(&format!("from {}", self.target))
         )?;
-        writeln!(f, "{}\n", lines(&format!("on {}", self.machine)))?;
+        writeln!(f, "{}\n", self.head)?;
         writeln!(f, "{}", self.measurement)?;
         let heading =
             "Published: ECDSA P-256 over 32 bytes, CloudHSM (other hardware, for reference)";
@@ -101,19 +102,7 @@ impl fmt::Display for Measurement {
             let row = [l.min, l.mean, l.stddev, l.p50, l.p90, l.p99, l.p999, l.max].map(micros);
             writeln!(f, "{}\n", table(heads, [row]))?;
         }
-        let rows = self.processes.iter().map(|process| {
-            [
-                process.name.clone(),
-                process.pid.to_string(),
-                format!("{} %", three(process.cpu_percent)),
-                format!("{} s", three(process.cpu_s)),
-                bytes(process.peak_memory_bytes),
-            ]
-        });
-        writeln!(
-            f,
-            "{}",
-            table(["process", "pid", "CPU", "CPU time", "peak memory"], rows)
-        )
+        let rows = self.processes.iter().map(cells::process);
+        writeln!(f, "{}", table(cells::PROCESS, rows))
     }
 }

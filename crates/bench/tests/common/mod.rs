@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsmux_bench::{Control, Progress};
 use hsmux_software::{digest, identify, prehash};
@@ -21,6 +21,8 @@ pub struct Signer {
     pub fails_every: u64,
     /// Every so many-th signature is wrong; 0 for none.
     pub lies_every: u64,
+    /// How long a signature takes, beside computing it.
+    pub takes: Duration,
     pub signed: AtomicU64,
 }
 
@@ -30,6 +32,7 @@ impl Signer {
             key: SigningKey::from_slice(&[7; 32]).unwrap(),
             fails_every: 0,
             lies_every: 0,
+            takes: Duration::ZERO,
             signed: AtomicU64::new(0),
         }
     }
@@ -90,6 +93,9 @@ impl Token for Signer {
         if hits(self.fails_every) {
             return Err(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR));
         }
+        if !self.takes.is_zero() {
+            std::thread::sleep(self.takes);
+        }
         let digest = match prehash(mechanism) {
             Some((hash, _)) => digest(hash, data),
             None => data.to_vec(),
@@ -107,5 +113,30 @@ pub fn quiet() -> Control<'static> {
     Control {
         stop: &NEVER,
         progress: &|_: &Progress| (),
+    }
+}
+
+/// The report's JSON, which is as the schema says.
+pub fn keeps_schema(report: &impl serde::Serialize) -> serde_json::Value {
+    let schema = include_str!("../../../../docs/bench-schema.json");
+    let schema: serde_json::Value = serde_json::from_str(schema).unwrap();
+    let json = serde_json::to_value(report).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let errors: Vec<String> = validator
+        .iter_errors(&json)
+        .map(|error| format!("{}: {error}", error.instance_path()))
+        .collect();
+    assert!(errors.is_empty(), "{errors:#?}\n{json:#}");
+    json
+}
+
+/// No line is wider than people's terminals.
+pub fn fits_80_columns(text: &str) {
+    for line in text.lines() {
+        assert!(
+            line.chars().count() <= 80,
+            "{} columns: {line}",
+            line.chars().count()
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! `hsmux bench`.
 
+mod burn_in;
 mod compare;
 mod run;
 mod scale;
@@ -18,6 +19,8 @@ pub enum Bench {
     Sign(Box<sign::Sign>),
     /// Measure throughput against the number of members
     Scale(scale::Scale),
+    /// Make so many signatures that it takes hours, verify each; interrupted, it goes on where it was
+    BurnIn(Box<burn_in::BurnIn>),
     /// Compare ways to the same token side by side, by their ratios
     Compare(compare::Compare),
 }
@@ -27,6 +30,7 @@ impl Bench {
         match self {
             Self::Sign(command) => command.run(context),
             Self::Scale(command) => command.run(context),
+            Self::BurnIn(command) => command.run(context),
             Self::Compare(command) => command.run(context),
         }
     }
@@ -58,13 +62,16 @@ mod tests {
             "--pin env:PIN",
         ];
         for target in targets {
-            assert!(parses(&format!("bench sign {target}")), "sign {target}");
+            for command in ["sign", "burn-in"] {
+                let line = format!("bench {command} {target}");
+                assert!(parses(&line), "{line}");
+            }
             for command in ["scale", "compare"] {
                 let line = format!("bench {command} {target}");
                 assert!(!parses(&line), "{line}");
             }
         }
-        for command in ["sign", "scale", "compare"] {
+        for command in ["sign", "scale", "burn-in", "compare"] {
             assert!(parses(&format!("bench {command} --key pkcs11:object=web")));
         }
     }

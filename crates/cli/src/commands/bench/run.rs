@@ -10,7 +10,7 @@ use hsmux_bench::sign::Options;
 use hsmux_bench::{Control, Key, Load, Phase, Progress, Until, mechanism};
 use hsmux_token::Uri;
 use indicatif::ProgressBar;
-use signal_hook::consts::SIGINT;
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::target::Opened;
 use crate::exit::Exit;
@@ -80,11 +80,14 @@ impl RunArgs {
     }
 }
 
-/// Ctrl+C ends the measurement; what was measured is kept. A second one ends the program.
+/// Ctrl+C or SIGTERM ends the measurement; what was measured is kept. A second one ends the program.
 pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&stop))?;
-    signal_hook::flag::register(SIGINT, Arc::clone(&stop))?;
+    for signal in [SIGINT, SIGTERM] {
+        // What a shell answers for a program that the signal has ended.
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
     Ok(stop)
 }
 
@@ -116,6 +119,11 @@ fn show(bar: &ProgressBar, progress: &Progress) {
         let left = u128::from(progress.done) * left.as_millis() / elapsed;
         bar.set_length(progress.done + u64::try_from(left).unwrap_or(u64::MAX / 2));
     }
+    let first = bar.position() == 0;
     bar.set_position(progress.done);
+    if first {
+        // What earlier runs did says nothing about what is left.
+        bar.reset_eta();
+    }
     bar.set_message(format!("{doing} {:.0}/s", progress.per_second()));
 }

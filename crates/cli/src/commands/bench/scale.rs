@@ -53,6 +53,7 @@ impl Scale {
                 config.pool.label, options.key.about.label, self.run.concurrency
             ),
             members: counts.clone(),
+            published: options.key.published_kind(),
         };
         let mut events = Vec::new();
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);

@@ -1,9 +1,10 @@
 //! What is measured: the pool through its daemon, the pool in this process, or a module directly.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use hsmux_bench::burn_in::{Behind, Look, Member};
 use hsmux_daemon::PoolClient;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
@@ -14,7 +15,7 @@ use hsmux_token::{Secret, Token, Uri};
 use crate::context::Context;
 use crate::pin::PinArg;
 
-/// Options of `hsmux bench sign` that choose it.
+/// Options of `hsmux bench sign` and `burn-in` that choose it.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// Past the pool: a token of this PKCS#11 module
@@ -40,6 +41,8 @@ pub struct Opened {
     pub name: String,
     /// Processes besides this one that work for it.
     pub processes: Vec<u32>,
+    /// Looks behind it, where it is a pool.
+    pub look: Option<Arc<Look>>,
 }
 
 impl Target {
@@ -66,20 +69,33 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
         l.pin.as_ref().or_else(first)
     });
     let pin = pin.map_or_else(|| own.map(PinSource::read).transpose(), |pin| Ok(Some(pin)))?;
+    let admin = &config.admin.socket.path;
     Ok(Opened {
         token: PoolClient::connect(socket, pin)?,
         name: format!("pool {} through the daemon", config.pool.label),
-        processes: daemon_pid(config).into_iter().collect(),
+        processes: behind_daemon(admin).map_or_else(Vec::new, |behind| behind.processes),
+        look: Some({
+            let admin = admin.clone();
+            Arc::new(move || behind_daemon(&admin))
+        }),
     })
 }
 
-/// The daemon's process, for who may administer it.
-fn daemon_pid(config: &Config) -> Option<u32> {
-    let admin = AdminClient::connect(&config.admin.socket.path).ok()?;
-    match admin.ask(&Request::Status) {
-        Ok(Response::Status(status)) => Some(status.pid),
-        _ => None,
-    }
+/// The daemon's members and its process, for who may administer it.
+fn behind_daemon(socket: &Path) -> Option<Behind> {
+    let admin = AdminClient::connect(socket).ok()?;
+    let Ok(Response::Status(status)) = admin.ask(&Request::Status) else {
+        return None;
+    };
+    let members = status.members.into_iter().map(|member| Member {
+        name: member.name,
+        served: member.served,
+        failed: member.failed,
+    });
+    Some(Behind {
+        members: members.collect(),
+        processes: vec![status.pid],
+    })
 }
 
 /// The pool in this process.
@@ -87,10 +103,30 @@ pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
     let worker = std::env::current_exe()?;
     let pool = Pool::start(config.options(), config.seats(&worker, None))?;
     Ok(Opened {
-        token: pool,
+        token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),
         processes: Vec::new(),
+        look: Some(Arc::new(move || Some(behind_pool(&pool)))),
     })
+}
+
+/// The pool's members; its processes descend from this one.
+fn behind_pool(pool: &Pool) -> Behind {
+    let mut behind = Behind::default();
+    for seat in pool.status().seats {
+        match behind.members.iter_mut().find(|m| m.name == seat.member) {
+            Some(member) => {
+                member.served += seat.served;
+                member.failed += seat.failed;
+            }
+            None => behind.members.push(Member {
+                name: seat.member,
+                served: seat.served,
+                failed: seat.failed,
+            }),
+        }
+    }
+    behind
 }
 
 /// A token of a module, past the pool. PIN and token are the configuration's, if they are not given.
@@ -127,5 +163,6 @@ pub fn direct(
         token,
         name,
         processes: Vec::new(),
+        look: None,
     })
 }

@@ -1,0 +1,133 @@
+//! What is looked at and written down while the callers work.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hsmux_token::Result;
+
+use super::ledger::Ledger;
+use super::state::{Share, State};
+use super::{Behind, Look, Options};
+use crate::memory::Memory;
+
+/// Keeps the state file of a run.
+pub struct Recorder<'a> {
+    options: &'a Options,
+    ledger: &'a Ledger,
+    /// The time of earlier runs.
+    before: Duration,
+    inner: RefCell<Inner<'a>>,
+}
+
+struct Inner<'a> {
+    state: State,
+    memory: Memory,
+    shares: Shares<'a>,
+    saved: Duration,
+}
+
+impl<'a> Recorder<'a> {
+    /// A run begins. Where the state cannot be written, it does not.
+    pub fn begin(mut state: State, ledger: &'a Ledger, options: &'a Options) -> Result<Self> {
+        state.runs += 1;
+        let mut memory = Memory::resume(std::mem::take(&mut state.memory), &options.processes);
+        let mut shares = Shares::new(options.look.as_deref());
+        shares.look(&mut state, &mut memory);
+        let before = Duration::try_from_secs_f64(state.elapsed_s).unwrap_or_default();
+        state.write(&options.state)?;
+        Ok(Self {
+            options,
+            ledger,
+            before,
+            inner: RefCell::new(Inner {
+                state,
+                memory,
+                shares,
+                saved: Duration::ZERO,
+            }),
+        })
+    }
+
+    /// The run has taken so long; answers the time of all runs.
+    pub fn glance(&self, elapsed: Duration) -> Duration {
+        let inner = &mut *self.inner.borrow_mut();
+        self.sample(inner, elapsed);
+        if elapsed.saturating_sub(inner.saved) >= self.options.save_every {
+            inner.saved = elapsed;
+            // A disk that is full now may have room at the next attempt, and at the last one it must.
+            let _ = self.save(inner);
+        }
+        self.before + elapsed
+    }
+
+    /// The run has ended after so long.
+    pub fn end(self, elapsed: Duration) -> Result<State> {
+        let inner = &mut *self.inner.borrow_mut();
+        self.sample(inner, elapsed);
+        self.save(inner)?;
+        Ok(inner.state.clone())
+    }
+
+    fn sample(&self, inner: &mut Inner<'_>, elapsed: Duration) {
+        let at_s = (self.before + elapsed).as_secs_f64();
+        inner.memory.sample(at_s);
+        let course = &mut inner.state.course;
+        course.push(at_s, self.ledger.performed() as f64);
+        inner.state.elapsed_s = at_s;
+    }
+
+    fn save(&self, inner: &mut Inner<'_>) -> Result<()> {
+        self.ledger.copy_to(&mut inner.state);
+        inner.shares.look(&mut inner.state, &mut inner.memory);
+        inner.state.memory = inner.memory.held().to_vec();
+        inner.state.write(&self.options.state)
+    }
+}
+
+/// What the members of a pool do, from looks at counters that begin anew with each daemon.
+struct Shares<'a> {
+    look: Option<&'a Look>,
+    last: BTreeMap<String, [u64; 2]>,
+}
+
+impl<'a> Shares<'a> {
+    fn new(look: Option<&'a Look>) -> Self {
+        let last = BTreeMap::new();
+        Self { look, last }
+    }
+
+    /// Adds what the members did since the last look. At the first one that is nothing: what they did
+    /// before is not of this run.
+    fn look(&mut self, state: &mut State, memory: &mut Memory) {
+        let Some(Behind { members, processes }) = self.look.and_then(|look| look()) else {
+            return;
+        };
+        memory.adopt(&processes);
+        for member in members {
+            let now = [member.served, member.failed];
+            let last = self.last.insert(member.name.clone(), now).unwrap_or(now);
+            let share = share(&mut state.members, member.name);
+            share.served += since(last[0], now[0]);
+            share.failed += since(last[1], now[1]);
+        }
+    }
+}
+
+/// A counter that is less than it was has begun anew.
+fn since(last: u64, now: u64) -> u64 {
+    now.checked_sub(last).unwrap_or(now)
+}
+
+fn share(shares: &mut Vec<Share>, name: String) -> &mut Share {
+    let known = shares.iter().position(|share| share.name == name);
+    let at = known.unwrap_or_else(|| {
+        shares.push(Share {
+            name,
+            served: 0,
+            failed: 0,
+        });
+        shares.len() - 1
+    });
+    &mut shares[at]
+}

@@ -1,0 +1,238 @@
+//! What a burn-in found.
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{Count, Share, State};
+use super::{Failure, Options};
+use crate::slope::Slope;
+use crate::target::About;
+use crate::{Head, ScalingRow, memory, reference};
+
+/// What a burn-in found, over all of its runs. Its JSON is described by `docs/bench-schema.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Command, time of the end, and the machine of the last run.
+    #[serde(flatten)]
+    pub head: Head,
+    /// When the first run began (RFC 3339, UTC).
+    pub begun_at: String,
+    /// What was tested.
+    pub target: String,
+    /// With which key.
+    pub key: About,
+    /// `CKM_SHA256_RSA_PKCS`.
+    pub mechanism: String,
+    /// Bytes that each signature was over.
+    pub data_len: usize,
+    /// Callers at the same time, in the last run.
+    pub callers: usize,
+    /// Tests that were asked for.
+    pub tests: u64,
+    /// Tests that were performed, each a signature and its verification.
+    pub performed: u64,
+    /// Of these, tests without a signature.
+    pub failed: u64,
+    /// Of these, tests with a wrong signature.
+    pub wrong: u64,
+    /// Time of all runs together, in seconds.
+    pub elapsed_s: f64,
+    /// Tests that passed, for each second.
+    pub per_second: f64,
+    /// How often it was begun or gone on with.
+    pub runs: u32,
+    /// Of each token.
+    pub tokens: Vec<Served>,
+    /// The token with the highest rate, where there are several.
+    pub fastest: Option<String>,
+    /// The token with the lowest rate, where there are several.
+    pub slowest: Option<String>,
+    /// Tests that did not pass, by kind, the most frequent first.
+    pub failures: Vec<Failure>,
+    /// Memory of every process involved.
+    pub memory: Vec<Held>,
+    /// The rate as it went.
+    pub course: Vec<Pace>,
+    /// Published figures of SmartCard-HSMs with keys of this kind.
+    pub reference: Vec<ScalingRow>,
+}
+
+/// What one token did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Served {
+    /// Its name.
+    pub name: String,
+    /// Signatures that it made. A pool's own count has the proofs of its members in it.
+    pub served: u64,
+    /// Tests that failed by it; in a pool they went to another member.
+    pub failed: u64,
+    /// Signatures of it that were wrong; a pool does not say whose a signature is.
+    pub wrong: Option<u64>,
+    /// Signatures for each second of the run.
+    pub per_second: f64,
+}
+
+/// What one process held.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its process id.
+    pub pid: u32,
+    /// Its command line, shortened.
+    pub name: String,
+    /// Resident memory at the first sample, in bytes.
+    pub first_bytes: f64,
+    /// At the last one.
+    pub last_bytes: f64,
+    /// The most.
+    pub peak_bytes: u64,
+    /// Growth in bytes for each hour; absent for processes that lived less than a minute.
+    pub slope: Option<Slope>,
+    /// Seconds of the run, and bytes.
+    pub samples: Vec<(f64, f64)>,
+}
+
+/// The rate at a moment of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pace {
+    /// End of the interval, in seconds of the run.
+    pub at_s: f64,
+    /// Tests performed in it, for each second.
+    pub per_second: f64,
+}
+
+impl Report {
+    /// Every test was performed, and passed.
+    pub fn is_clean(&self) -> bool {
+        self.is_finished() && self.failed == 0 && self.wrong == 0
+    }
+
+    /// Every test was performed.
+    pub fn is_finished(&self) -> bool {
+        self.performed >= self.tests
+    }
+
+    /// Processes whose memory grows.
+    pub fn growing(&self) -> impl Iterator<Item = &Held> {
+        self.memory.iter().filter(|held| {
+            held.slope
+                .is_some_and(|slope| !slope.zero && slope.per_hour > 0.0)
+        })
+    }
+
+    pub(super) fn new(state: &State, options: &Options) -> Self {
+        let total = |of: fn(&Count) -> u64| state.counts.iter().map(of).sum::<u64>();
+        let passed = total(|count| count.passed);
+        let (failed, wrong) = (total(|count| count.failed), total(|count| count.wrong));
+        let per_second = |count: u64| {
+            if state.elapsed_s > 0.0 {
+                count as f64 / state.elapsed_s
+            } else {
+                0.0
+            }
+        };
+        let tokens: Vec<Served> = if state.members.is_empty() {
+            state.counts.iter().map(Served::driven).collect()
+        } else {
+            state.members.iter().map(Served::behind).collect()
+        };
+        let tokens: Vec<Served> = tokens
+            .into_iter()
+            .map(|token| Served {
+                per_second: per_second(token.served),
+                ..token
+            })
+            .collect();
+        let (slowest, fastest) = extremes(&tokens);
+        let mut failures = state.failures.clone();
+        failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+        let kind = options.key.published_kind();
+        let subject = &state.subject;
+        Self {
+            head: Head::now("burn-in"),
+            begun_at: state.begun_at.clone(),
+            target: subject.target.clone(),
+            key: subject.key.clone(),
+            mechanism: subject.mechanism.clone(),
+            data_len: subject.data_len,
+            callers: options.callers,
+            tests: options.tests.max(passed + failed + wrong),
+            performed: passed + failed + wrong,
+            failed,
+            wrong,
+            elapsed_s: state.elapsed_s,
+            per_second: per_second(passed),
+            runs: state.runs,
+            tokens,
+            fastest,
+            slowest,
+            failures,
+            memory: state.memory.iter().map(Held::of).collect(),
+            course: course(state.course.points()),
+            reference: reference::scaling()
+                .into_iter()
+                .filter(|row| Some(row.key.as_str()) == kind)
+                .collect(),
+        }
+    }
+}
+
+impl Served {
+    fn driven(count: &Count) -> Self {
+        Self {
+            name: count.name.clone(),
+            served: count.passed + count.wrong,
+            failed: count.failed,
+            wrong: Some(count.wrong),
+            per_second: 0.0,
+        }
+    }
+
+    fn behind(share: &Share) -> Self {
+        Self {
+            name: share.name.clone(),
+            served: share.served,
+            failed: share.failed,
+            wrong: None,
+            per_second: 0.0,
+        }
+    }
+}
+
+impl Held {
+    fn of(held: &memory::Held) -> Self {
+        let samples = held.series.points();
+        let bytes = |sample: Option<&(f64, f64)>| sample.map_or(0.0, |sample| sample.1);
+        Self {
+            pid: held.pid,
+            name: held.name.clone(),
+            first_bytes: bytes(samples.first()),
+            last_bytes: bytes(samples.last()),
+            peak_bytes: held.peak_bytes,
+            slope: Slope::of(samples),
+            samples: samples.to_vec(),
+        }
+    }
+}
+
+/// The names of the slowest and the fastest of several.
+fn extremes(tokens: &[Served]) -> (Option<String>, Option<String>) {
+    if tokens.len() < 2 {
+        return (None, None);
+    }
+    let by_rate = |a: &&Served, b: &&Served| a.per_second.total_cmp(&b.per_second);
+    let name = |token: Option<&Served>| token.map(|token| token.name.clone());
+    (
+        name(tokens.iter().min_by(by_rate)),
+        name(tokens.iter().max_by(by_rate)),
+    )
+}
+
+fn course(performed: &[(f64, f64)]) -> Vec<Pace> {
+    let rate = |pair: &[(f64, f64)]| {
+        let (took, done) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
+        Pace {
+            at_s: pair[1].0,
+            per_second: done / took,
+        }
+    };
+    performed.windows(2).map(rate).collect()
+}

@@ -1,0 +1,194 @@
+//! The state file: what a burn-in is, and what it found so far.
+
+use std::fs::{self, File};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use hsmux_token::{Error, Kind, Mechanism, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, Options};
+use crate::memory::Held;
+use crate::series::Series;
+use crate::target::About;
+
+/// The form of the file; another one is refused.
+const FORM: &str = "hsmux-burn-in/1";
+
+/// A burn-in, as its file has it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct State {
+    form: String,
+    /// What is tested.
+    pub subject: Subject,
+    /// When the first run began (RFC 3339, UTC).
+    pub begun_at: String,
+    /// How often it was begun or gone on with.
+    pub runs: u32,
+    /// Of all runs together.
+    pub elapsed_s: f64,
+    /// Of the driven tokens, in their order.
+    pub counts: Vec<Count>,
+    /// Of the members behind a pool.
+    pub members: Vec<Share>,
+    /// Tests that did not pass.
+    pub failures: Vec<Failure>,
+    /// Tests performed, by seconds of the run.
+    pub course: Series,
+    /// Memory of the processes.
+    pub memory: Vec<Held>,
+}
+
+/// What is tested: a file goes on with the same only.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subject {
+    /// What the options call it.
+    pub target: String,
+    /// The driven tokens.
+    pub tokens: Vec<String>,
+    /// The key, for people.
+    pub key: About,
+    /// What the key is ([`hsmux_token::ObjectId`]).
+    pub key_id: String,
+    /// `CKM_ECDSA`.
+    pub mechanism: String,
+    /// Bytes that each signature is over.
+    pub data_len: usize,
+}
+
+/// Tests of a driven token.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    pub name: String,
+    pub passed: u64,
+    pub failed: u64,
+    pub wrong: u64,
+}
+
+/// What a member of a pool did meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    pub name: String,
+    pub served: u64,
+    pub failed: u64,
+}
+
+/// What the file has, or the begin of a new burn-in.
+pub fn open(options: &Options, mechanism: &Mechanism) -> Result<State> {
+    let subject = Subject::of(options, mechanism);
+    if options.restart {
+        return Ok(State::new(subject));
+    }
+    let Some(state) = State::read(&options.state)? else {
+        return Ok(State::new(subject));
+    };
+    match state.subject.difference(&subject) {
+        None => Ok(state),
+        Some(difference) => Err(Error::request(
+            Kind::Invalid,
+            format!(
+                "{} is the state of another burn-in: {difference}; name another file, or begin anew",
+                options.state.display()
+            ),
+        )),
+    }
+}
+
+impl State {
+    fn new(subject: Subject) -> Self {
+        let count = |name: &String| Count {
+            name: name.clone(),
+            passed: 0,
+            failed: 0,
+            wrong: 0,
+        };
+        Self {
+            form: FORM.to_owned(),
+            begun_at: crate::report::now(),
+            runs: 0,
+            elapsed_s: 0.0,
+            counts: subject.tokens.iter().map(count).collect(),
+            members: Vec::new(),
+            failures: Vec::new(),
+            course: Series::default(),
+            memory: Vec::new(),
+            subject,
+        }
+    }
+
+    fn read(path: &Path) -> Result<Option<Self>> {
+        let text = match fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failed("read", path, &error)),
+        };
+        let state: Self = serde_json::from_slice(&text)
+            .map_err(|error| failed("this is no state of a burn-in", path, &error))?;
+        let names = |counts: &[Count]| counts.iter().map(|count| count.name.clone()).collect();
+        let tokens: Vec<String> = names(&state.counts);
+        if state.form != FORM || tokens != state.subject.tokens {
+            let form = format!("its form is {:?}, not {FORM:?}", state.form);
+            return Err(failed("this is no state of a burn-in", path, &form));
+        }
+        Ok(Some(state))
+    }
+
+    /// Replaces the file in one step: a crash leaves the old or the new one.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".new");
+        let beside = PathBuf::from(beside);
+        let written = || -> std::io::Result<()> {
+            let mut file = File::create(&beside)?;
+            file.write_all(&serde_json::to_vec(self)?)?;
+            file.sync_all()?;
+            fs::rename(&beside, path)?;
+            let folder = path
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        written().map_err(|error| failed("write", path, &error))
+    }
+}
+
+impl Subject {
+    fn of(options: &Options, mechanism: &Mechanism) -> Self {
+        let name = |driven: &super::Driven| driven.name.clone();
+        Self {
+            target: options.name.clone(),
+            tokens: options.tokens.iter().map(name).collect(),
+            key: options.key.about.clone(),
+            key_id: options.key.id.to_string(),
+            mechanism: mechanism.name().into_owned(),
+            data_len: options.data_len,
+        }
+    }
+
+    /// The first thing in which it is another one.
+    fn difference(&self, asked: &Self) -> Option<String> {
+        let things = |subject: &Self| {
+            let key = format!("{:?} ({})", subject.key.label, subject.key_id);
+            [
+                ("key", key),
+                ("target", subject.target.clone()),
+                ("tokens", subject.tokens.join(", ")),
+                ("mechanism", subject.mechanism.clone()),
+                ("length of data", subject.data_len.to_string()),
+            ]
+        };
+        let mut pairs = things(self).into_iter().zip(things(asked));
+        pairs.find_map(|((thing, has), (_, wanted))| {
+            (has != wanted).then(|| format!("its {thing} is {has}, not {wanted}"))
+        })
+    }
+}
+
+fn failed(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!("{}: {what}: {why}", path.display()),
+    )
+}

@@ -1,0 +1,148 @@
+//! The burn-in as tables.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::{Held, Report, Served};
+use crate::format::{bytes, count, lines, rate, table, whole};
+use crate::report::cells;
+use crate::slope::Slope;
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", lines(&self.title()))?;
+        let (target, callers) = (&self.target, self.callers);
+        writeln!(f, "{}", lines(&format!("from {target}, {callers} callers")))?;
+        writeln!(f, "{}\n", self.head)?;
+        for (what, value) in self.figures() {
+            writeln!(f, "{what:<16} {value}")?;
+        }
+        writeln!(f)?;
+        for failure in &self.failures {
+            writeln!(f, "{} times {}", count(failure.count), failure.kind)?;
+            for example in &failure.examples {
+                let example = format!("- {}: {}", example.token, example.message);
+                writeln!(f, "{}", lines(&example))?;
+            }
+        }
+        if !self.failures.is_empty() {
+            writeln!(f)?;
+        }
+        let tokens = self.tokens.iter().map(Served::cells);
+        writeln!(f, "{}\n", table(TOKEN, tokens))?;
+        let processes = self.memory.iter().map(Held::cells);
+        writeln!(f, "{}", table(HELD, processes))?;
+        if !self.reference.is_empty() {
+            let heading = "Published: SmartCard-HSMs (other hardware, for reference)";
+            let rows = self.reference.iter().map(cells::published);
+            writeln!(f, "\n{heading}\n\n{}", table(cells::PUBLISHED, rows))?;
+        }
+        cells::remarks(&self.reference).try_for_each(|remark| writeln!(f, "{}", lines(&remark)))
+    }
+}
+
+impl Report {
+    pub(super) fn title(&self) -> String {
+        let (key, len) = (&self.key, self.data_len);
+        format!(
+            "burn-in of {} by {} key of {} bits, {:?}, over {len} bytes",
+            self.mechanism, key.kind, key.bits, key.label
+        )
+    }
+
+    /// The numbers of the published test, and what they come to.
+    pub(super) fn figures(&self) -> Vec<(&'static str, String)> {
+        let mut figures = vec![
+            (
+                "tests performed",
+                format!("{} of {}", count(self.performed), count(self.tests)),
+            ),
+            ("tests failed", count(self.failed)),
+            ("wrong signatures", count(self.wrong)),
+            ("elapsed", self.elapsed()),
+            ("rate", rate(self.per_second)),
+        ];
+        for (what, name) in [("fastest", &self.fastest), ("slowest", &self.slowest)] {
+            let token = self
+                .tokens
+                .iter()
+                .find(|token| Some(&token.name) == name.as_ref());
+            let shown = token.map(|token| format!("{}, {}", token.name, rate(token.per_second)));
+            figures.extend(shown.map(|shown| (what, shown)));
+        }
+        figures.push(("memory slope", self.memory_slope()));
+        figures
+    }
+
+    fn elapsed(&self) -> String {
+        let time = humantime::format_duration(Duration::from_secs(whole(self.elapsed_s)));
+        match self.runs {
+            0 | 1 => format!("{time} ({:.1} s)", self.elapsed_s),
+            runs => format!("{time} ({:.1} s), in {runs} runs", self.elapsed_s),
+        }
+    }
+
+    /// Of all processes, in one line.
+    fn memory_slope(&self) -> String {
+        let judged = self
+            .memory
+            .iter()
+            .filter(|held| held.slope.is_some())
+            .count();
+        let growing: Vec<String> = self
+            .growing()
+            .map(|held| format!("{} {}", held.name, slope(held.slope)))
+            .collect();
+        match (judged, growing.as_slice()) {
+            (0, _) => "not known: less than a minute".to_owned(),
+            (judged, []) => format!("0 in each of {judged} processes"),
+            (_, growing) => growing.join("; "),
+        }
+    }
+}
+
+/// The columns of a token.
+pub(super) const TOKEN: [&str; 5] = ["token", "signatures", "failed", "wrong", "rate"];
+
+impl Served {
+    pub(super) fn cells(&self) -> [String; 5] {
+        [
+            self.name.clone(),
+            count(self.served),
+            count(self.failed),
+            self.wrong.map_or_else(|| "-".to_owned(), count),
+            rate(self.per_second),
+        ]
+    }
+}
+
+/// The columns of a process.
+pub(super) const HELD: [&str; 6] = ["process", "pid", "first", "last", "peak", "slope"];
+
+impl Held {
+    pub(super) fn cells(&self) -> [String; 6] {
+        [
+            self.name.clone(),
+            self.pid.to_string(),
+            bytes(whole(self.first_bytes)),
+            bytes(whole(self.last_bytes)),
+            bytes(self.peak_bytes),
+            slope(self.slope),
+        ]
+    }
+}
+
+/// `0 +- 12.3 kB/h`: a slope that does not differ from 0 is 0.
+fn slope(slope: Option<Slope>) -> String {
+    let Some(slope) = slope else {
+        return "-".to_owned();
+    };
+    let per_hour = |value: f64| format!("{}/h", bytes(whole(value.abs())));
+    let sign = if slope.per_hour < 0.0 { "-" } else { "+" };
+    let growth = if slope.zero {
+        "0".to_owned()
+    } else {
+        format!("{sign}{}", per_hour(slope.per_hour))
+    };
+    format!("{growth} +- {}", per_hour(slope.uncertainty))
+}

@@ -1,0 +1,149 @@
+//! The memory of every process involved, over time.
+
+use serde::{Deserialize, Serialize};
+
+use crate::processes::{Family, name, resident};
+use crate::series::Series;
+
+/// Between two looks for new processes, in seconds.
+const SEARCH_S: f64 = 2.0;
+
+/// Records that are kept; past it those of the shortest lives go first.
+const MOST: usize = 64;
+
+/// What one process held, in one life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    /// Its process id.
+    pub pid: u32,
+    /// When it started, in clock ticks after boot: tells it from another with its id (proc(5), stat).
+    pub started: u64,
+    /// Its command line, shortened.
+    pub name: String,
+    /// The most of all samples, in bytes.
+    pub peak_bytes: u64,
+    /// Resident memory in bytes, by seconds of the run.
+    pub series: Series,
+}
+
+/// Samples this process, others, and all that descend from them.
+pub struct Memory {
+    family: Family,
+    held: Vec<Held>,
+    searched_s: f64,
+    alive: Vec<u32>,
+}
+
+impl Memory {
+    /// Goes on with what earlier runs held.
+    pub fn resume(held: Vec<Held>, roots: &[u32]) -> Self {
+        Self {
+            family: Family::of(roots),
+            held,
+            searched_s: f64::NEG_INFINITY,
+            alive: Vec::new(),
+        }
+    }
+
+    /// These belong to it, too: a daemon that was started anew has another process.
+    pub fn adopt(&mut self, roots: &[u32]) {
+        self.family.adopt(roots);
+    }
+
+    /// Takes a sample of every process, where it is time for one.
+    pub fn sample(&mut self, at_s: f64) {
+        if at_s - self.searched_s >= SEARCH_S {
+            self.searched_s = at_s;
+            self.alive = self.family.members();
+        }
+        for &pid in &self.alive {
+            if let Some((started, bytes)) = resident(pid) {
+                record(&mut self.held, pid, started).take(at_s, bytes);
+            }
+        }
+        while self.held.len() > MOST {
+            let shortest = |held: &(usize, &Held)| held.1.series.span_s();
+            let gone = self.held.iter().enumerate();
+            let gone = gone.filter(|(_, held)| !self.alive.contains(&held.pid));
+            match gone.min_by(|a, b| shortest(a).total_cmp(&shortest(b))) {
+                Some((at, _)) => drop(self.held.remove(at)),
+                None => return,
+            }
+        }
+    }
+
+    /// What every process held so far.
+    pub fn held(&self) -> &[Held] {
+        &self.held
+    }
+}
+
+fn record(held: &mut Vec<Held>, pid: u32, started: u64) -> &mut Held {
+    let known = held
+        .iter()
+        .position(|held| (held.pid, held.started) == (pid, started));
+    let at = known.unwrap_or_else(|| {
+        held.push(Held {
+            pid,
+            started,
+            name: name(pid),
+            peak_bytes: 0,
+            series: Series::default(),
+        });
+        held.len() - 1
+    });
+    &mut held[at]
+}
+
+impl Held {
+    fn take(&mut self, at_s: f64, bytes: u64) {
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        self.series.push(at_s, bytes as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_and_its_children_are_sampled() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let mut memory = Memory::resume(Vec::new(), &[]);
+        for tick in 0..5 {
+            memory.sample(f64::from(tick) / 10.0);
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let own = std::process::id();
+        let of = |pid| memory.held().iter().find(|held| held.pid == pid);
+        let (own, child) = (of(own).unwrap(), of(child.id()).unwrap());
+        assert_eq!(own.series.points().len(), 5);
+        assert!(own.peak_bytes > 100_000 && child.peak_bytes > 10_000);
+        assert_eq!(child.name, "sleep 60");
+
+        // A later run goes on with the same process, and does not forget the other one.
+        let mut later = Memory::resume(memory.held().to_vec(), &[]);
+        later.sample(0.6);
+        assert_eq!(later.held().len(), memory.held().len());
+    }
+
+    #[test]
+    fn records_do_not_grow_without_end() {
+        let old = |pid| Held {
+            pid,
+            started: 1,
+            name: "old".into(),
+            peak_bytes: 1,
+            series: Series::default(),
+        };
+        let mut memory = Memory::resume((5_000_000..5_000_100).map(old).collect(), &[]);
+        memory.sample(0.0);
+        assert_eq!(memory.held().len(), MOST);
+        let own = std::process::id();
+        assert!(memory.held().iter().any(|held| held.pid == own));
+    }
+}

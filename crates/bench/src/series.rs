@@ -1,0 +1,85 @@
+//! A quantity over time, in points of which there are never many.
+
+use serde::{Deserialize, Serialize};
+
+/// With more points than that, every second one is forgotten.
+const MOST: usize = 512;
+
+/// Points of time in seconds, and value. A series of days is as long as one of minutes, only coarser.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Series {
+    /// Seconds between two points, at least.
+    every_s: f64,
+    points: Vec<(f64, f64)>,
+}
+
+impl Default for Series {
+    fn default() -> Self {
+        Self {
+            every_s: 0.1,
+            points: Vec::new(),
+        }
+    }
+}
+
+impl Series {
+    /// Whether it is time for another point.
+    pub fn wants(&self, at_s: f64) -> bool {
+        self.points
+            .last()
+            // A clock that ticks every 0.1 s is not always on time.
+            .is_none_or(|last| at_s - last.0 >= 0.9 * self.every_s)
+    }
+
+    /// Takes a point, if it is time for one.
+    pub fn push(&mut self, at_s: f64, value: f64) {
+        if !self.wants(at_s) {
+            return;
+        }
+        self.points.push((at_s, value));
+        if self.points.len() > MOST {
+            let mut keep = false;
+            self.points.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.every_s *= 2.0;
+        }
+    }
+
+    /// In the order of time.
+    pub fn points(&self) -> &[(f64, f64)] {
+        &self.points
+    }
+
+    /// From the first point to the last, in seconds.
+    pub fn span_s(&self) -> f64 {
+        match (self.points.first(), self.points.last()) {
+            (Some(first), Some(last)) => last.0 - first.0,
+            _ => 0.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_has_few_points_from_its_begin_to_its_end() {
+        let mut series = Series::default();
+        for tick in 0..864_000 {
+            let at = f64::from(tick) / 10.0;
+            series.push(at, at * 3.0);
+        }
+        let points = series.points();
+        assert!((250..=MOST).contains(&points.len()), "{}", points.len());
+        assert_eq!(points[0], (0.0, 0.0));
+        assert!(series.span_s() > 86_000.0, "{}", series.span_s());
+        assert!(
+            points
+                .iter()
+                .all(|(at, value)| (value - at * 3.0).abs() < 1e-6)
+        );
+    }
+}

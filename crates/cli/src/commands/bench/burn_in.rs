@@ -1,0 +1,123 @@
+//! `hsmux bench burn-in`.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_bench::burn_in::{self, Driven, Options, Report};
+use hsmux_bench::{Key, mechanism};
+use hsmux_token::Uri;
+
+use super::run::{interrupt, watched};
+use super::target::Target;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Callers that are started unless the number is given, at most.
+const CALLERS: usize = 256;
+
+/// Options of `hsmux bench burn-in`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench burn-in --count 1000000\n  \
+    hsmux bench burn-in --key 'pkcs11:object=web;type=private' --html burn-in.html\n  \
+    hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n\n\
+    What is found stands in the state file all the time. Interrupted (Ctrl+C, SIGTERM, or the machine\n\
+    goes down), the same command goes on where it was; finished, it prints the report again.\n\
+    Exit code 1 when a test failed or a signature is wrong, 3 when there are tests left.")]
+pub struct BurnIn {
+    #[command(flatten)]
+    target: Target,
+    /// The key, as a PKCS#11 URI [default: the one P-256 key]
+    #[arg(long, value_name = "URI")]
+    key: Option<Uri>,
+    /// Signatures to make and verify, with those of earlier runs
+    #[arg(long, short = 'n', default_value_t = 1_000_000, value_name = "N")]
+    count: u64,
+    /// Callers at the same time, a thread each [default: as many as the tokens take at once, and a core each]
+    #[arg(long, short, value_name = "N")]
+    concurrency: Option<usize>,
+    /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
+    #[arg(long)]
+    mechanism: Option<String>,
+    /// Bytes that are signed, new ones each time
+    #[arg(long, default_value_t = 32, value_name = "BYTES")]
+    data_len: usize,
+    /// The file with what is found so far
+    #[arg(long, default_value = "hsmux-burn-in.json", value_name = "FILE")]
+    state: PathBuf,
+    /// How often the state file is written
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "5s")]
+    save_every: Duration,
+    /// Begin anew, whatever the state file has
+    #[arg(long)]
+    restart: bool,
+    /// Write a report with charts, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl BurnIn {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let options = self.options(context)?;
+        let report = watched(&stop, |control| burn_in::run(&options, control))?;
+        self.publish(context, &report)
+    }
+
+    fn options(&self, context: &Context) -> anyhow::Result<Options> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let opened = self
+            .target
+            .open(context, self.concurrency.unwrap_or(cores))?;
+        let key =
+            Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())?;
+        let named = self.mechanism.as_deref().map(mechanism).transpose();
+        let lanes = opened.token.info().lanes as usize;
+        Ok(Options {
+            tokens: vec![Driven {
+                name: opened.name.clone(),
+                token: Arc::clone(&opened.token),
+            }],
+            look: opened.look,
+            name: opened.name,
+            key,
+            mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
+            data_len: self.data_len,
+            // While a caller verifies, another one keeps its token busy.
+            callers: self.concurrency.unwrap_or((lanes + cores).min(CALLERS)),
+            tests: self.count,
+            deadline: Duration::from_secs(30),
+            processes: opened.processes,
+            state: self.state.clone(),
+            save_every: self.save_every,
+            restart: self.restart,
+        })
+    }
+
+    fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
+        if let Some(file) = &self.html {
+            std::fs::write(file, report.html()).with_context(|| file.display().to_string())?;
+        }
+        if context.json {
+            output::json(report)?;
+        } else {
+            print!("{report}");
+            if let Some(file) = &self.html {
+                println!("report: {}", std::path::absolute(file)?.display());
+            }
+        }
+        if !report.is_finished() {
+            let state = self.state.display();
+            eprintln!("hsmux: not finished; the same command goes on from {state}");
+        }
+        Ok(match report {
+            report if report.failed + report.wrong > 0 => Exit::Failed,
+            report if report.is_finished() => Exit::Done,
+            _ => Exit::Degraded,
+        })
+    }
+}
