@@ -124,8 +124,16 @@ impl App {
         wrapping: &Entry,
         key: ObjectRef,
     ) -> Result<bytes::Bytes> {
+        if !wrapping.permits(CKA_WRAP) {
+            return Err(Rv(CKR_KEY_FUNCTION_NOT_PERMITTED));
+        }
+        let mut template = wrapping.public()?.to_attributes();
+        // Said by a token, not to it (PKCS#11 3.1, section 6.1.2).
+        template.remove(CKA_MODULUS_BITS);
+        template.set_flag(CKA_TOKEN, false);
+        template.set_flag(CKA_WRAP, true);
         let public = Operation::Create {
-            template: wrapping.attributes.clone(),
+            template,
             near: Some(key),
         };
         let made = self.backend.execute(&public)?;

@@ -152,6 +152,11 @@ fn a_public_key_of_the_session_wraps_where_the_other_key_is() {
     };
     assert_eq!(given(40, wrap).2, [0x77; 40]);
     assert_eq!(library.calls(), before + 3, "lent, used, taken back");
+    let other = s.create(&public.with_flag(CKA_WRAP, false)).unwrap();
+    let wrap = |out: *mut u8, len: *mut CK_ULONG| unsafe {
+        C_WrapKey(s.0, &mut plain(CKM_RSA_PKCS), other, secret, out, len)
+    };
+    assert_eq!(given(40, wrap).0, CKR_KEY_FUNCTION_NOT_PERMITTED);
 }
 
 #[test]

@@ -138,6 +138,9 @@ pub fn named(attributes: Attributes) -> Object {
     }
 }
 
+/// Attributes that no template of C_CreateObject may have (PKCS#11 3.1, sections 4.7 and 6.1.2).
+const SAID_BY_TOKENS: [u64; 2] = [CKA_LOCAL, CKA_MODULUS_BITS];
+
 #[derive(Default)]
 struct State {
     last: AtomicU64,
@@ -154,6 +157,11 @@ impl State {
                 ..
             } => use_key(*verb, mechanism, data),
             Operation::Random { len } => Ok(bytes((0..*len).map(|at| at as u8).collect())),
+            Operation::Create { template, .. }
+                if SAID_BY_TOKENS.iter().any(|a| template.get(*a).is_some()) =>
+            {
+                Err(Error::vendor("C_CreateObject", CKR_ATTRIBUTE_READ_ONLY))
+            }
             Operation::Generate { template, .. } | Operation::Create { template, .. } => {
                 Ok(Outcome::Objects(vec![self.make(template)]))
             }
