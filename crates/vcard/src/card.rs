@@ -1,0 +1,302 @@
+//! One virtual card, from the contacts on.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use hsmux_smartcard::{Command, Response, Status};
+
+use crate::chip::{Chip, Halt, Session, manufacture};
+use crate::control::Control;
+use crate::fault::Effects;
+use crate::memory::{self, Memory};
+use crate::pace::Pace;
+use crate::timing::Timing;
+
+/// Historical bytes of a SmartCard-HSM with contacts, as OpenSC recognises it.
+const ATR: &[u8] = &[
+    0x3B, 0xFE, 0x18, 0x00, 0x00, 0x81, 0x31, 0xFE, 0x45, 0x80, 0x31, 0x81, 0x54, 0x48, 0x53, 0x4D,
+    0x31, 0x73, 0x80, 0x21, 0x40, 0x81, 0x07, 0xFA,
+];
+
+/// SIGN, whose answer a fault may spoil.
+const SIGN: u8 = 0x68;
+/// GET RESPONSE, which fetches what did not fit into a short answer.
+const GET_RESPONSE: u8 = 0xC0;
+
+/// What a new card is like.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Serial number, 3 to 11 printable characters without spaces; a card from a state file keeps its own.
+    pub serial: String,
+    /// How long it takes.
+    pub timing: Timing,
+    /// Where it keeps its state; `None`: nowhere, it is gone with the [`Card`].
+    pub state: Option<PathBuf>,
+    /// Bytes that keys and files may take together, about.
+    pub capacity: usize,
+}
+
+impl Profile {
+    /// A card of this serial number in memory, without a card's timing, as large as a real one.
+    pub fn new(serial: &str) -> Self {
+        Self {
+            serial: serial.to_owned(),
+            timing: Timing::None,
+            state: None,
+            capacity: 76_000,
+        }
+    }
+
+    /// With these service times.
+    #[must_use]
+    pub fn timing(self, timing: Timing) -> Self {
+        Self { timing, ..self }
+    }
+
+    /// With its state in this file, which is read if it exists.
+    #[must_use]
+    pub fn state(self, file: impl Into<PathBuf>) -> Self {
+        let state = Some(file.into());
+        Self { state, ..self }
+    }
+
+    /// With room for so many bytes.
+    #[must_use]
+    pub fn capacity(self, capacity: usize) -> Self {
+        Self { capacity, ..self }
+    }
+}
+
+/// A card that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CardError {
+    /// Its name would not fit into a certificate's holder reference.
+    #[error("serial number {0:?}: it must have 3 to 11 printable characters without spaces")]
+    Serial(String),
+    /// The state file cannot be read or written.
+    #[error("state of the virtual card in {file}: {error}")]
+    State {
+        /// The file.
+        file: PathBuf,
+        /// What the system, or the reader of the file, said.
+        error: std::io::Error,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NoAnswer {
+    /// It is not in the reader, or was pulled in the middle.
+    #[error("the card is not in the reader")]
+    Removed,
+    /// It has no power: before [`Card::power_on`], or after it was pulled and plugged in again.
+    #[error("the card has no power")]
+    Off,
+    /// The power went off in the middle of the command.
+    #[error("the card lost its power in the middle of a command")]
+    PowerLost,
+    /// It does not answer.
+    #[error("the card does not answer")]
+    Mute,
+}
+
+/// A virtual SmartCard-HSM. It protects nothing: keys and PINs lie in memory, or in a file, in the
+/// clear.
+pub struct Card {
+    chip: Chip,
+    control: Control,
+    pace: Pace,
+    powered: bool,
+    /// How often it had been pulled when it got its power.
+    pulls: u64,
+    /// What GET RESPONSE fetches.
+    waiting: Option<Response>,
+}
+
+impl Card {
+    /// A card from its state file, or a new one where there is none.
+    pub fn new(profile: Profile) -> Result<Self, CardError> {
+        let Profile { serial, state, .. } = &profile;
+        let old = match state {
+            Some(file) => memory::read(file).map_err(|error| state_error(state, error))?,
+            None => None,
+        };
+        let printable = serial.bytes().all(|byte| byte.is_ascii_graphic());
+        let fresh = (printable && (3..=11).contains(&serial.len())).then(|| manufacture(serial));
+        let known = old.or_else(|| fresh.flatten());
+        let known = known.ok_or_else(|| CardError::Serial(serial.clone()))?;
+        let serial = &known.serial;
+        tracing::warn!(
+            serial,
+            "virtual SmartCard-HSM: for tests, it protects nothing"
+        );
+        let mut memory = Memory::new(known, state.clone());
+        if let Err(Halt::Memory(error)) = memory.commit() {
+            return Err(state_error(state, error));
+        }
+        Ok(Self {
+            chip: Chip {
+                memory,
+                session: Session::default(),
+                work: None,
+                capacity: profile.capacity,
+            },
+            control: Control::default(),
+            pace: Pace::new(profile.timing),
+            powered: false,
+            pulls: 0,
+            waiting: None,
+        })
+    }
+
+    /// Its serial number.
+    pub fn serial(&self) -> &str {
+        &self.chip.memory.state().serial
+    }
+
+    /// The hand that pulls and breaks it.
+    pub fn control(&self) -> Control {
+        self.control.clone()
+    }
+
+    /// Gives it power, or resets it, and answers the ATR.
+    pub fn power_on(&mut self) -> &'static [u8] {
+        self.power_off();
+        self.powered = true;
+        self.pulls = self.control.pulls();
+        ATR
+    }
+
+    /// Takes its power: what was not committed to memory is gone.
+    pub fn power_off(&mut self) {
+        self.powered = false;
+        self.waiting = None;
+        self.chip.session = Session::default();
+    }
+
+    /// A warm reset; answers the ATR.
+    pub fn reset(&mut self) -> &'static [u8] {
+        self.power_on()
+    }
+
+    /// Has it power? Not after it was pulled, until it is powered again.
+    pub fn powered(&self) -> bool {
+        self.powered && self.pulls == self.control.pulls()
+    }
+
+    /// Runs one command and answers; nothing where there is no answer.
+    ///
+    /// It takes as long as the profile's timing says, computation included.
+    pub fn transmit(&mut self, command: &[u8]) -> Vec<u8> {
+        self.exchange(command).unwrap_or_default()
+    }
+
+    /// As [`transmit`](Self::transmit), with the reason where there is no answer.
+    pub fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, NoAnswer> {
+        let start = Instant::now();
+        if !self.control.plugged() {
+            return Err(NoAnswer::Removed);
+        }
+        if !self.powered() {
+            self.power_off();
+            return Err(NoAnswer::Off);
+        }
+        let ins = command.get(1).copied().unwrap_or_default();
+        let effects: Effects = self.control.meet(ins).into_iter().collect();
+        if effects.mute {
+            return Err(NoAnswer::Mute);
+        }
+        let answer = self.answer(command, &effects);
+        self.wait(start, &effects)?;
+        if answer.is_err() {
+            self.power_off();
+        }
+        answer
+    }
+
+    fn answer(&mut self, command: &[u8], effects: &Effects) -> Result<Vec<u8>, NoAnswer> {
+        self.chip.work = None;
+        if let Some(status) = effects.status {
+            return Ok(Response::status(status).encode().to_vec());
+        }
+        let Ok(command) = Command::parse(command) else {
+            return Ok(Response::status(Status::WRONG_LENGTH).encode().to_vec());
+        };
+        self.chip.memory.cut_power(effects.power_loss);
+        let mut response = self.run(&command)?;
+        if effects.power_loss.is_some() {
+            return Err(NoAnswer::PowerLost);
+        }
+        if let (true, SIGN, Some(last)) = (
+            effects.wrong_signature,
+            command.ins,
+            response.data.last_mut(),
+        ) {
+            *last ^= 1;
+        }
+        Ok(self.fit(response, command.ne).encode().to_vec())
+    }
+
+    fn run(&mut self, command: &Command) -> Result<Response, NoAnswer> {
+        let waiting = self.waiting.take();
+        if (command.cla, command.ins) == (0, GET_RESPONSE) {
+            let nothing = Response::status(Status::CONDITIONS_NOT_SATISFIED);
+            return Ok(waiting.unwrap_or(nothing));
+        }
+        match self.chip.run(command) {
+            Ok(response) => Ok(response),
+            Err(Halt::Status(status)) => Ok(Response::status(status)),
+            Err(Halt::PowerLost) => Err(NoAnswer::PowerLost),
+            Err(Halt::Memory(error)) => {
+                tracing::error!(serial = self.serial(), %error, "the card's state cannot be written");
+                Ok(Response::status(Status::MEMORY_FAILURE))
+            }
+        }
+    }
+
+    /// As much of the response as was asked for; the rest waits for GET RESPONSE.
+    fn fit(&mut self, mut response: Response, ne: Option<usize>) -> Response {
+        // A command that expects nothing gets nothing.
+        let ne = ne.unwrap_or(0);
+        let len = ne.min(response.data.len());
+        let rest = response.data.split_off(len);
+        if ne == 0 || rest.is_empty() {
+            return response;
+        }
+        let more = u8::try_from(rest.len()).unwrap_or(0);
+        let status = std::mem::replace(&mut response.status, Status::more_data(more));
+        self.waiting = Some(Response {
+            data: rest.into(),
+            status,
+        });
+        response
+    }
+
+    fn wait(&mut self, start: Instant, effects: &Effects) -> Result<(), NoAnswer> {
+        let work = self.chip.work;
+        let end = work.and_then(|(operation, key)| self.pace.end(start, operation, key));
+        let until = match end {
+            None if effects.slow.is_zero() => None,
+            end => Some(end.unwrap_or_else(Instant::now) + effects.slow),
+        };
+        let still_there = match until {
+            Some(until) => self.control.sleep_until(until, self.pulls),
+            None => self.powered(),
+        };
+        if !still_there {
+            self.power_off();
+            return Err(NoAnswer::Removed);
+        }
+        if let (Some(_), Some(until)) = (end, until) {
+            self.pace.ended(until, Instant::now());
+        }
+        Ok(())
+    }
+}
+
+fn state_error(file: &Option<PathBuf>, error: std::io::Error) -> CardError {
+    CardError::State {
+        file: file.clone().unwrap_or_default(),
+        error,
+    }
+}

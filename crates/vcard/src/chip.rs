@@ -1,0 +1,126 @@
+//! The processor: memory, what is known until the power goes, and one command at a time.
+
+use std::io;
+use std::sync::Arc;
+
+use hsmux_smartcard::{Command, Response, Status};
+
+use crate::command;
+use crate::crypto::curve;
+use crate::crypto::ec::EcKey;
+use crate::cvc;
+use crate::key::{Key, KeyKind};
+use crate::memory::Memory;
+use crate::state::{KeyRecord, State};
+use crate::timing::Operation;
+
+/// Memory and session of a card.
+pub struct Chip {
+    /// What survives.
+    pub memory: Memory,
+    /// What does not.
+    pub session: Session,
+    /// The longest operation of the current command, for the timing.
+    pub work: Option<(Operation, KeyKind)>,
+    /// Bytes that keys and files may take.
+    pub capacity: usize,
+}
+
+/// What a card knows from SELECT to the next SELECT, reset or power loss.
+#[derive(Default)]
+pub struct Session {
+    /// The application is selected.
+    pub selected: bool,
+    /// The user PIN was verified.
+    pub user: bool,
+    /// The file that READ and UPDATE BINARY mean where they name none.
+    pub current: Option<u16>,
+}
+
+/// Why a command ends without data.
+pub enum Halt {
+    /// The card says why.
+    Status(Status),
+    /// It has no power to say anything.
+    PowerLost,
+    /// The state file cannot be written.
+    Memory(io::Error),
+}
+
+impl From<Status> for Halt {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// A command's data and status.
+pub type Outcome = Result<Response, Halt>;
+
+/// EF.C_DevAut: the device's certificates.
+pub const DEVICE_CERTIFICATES: u16 = 0x2F02;
+
+impl Chip {
+    /// Runs a command; what it changed and did not commit is undone unless it succeeds.
+    pub fn run(&mut self, command: &Command) -> Outcome {
+        self.work = None;
+        let outcome = command::run(self, command).and_then(|response| {
+            self.memory.commit()?;
+            Ok(response)
+        });
+        self.memory.roll_back();
+        outcome
+    }
+
+    /// A key for one use with this algorithm. The use is counted, and on record, before it happens.
+    pub fn use_key(
+        &mut self,
+        id: u8,
+        algorithm: u8,
+        operation: Operation,
+    ) -> Result<Arc<Key>, Halt> {
+        let record = self.memory.state().key(id)?;
+        if !record.allows(algorithm) {
+            return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+        }
+        let key = record.key.clone();
+        if let Some(uses) = record.uses {
+            let left = uses.checked_sub(1).ok_or(Status::REFERENCE_UNUSABLE)?;
+            let keys = &mut self.memory.change().keys;
+            keys.entry(id).and_modify(|record| record.uses = Some(left));
+            self.memory.commit()?;
+        }
+        self.work = Some((operation, key.kind()));
+        Ok(key)
+    }
+
+    /// Is this a free id for a new key?
+    pub fn free_key_id(&self, id: u8) -> Result<(), Status> {
+        match self.memory.state().keys.contains_key(&id) {
+            true => Err(Status::FILE_EXISTS),
+            false => Ok(()),
+        }
+    }
+
+    /// Files and keys after a change: do they still fit?
+    pub fn fits(&self) -> Result<(), Status> {
+        match self.memory.state().size() <= self.capacity {
+            true => Ok(()),
+            false => Err(Status::NOT_ENOUGH_MEMORY),
+        }
+    }
+
+    /// The device's own key.
+    pub fn device_key(&self) -> Result<Arc<Key>, Status> {
+        Ok(self.memory.state().key(0)?.key.clone())
+    }
+}
+
+/// A card as it leaves the factory: with a device key and its certificates, never initialised.
+pub fn manufacture(serial: &str) -> Option<State> {
+    let key = EcKey::generate(curve::named("brainpoolP256r1")?);
+    let mut state = State::new(serial);
+    let certificates = cvc::device_chain(&key, serial)?;
+    state.files.insert(DEVICE_CERTIFICATES, certificates.into());
+    state.keys.insert(0, KeyRecord::new(Key::Ec(key)));
+    Some(state)
+}

@@ -1,0 +1,81 @@
+use hsmux_smartcard::{Command, Response, Status};
+
+use super::done;
+use super::files::WRAPPED_KEY;
+use crate::chip::{Chip, Outcome};
+use crate::timing::Operation;
+
+/// Algorithm of WRAP KEY, which a key with a list of algorithms must allow.
+const WRAP: u8 = 0x92;
+/// Algorithm of UNWRAP KEY.
+const UNWRAP: u8 = 0x93;
+
+/// IMPORT DKEK SHARE, or without data the state of the DKEK.
+pub fn import_share(chip: &mut Chip, command: &Command) -> Outcome {
+    let support = Status::INSTRUCTION_NOT_SUPPORTED;
+    if chip.memory.state().dkek.is_none() {
+        return Err(support.into());
+    }
+    if !command.data.is_empty() {
+        let shares = chip.memory.change().dkek.as_mut().ok_or(support)?;
+        shares.import(&command.data)?;
+    }
+    let shares = chip.memory.state().dkek.as_ref().ok_or(support)?;
+    Ok(Response::ok(shares.status()))
+}
+
+/// WRAP KEY: a key as a blob under the DKEK.
+pub fn wrap(chip: &mut Chip, command: &Command) -> Outcome {
+    if (command.p1, command.p2) == (0, WRAP) {
+        // The device's own key stays where it is.
+        return Err(Status::NOT_LOGGED_IN.into());
+    }
+    if command.p2 != WRAP {
+        return Err(Status::WRONG_PARAMETERS.into());
+    }
+    let state = chip.memory.state();
+    let dkek = state
+        .dkek
+        .as_ref()
+        .ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
+    let dkek = dkek.complete()?;
+    let record = state.key(command.p1)?;
+    if !record.allows(WRAP) || record.uses.is_some() {
+        // A copy of a key with a use counter would be a way around the counter.
+        return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+    }
+    let blob = dkek.wrap(record).ok_or(Status::EXECUTION_ERROR)?;
+    chip.work = Some((Operation::Wrap, record.key.kind()));
+    Ok(Response::ok(blob))
+}
+
+/// UNWRAP KEY: from a blob in the command, or from the file where newer hosts have put it.
+pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
+    if command.p2 != UNWRAP || command.p1 == 0 {
+        return Err(Status::WRONG_PARAMETERS.into());
+    }
+    let state = chip.memory.state();
+    let dkek = state
+        .dkek
+        .as_ref()
+        .ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
+    let dkek = dkek.complete()?;
+    let in_file = command.data.is_empty();
+    let blob = match in_file {
+        true => state
+            .files
+            .get(&WRAPPED_KEY)
+            .ok_or(Status::FILE_NOT_FOUND)?,
+        false => &command.data[..],
+    };
+    chip.free_key_id(command.p1)?;
+    let record = dkek.unwrap(blob).ok_or(Status::WRONG_DATA)?;
+    chip.work = Some((Operation::Unwrap, record.key.kind()));
+    let state = chip.memory.change();
+    state.keys.insert(command.p1, record);
+    if in_file {
+        state.files.remove(&WRAPPED_KEY);
+    }
+    chip.fits()?;
+    done()
+}

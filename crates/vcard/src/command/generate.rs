@@ -1,0 +1,124 @@
+use hsmux_smartcard::{Command, Response, Status, tlv};
+use num_bigint::BigUint;
+
+use super::done;
+use super::files::REQUESTS;
+use crate::chip::{Chip, Outcome};
+use crate::crypto::ec::EcKey;
+use crate::crypto::rsa::RsaKey;
+use crate::cvc::{self, ECDSA_SHA256, NO_AUTHORITY, Parameters, Template};
+use crate::key::Key;
+use crate::state::KeyRecord;
+use crate::timing::Operation;
+
+/// Derivation of an EC key from another.
+const EC_DERIVE: u8 = 0x98;
+
+/// GENERATE ASYMMETRIC KEY PAIR (ISO/IEC 7816-8, section 5.1): answers a signed request for the public
+/// key, which is also in the file of the key's certificate, for hosts that do not ask for an answer.
+pub fn key_pair(chip: &mut Chip, command: &Command) -> Outcome {
+    let holder = cvc::holder(&chip.memory.state().serial);
+    let template = Template::parse(&command.data, holder.as_bytes()).ok_or(Status::WRONG_DATA)?;
+    new_id(chip, command.p1)?;
+    let key = match &template.parameters {
+        Parameters::Rsa(bits, e) => RsaKey::generate(*bits, e).map(Key::Rsa),
+        Parameters::Ec(curve) => Some(Key::Ec(EcKey::generate(curve))),
+    };
+    let key = key.ok_or(Status::WRONG_DATA)?;
+    let record = conditions(KeyRecord::new(key), &command.data)?;
+    let request = store(chip, command.p1, record, &template, Operation::Generate)?;
+    Ok(Response::ok(request))
+}
+
+/// GENERATE SYMMETRIC KEY: AES, P2 says of which size.
+pub fn secret_key(chip: &mut Chip, command: &Command) -> Outcome {
+    let len = match command.p2 {
+        0xB0 => 16,
+        0xB1 => 24,
+        0xB2 => 32,
+        _ => return Err(Status::WRONG_PARAMETERS.into()),
+    };
+    new_id(chip, command.p1)?;
+    let mut key = vec![0; len];
+    crate::crypto::fill(&mut key);
+    let record = conditions(KeyRecord::new(Key::Aes(key)), &command.data)?;
+    chip.work = Some((Operation::Generate, record.key.kind()));
+    chip.memory.change().keys.insert(command.p1, record);
+    chip.fits()?;
+    done()
+}
+
+/// DERIVE EC KEY: the private scalar plus a number of the host's, modulo the order, is a new key.
+pub fn derive(chip: &mut Chip, command: &Command) -> Outcome {
+    let Some((&EC_DERIVE, addend)) = command.data.split_first() else {
+        return Err(Status::WRONG_DATA.into());
+    };
+    new_id(chip, command.p2)?;
+    let key = chip.use_key(command.p1, EC_DERIVE, Operation::Derive)?;
+    let Key::Ec(parent) = &*key else {
+        return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+    };
+    let curve = parent.curve;
+    let d = (&parent.d + BigUint::from_bytes_be(addend)) % &curve.n;
+    let child = EcKey::new(curve, d).ok_or(Status::WRONG_DATA)?;
+    let holder = cvc::holder(&chip.memory.state().serial);
+    let template = Template {
+        authority: NO_AUTHORITY.as_bytes(),
+        holder: holder.as_bytes(),
+        oid: ECDSA_SHA256,
+        parameters: Parameters::Ec(curve),
+    };
+    let record = KeyRecord::new(Key::Ec(child));
+    store(chip, command.p2, record, &template, Operation::Derive)?;
+    done()
+}
+
+/// Keys have ids from 1 on, each only once.
+fn new_id(chip: &Chip, id: u8) -> Result<(), Status> {
+    if id == 0 {
+        return Err(Status::WRONG_PARAMETERS);
+    }
+    chip.free_key_id(id)
+}
+
+/// Reads the conditions of use: 90 a counter, 91 algorithms. 92, a key domain, has only the number 0.
+fn conditions(record: KeyRecord, data: &[u8]) -> Result<KeyRecord, Status> {
+    let field = |tag| tlv::find(data, tag).ok().map(|field| field.value);
+    let uses = match field(0x90).map(<[u8; 4]>::try_from) {
+        None => None,
+        Some(Ok(uses)) => Some(u32::from_be_bytes(uses)),
+        Some(Err(_)) => return Err(Status::WRONG_DATA),
+    };
+    if field(0x92).is_some_and(|domain| domain != [0]) {
+        return Err(Status::REFERENCE_NOT_FOUND);
+    }
+    Ok(KeyRecord {
+        algorithms: field(0x91).unwrap_or_default().into(),
+        uses,
+        ..record
+    })
+}
+
+/// Keeps key and request together, and answers the request.
+fn store(
+    chip: &mut Chip,
+    id: u8,
+    record: KeyRecord,
+    template: &Template,
+    operation: Operation,
+) -> Result<Vec<u8>, Status> {
+    let device = chip.device_key()?;
+    let Key::Ec(device) = &*device else {
+        return Err(Status::EXECUTION_ERROR);
+    };
+    let request = template.request(&record.key, device, &chip.memory.state().serial);
+    let request = request.ok_or(Status::WRONG_DATA)?;
+    chip.work = Some((operation, record.key.kind()));
+    let state = chip.memory.change();
+    state.keys.insert(id, record);
+    state
+        .files
+        .insert(REQUESTS << 8 | u16::from(id), request.as_slice().into());
+    chip.fits()?;
+    Ok(request)
+}

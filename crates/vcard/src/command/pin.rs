@@ -1,0 +1,158 @@
+use hsmux_smartcard::{Command, Status};
+
+use super::done;
+use crate::chip::{Chip, Halt, Outcome};
+use crate::state::{Pin, State};
+
+/// Reference of the user PIN.
+const USER: u8 = 0x81;
+/// Reference of the SO-PIN.
+const SO: u8 = 0x88;
+/// Length of the SO-PIN in bytes.
+pub const SO_LEN: usize = 8;
+/// Option bit: RESET RETRY COUNTER is there.
+pub const RESET_ENABLED: u16 = 0x0001;
+
+/// VERIFY (ISO/IEC 7816-4, section 11.6.6); without data it asks for the state, which costs no try.
+pub fn verify(chip: &mut Chip, command: &Command) -> Outcome {
+    let reference = reference(command)?;
+    let pin = pin(chip.memory.state(), reference)?;
+    if pin.transport {
+        return Err(Status::REFERENCE_UNUSABLE.into());
+    }
+    if !command.data.is_empty() {
+        try_pin(chip, reference, &command.data)?;
+        return done();
+    }
+    match (chip.session.user && reference == USER, pin.tries) {
+        (true, _) => done(),
+        (false, 0) => Err(Status::PIN_BLOCKED.into()),
+        (false, tries) => Err(Status::tries(tries).into()),
+    }
+}
+
+/// CHANGE REFERENCE DATA (section 11.6.7): the old PIN, then the new one.
+pub fn change(chip: &mut Chip, command: &Command) -> Outcome {
+    let reference = reference(command)?;
+    let len = pin(chip.memory.state(), reference)?.value.len();
+    let (old, new) = command
+        .data
+        .split_at_checked(len)
+        .ok_or(Status::WRONG_LENGTH)?;
+    acceptable(reference, new)?;
+    try_pin(chip, reference, old)?;
+    set(chip, reference, new)
+}
+
+/// RESET RETRY COUNTER (section 11.6.10): the SO-PIN, then a new user PIN; with P1 01 the SO-PIN alone.
+pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
+    if command.p2 != USER {
+        return Err(Status::REFERENCE_NOT_FOUND.into());
+    }
+    let state = chip.memory.state();
+    pin(state, USER)?;
+    if state.options & RESET_ENABLED == 0 {
+        return Err(Status::CONDITIONS_NOT_SATISFIED.into());
+    }
+    let (so, new) = command
+        .data
+        .split_at_checked(SO_LEN)
+        .ok_or(Status::WRONG_LENGTH)?;
+    match command.p1 {
+        0x00 => acceptable(USER, new)?,
+        0x01 if new.is_empty() => {}
+        0x01 => return Err(Status::WRONG_LENGTH.into()),
+        _ => return Err(Status::WRONG_PARAMETERS.into()),
+    }
+    try_pin(chip, SO, so)?;
+    if command.p1 == 0x00 {
+        return set(chip, USER, new);
+    }
+    let user = slot(chip.memory.change(), USER)?;
+    user.tries = user.max;
+    done()
+}
+
+/// Takes a try off the counter, on record before anything is compared; gives it back on success.
+fn try_pin(chip: &mut Chip, reference: u8, value: &[u8]) -> Result<(), Halt> {
+    let pin = slot(chip.memory.change(), reference)?;
+    pin.tries = pin.tries.checked_sub(1).ok_or(Status::PIN_BLOCKED)?;
+    let left = pin.tries;
+    if reference == USER {
+        chip.session.user = false;
+    }
+    chip.memory.commit()?;
+    let pin = slot(chip.memory.change(), reference)?;
+    if *pin.value != *value {
+        return Err(Status::tries(left).into());
+    }
+    pin.tries = pin.max;
+    let transport = pin.transport;
+    chip.memory.commit()?;
+    if reference == USER {
+        chip.session.user = !transport;
+    }
+    Ok(())
+}
+
+/// Takes a try at the SO-PIN; a wrong one is a status of its own where INITIALIZE asks.
+pub fn try_so_pin(chip: &mut Chip, value: &[u8]) -> Result<(), Halt> {
+    try_pin(chip, SO, value)
+}
+
+fn set(chip: &mut Chip, reference: u8, value: &[u8]) -> Outcome {
+    let pin = slot(chip.memory.change(), reference)?;
+    pin.value = value.into();
+    pin.tries = pin.max;
+    pin.transport = false;
+    if reference == USER {
+        chip.session.user = true;
+    }
+    done()
+}
+
+/// Is it a PIN that this reference can have? 6 to 16 bytes for the user, 8 for the SO.
+pub fn acceptable(reference: u8, pin: &[u8]) -> Result<(), Status> {
+    let fine = match reference {
+        SO => pin.len() == SO_LEN,
+        _ => (6..=16).contains(&pin.len()),
+    };
+    if fine {
+        Ok(())
+    } else {
+        Err(Status::WRONG_DATA)
+    }
+}
+
+/// Is it a user PIN that this card takes?
+pub fn acceptable_user_pin(pin: &[u8]) -> Result<(), Status> {
+    acceptable(USER, pin)
+}
+
+/// P2 as one of the two references, with P1 00. Others, as of fingerprints, are not there.
+fn reference(command: &Command) -> Result<u8, Status> {
+    match (command.p1, command.p2) {
+        (0x00, USER | SO) => Ok(command.p2),
+        (0x00, _) => Err(Status::REFERENCE_NOT_FOUND),
+        _ => Err(Status::WRONG_PARAMETERS),
+    }
+}
+
+/// The PIN, which a card has only when it was initialised.
+fn pin(state: &State, reference: u8) -> Result<&Pin, Status> {
+    let pin = if reference == USER {
+        &state.user
+    } else {
+        &state.so
+    };
+    pin.as_ref().ok_or(Status::REFERENCE_NOT_FOUND)
+}
+
+fn slot(state: &mut State, reference: u8) -> Result<&mut Pin, Status> {
+    let pin = if reference == USER {
+        &mut state.user
+    } else {
+        &mut state.so
+    };
+    pin.as_mut().ok_or(Status::REFERENCE_NOT_FOUND)
+}

@@ -1,0 +1,204 @@
+//! The device key encryption key, and keys that are wrapped by it.
+
+use hsmux_smartcard::Status;
+use num_bigint::BigUint;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::crypto::ec::EcKey;
+use crate::crypto::rsa::RsaKey;
+use crate::crypto::{aes, curve, to_bytes};
+use crate::cvc::{ECDSA_SHA256, RSA_SHA256};
+use crate::key::Key;
+use crate::state::{Content, KeyRecord};
+
+/// A DKEK that is the XOR of shares, possibly not all of them there yet.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shares {
+    total: u8,
+    missing: u8,
+    key: Content,
+}
+
+/// Length of the DKEK and of a share.
+const LEN: usize = 32;
+/// Length of the key check value.
+const KCV: usize = 8;
+/// id-aes (2.16.840.1.101.3.4.1).
+const AES: &[u8] = &[0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x01];
+
+impl Shares {
+    /// Waiting for `total` shares; with none, a random key that no other card has.
+    pub fn new(total: u8) -> Self {
+        let key = match total {
+            0 => crate::crypto::random::<LEN>().to_vec(),
+            _ => vec![0; LEN],
+        };
+        Self {
+            total,
+            missing: total,
+            key: key.into(),
+        }
+    }
+
+    /// Adds a share.
+    pub fn import(&mut self, share: &[u8]) -> Result<(), Status> {
+        if share.len() != LEN {
+            return Err(Status::WRONG_LENGTH);
+        }
+        if self.missing == 0 {
+            return Err(Status::CONDITIONS_NOT_SATISFIED);
+        }
+        self.missing -= 1;
+        let sum: Vec<u8> = self.key.iter().zip(share).map(|(a, b)| a ^ b).collect();
+        self.key = sum.into();
+        Ok(())
+    }
+
+    /// Total and missing shares, and the key check value (zeros while shares are missing).
+    pub fn status(&self) -> Vec<u8> {
+        let check = match self.complete() {
+            Ok(key) => key.check_value(),
+            Err(_) => [0; KCV],
+        };
+        [&[self.total, self.missing][..], &check].concat()
+    }
+
+    /// The key, if all shares are there.
+    pub fn complete(&self) -> Result<Dkek<'_>, Status> {
+        match self.missing {
+            0 => Ok(Dkek(&self.key)),
+            _ => Err(Status::CONDITIONS_NOT_SATISFIED),
+        }
+    }
+}
+
+/// A DKEK with all its shares.
+pub struct Dkek<'a>(&'a [u8]);
+
+impl Dkek<'_> {
+    fn check_value(&self) -> [u8; KCV] {
+        let digest = Sha256::digest(self.0);
+        std::array::from_fn(|i| digest[i])
+    }
+
+    fn derived(&self, purpose: u32) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(self.0);
+        hash.update(purpose.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    /// The key as a blob that every card with this DKEK takes.
+    pub fn wrap(&self, record: &KeyRecord) -> Option<Vec<u8>> {
+        let (kind, oid, content) = content(&record.key);
+        let mut plain = [&crate::crypto::random::<8>()[..], &content, &[0x80]].concat();
+        plain.resize(plain.len().next_multiple_of(aes::BLOCK), 0);
+
+        let mut blob = self.check_value().to_vec();
+        blob.push(kind);
+        // Key type, allowed algorithms, access conditions, key OID.
+        for field in [oid, &record.algorithms, &[], &[]] {
+            put(&mut blob, field);
+        }
+        blob.extend(aes::encrypt(&self.derived(1), &plain)?);
+        blob.extend(aes::mac(&self.derived(2), &blob)?);
+        Some(blob)
+    }
+
+    /// The key in a blob; `None` if it is of another DKEK, damaged, or holds no key.
+    pub fn unwrap(&self, blob: &[u8]) -> Option<KeyRecord> {
+        let (blob, mac) = blob.split_at_checked(blob.len().checked_sub(aes::BLOCK)?)?;
+        let own = blob.starts_with(&self.check_value());
+        if !own || aes::mac(&self.derived(2), blob)? != mac {
+            return None;
+        }
+        let (&kind, mut rest) = blob[KCV..].split_first()?;
+        let oid = take(&mut rest)?;
+        let algorithms = take(&mut rest)?;
+        let (_conditions, _key_oid) = (take(&mut rest)?, take(&mut rest)?);
+        let plain = aes::decrypt(&self.derived(1), rest)?;
+        let key = parse(kind, oid, plain.get(8..)?)?;
+        Some(KeyRecord {
+            algorithms: algorithms.into(),
+            ..KeyRecord::new(key)
+        })
+    }
+}
+
+const RSA_KEY: u8 = 5;
+const RSA_CRT_KEY: u8 = 6;
+const EC_KEY: u8 = 12;
+const AES_KEY: u8 = 15;
+
+/// Type, OID, and what is enciphered: the size in bits and the fields.
+fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
+    match key {
+        Key::Rsa(key) => {
+            let [d, n] = [&key.d, &key.n].map(|number| to_bytes(number, key.len()));
+            let fields = sized(key.bits(), &[&d, &n, &key.e.to_bytes_be()]);
+            (RSA_KEY, RSA_SHA256, fields)
+        }
+        Key::Ec(key) => {
+            let [p, a, b, g, n] = key.curve.parameters();
+            let d = to_bytes(&key.d, key.curve.len);
+            let fields = sized(key.curve.len * 8, &[&a, &b, &p, &n, &g, &d, &key.q]);
+            (EC_KEY, ECDSA_SHA256, fields)
+        }
+        Key::Aes(key) => {
+            // The one kind without a size in bits: its length says it.
+            let mut field = Vec::new();
+            put(&mut field, key);
+            (AES_KEY, AES, field)
+        }
+    }
+}
+
+fn sized(bits: usize, fields: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = (bits as u16).to_be_bytes().to_vec();
+    fields.iter().for_each(|field| put(&mut bytes, field));
+    bytes
+}
+
+fn parse(kind: u8, oid: &[u8], plain: &[u8]) -> Option<Key> {
+    let (_bits, mut rest) = plain.split_at_checked(if kind == AES_KEY { 0 } else { 2 })?;
+    let number = |bytes: &[u8]| BigUint::from_bytes_be(bytes);
+    let mut field = || take(&mut rest);
+    Some(match (kind, oid) {
+        (RSA_KEY, RSA_SHA256) => {
+            let (d, n, e) = (number(field()?), number(field()?), number(field()?));
+            Key::Rsa(RsaKey::from_exponents(&n, &e, &d)?)
+        }
+        (RSA_CRT_KEY, RSA_SHA256) => {
+            let (_dp, _dq, p) = (field()?, field()?, number(field()?));
+            let (_q_inverse, q, _n) = (field()?, number(field()?), field()?);
+            Key::Rsa(RsaKey::from_primes(p, q, number(field()?))?)
+        }
+        (EC_KEY, ECDSA_SHA256) => {
+            // One emulator leaves A empty; the prime names the curve.
+            let (_a, _b, p) = (field()?, field()?, field()?);
+            let (_n, _g, d) = (field()?, field()?, field()?);
+            Key::Ec(EcKey::new(curve::over(p)?, number(d))?)
+        }
+        (AES_KEY, AES) => {
+            let key = field()?;
+            [16, 24, 32]
+                .contains(&key.len())
+                .then(|| Key::Aes(key.to_vec()))?
+        }
+        _ => return None,
+    })
+}
+
+fn put(bytes: &mut Vec<u8>, field: &[u8]) {
+    bytes.extend((field.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(field);
+}
+
+fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (len, rest) = bytes.split_first_chunk()?;
+    let (field, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
+    *bytes = rest;
+    Some(field)
+}

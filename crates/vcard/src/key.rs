@@ -1,0 +1,142 @@
+//! Keys as they lie in a card's memory.
+
+use std::fmt;
+
+use num_bigint::BigUint;
+use serde::{Deserialize, Serialize};
+
+use crate::crypto::curve;
+use crate::crypto::ec::EcKey;
+use crate::crypto::rsa::RsaKey;
+
+/// A private or secret key.
+pub enum Key {
+    /// RSA.
+    Rsa(RsaKey),
+    /// On a curve.
+    Ec(EcKey),
+    /// AES: 16, 24 or 32 bytes.
+    Aes(Vec<u8>),
+}
+
+/// Which kind of key, as timing distributions name it: `rsa-2048`, `ec-256`, `aes-128`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyKind {
+    /// RSA with a modulus of so many bits.
+    Rsa(usize),
+    /// A curve over a field of so many bits.
+    Ec(usize),
+    /// AES of so many bits.
+    Aes(usize),
+}
+
+impl Key {
+    /// Its kind.
+    pub fn kind(&self) -> KeyKind {
+        match self {
+            Self::Rsa(key) => KeyKind::Rsa(key.bits()),
+            Self::Ec(key) => KeyKind::Ec(key.curve.p.bits() as usize),
+            Self::Aes(key) => KeyKind::Aes(key.len() * 8),
+        }
+    }
+
+    /// About how many bytes of the card's memory it takes.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Rsa(key) => key.len() * 5 / 2,
+            Self::Ec(key) => key.curve.len * 3,
+            Self::Aes(key) => key.len(),
+        }
+    }
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rsa(bits) => write!(f, "rsa-{bits}"),
+            Self::Ec(bits) => write!(f, "ec-{bits}"),
+            Self::Aes(bits) => write!(f, "aes-{bits}"),
+        }
+    }
+}
+
+/// A key in the state file: what the rest can be computed from, in hexadecimal.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+enum Stored {
+    Rsa { p: String, q: String, e: String },
+    Ec { curve: String, d: String },
+    Aes(String),
+}
+
+impl Serialize for Key {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let stored = match self {
+            Self::Rsa(key) => Stored::Rsa {
+                p: key.p.to_str_radix(16),
+                q: key.q.to_str_radix(16),
+                e: key.e.to_str_radix(16),
+            },
+            Self::Ec(key) => Stored::Ec {
+                curve: key.curve.name.to_owned(),
+                d: key.d.to_str_radix(16),
+            },
+            Self::Aes(key) => Stored::Aes(hex::encode(key)),
+        };
+        stored.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Stored::deserialize(deserializer)?
+            .key()
+            .ok_or_else(|| serde::de::Error::custom("not a key"))
+    }
+}
+
+impl Stored {
+    fn key(&self) -> Option<Key> {
+        let number = |digits: &str| BigUint::parse_bytes(digits.as_bytes(), 16);
+        Some(match self {
+            Self::Rsa { p, q, e } => {
+                Key::Rsa(RsaKey::from_primes(number(p)?, number(q)?, number(e)?)?)
+            }
+            Self::Ec { curve, d } => Key::Ec(EcKey::new(curve::named(curve)?, number(d)?)?),
+            Self::Aes(key) => {
+                let key = hex::decode(key).ok()?;
+                [16, 24, 32].contains(&key.len()).then_some(Key::Aes(key))?
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_survive_the_state_file() {
+        let curve = curve::named("brainpoolP320r1").unwrap();
+        let rsa = RsaKey::generate(1024, &BigUint::from(65_537u32)).unwrap();
+        for key in [
+            Key::Ec(EcKey::generate(curve)),
+            Key::Aes(vec![7; 24]),
+            Key::Rsa(rsa),
+        ] {
+            let text = serde_json::to_string(&key).unwrap();
+            let read: Key = serde_json::from_str(&text).unwrap();
+            assert_eq!(read.kind(), key.kind());
+            assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        }
+        for broken in [
+            r#"{"aes":"0011"}"#,
+            r#"{"ec":{"curve":"P-1","d":"1"}}"#,
+            r#"{"ec":{"curve":"P-256","d":"0"}}"#,
+            r#"{"rsa":{"p":"3","q":"3","e":"3"}}"#,
+            r#"{"rsa":{"p":"","q":"x","e":"3"}}"#,
+        ] {
+            assert!(serde_json::from_str::<Key>(broken).is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests to cards that run, from other processes: a socket in the readers' folder.
+//!
+//! One connection is one request: a line of JSON there, a line of JSON back. Who may use it is who may
+//! enter the folder, which is the user who has started the cards, and root.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CardState, ReaderError, Readers};
+use crate::Order;
+
+const SOCKET: &str = "control";
+
+/// The longest request.
+const MAX_REQUEST: u64 = 64 * 1024;
+
+/// How long a request may take to arrive, and an answer to be taken.
+const TALK_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long an answer may take: pcscd may have to see 16 cards.
+const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
+/// What can be asked of cards that run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Says what there is.
+    List,
+    /// Gives an order to a card; a card that is plugged in is there when the answer comes.
+    Card {
+        /// Which one, from 0, as OpenSC counts readers.
+        card: usize,
+        /// What it is to do.
+        order: Order,
+    },
+    /// Ends pcscd.
+    StopPcscd,
+    /// Ends pcscd if it runs, starts it, and waits until it has seen all cards.
+    StartPcscd,
+}
+
+type Answer = Result<Vec<CardState>, String>;
+
+/// Asks the cards in a folder; the answer is how they stand afterwards.
+pub fn ask(folder: &Path, request: &Request) -> Result<Vec<CardState>, ReaderError> {
+    let socket = folder.join(SOCKET);
+    let answer = talk(&socket, request)
+        .map_err(|source| ReaderError::io(format!("asking the cards at {}", socket.display()), source))?;
+    answer.map_err(ReaderError::Refused)
+}
+
+fn talk(socket: &Path, request: &Request) -> io::Result<Answer> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_WITHIN))?;
+    serde_json::to_writer(&stream, request)?;
+    stream.write_all(b"\n")?;
+    Ok(serde_json::from_reader(&stream)?)
+}
+
+/// Where requests are heard, until it is dropped.
+pub struct Desk {
+    socket: PathBuf,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Desk {
+    /// Opens it for these cards.
+    pub fn open(readers: Arc<Readers>) -> Result<Self, ReaderError> {
+        let socket = readers.folder().join(SOCKET);
+        let failed =
+            |source| ReaderError::io(format!("hearing requests at {}", socket.display()), source);
+        let listener = UnixListener::bind(&socket).map_err(failed)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let watched = Arc::clone(&ended);
+        let thread = thread::Builder::new()
+            .name("desk".into())
+            .spawn(move || {
+                for stream in listener.incoming() {
+                    if watched.load(Ordering::SeqCst) {
+                        break;
+                    }
+                    if let Err(error) = stream.and_then(|stream| serve(&readers, &stream)) {
+                        tracing::warn!(%error, "a request was not heard");
+                    }
+                }
+            })
+            .map_err(failed)?;
+        Ok(Self {
+            socket,
+            ended,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread; if even that fails it ends with the process.
+        if UnixStream::connect(&self.socket).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            let _ = thread.join();
+        }
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+fn serve(readers: &Readers, stream: &UnixStream) -> io::Result<()> {
+    stream.set_read_timeout(Some(TALK_WITHIN))?;
+    stream.set_write_timeout(Some(TALK_WITHIN))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
+    let answer: Answer = serde_json::from_str(&line)
+        .map_err(|error| format!("no request: {error}"))
+        .and_then(|request| follow(readers, request).map(|()| readers.states()));
+    serde_json::to_writer(stream, &answer)?;
+    stream.shutdown(Shutdown::Both)
+}
+
+fn follow(readers: &Readers, request: Request) -> Result<(), String> {
+    let done = match request {
+        Request::List => Ok(()),
+        Request::Card { card, order } if readers.obey(card, order) => match order {
+            Order::Plug => readers.wait(),
+            _ => Ok(()),
+        },
+        Request::Card { card, .. } => {
+            let last = readers.count().saturating_sub(1);
+            return Err(format!("no card {card}: the last is {last}"));
+        }
+        Request::StopPcscd => {
+            readers.stop_pcscd();
+            Ok(())
+        }
+        Request::StartPcscd => readers.start_pcscd(),
+    };
+    done.map_err(|error| error.to_string())
+}

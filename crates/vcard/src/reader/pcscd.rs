@@ -1,0 +1,149 @@
+//! A pcscd of our own, which ends with us.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use super::ReaderError;
+use super::place::Place;
+
+/// Debian's package `pcscd` puts it here, which is not in every user's PATH.
+const PROGRAM: &str = "/usr/sbin/pcscd";
+
+/// Starts pcscd and stays with it; see its comments.
+const KEEPER: &str = include_str!("keep.sh");
+
+/// A start is two shells and a few mounts.
+const START_WITHIN: Duration = Duration::from_secs(10);
+
+/// An end that takes longer is a hang.
+const END_WITHIN: Duration = Duration::from_secs(3);
+
+/// A running pcscd and the shell that ends it when this process dies.
+pub(super) struct Pcscd {
+    keeper: Child,
+    line: UnixStream,
+    /// Of pcscd itself.
+    process: OwnedFd,
+    /// The network namespace that vpcd listens in, if it has one of its own.
+    pub network: Option<Arc<OwnedFd>>,
+    socket: PathBuf,
+}
+
+impl Pcscd {
+    /// Starts pcscd with the readers of a place, which has no other.
+    pub fn start(place: &Place) -> Result<Self, ReaderError> {
+        if !Path::new(PROGRAM).exists() {
+            return Err(ReaderError::missing(PROGRAM, "pcscd"));
+        }
+        let failed = |source| ReaderError::io("starting pcscd", source);
+        let socket = place.socket();
+        let _ = fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket)
+            .map_err(|source| ReaderError::io(format!("binding {}", socket.display()), source))?;
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(place.log())
+            .map_err(failed)?;
+        let (line, far) = UnixStream::pair().map_err(failed)?;
+        let mut command = if place.isolated {
+            let mut command = Command::new("unshare");
+            command.args(["--net", "--mount", "sh"]);
+            command
+        } else {
+            Command::new("sh")
+        };
+        let keeper = command
+            .args(["-c", KEEPER, "keep.sh"])
+            .arg(place.folder())
+            .arg(PROGRAM)
+            .arg(if place.isolated { "isolated" } else { "shared" })
+            .stdin(OwnedFd::from(listener))
+            .stdout(OwnedFd::from(far))
+            .stderr(Stdio::from(log))
+            // Ctrl+C is for us, who end it in our turn.
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        Self::started(keeper, line, place)
+    }
+
+    fn started(mut keeper: Child, line: UnixStream, place: &Place) -> Result<Self, ReaderError> {
+        let process = server(&line).and_then(|id| {
+            let network = match place.isolated {
+                true => Some(Arc::new(File::open(format!("/proc/{id}/ns/net"))?.into())),
+                false => None,
+            };
+            let pid = Pid::from_raw(id).ok_or(std::io::ErrorKind::InvalidData)?;
+            Ok((pidfd_open(pid, PidfdFlags::empty())?, network))
+        });
+        match process {
+            Ok((process, network)) => Ok(Self {
+                keeper,
+                line,
+                process,
+                network,
+                socket: place.socket(),
+            }),
+            Err(source) => {
+                // It ends with this socket, and with it what it has started.
+                drop(line);
+                let _ = keeper.wait();
+                Err(ReaderError::io(
+                    format!("starting pcscd (its log: {})", place.log_text()),
+                    source,
+                ))
+            }
+        }
+    }
+
+    /// Ends it as a crash would.
+    pub fn kill(&self) {
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
+    }
+
+    /// Whether it still runs.
+    pub fn running(&self) -> bool {
+        !self.ended_within(Duration::ZERO)
+    }
+
+    fn ended_within(&self, limit: Duration) -> bool {
+        let limit = Timespec {
+            tv_sec: limit.as_secs().cast_signed(),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        let mut ended = [PollFd::new(&self.process, PollFlags::IN)];
+        rustix::io::retry_on_intr(|| poll(&mut ended, Some(&limit))).is_ok_and(|ready| ready > 0)
+    }
+}
+
+impl Drop for Pcscd {
+    fn drop(&mut self) {
+        let _ = self.line.write_all(b"end\n");
+        if !self.ended_within(END_WITHIN) {
+            self.kill();
+        }
+        let _ = self.keeper.wait();
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// The process id that the keeper tells.
+fn server(line: &UnixStream) -> std::io::Result<i32> {
+    line.set_read_timeout(Some(START_WITHIN))?;
+    let mut text = String::new();
+    BufReader::new(line).read_line(&mut text)?;
+    text.trim()
+        .parse()
+        .map_err(|_| std::io::Error::other("it did not start"))
+}

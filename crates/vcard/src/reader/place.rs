@@ -1,0 +1,142 @@
+//! The folder of a running set of readers: what pcscd reads, and what its clients need.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::ReaderError;
+
+/// vpcd, from Debian's package vsmartcard-vpcd.
+const DRIVER: &str = "/usr/lib/pcsc/drivers/serial/libifdvpcd.so";
+
+/// Slots of one copy of Debian's driver, on ports that follow each other.
+const SLOTS: usize = 2;
+
+/// In a network namespace every port is free: vpcd's own default and those after it.
+const FIRST_PORT: u16 = 0x8C7B;
+
+/// Where OpenSC stops looking at slots unless told otherwise is after the fourth card.
+const OPENSC: &str = "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
+
+/// A folder with pcscd's configuration; it goes with this value.
+pub(super) struct Place {
+    folder: TempDir,
+    /// The port of each slot.
+    pub ports: Vec<u16>,
+    /// Whether pcscd runs in a network namespace of its own.
+    pub isolated: bool,
+}
+
+impl Place {
+    /// Makes the folder, with readers of at least `count` slots.
+    pub fn new(folder: TempDir, count: usize) -> Result<Self, ReaderError> {
+        if !Path::new(DRIVER).exists() {
+            return Err(ReaderError::missing(DRIVER, "vsmartcard-vpcd"));
+        }
+        let mut place = Self {
+            folder,
+            ports: Vec::new(),
+            isolated: may_isolate(),
+        };
+        let written = place.write(count.div_ceil(SLOTS));
+        match written {
+            Ok(()) => Ok(place),
+            Err(source) => {
+                let what = format!("preparing {}", place.folder().display());
+                Err(ReaderError::io(what, source))
+            }
+        }
+    }
+
+    fn write(&mut self, drivers: usize) -> std::io::Result<()> {
+        fs::create_dir_all(self.file("readers"))?;
+        let mut readers = String::new();
+        for number in 0..drivers {
+            // Slots of one library on two entries hang: each entry has a copy of its own.
+            let library = self.file(&format!("vpcd{number}.so"));
+            fs::copy(DRIVER, &library)?;
+            let first = match self.isolated {
+                true => FIRST_PORT + (number * SLOTS) as u16,
+                false => free_ports(SLOTS as u16)?,
+            };
+            self.ports.extend((0..SLOTS as u16).map(|slot| first + slot));
+            let (name, library) = (driver_name(number), library.display());
+            // In one file: the order of several would be that of the directory.
+            writeln!(
+                readers,
+                "FRIENDLYNAME \"{name}\"\nDEVICENAME /dev/null:{first}\nLIBPATH {library}\nCHANNELID {first}\n"
+            )
+            .map_err(std::io::Error::other)?;
+        }
+        fs::write(self.file("readers/virtual"), readers)?;
+        fs::write(self.opensc(), OPENSC)
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// pcscd's socket.
+    pub fn socket(&self) -> PathBuf {
+        self.file("pcscd.comm")
+    }
+
+    /// A configuration of OpenSC that shows all cards.
+    pub fn opensc(&self) -> PathBuf {
+        self.file("opensc.conf")
+    }
+
+    /// What pcscd writes.
+    pub fn log(&self) -> PathBuf {
+        self.file("pcscd.log")
+    }
+
+    /// What pcscd has written.
+    pub fn log_text(&self) -> String {
+        let bytes = fs::read(self.log()).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim().to_owned()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+/// What PC/SC calls the slot with this index.
+pub(super) fn reader_name(slot: usize) -> String {
+    format!("{} 00 {:02X}", driver_name(slot / SLOTS), slot % SLOTS)
+}
+
+fn driver_name(number: usize) -> String {
+    format!("hsmux virtual cards {}, no protection", (b'A' + number as u8) as char)
+}
+
+/// Whether this process may make namespaces: root, unless something keeps it from that.
+fn may_isolate() -> bool {
+    let tried = Command::new("unshare")
+        .args(["--net", "--mount", "ip", "link", "set", "lo", "up"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    tried.is_ok_and(|status| status.success())
+}
+
+/// The first of so many ports in a row that nobody listens on at this moment.
+fn free_ports(count: u16) -> std::io::Result<u16> {
+    let free = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    for _ in 0..64 {
+        let first = free(0)?;
+        let port = first.local_addr()?.port();
+        let rest = (1..count).map(|next| port.checked_add(next).ok_or(()));
+        let rest: Result<Vec<_>, ()> = rest.map(|port| free(port?).map_err(drop)).collect();
+        if rest.is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(std::io::Error::other("no free ports for vpcd"))
+}

@@ -1,0 +1,238 @@
+//! A card in the slot of a reader: the thread that holds its connection.
+
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use parking_lot::{Condvar, Mutex};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::link::{Link, Signal};
+use crate::{Card, Control, NoAnswer, Order};
+
+/// Between two attempts to reach a pcscd that does not listen yet.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// How long a card that was gone stays away: pcscd looks every 0.4 s, and has to find it gone once,
+/// or else would believe that it has power.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// How long a reader waits for a card that is mute before it gives it up. vpcd itself waits forever.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where vpcd waits for a card.
+#[derive(Clone)]
+pub(super) struct Address {
+    pub port: u16,
+    /// The network namespace, where it has one of its own.
+    pub network: Option<Arc<OwnedFd>>,
+}
+
+impl Address {
+    /// Moves the calling thread to where vpcd is, and connects.
+    fn connect(&self) -> io::Result<TcpStream> {
+        if let Some(network) = &self.network {
+            move_into_link_name_space(network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        }
+        TcpStream::connect((Ipv4Addr::LOCALHOST, self.port))
+    }
+}
+
+/// One slot of a reader, with the card that belongs into it.
+pub(super) struct Slot {
+    /// The card's serial number.
+    pub serial: String,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    control: Control,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+/// What is wanted of the thread, and how far it is.
+#[derive(Default)]
+struct State {
+    /// Where to connect to, while pcscd runs.
+    address: Option<Address>,
+    ended: bool,
+    /// Counts changes of what is wanted: a connection that was begun before the last one is not.
+    version: u64,
+    /// Not before this moment.
+    away_until: Option<Instant>,
+    /// The connection, to be cut.
+    line: Option<TcpStream>,
+    /// Whether pcscd has powered the card on and has its ATR.
+    seen: bool,
+}
+
+impl Slot {
+    /// A card that goes in as soon as there is an address.
+    pub fn new(card: Card) -> io::Result<Self> {
+        let serial = card.serial().to_owned();
+        let shared = Arc::new(Shared {
+            control: card.control(),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+        });
+        let held = Arc::clone(&shared);
+        let thread = thread::Builder::new()
+            .name(format!("card {serial}"))
+            .spawn(move || held.run(card))?;
+        Ok(Self {
+            serial,
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Says where vpcd waits from now on, or that there is none.
+    pub fn connect_to(&self, address: Option<Address>) {
+        self.shared.change(|state| {
+            state.address = address;
+            // This pcscd has never seen it.
+            state.away_until = None;
+        });
+    }
+
+    /// Has the card follow an order, at once also while it works.
+    pub fn obey(&self, order: Order) {
+        self.shared.control.obey(order);
+        if matches!(order, Order::Unplug | Order::Plug) {
+            self.shared.change(|_| {});
+        }
+    }
+
+    pub fn plugged(&self) -> bool {
+        self.shared.control.plugged()
+    }
+
+    /// Waits until pcscd has seen the card; whether it has by the deadline.
+    pub fn seen(&self, deadline: Instant) -> bool {
+        let mut state = self.shared.state.lock();
+        while !state.seen {
+            if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
+                return state.seen;
+            }
+        }
+        true
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        // A command that takes long is not waited for.
+        self.shared.control.unplug();
+        self.shared.change(|state| state.ended = true);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    /// Changes what is wanted, and cuts the connection that was.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        state.cut();
+        change(&mut state);
+        state.version += 1;
+        self.changed.notify_all();
+    }
+
+    fn run(&self, mut card: Card) {
+        while let Some((version, address)) = self.wanted() {
+            // Errors are no news: pcscd starts, ends or has crashed, or the card is pulled.
+            let _ = address
+                .connect()
+                .and_then(|line| self.serve(version, line, &mut card));
+            card.power_off();
+            let mut state = self.state.lock();
+            if state.version == version {
+                state.cut();
+                self.changed.wait_for(&mut state, RETRY);
+            }
+        }
+    }
+
+    /// Waits for somewhere to connect to; `None` at the end.
+    fn wanted(&self) -> Option<(u64, Address)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.ended {
+                return None;
+            }
+            let here = state.away_until.is_none_or(|until| until <= Instant::now());
+            match (&state.address, state.away_until) {
+                (Some(address), _) if here && self.control.plugged() => {
+                    return Some((state.version, address.clone()));
+                }
+                (Some(_), Some(until)) if !here => {
+                    self.changed.wait_until(&mut state, until);
+                }
+                _ => self.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Answers the reader for as long as there is one.
+    fn serve(&self, version: u64, line: TcpStream, card: &mut Card) -> io::Result<()> {
+        {
+            let mut state = self.state.lock();
+            if state.version != version {
+                return Ok(());
+            }
+            state.line = Some(line.try_clone()?);
+        }
+        let mut link = Link::new(line)?;
+        let atr = card.power_on();
+        card.power_off();
+        loop {
+            match link.hear()? {
+                Signal::PowerOff => card.power_off(),
+                Signal::PowerOn => drop(card.power_on()),
+                Signal::Reset => drop(card.reset()),
+                Signal::AskAtr => {
+                    link.say(atr)?;
+                    if card.powered() {
+                        self.seen(version);
+                    }
+                }
+                Signal::Command(command) => match card.exchange(&command) {
+                    Ok(answer) => link.say(&answer)?,
+                    Err(NoAnswer::Mute) => {
+                        self.control.wait_for(false, PATIENCE);
+                        return Ok(());
+                    }
+                    // The reader finds nobody to talk to.
+                    Err(_) => return Ok(()),
+                },
+            }
+        }
+    }
+
+    /// pcscd has powered the card on and has its ATR.
+    fn seen(&self, version: u64) {
+        let mut state = self.state.lock();
+        if state.version == version {
+            state.seen = true;
+            self.changed.notify_all();
+        }
+    }
+}
+
+impl State {
+    /// Ends the connection, if there is one.
+    fn cut(&mut self) {
+        self.seen = false;
+        if let Some(line) = self.line.take() {
+            let _ = line.shutdown(Shutdown::Both);
+            self.away_until = Some(Instant::now() + AWAY);
+        }
+    }
+}
