@@ -1,6 +1,7 @@
 //! Commands to a card and its responses (ISO/IEC 7816-3, section 12.1; ISO/IEC 7816-4, section 5).
 
 mod command;
+pub mod instruction;
 mod response;
 mod status;
 

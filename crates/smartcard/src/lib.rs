@@ -2,15 +2,65 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`Card`] | a card at the end of a channel, with a method for each of its [`commands`] |
+//! | [`CardChannel`] | how bytes reach a card: [`pcsc`], or a card in memory |
 //! | [`apdu`] | [`Command`], [`Response`] and [`Status`]: the same types on both sides of the reader |
-//! | [`tlv`] | BER-TLV, read and written |
+//! | [`FileId`], [`FileKind`], [`KeyReference`] | names of keys and files |
+//! | [`cvc`] | the card's certificates, and the requests that new keys come with |
+//! | [`pkcs15`] | descriptions of keys, certificates, data, and of the card |
+//! | [`Curve`] | the curves, with the numbers that a card wants to be told |
 //! | [`dkek`] | how keys travel between cards: shares, wrapped keys and their files |
-//! | [`CardChannel`] | how bytes reach a card: PC/SC, or a card in memory |
+//! | [`provision`] | setting cards up; their keys to other cards, and into files |
+//! | [`tlv`] | BER-TLV, read and written |
+//!
+//! ```no_run
+//! use hsmux_smartcard::{Card, CardError, FileKind, SignAlgorithm, commands::Pin, pcsc};
+//!
+//! # fn main() -> Result<(), CardError> {
+//! # let pin = hsmux_token::Secret::new(Vec::new());
+//! # let digest = [0; 32];
+//! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::Limits::default())?);
+//! card.exclusively(|card| {
+//!     let version = card.select()?.version;
+//!     println!("version {version:?}, PIN {:?}", card.pin_status(Pin::User)?);
+//!     card.verify(&pin)?;
+//!     for file in card.enumerate()? {
+//!         if file.kind() == Some(FileKind::Key) && file.number() != 0 {
+//!             let key = hsmux_smartcard::KeyReference(file.number());
+//!             card.sign(key, SignAlgorithm::Ecdsa, &digest)?;
+//!         }
+//!     }
+//!     Ok(())
+//! })
+//! # }
+//! ```
+//!
+//! No physical card was at hand: commands and formats are those of the published clients.
 
 pub mod apdu;
+mod card;
 mod channel;
+pub mod commands;
+mod curve;
+pub mod cvc;
 pub mod dkek;
+mod error;
+mod file;
+//pub mod pcsc;
+pub mod pkcs15;
+pub mod provision;
+mod secret;
+mod signature;
 pub mod tlv;
 
 pub use apdu::{Command, Response, Status};
+pub use card::Card;
 pub use channel::{CardChannel, ChannelError};
+pub use commands::{
+    AesAlgorithm, AesSize, Application, DkekStatus, Initialize, KeyPair, KeyPairKind, Pin,
+    PinStatus, SignAlgorithm, SoPin,
+};
+pub use curve::Curve;
+pub use error::CardError;
+pub use file::{FileId, FileKind, KeyReference};
+pub use signature::{SignatureError, ecdsa_fixed};

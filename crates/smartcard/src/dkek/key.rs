@@ -18,7 +18,7 @@ impl DkekShare {
     }
 
     /// The bytes, for IMPORT DKEK SHARE.
-    pub fn expose(&self) -> &[u8; 32] {
+    pub fn expose(&self) -> &Zeroizing<[u8; 32]> {
         &self.0
     }
 }
@@ -38,7 +38,7 @@ impl Dkek {
     pub fn from_shares<'a>(shares: impl IntoIterator<Item = &'a DkekShare>) -> Self {
         let mut key = Zeroizing::new([0; 32]);
         for share in shares {
-            for (byte, part) in key.iter_mut().zip(share.expose()) {
+            for (byte, part) in key.iter_mut().zip(share.expose().iter()) {
                 *byte ^= part;
             }
         }

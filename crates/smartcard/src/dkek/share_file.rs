@@ -49,7 +49,7 @@ impl ShareFile {
         let mut file = [0; 64];
         file[..8].copy_from_slice(MAGIC);
         file[8..16].copy_from_slice(&*salt);
-        file[16..48].copy_from_slice(share.expose());
+        file[16..48].copy_from_slice(&**share.expose());
         file[48..].copy_from_slice(&PADDING);
         let keys = Keys::derive(password, &*salt, iterations);
         let cipher = cbc::Encryptor::<Aes256>::new(&(*keys.key).into(), &(*keys.iv).into());

@@ -1,0 +1,32 @@
+use zeroize::Zeroizing;
+
+use crate::Card;
+use crate::apdu::{Command, instruction};
+use crate::channel::CardChannel;
+use crate::error::CardError;
+use crate::file::KeyReference;
+
+const NAME: &str = "DECIPHER (ECDH)";
+const ECDH: u8 = 0x80;
+
+impl<C: CardChannel> Card<C> {
+    /// The x-coordinate of the point that a key agrees on with another's public point (04, x, y)
+    /// (SP 800-56A, section 5.7.1.2). The card answers the whole point.
+    pub fn agree(
+        &mut self,
+        key: KeyReference,
+        public: &[u8],
+    ) -> Result<Zeroizing<Vec<u8>>, CardError> {
+        let command = Command::new(0x80, instruction::DECIPHER, key.0, ECDH)
+            .with_data(public)
+            .expecting(256);
+        let point = self.run(NAME, command)?;
+        match point.split_first() {
+            Some((0x04, coordinates)) if coordinates.len().is_multiple_of(2) => {
+                let (x, _) = coordinates.split_at(coordinates.len() / 2);
+                Ok(Zeroizing::new(x.to_vec()))
+            }
+            _ => Err(self.bad_answer(NAME, "what is not a point")),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+use crate::apdu::{ApduError, Status};
+use crate::channel::ChannelError;
+
+/// A command that did not succeed: which one, on which card, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CardError {
+    /// The card was not reached.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The card was reached and said no.
+    #[error("{card}: {command}: {status}")]
+    Refused {
+        /// The card's name: its reader.
+        card: String,
+        /// The command, by its name in the specification.
+        command: &'static str,
+        /// What the card said.
+        status: Status,
+    },
+    /// The card answered what no such card answers.
+    #[error("{card}: {command}: the card answered {what}; is it a SmartCard-HSM?")]
+    BadAnswer {
+        /// The card's name: its reader.
+        card: String,
+        /// The command, by its name in the specification.
+        command: &'static str,
+        /// What is wrong with the answer.
+        what: String,
+    },
+    /// The caller asked for what no card can do; nothing was sent.
+    #[error("{command}: {what}")]
+    Invalid {
+        /// The command, by its name in the specification.
+        command: &'static str,
+        /// What is wrong, and what would be right.
+        what: String,
+    },
+}
+
+impl CardError {
+    /// What the card said, if it was the card that said no.
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Self::Refused { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn invalid(command: &'static str, what: impl Into<String>) -> Self {
+        Self::Invalid {
+            command,
+            what: what.into(),
+        }
+    }
+
+    pub(crate) fn unwritable(command: &'static str, error: &ApduError) -> Self {
+        Self::invalid(command, error.to_string())
+    }
+}
