@@ -12,7 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
     &["hsmux-software"],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
-    &["hsmux-pool"],
+    &["hsmux-pool", "hsmux-vcard"],
     &["hsmux-daemon", "hsmux-pkcs11", "hsmux-bench"],
     &["hsmux-cli"],
 ];
