@@ -1,0 +1,145 @@
+//! All keys of one card to many others.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver as Queue, channel};
+use std::thread;
+
+use super::access::{Access, Gate, may_try};
+use super::receive::{self, Item, Progress, Received, Receiver};
+use super::{ProvisionError, Result, domain};
+use crate::dkek::CheckValue;
+use crate::{CardChannel, Pin};
+
+/// Whether a clone can be begun: nothing is touched, no PIN is tried.
+///
+/// Each target answers for itself: it has the source's DKEK, by the key check value, and a PIN that may be tried.
+pub fn check<C: CardChannel>(
+    source: &mut Access<C>,
+    targets: &mut [Access<C>],
+) -> Result<Vec<Result<()>>> {
+    let ready = |access: &mut Access<C>| {
+        let Access {
+            card,
+            serial,
+            last_try,
+            ..
+        } = access;
+        card.exclusively(|card| {
+            card.select()?;
+            may_try(card, serial, Pin::User, *last_try)?;
+            domain::check_value(card, serial)
+        })
+    };
+    let there = ready(source)?;
+    let fits = |target: &mut Access<C>| {
+        let here = ready(target)?;
+        if here == there {
+            return Ok(());
+        }
+        Err(ProvisionError::OtherDkek {
+            card: target.serial.clone(),
+            here,
+            there,
+        })
+    };
+    Ok(targets.iter_mut().map(fits).collect())
+}
+
+/// What a clone came to.
+#[derive(Debug)]
+pub struct Cloned {
+    /// One for each target, in their order.
+    pub targets: Vec<Received>,
+    /// Keys that did not leave the source, and why it ended early, if it did.
+    pub failures: Vec<ProvisionError>,
+}
+
+impl Cloned {
+    /// Whether every target holds every key.
+    pub fn is_whole(&self) -> bool {
+        let whole = |received: &Received| received.failures.is_empty();
+        self.failures.is_empty() && self.targets.iter().all(whole)
+    }
+}
+
+/// Copies everything that the source holds to all targets, each on a thread of its own: a key is installed
+/// while the source wraps the next. What is there and equal is left; running it again does what is missing.
+///
+/// [`check`] comes first; the DKEK is looked at once more here.
+pub fn run<C: CardChannel>(
+    source: &mut Access<C>,
+    targets: &mut [Access<C>],
+    progress: &(dyn Fn(Progress<'_>) + Sync),
+) -> Result<Cloned> {
+    let gate = Gate::default();
+    let serial = source.serial.clone();
+    source.logged_in_through(&gate, |card| {
+        let there = domain::check_value(card, &serial)?;
+        let files = card.enumerate()?;
+        let wanted = receive::wanted(&files, true);
+        let done = AtomicUsize::new(0);
+        let total = wanted.len() * targets.len();
+        let report = |card: &str| {
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress(Progress { card, done, total });
+        };
+        thread::scope(|scope| {
+            let (gate, report) = (&gate, &report);
+            let spawn = |target| {
+                let (sender, queue) = channel();
+                let work = move || receive_all(target, gate, there, &queue, report);
+                (sender, scope.spawn(work))
+            };
+            let (senders, threads): (Vec<_>, Vec<_>) = targets.iter_mut().map(spawn).unzip();
+            let mut failures = Vec::new();
+            for wanted in wanted {
+                match wanted.take(card, &serial) {
+                    Ok(item) => {
+                        let item = Arc::new(item);
+                        // A target that has ended does not listen any more, and says why itself.
+                        senders
+                            .iter()
+                            .for_each(|target| drop(target.send(Arc::clone(&item))));
+                    }
+                    Err(error) => {
+                        let end = error.ends_card();
+                        failures.push(error);
+                        if end {
+                            break;
+                        }
+                    }
+                }
+            }
+            drop(senders);
+            let targets = threads.into_iter().filter_map(|thread| thread.join().ok());
+            Ok(Cloned {
+                targets: targets.collect(),
+                failures,
+            })
+        })
+    })
+}
+
+/// One target: takes in what comes until the source has nothing more.
+fn receive_all<C: CardChannel>(
+    target: &mut Access<C>,
+    gate: &Gate,
+    there: CheckValue,
+    queue: &Queue<Arc<Item>>,
+    report: &dyn Fn(&str),
+) -> Received {
+    let serial = target.serial.clone();
+    let mut received = Received::new(&serial);
+    let outcome = target.logged_in_through(gate, |card| {
+        domain::expect(card, &serial, there)?;
+        let mut receiver = Receiver::new(card, &mut received)?;
+        for item in queue {
+            receiver.take(&item)?;
+            report(&serial);
+        }
+        Ok(())
+    });
+    received.failures.extend(outcome.err());
+    received
+}

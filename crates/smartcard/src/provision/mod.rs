@@ -1,0 +1,33 @@
+//! Setting cards up, and getting keys from one to others.
+//!
+//! Everything here works on a [`Card`](crate::Card) over any channel, in a PC/SC transaction of its own, and
+//! leaves the card logged out.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`access`] | logging in without wasting a try |
+//! | [`report`] | what is on a card, without a PIN |
+//! | [`initialise`], [`pins`], [`domain`] | set-up, PINs, the DKEK |
+//! | [`package`] | one key as it travels: taken from a card, installed on another, whole or not at all |
+//! | [`witness`] | how a copy proves that it is one |
+//! | [`clone`], [`backup`] | all keys of a card, to other cards or into a file |
+
+pub mod access;
+pub mod backup;
+pub mod clone;
+pub mod domain;
+mod error;
+pub mod initialise;
+pub mod package;
+pub mod pins;
+mod receive;
+pub mod report;
+pub mod witness;
+
+pub use access::Access;
+pub use backup::Backup;
+pub use error::ProvisionError;
+pub use package::KeyPackage;
+pub use receive::{Progress, Received};
+
+type Result<T, E = ProvisionError> = std::result::Result<T, E>;

@@ -1,0 +1,186 @@
+//! One key as it travels, with everything that belongs to it.
+
+mod cbor;
+
+use minicbor::{Decode, Encode};
+
+use super::witness::Witness;
+use super::{ProvisionError, Result};
+use crate::dkek::{WrappedKey, WrappedKeyFile};
+use crate::tlv::Tlv;
+use crate::{Card, CardChannel, FileId, FileKind, KeyReference, Status, cvc};
+
+/// A key that left a card.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct KeyPackage {
+    /// Its number, there and where it goes.
+    #[n(0)]
+    pub reference: KeyReference,
+    /// The key under its card's DKEK.
+    #[n(1)]
+    pub key: WrappedKey,
+    /// Its PKCS#15 description.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub description: Option<Vec<u8>>,
+    /// Its certificate, or the request that stands in its place.
+    #[cbor(n(3), with = "minicbor::bytes")]
+    pub certificate: Option<Vec<u8>>,
+    /// How a copy proves itself; nothing where nobody can say.
+    #[n(4)]
+    pub witness: Option<Witness>,
+}
+
+/// What installing a key came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Installed {
+    /// It was not there.
+    Copied,
+    /// The key was there and has proved itself; its description or certificate were missing or old.
+    Completed,
+    /// All of it was there, equal.
+    Present,
+}
+
+impl KeyPackage {
+    /// Takes a key from a card that is logged in.
+    pub fn take<C: CardChannel>(
+        card: &mut Card<C>,
+        serial: &str,
+        reference: KeyReference,
+    ) -> Result<Self> {
+        let key = WrappedKey::parse(&card.wrap_key(reference).map_err(
+            |error| match error.status() {
+                Some(Status::FILE_NOT_FOUND | Status::REFERENCE_NOT_FOUND) => {
+                    ProvisionError::NoKey {
+                        card: serial.to_owned(),
+                        key: reference,
+                    }
+                }
+                _ => error.into(),
+            },
+        )?)?;
+        let description = content(card, reference.file(FileKind::KeyDescription))?;
+        let certificate = content(card, reference.file(FileKind::Certificate))?;
+        let witness = Witness::of(card, serial, reference, &key, certificate.as_deref())?;
+        Ok(Self {
+            reference,
+            key,
+            description,
+            certificate,
+            witness: Some(witness),
+        })
+    }
+
+    /// A key of a wrapped-key file, which becomes the key with this number.
+    pub fn from_file(file: WrappedKeyFile, reference: KeyReference) -> Self {
+        let public = file.certificate.as_deref();
+        let public = public.and_then(|file| cvc::public_key_of(file).ok());
+        Self {
+            reference,
+            witness: public.as_ref().map(Witness::of_public),
+            key: file.key,
+            description: file.description,
+            certificate: file.certificate,
+        }
+    }
+
+    /// The key as a wrapped-key file.
+    pub fn to_file(&self) -> WrappedKeyFile {
+        WrappedKeyFile {
+            key: self.key.clone(),
+            description: self.description.clone(),
+            certificate: self.certificate.clone(),
+        }
+    }
+
+    /// Puts the key onto a card that is logged in, where `present` says whether the number is taken.
+    ///
+    /// Whole or not at all: what fails is taken back. The description comes last, for programs see a
+    /// key by its description: a card that is pulled in the middle shows no half key, and the next try
+    /// finishes it.
+    pub fn install<C: CardChannel>(
+        &self,
+        card: &mut Card<C>,
+        serial: &str,
+        present: bool,
+    ) -> Result<Installed> {
+        if present {
+            self.recognise(card, serial)?;
+            let changed = self.write_files(card)?;
+            return Ok(if changed {
+                Installed::Completed
+            } else {
+                Installed::Present
+            });
+        }
+        let made = self.make(card, serial);
+        if made.is_err() {
+            // A card that is gone cannot be tidied up; see above.
+            let _ = remove(card, self.reference);
+        }
+        made.map(|()| Installed::Copied)
+    }
+
+    /// The number is taken: by this very key?
+    fn recognise<C: CardChannel>(&self, card: &mut Card<C>, serial: &str) -> Result<()> {
+        let taken = ProvisionError::Taken {
+            card: serial.to_owned(),
+            key: self.reference,
+        };
+        match &self.witness {
+            None => Err(taken),
+            Some(witness) => match witness.check(card, serial, self.reference) {
+                Err(error) if error.is_answer() => Err(taken),
+                outcome => outcome,
+            },
+        }
+    }
+
+    fn make<C: CardChannel>(&self, card: &mut Card<C>, serial: &str) -> Result<()> {
+        card.unwrap_key(self.reference, self.key.as_bytes())?;
+        if let Some(witness) = &self.witness {
+            witness.check(card, serial, self.reference)?;
+        }
+        self.write_files(card).map(drop)
+    }
+
+    /// Writes certificate and description where they are not equal already; tells whether any was.
+    fn write_files<C: CardChannel>(&self, card: &mut Card<C>) -> Result<bool> {
+        let mut changed = false;
+        let files = [
+            (FileKind::Certificate, &self.certificate),
+            (FileKind::KeyDescription, &self.description),
+        ];
+        for (kind, wanted) in files {
+            let file = self.reference.file(kind);
+            if let Some(wanted) = wanted
+                && content(card, file)?.as_ref() != Some(wanted)
+            {
+                card.replace_file(file, wanted)?;
+                changed = true;
+            }
+        }
+        Ok(changed)
+    }
+}
+
+/// Takes a key off a card, its description first.
+fn remove<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<()> {
+    for kind in [
+        FileKind::KeyDescription,
+        FileKind::Certificate,
+        FileKind::Key,
+    ] {
+        card.delete_file(key.file(kind))?;
+    }
+    Ok(())
+}
+
+/// What a file of BER-TLV holds, without what is left behind it of an older, longer content.
+pub(super) fn content<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
+    let content = card.read_file_if_any(file)?;
+    Ok(content.map(|content| {
+        let first = Tlv::first(&content).map(|(first, _)| first.raw);
+        first.unwrap_or(&content).to_vec()
+    }))
+}

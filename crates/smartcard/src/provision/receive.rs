@@ -1,0 +1,172 @@
+//! The receiving card of a clone or a restore.
+
+use std::collections::BTreeSet;
+
+use super::package::{Installed, KeyPackage, content};
+use super::{ProvisionError, Result};
+use crate::{Card, CardChannel, FileId, FileKind, KeyReference};
+
+/// How far the work is, for a bar.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress<'a> {
+    /// The serial number of the card that has just finished something.
+    pub card: &'a str,
+    /// Things that are done, on all cards.
+    pub done: usize,
+    /// Things to do, on all cards.
+    pub total: usize,
+}
+
+/// What became of one receiving card.
+#[derive(Debug)]
+pub struct Received {
+    /// Its serial number.
+    pub card: String,
+    /// Keys that it holds now and did not before, proved.
+    pub copied: Vec<KeyReference>,
+    /// Keys that it held, proved, whose description or certificate were missing or old.
+    pub completed: Vec<KeyReference>,
+    /// Keys that it held, proved, with all that belongs to them.
+    pub present: Vec<KeyReference>,
+    /// Other certificates and data that were written.
+    pub files: Vec<FileId>,
+    /// What failed, in the words of the error.
+    pub failures: Vec<ProvisionError>,
+}
+
+impl Received {
+    pub(super) fn new(card: &str) -> Self {
+        Self {
+            card: card.to_owned(),
+            copied: Vec::new(),
+            completed: Vec::new(),
+            present: Vec::new(),
+            files: Vec::new(),
+            failures: Vec::new(),
+        }
+    }
+
+    /// Whether nothing was done, not even looked at.
+    pub(super) fn is_empty(&self) -> bool {
+        let keys = self.copied.len() + self.completed.len() + self.present.len();
+        keys + self.files.len() + self.failures.len() == 0
+    }
+}
+
+/// What travels.
+pub(super) enum Item {
+    Key(KeyPackage),
+    File(FileId, Vec<u8>),
+}
+
+/// A card that takes keys and files in, logged in.
+pub(super) struct Receiver<'c, C> {
+    card: &'c mut Card<C>,
+    there: BTreeSet<FileId>,
+    received: &'c mut Received,
+}
+
+impl<'c, C: CardChannel> Receiver<'c, C> {
+    pub fn new(card: &'c mut Card<C>, received: &'c mut Received) -> Result<Self> {
+        let there = card.enumerate()?.into_iter().collect();
+        Ok(Self {
+            card,
+            there,
+            received,
+        })
+    }
+
+    /// Takes one thing in. An error is one that ends the card; others are noted.
+    pub fn take(&mut self, item: &Item) -> Result<()> {
+        let outcome = match item {
+            Item::Key(package) => self.key(package),
+            Item::File(file, content) => self.file(*file, content),
+        };
+        match outcome {
+            Err(error) if !error.ends_card() => {
+                self.received.failures.push(error);
+                Ok(())
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn key(&mut self, package: &KeyPackage) -> Result<()> {
+        let key = package.reference;
+        let present = self.there.contains(&key.file(FileKind::Key));
+        let list = match package.install(self.card, &self.received.card, present)? {
+            Installed::Copied => &mut self.received.copied,
+            Installed::Completed => &mut self.received.completed,
+            Installed::Present => &mut self.received.present,
+        };
+        list.push(key);
+        Ok(())
+    }
+
+    fn file(&mut self, file: FileId, wanted: &[u8]) -> Result<()> {
+        if self.there.contains(&file) {
+            return match read(self.card, file)? {
+                Some(there) if there == wanted => Ok(()),
+                _ => Err(ProvisionError::OtherContent {
+                    card: self.received.card.clone(),
+                    file,
+                }),
+            };
+        }
+        if let Err(error) = self.card.write_file(file, wanted) {
+            let _ = self.card.delete_file(file);
+            return Err(error.into());
+        }
+        self.received.files.push(file);
+        Ok(())
+    }
+}
+
+/// Something that a card has to give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted {
+    Key(KeyReference),
+    File(FileId),
+}
+
+/// Everything that a card has to give, without its device key: keys first, descriptions of other things
+/// after these. `protected`: data that need the PIN to be read, too.
+pub(super) fn wanted(files: &[FileId], protected: bool) -> Vec<Wanted> {
+    let rank = |file: &FileId| match file.kind()? {
+        FileKind::Key => (file.number() != 0).then_some(0),
+        FileKind::CaCertificate | FileKind::Data => Some(1),
+        FileKind::ProtectedData => protected.then_some(1),
+        FileKind::CertificateDescription | FileKind::DataDescription => Some(2),
+        FileKind::KeyDescription | FileKind::Certificate => None,
+    };
+    let mut ranked: Vec<_> = files
+        .iter()
+        .filter_map(|file| Some((rank(file)?, *file)))
+        .collect();
+    ranked.sort_unstable();
+    let wanted = |(rank, file): (u8, FileId)| match rank {
+        0 => Wanted::Key(KeyReference(file.number())),
+        _ => Wanted::File(file),
+    };
+    ranked.into_iter().map(wanted).collect()
+}
+
+impl Wanted {
+    /// Takes it from a card that is logged in.
+    pub fn take<C: CardChannel>(self, card: &mut Card<C>, serial: &str) -> Result<Item> {
+        Ok(match self {
+            Self::Key(key) => Item::Key(KeyPackage::take(card, serial, key)?),
+            Self::File(file) => Item::File(file, read(card, file)?.unwrap_or_default()),
+        })
+    }
+}
+
+/// A file as it is compared and copied: data whole, everything else without what is left behind it.
+fn read<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
+    match file.kind() {
+        Some(FileKind::Data | FileKind::ProtectedData) => {
+            Ok(card.read_file_if_any(file)?.map(|content| content.to_vec()))
+        }
+        _ => content(card, file),
+    }
+}

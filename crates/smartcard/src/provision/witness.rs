@@ -1,0 +1,261 @@
+//! How a copy of a key proves that it is one.
+//!
+//! A key pair signs a fresh challenge, and the signature is verified with the known public key. Where that cannot
+//! be done (secret keys, keys that may not sign, curves whose arithmetic is not here), the original has answered
+//! a challenge, and the copy gives the same answer.
+
+use hsmux_software::PublicKey;
+use hsmux_token::{Mechanism, ck};
+use minicbor::{Decode, Encode};
+use sha2::{Digest, Sha256};
+
+use super::{ProvisionError, Result};
+use crate::dkek::{WrappedKey, WrappedKind};
+use crate::tlv::Tlv;
+use crate::{Card, CardChannel, KeyReference, SignAlgorithm, cvc, ecdsa_fixed};
+
+/// So that no signature of a proof can be one of anything else.
+const DOMAIN: &[u8] = b"hsmux: proof of a copied key\0";
+
+/// What a key is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(index_only)]
+enum Method {
+    /// PKCS#1 v1.5 with SHA-256.
+    #[n(0)]
+    RsaSign,
+    #[n(1)]
+    RsaDecrypt,
+    #[n(2)]
+    Ecdsa,
+    /// ECDH with the key's own public point, which is on its curve for sure.
+    #[n(3)]
+    Agree,
+    #[n(4)]
+    Cmac,
+    #[n(5)]
+    CbcEncrypt,
+}
+
+impl Method {
+    /// Which methods keys of a kind have, the best one first.
+    fn of(kind: WrappedKind) -> &'static [Self] {
+        match kind {
+            WrappedKind::Rsa | WrappedKind::RsaCrt => &[Self::RsaSign, Self::RsaDecrypt],
+            WrappedKind::Ec => &[Self::Ecdsa, Self::Agree],
+            WrappedKind::Aes => &[Self::Cmac, Self::CbcEncrypt],
+        }
+    }
+
+    /// The card's number for it, as it stands among a key's allowed algorithms.
+    fn algorithm(self) -> u8 {
+        match self {
+            Self::RsaSign => SignAlgorithm::RsaPkcs1Sha256 as u8,
+            Self::RsaDecrypt => 0x21,
+            Self::Ecdsa => SignAlgorithm::Ecdsa as u8,
+            Self::Agree => 0x80,
+            Self::Cmac => 0x18,
+            Self::CbcEncrypt => 0x10,
+        }
+    }
+}
+
+/// What a copy of a key must be able to do.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+pub struct Witness {
+    #[n(0)]
+    method: Method,
+    /// What the key is given; empty: something fresh, to sign.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    given: Vec<u8>,
+    /// What it answers; to something fresh: a signature that this SubjectPublicKeyInfo verifies.
+    #[cbor(n(2), with = "minicbor::bytes")]
+    expected: Vec<u8>,
+}
+
+impl Witness {
+    /// Asks the original, on a card that is logged in. `certificate` is the key's certificate or request.
+    pub(super) fn of<C: CardChannel>(
+        card: &mut Card<C>,
+        serial: &str,
+        key: KeyReference,
+        wrapped: &WrappedKey,
+        certificate: Option<&[u8]>,
+    ) -> Result<Self> {
+        let public = certificate.and_then(|file| cvc::public_key_of(file).ok());
+        let allowed = wrapped.allowed_algorithms();
+        let mut why = String::from("it may do nothing that can be compared");
+        for method in Method::of(wrapped.kind()) {
+            if !allowed.is_empty() && !allowed.contains(&method.algorithm()) {
+                continue;
+            }
+            match method.ask(card, key, public.as_ref()) {
+                Ok(witness) => return Ok(witness),
+                Err(NotAsked::Why(reason)) => why = reason,
+                Err(NotAsked::Error(error)) if error.is_answer() => why = error.to_string(),
+                Err(NotAsked::Error(error)) => return Err(error),
+            }
+        }
+        let card = serial.to_owned();
+        Err(ProvisionError::NoWitness { card, key, why })
+    }
+
+    /// What a key pair whose public half is known must be able to do, where there is no original to ask.
+    pub(super) fn of_public(public: &PublicKey) -> Self {
+        let rsa = public.kind() == hsmux_token::KeyKind::Rsa;
+        Self {
+            method: if rsa { Method::RsaSign } else { Method::Ecdsa },
+            given: Vec::new(),
+            expected: public.spki().to_vec(),
+        }
+    }
+
+    /// Has the copy prove itself, on a card that is logged in.
+    pub(super) fn check<C: CardChannel>(
+        &self,
+        card: &mut Card<C>,
+        serial: &str,
+        key: KeyReference,
+    ) -> Result<()> {
+        let not_proved = |why: String| ProvisionError::NotProved {
+            card: serial.to_owned(),
+            key,
+            why,
+        };
+        let outcome = if self.given.is_empty() {
+            let public = PublicKey::from_spki(&self.expected)
+                .map_err(|error| not_proved(error.to_string()))?;
+            signs(card, key, self.method, &public).and_then(|verified| {
+                verified.map_err(|why| not_proved(format!("its signature is wrong ({why})")))
+            })
+        } else {
+            answer(card, key, self.method, &self.given).and_then(|answer| {
+                let same = answer == self.expected;
+                same.then_some(())
+                    .ok_or_else(|| not_proved("it answers otherwise than the original".into()))
+            })
+        };
+        match outcome {
+            // The card says no: the key is there and is of another kind, or may do less.
+            Err(ProvisionError::Card(error)) if error.status().is_some() => {
+                Err(not_proved(error.to_string()))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Why a method will not do.
+enum NotAsked {
+    Why(String),
+    Error(ProvisionError),
+}
+
+impl<E: Into<ProvisionError>> From<E> for NotAsked {
+    fn from(error: E) -> Self {
+        Self::Error(error.into())
+    }
+}
+
+impl Method {
+    fn ask<C: CardChannel>(
+        self,
+        card: &mut Card<C>,
+        key: KeyReference,
+        public: Option<&PublicKey>,
+    ) -> Result<Witness, NotAsked> {
+        let unknown = || NotAsked::Why("its public half is unknown: it has no certificate".into());
+        let given = match self {
+            Self::RsaSign | Self::Ecdsa => match public {
+                Some(public) => match signs(card, key, self, public)? {
+                    Ok(()) => return Ok(Witness::of_public(public)),
+                    Err(why) => return Err(NotAsked::Why(format!("its certificate: {why}"))),
+                },
+                // PKCS#1 v1.5 signs the same in the same way each time; ECDSA does not.
+                None if self == Self::RsaSign => challenge(card)?,
+                None => return Err(unknown()),
+            },
+            Self::RsaDecrypt => {
+                let mechanism = Mechanism::plain(ck::CKM_RSA_PKCS);
+                let public = public.ok_or_else(unknown)?;
+                let sealed = public.encrypt(&mechanism, &challenge(card)?);
+                sealed.map_err(|error| NotAsked::Why(error.to_string()))?
+            }
+            Self::Agree => public.and_then(point).ok_or_else(unknown)?,
+            Self::Cmac | Self::CbcEncrypt => challenge(card)?,
+        };
+        let expected = answer(card, key, self, &given)?;
+        Ok(Witness {
+            method: self,
+            given,
+            expected,
+        })
+    }
+}
+
+/// What a key answers, the same each time.
+fn answer<C: CardChannel>(
+    card: &mut Card<C>,
+    key: KeyReference,
+    method: Method,
+    given: &[u8],
+) -> Result<Vec<u8>> {
+    Ok(match method {
+        Method::RsaSign => card.sign(key, SignAlgorithm::RsaPkcs1Sha256, given)?,
+        Method::RsaDecrypt => digest(&card.decrypt(key, given)?),
+        Method::Ecdsa => card.sign(key, SignAlgorithm::Ecdsa, given)?,
+        Method::Agree => digest(&card.agree(key, given)?),
+        Method::Cmac => card.cmac(key, given)?.to_vec(),
+        Method::CbcEncrypt => card.cbc_encrypt(key, &[0; 16], given)?,
+    })
+}
+
+/// Whether a key's signature over something fresh verifies; the inner error says why not.
+fn signs<C: CardChannel>(
+    card: &mut Card<C>,
+    key: KeyReference,
+    method: Method,
+    public: &PublicKey,
+) -> Result<Result<(), String>> {
+    let fresh = challenge(card)?;
+    let (mechanism, data) = if method == Method::Ecdsa {
+        // Never longer than the curve, for not every card cuts it.
+        let length = (public.bits() / 8).min(32);
+        let mut digest = digest(&fresh);
+        digest.truncate(length);
+        (ck::CKM_ECDSA, digest)
+    } else {
+        (ck::CKM_SHA256_RSA_PKCS, fresh)
+    };
+    let mut signature = answer(card, key, method, &data)?;
+    if method == Method::Ecdsa {
+        match ecdsa_fixed(&signature, public.bits().div_ceil(8)) {
+            Ok(fixed) => signature = fixed,
+            Err(error) => return Ok(Err(error.to_string())),
+        }
+    }
+    let verified = public.verify(&Mechanism::plain(mechanism), &data, &signature);
+    Ok(verified.map_err(|error| error.to_string()))
+}
+
+/// Something fresh, with the domain before it: 64 bytes, whole blocks of AES.
+fn challenge<C: CardChannel>(card: &mut Card<C>) -> Result<Vec<u8>> {
+    let random = card.challenge(32)?;
+    let digest = Sha256::new().chain_update(DOMAIN).chain_update(&*random);
+    let mut challenge = random.to_vec();
+    challenge.extend_from_slice(&digest.finalize());
+    Ok(challenge)
+}
+
+/// Secrets are compared by their digest, which may stand in a backup.
+fn digest(secret: &[u8]) -> Vec<u8> {
+    Sha256::digest(secret).to_vec()
+}
+
+/// The public point of a SubjectPublicKeyInfo: its bit string, without the count of unused bits.
+fn point(public: &PublicKey) -> Option<Vec<u8>> {
+    let (info, _) = Tlv::first(public.spki()).ok()?;
+    let bits = info.child(0x03).ok()?.value;
+    let (_, point) = bits.split_first()?;
+    (point.first() == Some(&0x04)).then(|| point.to_vec())
+}
