@@ -10,9 +10,14 @@ from ctypes import POINTER, Structure, byref, c_char, c_ubyte, c_ulong, c_void_p
 CKA_CLASS, CKA_TOKEN, CKA_PRIVATE, CKA_LABEL, CKA_VALUE = 0x0, 0x1, 0x2, 0x3, 0x11
 CKA_SIGN, CKA_EC_PARAMS, CKA_ID, CKA_VALUE_LEN = 0x108, 0x180, 0x102, 0x161
 CKA_SENSITIVE, CKA_EXTRACTABLE, CKA_ENCRYPT, CKA_DECRYPT = 0x103, 0x162, 0x104, 0x105
+CKA_KEY_TYPE, CKA_WRAP, CKA_UNWRAP, CKA_DERIVE = 0x100, 0x106, 0x107, 0x10C
+CKA_MODULUS, CKA_MODULUS_BITS, CKA_PUBLIC_EXPONENT, CKA_EC_POINT = 0x120, 0x121, 0x122, 0x181
+CKK_RSA, CKK_AES = 0x0, 0x1F
 CKO_DATA, CKO_PUBLIC_KEY, CKO_PRIVATE_KEY, CKO_SECRET_KEY = 0, 2, 3, 4
 CKM_RSA_PKCS, CKM_EC_KEY_PAIR_GEN, CKM_ECDSA = 0x1, 0x1040, 0x1041
 CKM_AES_KEY_GEN, CKM_AES_CBC_PAD, CKM_SHA256_RSA_PKCS = 0x1080, 0x1085, 0x40
+CKM_RSA_PKCS_KEY_PAIR_GEN, CKM_ECDH1_DERIVE, CKM_AES_KEY_WRAP = 0x0, 0x1050, 0x2109
+CKM_AES_ECB, CKM_AES_ECB_ENCRYPT_DATA = 0x1081, 0x1104
 CKF_RW_SESSION, CKF_SERIAL_SESSION, CKF_OS_LOCKING_OK = 0x2, 0x4, 0x2
 CKU_USER = 1
 P256 = bytes.fromhex("06082a8648ce3d030107")
@@ -24,6 +29,24 @@ class Mechanism(Structure):
 
 class Attribute(Structure):
     _fields_ = [("kind", c_ulong), ("value", c_void_p), ("length", c_ulong)]
+
+
+class StringData(Structure):
+    """CK_KEY_DERIVATION_STRING_DATA."""
+
+    _fields_ = [("data", c_void_p), ("length", c_ulong)]
+
+
+class Ecdh(Structure):
+    """CK_ECDH1_DERIVE_PARAMS."""
+
+    _fields_ = [
+        ("kdf", c_ulong),
+        ("shared_length", c_ulong),
+        ("shared", c_void_p),
+        ("public_length", c_ulong),
+        ("public", c_void_p),
+    ]
 
 
 class InitializeArgs(Structure):
@@ -174,6 +197,32 @@ class Session:
             byref(handles[0]), byref(handles[1]),
         )
         return handles[0].value, handles[1].value
+
+    def wrap(self, mechanism, wrapping, key):
+        out, length = ctypes.create_string_buffer(1024), c_ulong(1024)
+        kind = Mechanism(mechanism, None, 0)
+        self.module.C_WrapKey(self.handle, byref(kind), wrapping, key, out, byref(length))
+        return out.raw[: length.value]
+
+    def unwrap(self, mechanism, unwrapping, wrapped, attributes):
+        wanted, handle = template(attributes), c_ulong()
+        self.module.C_UnwrapKey(
+            self.handle, byref(Mechanism(mechanism, None, 0)), unwrapping, wrapped, len(wrapped),
+            wanted, len(wanted), byref(handle),
+        )
+        return handle.value
+
+    def derive(self, mechanism, parameter, base, attributes):
+        """C_DeriveKey; the parameter is the mechanism's own structure."""
+        wanted, handle = template(attributes), c_ulong()
+        kind = Mechanism(mechanism, ctypes.cast(byref(parameter), c_void_p), ctypes.sizeof(parameter))
+        self.module.C_DeriveKey(self.handle, byref(kind), base, wanted, len(wanted), byref(handle))
+        return handle.value
+
+    def copy(self, handle, attributes):
+        wanted, copy = template(attributes), c_ulong()
+        self.module.C_CopyObject(self.handle, handle, wanted, len(wanted), byref(copy))
+        return copy.value
 
     def set(self, handle, attributes):
         wanted = template(attributes)

@@ -292,3 +292,24 @@ fn kill(pid: u32) {
     let pid = Pid::from_raw(pid.cast_signed()).expect("a process id");
     kill_process(pid, Signal::KILL).expect("kill a worker");
 }
+
+/// The first program of a daemon is at home on the first member.
+#[test]
+fn a_member_that_dies_takes_session_keys_with_it_and_new_ones_live_elsewhere() {
+    const KEY_HANDLE_INVALID: u64 = 0x60;
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.start();
+    let mut program = Caller::open(&rig);
+    let session_key = |label| json!({"label": label, "kind": "secret", "token": false});
+    program.ok("generate", session_key("lost"));
+    program.ok("encrypt", json!({"label": "lost"}));
+    let home = i32::try_from(rig.workers()[0]).unwrap();
+    kill_process(Pid::from_raw(home).unwrap(), Signal::KILL).unwrap();
+    until("the key is gone", Duration::from_secs(10), || {
+        let answer = program.ask("encrypt", json!({"label": "lost"}));
+        (answer == Err(KEY_HANDLE_INVALID)).then_some(())
+    });
+    program.ok("generate", session_key("new"));
+    rig.wait_for_members(2);
+    program.ok("encrypt", json!({"label": "new"}));
+}

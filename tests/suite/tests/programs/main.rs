@@ -9,4 +9,5 @@ mod p11_kit;
 mod p11tool;
 mod pkcs11_tool;
 mod python;
+mod session_keys;
 mod ssh;
