@@ -1,8 +1,11 @@
 //! `hsmux bench`.
 
 use std::fs;
+use std::path::Path;
+use std::time::Duration;
 
-use hsmux_suite::{Rig, SOFTHSM, Setup};
+use hsmux_suite::{Process, Rig, SOFTHSM, Setup, until};
+use rustix::process::Signal;
 use serde_json::Value;
 
 #[test]
@@ -46,4 +49,74 @@ fn scaling_writes_a_report_that_needs_nothing_else() {
         assert!(!page.contains(outside), "{outside}");
     }
     rig.wait_for_members(3);
+}
+
+/// Two members, the daemon, Ctrl+C in the middle: the second run does what the first one has left.
+#[test]
+fn a_burn_in_is_interrupted_and_goes_on() {
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.start();
+    let command = "bench burn-in --key pkcs11:object=ec;type=private --state state.json";
+    let state = rig.path("state.json");
+    let mut first = Process::start(
+        "burn-in",
+        rig.path("").as_path(),
+        rig.hsmux(&format!("{command} --count 100000000 --save-every 100ms")),
+    );
+    let passed = |file: &Path| -> Option<u64> {
+        let state: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
+        state["counts"][0]["passed"].as_u64()
+    };
+    until("tests are on record", Duration::from_secs(30), || {
+        passed(&state).filter(|passed| *passed > 100)
+    });
+    first.signal(Signal::INT);
+    assert_eq!(first.wait().code(), Some(3), "{}", first.log());
+    assert!(first.log().contains("the same command goes on"));
+    let done = passed(&state).unwrap();
+
+    let all = done + 500;
+    let run = rig
+        .hsmux(&format!(
+            "{command} --count {all} --html burn-in.html --json"
+        ))
+        .ok();
+    let report: Value = serde_json::from_str(&run.out).expect("JSON from hsmux bench burn-in");
+    assert_eq!(report["performed"], all, "{run}");
+    assert_eq!(report["tests"], all, "{run}");
+    assert_eq!(report["failed"], 0, "{run}");
+    assert_eq!(report["wrong"], 0, "{run}");
+    assert_eq!(report["runs"], 2, "{run}");
+    let tokens = report["tokens"].as_array().unwrap();
+    let named = tokens.iter().map(|token| token["name"].as_str().unwrap());
+    assert_eq!(named.collect::<Vec<_>>(), ["hsm1", "hsm2"]);
+    let served = |token: &Value| token["served"].as_u64().unwrap();
+    assert!(tokens.iter().all(|token| served(token) > 0), "{run}");
+    assert_eq!(tokens.iter().map(served).sum::<u64>(), all, "{run}");
+    // This process, the daemon and its two workers at least, and the first run's process.
+    let memory = report["memory"].as_array().unwrap();
+    let daemon = rig.daemon.as_ref().unwrap().id();
+    assert!(memory.iter().any(|held| held["pid"] == daemon), "{run}");
+    assert!(memory.len() >= 5, "{run}");
+    let page = fs::read_to_string(rig.path("burn-in.html")).unwrap();
+    assert!(page.contains("hsm2") && page.contains("<svg"));
+
+    // Another key: the state is not mixed up with it.
+    rig.hsmux("bench burn-in --key pkcs11:object=rsa;type=private --state state.json")
+        .fails()
+        .says("state.json is the state of another burn-in: its key is \"ec\"");
+}
+
+#[test]
+fn a_wrong_signature_fails_the_burn_in() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut vendor = rig.stand_in("vendor", &["one", "two"]);
+    rig.start();
+    vendor.set("two", "wrong_signature_every = 10");
+    let run = rig
+        .hsmux("bench burn-in --count 200 --concurrency 4 --state state.json")
+        .finish();
+    assert_eq!(run.code, Some(1), "{run}");
+    run.says("times wrong signature")
+        .says("CKR_SIGNATURE_INVALID");
 }
