@@ -12,6 +12,7 @@
 //! | [`dkek`] | how keys travel between cards: shares, wrapped keys and their files |
 //! | [`provision`] | setting cards up; their keys to other cards, and into files |
 //! | [`tlv`] | BER-TLV, read and written |
+//! | [`CardToken`] | a card that signs as a `Token`, for measurements |
 //!
 //! ```no_run
 //! use hsmux_smartcard::{Card, CardError, FileKind, SignAlgorithm, commands::Pin, pcsc};
@@ -52,6 +53,7 @@ pub mod provision;
 mod secret;
 mod signature;
 pub mod tlv;
+mod token;
 
 pub use apdu::{Command, Response, Status};
 pub use card::Card;
@@ -64,3 +66,4 @@ pub use curve::Curve;
 pub use error::CardError;
 pub use file::{FileId, FileKind, KeyReference};
 pub use signature::{SignatureError, ecdsa_fixed};
+pub use token::CardToken;
