@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
 
 use crate::core::{Acquired, Core};
-use crate::job::{Job, Lane, Work};
+use crate::job::{Job, Lane, Purpose, Work};
 use crate::record::Connection;
 use crate::scheduler::{Place, Verdict};
 
@@ -110,7 +110,9 @@ impl Core {
         connection: &Arc<Connection>,
         result: Result<Outcome>,
     ) {
-        if let Some(Work::Job(job)) = self.give_back(place, connection, result.as_ref().err()) {
+        let error = result.as_ref().err();
+        let work = self.give_back(place, connection, Purpose::Request, error);
+        if let Some(Work::Job(job)) = work {
             match result {
                 Ok(outcome) => job.complete(Ok(publish(outcome, connection.generation))),
                 Err(error) => self.failed(job, connection, error),
@@ -123,16 +125,18 @@ impl Core {
         self: &Arc<Self>,
         place: Place,
         connection: &Arc<Connection>,
+        purpose: Purpose,
         error: Option<&Error>,
     ) -> Option<Work> {
         let failed = error.is_some_and(|error| error.scope() == Scope::Token);
         let over = error.is_some_and(Error::ends_connection);
-        let (verdict, counter) = if failed {
-            (Verdict::Failed, &connection.record.failed)
-        } else {
-            (Verdict::Served, &connection.record.served)
+        let record = &connection.record;
+        let (verdict, counter) = match purpose {
+            _ if failed => (Verdict::Failed, Some(&record.failed)),
+            Purpose::Request => (Verdict::Served, Some(&record.served)),
+            Purpose::Proof => (Verdict::Aside, None),
         };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.map(|counter| counter.fetch_add(1, Ordering::Relaxed));
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
         let work = scheduler.finish(place, now, verdict);

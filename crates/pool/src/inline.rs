@@ -10,7 +10,7 @@ use hsmux_token::{Error, Kind, ObjectRef, Operation, Outcome, Result};
 use crate::core::{Acquired, Core};
 use crate::dispatch::{localize, publish};
 use crate::guest::Home;
-use crate::job::{Attempt, Lane, Waiter, Work};
+use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
 use crate::need::Need;
 use crate::scheduler::Term;
 
@@ -52,7 +52,7 @@ impl Core {
         loop {
             let lane = self.wait_for_lane(&need, &attempt, term)?;
             let connection = Arc::clone(&lane.connection);
-            match self.run_on(lane, operation, term) {
+            match self.run_on(lane, operation, term, Purpose::Request) {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => {
                     if let Some(error) = self.judge(&need, &mut attempt, &connection, error) {
@@ -114,6 +114,7 @@ impl Core {
         lane: Lane,
         operation: &Operation,
         term: Term,
+        purpose: Purpose,
     ) -> Result<Outcome> {
         let Lane { place, connection } = lane;
         let limit = Instant::now() + connection.record.seat.timeout * term.patience;
@@ -133,7 +134,7 @@ impl Core {
                 connection.record.seat.timeout
             )));
         }
-        self.give_back(place, &connection, result.as_ref().err());
+        self.give_back(place, &connection, purpose, result.as_ref().err());
         result.map(|outcome| publish(outcome, connection.generation))
     }
 }

@@ -37,6 +37,15 @@ pub(crate) struct Waiter {
     signal: Condvar,
 }
 
+/// Whose operation runs in a lane.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A caller's: it counts.
+    Request,
+    /// The pool's own, to prove a replica.
+    Proof,
+}
+
 /// A lane of a seat.
 pub(crate) type Lane = Grant<Arc<Connection>>;
 

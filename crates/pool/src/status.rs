@@ -63,11 +63,12 @@ pub struct SeatStatus {
     pub in_flight: usize,
     /// How many it can run at once.
     pub lanes: usize,
-    /// Operations that it has answered.
+    /// Operations of callers that it has answered; proofs are not counted.
     pub served: u64,
     /// Operations that failed because of the token.
     pub failed: u64,
-    /// Moving average of one operation.
+    /// Moving average of these operations, from the moment that one has a lane of the seat to its
+    /// answer: what it waited in the queue is not in it. 0 before the first.
     pub latency_us: u64,
     /// Objects that it holds.
     pub objects: usize,

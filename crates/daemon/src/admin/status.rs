@@ -65,11 +65,12 @@ pub struct MemberStatus {
     pub in_service: usize,
     /// Operations that run now.
     pub in_flight: usize,
-    /// Operations that it has answered.
+    /// Operations of callers that it has answered; proofs are not counted.
     pub served: u64,
     /// Operations that failed because of the token.
     pub failed: u64,
-    /// Moving average of one operation, in microseconds.
+    /// Moving average of one operation on the token, in microseconds, without its wait in the queue:
+    /// over the workers by how much each has answered. 0 before the first.
     pub latency_us: u64,
     /// Objects that it holds.
     pub objects: usize,
@@ -143,9 +144,21 @@ pub fn members(pool: &Pool, status: &Status) -> Vec<MemberStatus> {
         members[at].add(seat, pool);
     }
     for member in &mut members {
+        member.latency_us = latency(status, &member.name);
         member.note_unproved(status);
     }
     members
+}
+
+/// A worker that was slow once, and has done nothing since, must not speak for the others.
+fn latency(status: &Status, member: &str) -> u64 {
+    let measured = |seat: &&SeatStatus| seat.member == member && seat.latency_us > 0;
+    let seats = || status.seats.iter().filter(measured);
+    let sum: u128 = seats()
+        .map(|seat| u128::from(seat.latency_us) * u128::from(seat.served))
+        .sum();
+    let served: u128 = seats().map(|seat| u128::from(seat.served)).sum();
+    u64::try_from(sum / served.max(1)).unwrap_or(u64::MAX)
 }
 
 impl MemberStatus {
@@ -188,7 +201,6 @@ impl MemberStatus {
         self.in_flight += seat.in_flight;
         self.served += seat.served;
         self.failed += seat.failed;
-        self.latency_us = self.latency_us.max(seat.latency_us);
         self.objects = self.objects.max(seat.objects);
     }
 

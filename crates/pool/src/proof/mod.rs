@@ -17,7 +17,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::catalogue::{ReplicaState, is_hidden};
 use crate::core::Core;
-use crate::job::Attempt;
+use crate::job::{Attempt, Purpose};
 use crate::need::Need;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
@@ -177,7 +177,7 @@ impl Core {
         };
         let lane = self.wait_for_lane(&need, &Attempt::default(), term)?;
         let _turn = self.turns.take();
-        self.run_on(lane, operation, term)
+        self.run_on(lane, operation, term, Purpose::Proof)
     }
 }
 

@@ -18,6 +18,8 @@ pub(super) struct Load<W, C> {
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
     latency: u64,
+    /// Operations in it, up to [`MEMORY`].
+    samples: u64,
     /// The same divided by the weight.
     weighted: u64,
     last: Instant,
@@ -39,6 +41,8 @@ pub(super) struct Run<W> {
 pub(crate) enum Verdict {
     /// The token did its work, even if it said no.
     Served,
+    /// It did work of the pool's own, which says nothing about how fast it serves.
+    Aside,
     /// The token failed. That it failed fast must not draw more requests.
     Failed,
 }
@@ -46,6 +50,9 @@ pub(crate) enum Verdict {
 /// An average counts half after it was not renewed for 2^32 ns (4.3 s), so that a seat that once
 /// was slow is tried again.
 const FADING: u32 = 32;
+/// How many operations an average looks back; the first ones weigh the same, so that one that was slow
+/// because it was the first is soon forgotten.
+const MEMORY: u64 = 8;
 /// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
 
@@ -66,6 +73,7 @@ impl<W, C> Load<W, C> {
             running: Vec::with_capacity(lanes.min(64)),
             credit: 0,
             latency: 0,
+            samples: 0,
             weighted: FLOOR,
             last: Instant::now(),
         }
@@ -97,16 +105,17 @@ impl<W, C> Load<W, C> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         let took = now.saturating_duration_since(run.started).as_nanos() as u64;
-        self.latency = match verdict {
-            Verdict::Served if self.latency == 0 => took,
-            Verdict::Served => self.latency - self.latency / 8 + took / 8,
-            Verdict::Failed => self
-                .latency
-                .max(took)
-                .max(FLOOR)
-                .saturating_mul(2)
-                .min(1 << 34),
-        };
+        match verdict {
+            Verdict::Aside => return run.work,
+            Verdict::Served => {
+                self.samples = MEMORY.min(self.samples + 1);
+                self.latency = self.latency - self.latency / self.samples + took / self.samples;
+            }
+            Verdict::Failed => {
+                let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
+                self.latency = slower.min(1 << 34);
+            }
+        }
         self.weighted = self.latency.max(FLOOR) / u64::from(self.weight);
         self.last = now;
         run.work

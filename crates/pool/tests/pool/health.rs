@@ -303,3 +303,29 @@ fn a_stopped_pool_answers_everybody() {
         assert!(answer.recv().unwrap().is_err());
     }
 }
+
+/// What is shown is how fast callers are served: neither the proof's time nor the first operation's.
+#[test]
+fn the_latency_is_that_of_operations_of_callers() {
+    let key = Key::new(1);
+    let slow = Duration::from_millis(100);
+    let one = Supply::of(move || honest("one", key).latency(slow));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    eventually("the key has proved itself", || {
+        pool.catalogue().get(&key.id()).is_some()
+    });
+    let proved = &pool.status().seats[0];
+    assert_eq!((proved.served, proved.latency_us), (0, 0));
+    let sign = |latency| {
+        one.last().set_latency(latency);
+        key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+        pool.status().seats[0].latency_us
+    };
+    assert!(sign(slow) >= 100_000);
+    for _ in 0..20 {
+        sign(Duration::from_millis(1));
+    }
+    let shown = sign(Duration::from_millis(1));
+    assert!((1_000..50_000).contains(&shown), "{shown} us");
+    assert_eq!(pool.status().seats[0].served, 22);
+}
