@@ -134,6 +134,11 @@ impl Rig {
     /// The same with `hsmux.toml` as it stands.
     pub fn start_as_written(&mut self) {
         let run = self.hsmux("serve");
+        self.start_by(run);
+    }
+
+    /// The same by a command of the test's own.
+    pub fn start_by(&mut self, run: Run) {
         let daemon = Process::start("daemon", self.folder.path(), run);
         self.daemon = Some(daemon);
         until("the daemon answers", Duration::from_secs(30), || {

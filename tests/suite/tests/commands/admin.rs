@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use hsmux_suite::{Caller, Rig, SOFTHSM, Setup, SoftHsm, until};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// The exit code for wrong arguments or configuration, and for a daemon that is not there.
@@ -122,8 +123,40 @@ fn pins_are_rotated_over_all_members() {
 }
 
 fn pins(rig: &Rig) -> Vec<String> {
-    let read = |label| fs::read_to_string(rig.path(&format!("{label}.pin"))).unwrap();
-    ["hsm1", "hsm2", "hsm3"].map(read).to_vec()
+    ["hsm1", "hsm2", "hsm3"]
+        .map(|label| pin_of(rig, label))
+        .to_vec()
+}
+
+fn pin_of(rig: &Rig, label: &str) -> String {
+    let file = fs::read_to_string(rig.path(&format!("{label}.pin"))).unwrap();
+    file.trim_end().to_owned()
+}
+
+/// Without `[daemon] pin`, applications log in with the PIN of the first member.
+#[test]
+fn a_rotated_pin_is_the_applications_too_where_they_share_it() {
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.config.daemon.clear();
+    rig.start();
+    let log_in = |pin: &str| json!({"label": "web", "pin": pin});
+    let old = SoftHsm::pin("hsm1");
+    let mut early = Caller::start(&rig);
+    early.ok("open", log_in(&old));
+    rig.hsmux("pin rotate")
+        .ok()
+        .says("applications log in with the PIN of hsm1")
+        .says("[daemon] pin");
+    let new = pin_of(&rig, "hsm1");
+    assert_ne!(new, old);
+    // Who is in stays in.
+    early.ok("sign", json!({}));
+    let mut late = Caller::start(&rig);
+    late.ok("initialize", json!({}));
+    let refused = late.ask("use", log_in(&old)).expect_err("the old PIN");
+    assert_eq!(refused, 0xa0, "CKR_PIN_INCORRECT");
+    late.ok("use", log_in(&new));
+    late.ok("sign", json!({}));
 }
 
 #[test]
@@ -137,13 +170,41 @@ fn acts_are_on_the_audit_trail_and_key_uses_where_asked_for() {
     Caller::open(&rig).ok("sign", json!({}));
     // Uses of keys are written by a thread of their own, so that no signature waits for a disk.
     until("the trail is complete", Duration::from_secs(10), || {
-        let trail = rig.hsmux("audit --json --lines 1000").ok();
-        let lines: Vec<Value> = trail.out.lines().map(json_of).collect();
+        let lines = trail(&rig);
         let has = |name: &str, value: &str| lines.iter().any(|line| line[name] == value);
-        assert!(lines.iter().all(|line| line["uid"].is_u64()), "{trail}");
+        assert!(lines.iter().all(|line| line["uid"].is_u64()), "{lines:?}");
         let acts = has("act", "token-park") && has("act", "token-resume");
         (acts && has("call", "C_Sign") && has("label", "ec")).then_some(())
     });
+}
+
+#[test]
+fn a_reload_by_signal_is_on_the_audit_trail_however_it_ends() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.start();
+    rig.reload();
+    let line = until("the line of a reload", Duration::from_secs(10), || {
+        let lines = trail(&rig);
+        lines.into_iter().find(|line| line["act"] == "reload")
+    });
+    assert_eq!(line["program"], "signal SIGHUP");
+    assert_eq!(line["outcome"], "done");
+    fs::write(rig.path("hsmux.toml"), "[pool]\nlable = \"web\"\n").unwrap();
+    let daemon = rig.daemon.as_ref().unwrap();
+    daemon.signal(Signal::HUP);
+    until("the refused reload", Duration::from_secs(10), || {
+        let text = fs::read_to_string(rig.path("state/audit.log")).ok()?;
+        text.lines()
+            .map(json_of)
+            .find(|line| line["act"] == "reload" && line["outcome"] != "done")
+            .filter(|line| line["outcome"].to_string().contains("hsmux.toml:2"))
+    });
+}
+
+/// The lines of `hsmux audit`.
+fn trail(rig: &Rig) -> Vec<Value> {
+    let trail = rig.hsmux("audit --json --lines 1000").ok();
+    trail.out.lines().map(json_of).collect()
 }
 
 fn json_of(line: &str) -> Value {

@@ -1,9 +1,12 @@
 //! Bad input and faults: what breaks, and what goes on in spite of it.
 
 mod daemon;
+mod limits;
 mod members;
 mod pins;
+mod raw;
 mod rollout;
 mod rotation;
 mod state;
+mod user;
 mod wire;

@@ -1,0 +1,92 @@
+//! A daemon and commands that run as a user without rights.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use hsmux_suite::{Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built};
+
+/// Puts a rig and a copy of `hsmux` that this user may read into the hands of `nobody`.
+fn hand_over(rig: &Rig) {
+    let copy = rig.path("hsmux");
+    fs::copy(built(Program::Hsmux), &copy).unwrap();
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+    rig.run("chown")
+        .args("-R nobody:nogroup")
+        .arg(rig.path(""))
+        .ok();
+}
+
+/// A program that runs as `nobody`.
+fn as_nobody(rig: &Rig) -> Run {
+    rig.run("setpriv")
+        .args("--reuid nobody --regid nogroup --clear-groups")
+}
+
+/// The user whom /proc gives the files of a process to: root, when the process may not be dumped
+/// or traced (proc(5), PR_SET_DUMPABLE in prctl(2)); else its own user.
+fn keeper(pid: u32) -> u32 {
+    fs::metadata(format!("/proc/{pid}/environ")).unwrap().uid()
+}
+
+#[test]
+fn processes_that_hold_pins_leave_no_core_and_let_nobody_look() {
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    hand_over(&rig);
+    let folder = rig.path("");
+    let mut sleep = Process::start("sleep", &folder, as_nobody(&rig).args("sleep 60"));
+    let nobody = folder.metadata().unwrap().uid();
+    hsmux_suite::until("sleep runs", std::time::Duration::from_secs(10), || {
+        (keeper(sleep.id()) == nobody).then_some(())
+    });
+    sleep.kill();
+
+    rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
+    rig.wait_for_members(2);
+    let mut pids = rig.workers();
+    assert_eq!(pids.len(), 2);
+    pids.push(rig.daemon.as_ref().unwrap().id());
+    for pid in pids {
+        let proc = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap();
+        let status = proc("status");
+        let uid = format!("Uid:\t{nobody}\t{nobody}");
+        assert!(status.contains(&uid), "{status}");
+        assert_eq!(keeper(pid), 0, "{status}");
+        let limits = proc("limits");
+        let core = limits
+            .lines()
+            .find(|line| line.starts_with("Max core file size"));
+        let words: Vec<_> = core.expect("a limit").split_whitespace().collect();
+        assert_eq!(words[4..6], ["0", "0"], "{limits}");
+    }
+    rig.stop();
+}
+
+/// Without a configuration PINs are on record in the user's state folder, wherever the command is called.
+#[test]
+fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
+    let rig = Rig::empty(Setup::Daemon, 0);
+    rig.write_pin("new", &SoftHsm::pin("new"));
+    rig.write_pin("so", SoftHsm::SO_PIN);
+    fs::create_dir(rig.path("elsewhere")).unwrap();
+    hand_over(&rig);
+    let hsmux = |line: &str| {
+        as_nobody(&rig)
+            .env("XDG_CONFIG_HOME", rig.path("config"))
+            .env("XDG_STATE_HOME", rig.path("state-of-the-user"))
+            .dir(&rig.path("elsewhere"))
+            .args("env -u HSMUX_CONFIG")
+            .arg(rig.path("hsmux"))
+            .args(line)
+    };
+    let (pin, so_pin) = (rig.path("new.pin"), rig.path("so.pin"));
+    let init = format!(
+        "token init --module {SOFTHSM} --label new --pin file:{} --so-pin file:{}",
+        pin.display(),
+        so_pin.display()
+    );
+    hsmux(&init).ok().says("new");
+    let kept = fs::read_dir(rig.path("state-of-the-user/hsmux/pins")).unwrap();
+    assert!(kept.count() > 0, "nothing is on record");
+    let left = fs::read_dir(rig.path("elsewhere")).unwrap();
+    assert_eq!(left.count(), 0, "something was left where it was called");
+}
