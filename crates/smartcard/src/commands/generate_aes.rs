@@ -27,13 +27,21 @@ pub enum AesAlgorithm {
     CbcDecrypt = 0x11,
     /// CMAC (SP 800-38B).
     Cmac = 0x18,
+    /// Leave the card under the DKEK ([`Card::wrap_key`]).
+    Wrap = 0x92,
     /// Derive a key (SP 800-56C).
     Derive = 0x99,
 }
 
 impl AesAlgorithm {
     /// Everything that a key may do.
-    pub const ALL: [Self; 4] = [Self::CbcEncrypt, Self::CbcDecrypt, Self::Cmac, Self::Derive];
+    pub const ALL: [Self; 5] = [
+        Self::CbcEncrypt,
+        Self::CbcDecrypt,
+        Self::Cmac,
+        Self::Wrap,
+        Self::Derive,
+    ];
 }
 
 const NAME: &str = "GENERATE SYMMETRIC KEY";

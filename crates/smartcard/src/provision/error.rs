@@ -120,6 +120,16 @@ pub enum ProvisionError {
         /// Its number.
         key: KeyReference,
     },
+    /// The key was made so that it stays.
+    #[error(
+        "card {card}: {key} may not leave it: it has a use counter, or a list of algorithms without wrapping (92)"
+    )]
+    MayNotLeave {
+        /// Serial number.
+        card: String,
+        /// Its number.
+        key: KeyReference,
+    },
     /// The card has another file under this number.
     #[error("card {card}: {file} has another content already; nothing was changed in it")]
     OtherContent {
@@ -169,6 +179,7 @@ impl ProvisionError {
             Self::Dkek(_)
                 | Self::Taken { .. }
                 | Self::NoKey { .. }
+                | Self::MayNotLeave { .. }
                 | Self::OtherContent { .. }
                 | Self::NotProved { .. }
                 | Self::NoWitness { .. }

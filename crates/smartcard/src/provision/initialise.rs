@@ -44,7 +44,6 @@ pub fn initialise<C: CardChannel>(
             card.verify(&how.pin)?;
             card.replace_file(FileId::TOKEN_INFO, &TokenInfo::labelled(label).encode())?;
         }
-        card.select()?;
         Ok(())
     })
 }

@@ -5,7 +5,7 @@ mod cbor;
 use minicbor::{Decode, Encode};
 
 use super::witness::Witness;
-use super::{ProvisionError, Result};
+use super::{Access, ProvisionError, Result, domain};
 use crate::dkek::{WrappedKey, WrappedKeyFile};
 use crate::tlv::Tlv;
 use crate::{Card, CardChannel, FileId, FileKind, KeyReference, Status, cvc};
@@ -42,23 +42,24 @@ pub enum Installed {
 }
 
 impl KeyPackage {
-    /// Takes a key from a card that is logged in.
-    pub fn take<C: CardChannel>(
+    /// Takes a key from a card that is logged in and whose DKEK is complete.
+    pub(super) fn take<C: CardChannel>(
         card: &mut Card<C>,
         serial: &str,
         reference: KeyReference,
     ) -> Result<Self> {
-        let key = WrappedKey::parse(&card.wrap_key(reference).map_err(
-            |error| match error.status() {
+        let wrapped = card.wrap_key(reference).map_err(|error| {
+            let (card, key) = (serial.to_owned(), reference);
+            match error.status() {
                 Some(Status::FILE_NOT_FOUND | Status::REFERENCE_NOT_FOUND) => {
-                    ProvisionError::NoKey {
-                        card: serial.to_owned(),
-                        key: reference,
-                    }
+                    ProvisionError::NoKey { card, key }
                 }
+                // The DKEK is complete: that has been looked at.
+                Some(Status::CONDITIONS_NOT_SATISFIED) => ProvisionError::MayNotLeave { card, key },
                 _ => error.into(),
-            },
-        )?)?;
+            }
+        });
+        let key = WrappedKey::parse(&wrapped?)?;
         let description = content(card, reference.file(FileKind::KeyDescription))?;
         let certificate = content(card, reference.file(FileKind::Certificate))?;
         let witness = Witness::of(card, serial, reference, &key, certificate.as_deref())?;
@@ -98,7 +99,7 @@ impl KeyPackage {
     /// Whole or not at all: what fails is taken back. The description comes last, for programs see a
     /// key by its description: a card that is pulled in the middle shows no half key, and the next try
     /// finishes it.
-    pub fn install<C: CardChannel>(
+    pub(super) fn install<C: CardChannel>(
         &self,
         card: &mut Card<C>,
         serial: &str,
@@ -162,6 +163,25 @@ impl KeyPackage {
         }
         Ok(changed)
     }
+}
+
+/// Takes one key from a card.
+pub fn wrap<C: CardChannel>(source: &mut Access<C>, key: KeyReference) -> Result<KeyPackage> {
+    let serial = source.serial.clone();
+    source.logged_in(|card| {
+        domain::check_value(card, &serial)?;
+        KeyPackage::take(card, &serial, key)
+    })
+}
+
+/// Puts one key onto a card with the DKEK that it was wrapped under.
+pub fn unwrap<C: CardChannel>(target: &mut Access<C>, package: &KeyPackage) -> Result<Installed> {
+    let serial = target.serial.clone();
+    target.logged_in(|card| {
+        domain::expect(card, &serial, package.key.check_value())?;
+        let present = card.enumerate()?.contains(&package.reference.file(FileKind::Key));
+        package.install(card, &serial, present)
+    })
 }
 
 /// Takes a key off a card, its description first.

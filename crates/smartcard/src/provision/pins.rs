@@ -21,7 +21,6 @@ pub fn change<C: CardChannel>(
             may_try(card, serial, Pin::User, last_try)?;
         }
         let changed = card.change_pin(old, new);
-        let _ = card.select();
         changed.map_err(|error| refused(serial, Pin::User, error))
     })
 }
@@ -38,7 +37,6 @@ pub fn unblock<C: CardChannel>(
         card.select()?;
         may_try(card, serial, Pin::SecurityOfficer, last_try)?;
         let reset = card.reset_retry_counter(so_pin, new);
-        let _ = card.select();
         reset.map_err(|error| refused(serial, Pin::SecurityOfficer, error))
     })
 }

@@ -1,0 +1,8 @@
+//! Provisioning of virtual cards in memory, and everything that can go wrong with it.
+
+mod backups;
+mod clones;
+mod pulled;
+mod rig;
+mod set_up;
+mod wrapped_keys;
