@@ -14,6 +14,10 @@ pub struct Card<C> {
     channel: C,
     /// The card, or its reader, does not take extended lengths: commands go in parts.
     short_only: bool,
+    /// This is within [`Card::exclusively`].
+    exclusive: bool,
+    /// A PIN was verified: the login ends with the work.
+    logged_in: bool,
 }
 
 /// A card that hands out a longer answer, in more parts, than any command has is not asked further.
@@ -31,6 +35,8 @@ impl<C: CardChannel> Card<C> {
         Self {
             channel,
             short_only: false,
+            exclusive: false,
+            logged_in: false,
         }
     }
 
@@ -47,13 +53,23 @@ impl<C: CardChannel> Card<C> {
     /// Runs `work` while no other program can use the card (a PC/SC transaction).
     ///
     /// Another program may have had the card before: `work` begins with [`select`](Self::select), and
-    /// with [`verify`](Self::verify) if it needs a login.
+    /// with [`verify`](Self::verify) if it needs a login. The login ends with the work: whoever has the card next
+    /// is not logged in by us. Within such work, more of it belongs to it.
     pub fn exclusively<T, E: From<CardError>>(
         &mut self,
         work: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
+        if self.exclusive {
+            return work(self);
+        }
         self.channel.begin().map_err(CardError::from)?;
+        self.exclusive = true;
         let outcome = work(self);
+        self.exclusive = false;
+        if std::mem::take(&mut self.logged_in) {
+            // Where the card does not answer any more, nobody is logged in.
+            let _ = self.select();
+        }
         let ended = self.channel.end().map_err(CardError::from);
         let value = outcome?;
         ended?;
@@ -70,25 +86,38 @@ impl<C: CardChannel> Card<C> {
         command: Command,
     ) -> Result<Response, CardError> {
         let extended = command.data.len() > SHORT_DATA || command.ne > Some(SHORT_NE);
-        if extended && self.short_only {
-            return self.transmit_in_parts(name, &command);
+        if extended {
+            self.transmit_extended(name, &command)
+        } else {
+            self.complete(name, command)
+        }
+    }
+
+    fn transmit_extended(
+        &mut self,
+        name: &'static str,
+        command: &Command,
+    ) -> Result<Response, CardError> {
+        if self.short_only {
+            return self.transmit_in_parts(name, command);
         }
         let response = self.complete(name, command.clone())?;
-        if extended && response.status == Status::WRONG_LENGTH {
-            // Nothing was done. Either the data are wrong, or the card or its reader is an old one.
-            let in_parts = self.transmit_in_parts(name, &command)?;
-            let understood = ![
-                Status::WRONG_LENGTH,
-                Status::CHAINING_NOT_SUPPORTED,
-                Status::CLASS_NOT_SUPPORTED,
-            ]
-            .contains(&in_parts.status);
-            if understood {
-                self.short_only = true;
-                return Ok(in_parts);
-            }
+        if response.status != Status::WRONG_LENGTH {
+            return Ok(response);
         }
-        Ok(response)
+        // Nothing was done. Either the data are wrong, or the card or its reader is an old one.
+        let in_parts = self.transmit_in_parts(name, command)?;
+        let understood = ![
+            Status::WRONG_LENGTH,
+            Status::CHAINING_NOT_SUPPORTED,
+            Status::CLASS_NOT_SUPPORTED,
+        ]
+        .contains(&in_parts.status);
+        if !understood {
+            return Ok(response);
+        }
+        self.short_only = true;
+        Ok(in_parts)
     }
 
     /// Sends a command and returns the answer's data; any status but success is an error.
@@ -105,6 +134,11 @@ impl<C: CardChannel> Card<C> {
         }
     }
 
+    /// A login has begun, or ended.
+    pub(crate) fn note_login(&mut self, logged_in: bool) {
+        self.logged_in = logged_in;
+    }
+
     pub(crate) fn refused(&self, command: &'static str, status: Status) -> CardError {
         CardError::Refused {
             card: self.name().to_owned(),
@@ -113,7 +147,11 @@ impl<C: CardChannel> Card<C> {
         }
     }
 
-    pub(crate) fn bad_answer(&self, command: &'static str, what: impl ToString) -> CardError {
+    pub(crate) fn bad_answer(
+        &self,
+        command: &'static str,
+        what: impl std::fmt::Display,
+    ) -> CardError {
         CardError::BadAnswer {
             card: self.name().to_owned(),
             command,

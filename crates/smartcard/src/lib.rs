@@ -47,7 +47,7 @@ pub mod cvc;
 pub mod dkek;
 mod error;
 mod file;
-//pub mod pcsc;
+pub mod pcsc;
 pub mod pkcs15;
 pub mod provision;
 mod secret;

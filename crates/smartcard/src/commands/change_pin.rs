@@ -27,6 +27,8 @@ impl<C: CardChannel> Card<C> {
     fn change(&mut self, pin: Pin, old: &[u8], new: &[u8]) -> Result<(), CardError> {
         let mut command = Command::new(0x00, instruction::CHANGE_REFERENCE_DATA, 0x00, pin as u8);
         command.data = joined(&[old, new]);
-        self.run(NAME, command).map(drop)
+        self.run(NAME, command)?;
+        self.note_login(true);
+        Ok(())
     }
 }

@@ -31,6 +31,7 @@ impl<C: CardChannel> Card<C> {
             .with_data(AID)
             .expecting(256);
         let answer = self.run(NAME, command)?;
+        self.note_login(false);
         application(&answer).map_err(|error| self.bad_answer(NAME, error))
     }
 

@@ -54,7 +54,9 @@ impl<C: CardChannel> Card<C> {
 
     fn verify_bytes(&mut self, pin: Pin, bytes: &[u8]) -> Result<(), CardError> {
         let command = Command::new(0x00, instruction::VERIFY, 0x00, pin as u8).with_data(bytes);
-        self.run(NAME, command).map(drop)
+        self.run(NAME, command)?;
+        self.note_login(true);
+        Ok(())
     }
 }
 

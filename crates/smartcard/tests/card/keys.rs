@@ -69,7 +69,7 @@ fn aes_keys_are_made_and_used() {
     let blocks = "00112233445566778899AABBCCDDEEFF";
     let inverted = "FFEEDDCCBBAA99887766554433221100";
     let mut card = card(&[
-        ("004805B2 06 9104 10111899", "9000"),
+        ("004805B2 07 9105 1011189299", "9000"),
         ("004805B0 09 910118 900400000001", "6A86"),
         (
             &format!("80780510 10 {inverted} 00"),

@@ -1,0 +1,144 @@
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::service::{self, Answer, Ask};
+use crate::channel::{CardChannel, ChannelError};
+use crate::secret::joined;
+
+/// How long to wait for a card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// For other programs to finish their transactions.
+    pub exclusive: Duration,
+    /// For the answer to one command; generating a large RSA key takes minutes.
+    pub answer: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            exclusive: Duration::from_secs(30),
+            answer: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The card in one reader.
+///
+/// Shared with other programs, but for what stands between `begin` and `end`. A card that another program has reset,
+/// that was pulled and plugged in again, and a pcscd that was restarted are found again at the next `begin`.
+/// When this is dropped the card is left as it is: [`Card::exclusively`](crate::Card::exclusively) ends
+/// the login.
+pub struct Channel {
+    reader: String,
+    limits: Limits,
+    /// Nothing after a command that never came back: its thread ends when that does.
+    service: Option<Service>,
+}
+
+struct Service {
+    asks: Sender<Ask>,
+    answers: Receiver<Answer>,
+    thread: JoinHandle<()>,
+}
+
+impl Channel {
+    /// Connects to the card in this reader.
+    pub fn open(reader: &str, limits: Limits) -> Result<Self, ChannelError> {
+        let mut channel = Self {
+            reader: reader.to_owned(),
+            limits,
+            service: None,
+        };
+        channel.connect()?;
+        Ok(channel)
+    }
+
+    fn connect(&mut self) -> Result<(), ChannelError> {
+        let (asks, answers, thread) =
+            service::start(&self.reader).map_err(|error| ChannelError::Other {
+                reader: self.reader.clone(),
+                call: "thread",
+                message: error.to_string(),
+            })?;
+        self.service = Some(Service {
+            asks,
+            answers,
+            thread,
+        });
+        let connected = self.wait(self.limits.exclusive);
+        if connected.is_err() {
+            self.service = None;
+        }
+        connected.map(drop)
+    }
+
+    fn ask(&mut self, ask: Ask, within: Duration) -> Answer {
+        let Some(service) = &self.service else {
+            // What was selected, and who was logged in, went with the last connection.
+            let reader = self.reader.clone();
+            return Err(ChannelError::Reset { reader });
+        };
+        // If the thread has ended, there is no answer either.
+        let _ = service.asks.send(ask);
+        self.wait(within)
+    }
+
+    fn wait(&mut self, within: Duration) -> Answer {
+        let reader = self.reader.clone();
+        let received = self
+            .service
+            .as_ref()
+            .map(|service| service.answers.recv_timeout(within));
+        match received {
+            Some(Ok(answer)) => answer,
+            Some(Err(RecvTimeoutError::Timeout)) => {
+                self.service = None;
+                Err(ChannelError::TimedOut {
+                    reader,
+                    seconds: within.as_secs(),
+                })
+            }
+            Some(Err(RecvTimeoutError::Disconnected)) | None => {
+                self.service = None;
+                Err(ChannelError::Reset { reader })
+            }
+        }
+    }
+}
+
+impl CardChannel for Channel {
+    fn transmit(&mut self, command: &[u8]) -> Answer {
+        let within = self.limits.answer;
+        match self.ask(Ask::Transmit(joined(&[command])), within) {
+            Err(ChannelError::TimedOut { reader, .. }) => Err(ChannelError::Mute { reader }),
+            answer => answer,
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), ChannelError> {
+        if self.service.is_none() {
+            self.connect()?;
+        }
+        self.ask(Ask::Begin, self.limits.exclusive).map(drop)
+    }
+
+    fn end(&mut self) -> Result<(), ChannelError> {
+        self.ask(Ask::End, self.limits.exclusive).map(drop)
+    }
+
+    fn name(&self) -> &str {
+        &self.reader
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if let Some(Service { asks, thread, .. }) = self.service.take() {
+            drop(asks);
+            // It has nothing under way; what it panicked of was said by an answer that never came.
+            let _ = thread.join();
+        }
+    }
+}

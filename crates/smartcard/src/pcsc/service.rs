@@ -1,0 +1,155 @@
+//! The thread that has a card: it waits where waiting cannot be given up.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use ::pcsc::{Card, Disposition, Error, MAX_BUFFER_SIZE_EXTENDED, Protocols, ShareMode};
+use zeroize::{Zeroize, Zeroizing};
+
+use super::error::{channel_error, is_gone};
+use super::readers::establish;
+use crate::channel::ChannelError;
+
+/// What the thread is asked for; each has one answer.
+pub enum Ask {
+    /// Begins a transaction.
+    Begin,
+    /// Sends a command.
+    Transmit(Zeroizing<Vec<u8>>),
+    /// Ends the transaction.
+    End,
+}
+
+/// What a card has answered; nothing to `Begin` and `End`.
+pub type Answer = Result<Vec<u8>, ChannelError>;
+
+/// Starts the thread; its first answer says whether it has the card.
+pub fn start(reader: &str) -> io::Result<(Sender<Ask>, Receiver<Answer>, JoinHandle<()>)> {
+    let (asks, asked) = channel();
+    let (answer, answers) = channel();
+    let reader = reader.to_owned();
+    let thread = Builder::new()
+        .name("card".to_owned())
+        .spawn(move || serve(&reader, &asked, &answer))?;
+    Ok((asks, answers, thread))
+}
+
+/// Ends when nobody listens any more.
+fn serve(reader: &str, asked: &Receiver<Ask>, answer: &Sender<Answer>) {
+    let mut line = match Line::open(reader) {
+        Ok(line) => line,
+        Err(error) => {
+            let _ = answer.send(Err(error));
+            return;
+        }
+    };
+    let mut listening = answer.send(Ok(Vec::new())).is_ok();
+    while listening {
+        listening = match asked.recv() {
+            Ok(Ask::Begin) => match line.ready() {
+                Ok(()) => line.hold(asked, answer).is_some(),
+                Err(error) => answer.send(Err(error)).is_ok(),
+            },
+            Ok(Ask::Transmit(command)) => {
+                let response = line
+                    .buffer
+                    .transmit(reader, |to| line.card.transmit(&command, to));
+                answer.send(response).is_ok()
+            }
+            Ok(Ask::End) => answer.send(Ok(Vec::new())).is_ok(),
+            Err(_) => false,
+        };
+    }
+    // A card that is dropped is reset, under the hands of whoever else uses it.
+    let _ = line.card.disconnect(Disposition::LeaveCard);
+}
+
+struct Line {
+    reader: String,
+    card: Card,
+    buffer: Buffer,
+}
+
+impl Line {
+    fn open(reader: &str) -> Result<Self, ChannelError> {
+        let name = CString::new(reader).map_err(|_| ChannelError::NoReader {
+            reader: reader.to_owned(),
+        })?;
+        let card = establish()?
+            .connect(&name, ShareMode::Shared, Protocols::ANY)
+            .map_err(|error| channel_error(reader, "SCardConnect", error))?;
+        Ok(Self {
+            reader: reader.to_owned(),
+            card,
+            buffer: Buffer::new(),
+        })
+    }
+
+    /// Finds the card again, after a reset by another program, after it was pulled, after pcscd was restarted.
+    fn ready(&mut self) -> Result<(), ChannelError> {
+        match self.card.status2_owned() {
+            Ok(_) => Ok(()),
+            Err(Error::ResetCard | Error::RemovedCard | Error::NoSmartcard) => self
+                .card
+                .reconnect(ShareMode::Shared, Protocols::ANY, Disposition::LeaveCard)
+                .map_err(|error| channel_error(&self.reader, "SCardReconnect", error)),
+            Err(error) if is_gone(error) => {
+                *self = Self::open(&self.reader)?;
+                Ok(())
+            }
+            Err(error) => Err(channel_error(&self.reader, "SCardStatus", error)),
+        }
+    }
+
+    /// One transaction, until its end is asked for; nothing if nobody listens any more, which ends it too.
+    fn hold(&mut self, asked: &Receiver<Ask>, answer: &Sender<Answer>) -> Option<()> {
+        let reader = &self.reader;
+        let transaction = match self.card.transaction() {
+            Ok(transaction) => transaction,
+            Err(error) => {
+                let error = channel_error(reader, "SCardBeginTransaction", error);
+                return answer.send(Err(error)).ok();
+            }
+        };
+        answer.send(Ok(Vec::new())).ok()?;
+        loop {
+            match asked.recv().ok()? {
+                Ask::Begin => answer.send(Ok(Vec::new())).ok()?,
+                Ask::Transmit(command) => {
+                    let response = self
+                        .buffer
+                        .transmit(reader, |to| transaction.transmit(&command, to));
+                    answer.send(response).ok()?;
+                }
+                Ask::End => break,
+            }
+        }
+        let ended = match transaction.end(Disposition::LeaveCard) {
+            Ok(()) => Ok(Vec::new()),
+            Err((_, error)) => Err(channel_error(reader, "SCardEndTransaction", error)),
+        };
+        answer.send(ended).ok()
+    }
+}
+
+/// Where responses arrive: as long as any can be, and wiped after each.
+struct Buffer(Vec<u8>);
+
+impl Buffer {
+    fn new() -> Self {
+        Self(vec![0; MAX_BUFFER_SIZE_EXTENDED])
+    }
+
+    fn transmit(
+        &mut self,
+        reader: &str,
+        send: impl FnOnce(&mut [u8]) -> Result<&[u8], Error>,
+    ) -> Answer {
+        let response = send(&mut self.0).map(<[u8]>::to_vec);
+        let used = response.as_ref().map_or(0, Vec::len);
+        self.0[..used].zeroize();
+        response.map_err(|error| channel_error(reader, "SCardTransmit", error))
+    }
+}
