@@ -3,7 +3,7 @@
 set -euo pipefail
 
 demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev)
-bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd)
+bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3 python3-pykcs11 git)
 

@@ -6,22 +6,26 @@
 
 mod built;
 mod caller;
+mod cards;
 mod config;
 mod process;
 mod rig;
 mod run;
 mod softhsm;
 mod standin;
+mod terminal;
 mod wait;
 
 pub use built::{Program, built, source};
 pub use caller::Caller;
+pub use cards::{Cards, OPENSC};
 pub use config::{Config, Member};
 pub use process::Process;
 pub use rig::{Rig, Setup};
 pub use run::{Finished, Run};
 pub use softhsm::{Keys, SOFTHSM, SoftHsm};
 pub use standin::StandIn;
+pub use terminal::Terminal;
 pub use wait::{free_port, until};
 
 /// Bytes as programs take them in arguments.

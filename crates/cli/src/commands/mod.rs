@@ -10,6 +10,7 @@ mod serve;
 mod shell;
 mod status;
 mod token;
+mod vcard;
 
 use clap::{Parser, Subcommand};
 use hsmux_daemon::admin::{Request, Response};
@@ -68,6 +69,9 @@ enum Command {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
+    /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
+    #[command(subcommand)]
+    Vcard(vcard::Vcard),
     /// Show the audit trail
     Audit(audit::Audit),
     /// Have the daemon read its configuration again
@@ -99,6 +103,7 @@ impl Cli {
             Command::Key(command) => command.run(context),
             Command::Pin(command) => command.run(context),
             Command::Bench(command) => command.run(context),
+            Command::Vcard(command) => command.run(context),
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),

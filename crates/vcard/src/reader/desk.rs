@@ -53,8 +53,9 @@ type Answer = Result<Vec<CardState>, String>;
 /// Asks the cards in a folder; the answer is how they stand afterwards.
 pub fn ask(folder: &Path, request: &Request) -> Result<Vec<CardState>, ReaderError> {
     let socket = folder.join(SOCKET);
-    let answer = talk(&socket, request)
-        .map_err(|source| ReaderError::io(format!("asking the cards at {}", socket.display()), source))?;
+    let answer = talk(&socket, request).map_err(|source| {
+        ReaderError::io(format!("asking the cards at {}", socket.display()), source)
+    })?;
     answer.map_err(ReaderError::Refused)
 }
 

@@ -20,7 +20,8 @@ const SLOTS: usize = 2;
 const FIRST_PORT: u16 = 0x8C7B;
 
 /// Where OpenSC stops looking at slots unless told otherwise is after the fourth card.
-const OPENSC: &str = "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
+const OPENSC: &str =
+    "app opensc-pkcs11 {\n    pkcs11 {\n        max_virtual_slots = 64;\n    }\n}\n";
 
 /// A folder with pcscd's configuration; it goes with this value.
 pub(super) struct Place {
@@ -63,7 +64,8 @@ impl Place {
                 true => FIRST_PORT + (number * SLOTS) as u16,
                 false => free_ports(SLOTS as u16)?,
             };
-            self.ports.extend((0..SLOTS as u16).map(|slot| first + slot));
+            self.ports
+                .extend((0..SLOTS as u16).map(|slot| first + slot));
             let (name, library) = (driver_name(number), library.display());
             // In one file: the order of several would be that of the directory.
             writeln!(
@@ -112,7 +114,10 @@ pub(super) fn reader_name(slot: usize) -> String {
 }
 
 fn driver_name(number: usize) -> String {
-    format!("hsmux virtual cards {}, no protection", (b'A' + number as u8) as char)
+    format!(
+        "hsmux virtual cards {}, no protection",
+        (b'A' + number as u8) as char
+    )
 }
 
 /// Whether this process may make namespaces: root, unless something keeps it from that.

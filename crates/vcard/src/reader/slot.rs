@@ -116,7 +116,12 @@ impl Slot {
     pub fn seen(&self, deadline: Instant) -> bool {
         let mut state = self.shared.state.lock();
         while !state.seen {
-            if self.shared.changed.wait_until(&mut state, deadline).timed_out() {
+            if self
+                .shared
+                .changed
+                .wait_until(&mut state, deadline)
+                .timed_out()
+            {
                 return state.seen;
             }
         }

@@ -1,0 +1,165 @@
+//! `hsmux vcard run`.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_vcard::Timing;
+use hsmux_vcard::reader::{Desk, Readers, Shelf};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::{output, progress};
+
+/// Where the other commands find the cards.
+pub const FOLDER: &str = "HSMUX_VCARD";
+
+const WARNING: &str = "virtual cards are for tests: they protect nothing, keys and PINs lie open";
+
+/// Options of `hsmux vcard run`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux vcard run                                # 8 cards, until Ctrl+C\n  \
+    hsmux vcard run --count 2 -- opensc-tool -l    # until the command ends, with its exit code\n  \
+    hsmux vcard run --state ./cards --timing smartcard-hsm\n\n\
+    The cards have a pcscd of their own. What is printed to standard output is the environment that\n\
+    programs need to see them; a command has it already.")]
+pub struct Run {
+    /// How many cards, up to 16
+    #[arg(long, default_value_t = 8, value_name = "N")]
+    count: usize,
+
+    /// How long the cards take: none, smartcard-hsm (as published), or a TOML file
+    #[arg(long, default_value = "none", value_name = "TIMING")]
+    timing: String,
+
+    /// A folder that keeps the cards for the next time [default: they are new, and are forgotten]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+
+    /// A command to run with these cards, and to end with
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl Run {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        // Before there is anything that would have to be taken down.
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let waiting = progress::spinner("making cards and readers");
+        // Kept to the end: it is the lock of the folder.
+        let shelf = match &self.state {
+            Some(folder) => Shelf::open(folder)?,
+            None => Shelf::none(),
+        };
+        let readers = shelf.start(self.count, &self.timing()?);
+        waiting.finish_and_clear();
+        let readers = Arc::new(readers?);
+        let desk = Desk::open(Arc::clone(&readers))?;
+        eprintln!("{WARNING}");
+        if !readers.isolated() {
+            eprintln!(
+                "vpcd listens on all interfaces: whoever reaches this machine can reach them"
+            );
+        }
+        if self.command.is_empty() {
+            print(context, &readers)?;
+            wait(signals);
+            drop((desk, readers));
+            return Ok(Exit::Done);
+        }
+        let status = with_command(&self.command, &environment(&readers), signals)?;
+        drop((desk, readers));
+        match status.code() {
+            Some(0) => Ok(Exit::Done),
+            Some(code) => std::process::exit(code),
+            None => Err(anyhow::anyhow!("the command: {status}")),
+        }
+    }
+
+    fn timing(&self) -> anyhow::Result<Timing> {
+        if Path::new(&self.timing)
+            .extension()
+            .is_none_or(|end| end != "toml")
+        {
+            return Ok(self.timing.parse()?);
+        }
+        let text = fs::read_to_string(&self.timing).with_context(|| self.timing.clone())?;
+        Timing::from_toml(&text).with_context(|| self.timing.clone())
+    }
+}
+
+/// All that a program needs.
+fn environment(readers: &Readers) -> Vec<(&'static str, PathBuf)> {
+    let mut variables = readers.environment().to_vec();
+    variables.push((FOLDER, readers.folder().to_owned()));
+    variables
+}
+
+fn print(context: &Context, readers: &Readers) -> anyhow::Result<()> {
+    if context.json {
+        let variables: serde_json::Map<_, _> = environment(readers)
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), json!(value)))
+            .collect();
+        output::json(&json!({
+            "warning": WARNING,
+            "isolated": readers.isolated(),
+            "environment": variables,
+            "cards": readers.states(),
+        }))?;
+    } else {
+        for (name, value) in environment(readers) {
+            println!("export {name}={}", quoted(&value));
+        }
+    }
+    // Whoever reads this through a pipe waits for it.
+    Ok(io::stdout().flush()?)
+}
+
+/// For a shell.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
+fn wait(mut signals: Signals) {
+    signals.forever().next();
+}
+
+/// Runs the command to its end. Ctrl+C it gets itself, from the terminal; other signals are handed on.
+fn with_command(
+    command: &[OsString],
+    environment: &[(&'static str, PathBuf)],
+    mut signals: Signals,
+) -> anyhow::Result<ExitStatus> {
+    // It ends with us, also when we are killed.
+    let mut child = Command::new("setpriv")
+        .args(["--pdeathsig", "TERM", "--"])
+        .args(command)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .spawn()
+        .context("starting setpriv, of the package util-linux")?;
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let handle = signals.handle();
+    let forward = thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal != SIGINT {
+                let _ = pidfd_send_signal(&process, Signal::TERM);
+            }
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = forward.join();
+    Ok(status?)
+}

@@ -1,0 +1,138 @@
+use std::path::PathBuf;
+
+use hsmux_vcard::reader::Readers;
+use hsmux_vcard::{Card, Profile};
+use tempfile::TempDir;
+
+use crate::Run;
+
+/// OpenSC's PKCS#11 module, as Debian installs it.
+pub const OPENSC: &str = "/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so";
+
+/// Virtual SmartCard-HSMs in readers of their own, and the programs that see them and no others.
+///
+/// Cards are counted from 0, as OpenSC counts readers.
+pub struct Cards {
+    /// The readers, to pull cards and to end pcscd.
+    pub readers: Readers,
+    folder: TempDir,
+}
+
+impl Cards {
+    /// The user PIN of every initialised card.
+    pub const PIN: &str = "648219";
+
+    /// The SO-PIN of every initialised card, as the tools want it: eight bytes in hexadecimal.
+    pub const SO_PIN: &str = "3537363231383830";
+
+    /// So many cards as they leave the factory.
+    pub fn blank(count: usize) -> Self {
+        let card = |number| Card::new(Profile::new(&format!("SUITE{number:05}")));
+        let cards = (0..count).map(card).collect::<Result<_, _>>();
+        let readers = Readers::start(cards.expect("virtual cards"));
+        Self {
+            readers: readers.unwrap_or_else(|error| panic!("{error}")),
+            folder: tempfile::Builder::new()
+                .prefix("hsmux-cards-")
+                .tempdir()
+                .expect("a temporary folder"),
+        }
+    }
+
+    /// The same, initialised with the PINs.
+    pub fn start(count: usize) -> Self {
+        let cards = Self::blank(count);
+        (0..count).for_each(|card| cards.initialise(card, ""));
+        cards
+    }
+
+    /// Initialises a card as `card0`, `card1`, ..., with more options of `sc-hsm-tool`.
+    pub fn initialise(&self, card: usize, options: &str) {
+        self.sc_hsm_tool(card, "--initialize --label")
+            .arg(format!("card{card}"))
+            .args(&format!("--so-pin {} --pin {}", Self::SO_PIN, Self::PIN))
+            .args(options)
+            .ok();
+        // Its exit code is 0 also when the card refused.
+        self.status(card).says("User PIN tries left  : 3");
+    }
+
+    /// A path in the rig's folder, which is the working folder of all programs.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A program that sees the cards.
+    pub fn run(&self, program: &str) -> Run {
+        let run = Run::new(program)
+            .dir(self.folder.path())
+            .env("HOME", self.folder.path());
+        let environment = self.readers.environment();
+        environment
+            .iter()
+            .fold(run, |run, (name, value)| run.env(name, value))
+    }
+
+    /// `sc-hsm-tool` on a card.
+    pub fn sc_hsm_tool(&self, card: usize, line: &str) -> Run {
+        self.run("sc-hsm-tool")
+            .args(&format!("--reader {card}"))
+            .args(line)
+    }
+
+    /// What `sc-hsm-tool` says of a card that it does nothing with.
+    pub fn status(&self, card: usize) -> crate::Finished {
+        self.sc_hsm_tool(card, "").ok()
+    }
+
+    /// `pkcs11-tool` with OpenSC's module on a card, logged in.
+    pub fn pkcs11_tool(&self, card: usize, line: &str) -> Run {
+        self.pkcs11_tool_without_login(card, line)
+            .args(&format!("--login --pin {}", Self::PIN))
+    }
+
+    /// The same without a login. OpenSC's slot numbers go in steps of four.
+    pub fn pkcs11_tool_without_login(&self, card: usize, line: &str) -> Run {
+        self.run("pkcs11-tool")
+            .args(&format!("--module {OPENSC} --slot {}", 4 * card))
+            .args(line)
+    }
+
+    /// Makes a key pair on a card and puts its public half into `<label>.pub`, PEM.
+    pub fn generate(&self, card: usize, kind: &str, id: &str, label: &str) {
+        self.pkcs11_tool(card, &format!("--keypairgen --key-type {kind} --id {id}"))
+            .args(&format!("--label {label}"))
+            .ok();
+        self.read_public(card, id, label);
+    }
+
+    /// Reads a public key from a card into `<name>.pub`, PEM. `pkcs11-tool` 0.23 cannot do that for
+    /// curves of 192 and 384 bits.
+    pub fn read_public(&self, card: usize, id: &str, name: &str) {
+        self.run("pkcs15-tool")
+            .args(&format!(
+                "--reader {card} --read-public-key {id} -o {name}.pub"
+            ))
+            .ok();
+    }
+
+    /// Signs with a key of a card and has OpenSSL verify it with `<public>.pub`; the test fails if
+    /// it does not.
+    pub fn sign_and_verify(&self, card: usize, id: &str, public: &str, mechanism: &str) {
+        std::fs::write(self.path("data"), "what is signed").expect("write the data");
+        let format = if mechanism.starts_with("ECDSA") {
+            "--signature-format openssl"
+        } else {
+            ""
+        };
+        self.pkcs11_tool(card, &format!("--sign --id {id} -m {mechanism} {format}"))
+            .args("-i data -o signature")
+            .ok();
+        self.run("openssl")
+            .args(&format!(
+                "dgst -sha256 -verify {public}.pub -signature signature data"
+            ))
+            .ok()
+            .says("Verified OK");
+    }
+}

@@ -1,0 +1,105 @@
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::Child;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+
+use crate::Run;
+
+/// How long a program may take to its next question, or to its end.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A program at a pseudo-terminal, and the person who answers it.
+pub struct Terminal {
+    child: Child,
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+    /// How much of it was answered.
+    answered: usize,
+}
+
+impl Terminal {
+    /// Starts a program with a terminal for input and output.
+    pub fn start(run: Run) -> Self {
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let main = openpt(flags).expect("a pseudo-terminal");
+        grantpt(&main)
+            .and_then(|()| unlockpt(&main))
+            .expect("unlock it");
+        let far = File::from(ioctl_tiocgptpeer(&main, flags).expect("its other side"));
+        let share = || far.try_clone().expect("share the terminal");
+        let mut command = run.into_command();
+        command.stdin(share()).stdout(share()).stderr(share());
+        let child = command.spawn().expect("start a program");
+        // The last copies here: when the program ends, so does what it shows.
+        drop((command, far));
+        let keyboard = File::from(main);
+        let mut output = keyboard.try_clone().expect("share the terminal");
+        let (sender, screen) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = output.read(&mut bytes) {
+                if sender.send(bytes[..count].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            child,
+            keyboard,
+            screen,
+            seen: String::new(),
+            answered: 0,
+        }
+    }
+
+    /// Waits for a question, and types a line.
+    #[track_caller]
+    pub fn answer(&mut self, question: &str, line: &str) -> &mut Self {
+        let deadline = Instant::now() + LIMIT;
+        let place = loop {
+            if let Some(place) = self.seen[self.answered..].find(question) {
+                break self.answered + place + question.len();
+            }
+            let more = self.look(deadline);
+            assert!(more, "{question:?} was never asked\n{}", self.seen);
+        };
+        self.answered = place;
+        writeln!(self.keyboard, "{line}").expect("type a line");
+        self
+    }
+
+    /// Waits for the end, and gives all that was on the screen; panics unless the exit code is 0.
+    #[track_caller]
+    pub fn ok(mut self) -> String {
+        let deadline = Instant::now() + LIMIT;
+        while self.look(deadline) {}
+        let status = self.child.wait().expect("wait for a child");
+        assert!(status.success(), "{status}\n{}", self.seen);
+        std::mem::take(&mut self.seen)
+    }
+
+    /// Reads a little more; `false` at the end.
+    #[track_caller]
+    fn look(&mut self, deadline: Instant) -> bool {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match self.screen.recv_timeout(left) {
+            Ok(bytes) => {
+                self.seen.push_str(&String::from_utf8_lossy(&bytes));
+                true
+            }
+            Err(RecvTimeoutError::Disconnected) => false,
+            Err(RecvTimeoutError::Timeout) => panic!("nothing within {LIMIT:?}\n{}", self.seen),
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
