@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -59,6 +59,12 @@ pub struct KeyUse<'a> {
     pub micros: u64,
 }
 
+/// What somebody may not do at all.
+#[derive(Serialize)]
+struct Refused {
+    act: &'static str,
+}
+
 /// The trail.
 pub struct Audit {
     path: PathBuf,
@@ -108,13 +114,18 @@ impl Audit {
         self.keys.load(Ordering::Relaxed)
     }
 
+    /// An act that destroys is about to begin; on disk when this returns. On an error it must not.
+    pub fn begin(&self, who: &Who, what: impl Serialize) -> Result<()> {
+        self.write_down(&line(who, what, "begun"))
+    }
+
     /// An administrative act and how it ended; on disk when this returns.
     pub fn act(&self, who: &Who, what: impl Serialize, outcome: &Result<(), String>) -> Result<()> {
-        let line = line(
-            who,
-            what,
-            outcome.as_ref().err().map_or("done", String::as_str),
-        );
+        let outcome = outcome.as_ref().err().map_or("done", String::as_str);
+        self.write_down(&line(who, what, outcome))
+    }
+
+    fn write_down(&self, line: &str) -> Result<()> {
         let mut file = self.file.lock();
         file.write_all(line.as_bytes())
             .and_then(|()| file.sync_data())
@@ -124,7 +135,18 @@ impl Audit {
     /// A use of a key. Never waits: a line that finds the queue full is counted, and the count
     /// becomes a line of its own.
     pub fn key_use(&self, who: &Who, what: &KeyUse<'_>, outcome: &str) {
-        let line = line(who, what, outcome);
+        self.later(line(who, what, outcome));
+    }
+
+    /// Somebody who may not administer has tried to. Never waits.
+    pub fn refused(&self, who: &Who, why: &str) {
+        let what = Refused {
+            act: "administration",
+        };
+        self.later(line(who, what, why));
+    }
+
+    fn later(&self, line: String) {
         let sent = self
             .queue
             .as_ref()
@@ -147,7 +169,18 @@ impl Drop for Audit {
 fn open(path: &Path) -> Result<File> {
     let mut options = OpenOptions::new();
     options.append(true).create(true).mode(0o600);
-    options.open(path).map_err(|e| failed(path, &e))
+    let file = options.open(path).map_err(|e| failed(path, &e))?;
+    give_to_the_daemon(&file, path);
+    Ok(file)
+}
+
+/// A trail that root begins, without a daemon, belongs to the daemon's user, as its folder does.
+fn give_to_the_daemon(file: &File, path: &Path) {
+    let folder = path.parent().and_then(|folder| folder.metadata().ok());
+    if let (Some(folder), true) = (folder, rustix::process::geteuid().is_root()) {
+        // Where it cannot be given away the daemon says so when it opens it.
+        let _ = std::os::unix::fs::fchown(file, Some(folder.uid()), Some(folder.gid()));
+    }
 }
 
 fn failed(path: &Path, why: &io::Error) -> Error {

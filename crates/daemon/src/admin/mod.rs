@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use client::AdminClient;
 pub use desk::{ARGUMENT as DESK, desk_main};
-pub use pins::{list as list_pins, release as release_pin};
+pub use pins::{list as list_pins, release_offline as release_pin};
 pub use service::AdminService;
 pub use spec::KeySpec;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};
@@ -122,6 +122,11 @@ impl Request {
     /// Whether it changes anything, so that the audit trail has a line of it.
     pub fn acts(&self) -> bool {
         !matches!(self, Self::Status | Self::Keys | Self::PinList)
+    }
+
+    /// Whether something is gone for good afterwards: the trail has a line before it begins, too.
+    pub fn destroys(&self) -> bool {
+        matches!(self, Self::KeyDelete { .. } | Self::PinRotate { .. })
     }
 }
 

@@ -7,7 +7,8 @@ use hsmux_pool::config::{Config, Login, Member};
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret};
 
-use super::{Failure, PinRow, desk};
+use super::{Failure, PinRow, Request, desk};
+use crate::audit::{Audit, Who};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
@@ -19,6 +20,23 @@ const LONGEST: u64 = 16;
 pub fn list(config: &Config) -> Result<Vec<PinRow>> {
     let records = pin::list(&config.state)?;
     Ok(records.iter().filter_map(PinRow::of).collect())
+}
+
+/// [`release`] where no daemon runs: the trail gets its line all the same.
+pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
+    let audit = Audit::open(&config.audit.file, false)?;
+    let who = Who {
+        uid: rustix::process::getuid().as_raw(),
+        pid: rustix::process::getpid().as_raw_nonzero().get(),
+        program: "hsmux, without a daemon".into(),
+    };
+    let request = Request::PinRelease {
+        token: token.to_owned(),
+    };
+    let result = release(config, token);
+    let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
+    audit.act(&who, &request, &outcome)?;
+    result
 }
 
 /// Lets a held PIN be tried once more; a daemon is then told to connect the member.

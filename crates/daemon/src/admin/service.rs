@@ -27,17 +27,18 @@ impl Service for AdminService {
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
         let running = self.0.upgrade().ok_or_else(stopping)?;
-        if !is_own(peer.uid) && !running.administrators().contains(&peer.uid) {
-            tracing::warn!(%peer, program = hello.program, "administration refused");
-            let message = "administration is for root and the daemon's own user; \
-                           [admin] allow_users may name others";
-            return Err(Error::request(Kind::Forbidden, message));
-        }
         let who = Who {
             uid: peer.uid,
             pid: peer.pid,
             program: hello.program.clone(),
         };
+        if !is_own(peer.uid) && !running.administrators().contains(&peer.uid) {
+            tracing::warn!(%peer, program = hello.program, "administration refused");
+            let message = "administration is for root and the daemon's own user; \
+                           [admin] allow_users may name others";
+            running.shared.audit.refused(&who, message);
+            return Err(Error::request(Kind::Forbidden, message));
+        }
         let running = Weak::clone(&self.0);
         Ok(Arc::new(Desk { running, who }))
     }
@@ -81,6 +82,12 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
     let Some(running) = running.upgrade() else {
         return Response::Failed(stopping().into());
     };
+    let audit = &running.shared.audit;
+    if request.destroys()
+        && let Err(error) = audit.begin(who, Act { request })
+    {
+        return Response::Failed(error.into());
+    }
     let result = act::carry_out(&running, request);
     if request.acts() {
         let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
@@ -89,7 +96,7 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
             Ok(()) => tracing::info!(uid = who.uid, pid = who.pid, act, "administration"),
             Err(why) => tracing::warn!(uid = who.uid, pid = who.pid, act, why, "administration"),
         }
-        if let Err(error) = running.shared.audit.act(who, Act { request }, &outcome) {
+        if let Err(error) = audit.act(who, Act { request }, &outcome) {
             tracing::error!(%error, act, "an administrative act is not on the audit trail");
         }
     }

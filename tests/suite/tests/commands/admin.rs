@@ -201,6 +201,46 @@ fn a_reload_by_signal_is_on_the_audit_trail_however_it_ends() {
     });
 }
 
+/// A deletion is on the trail before it begins, and again when it is done.
+#[test]
+fn what_destroys_is_on_the_audit_trail_twice() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    rig.hsmux("key generate ec:p256 --label short").ok();
+    rig.hsmux("key delete pkcs11:object=short --yes").ok();
+    let lines = trail(&rig);
+    let outcomes = |act: &str| -> Vec<_> {
+        let of_act = lines.iter().filter(|line| line["act"] == act);
+        of_act.map(|line| line["outcome"].clone()).collect()
+    };
+    assert_eq!(outcomes("key-delete"), ["begun", "done"]);
+    assert_eq!(outcomes("key-generate"), ["done"]);
+}
+
+#[test]
+fn a_pin_released_without_a_daemon_is_on_the_audit_trail() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    rig.stand_in("vendor", &["a"]);
+    rig.write_pin("a", "9999");
+    rig.start_daemon();
+    until("the member is parked", Duration::from_secs(10), || {
+        (rig.members_in("parked") == ["a"]).then_some(())
+    });
+    rig.stop();
+    rig.hsmux("pin release a").ok();
+    rig.hsmux("pin release nobody").fails();
+    let lines = trail(&rig);
+    let released: Vec<_> = lines
+        .iter()
+        .filter(|line| line["act"] == "pin-release")
+        .collect();
+    assert_eq!(released.len(), 2, "{lines:?}");
+    assert_eq!(released[0]["token"], "a");
+    assert_eq!(released[0]["outcome"], "done");
+    assert_eq!(released[0]["program"], "hsmux, without a daemon");
+    assert_ne!(released[1]["outcome"], "done");
+}
+
 /// The lines of `hsmux audit`.
 fn trail(rig: &Rig) -> Vec<Value> {
     let trail = rig.hsmux("audit --json --lines 1000").ok();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Rig, Setup, hex};
+use hsmux_suite::{Caller, Rig, Setup, hex, until};
 use serde_json::json;
 
 /// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
@@ -73,14 +73,14 @@ fn silent_connections_do_not_block() {
 }
 
 /// What the user `nobody` is told at the first listener; nothing where it cannot connect.
-fn as_nobody(rig: &Rig) -> String {
+fn as_nobody(rig: &Rig, socket: &str) -> String {
     const GREET: &str = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                          s.sendall(bytes.fromhex(sys.argv[2])); sys.stdout.buffer.write(s.recv(4096))";
     fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     rig.run("setpriv")
         .args("--reuid nobody --regid nogroup --clear-groups /usr/bin/python3 -c")
         .arg(GREET)
-        .arg(rig.path("hsmux.sock"))
+        .arg(rig.path(socket))
         .arg(hex(&greeting()))
         .finish()
         .out
@@ -97,16 +97,33 @@ fn greeting() -> Vec<u8> {
 fn a_socket_is_for_those_it_is_for() {
     let mut rig = Rig::empty(Setup::Daemon, 1);
     rig.start();
-    assert_eq!(as_nobody(&rig), "", "mode 0600 let nobody in");
+    assert_eq!(as_nobody(&rig, "hsmux.sock"), "", "mode 0600 let nobody in");
     rig.stop();
     for (user, welcome) in [("root", false), ("nobody", true)] {
         let open = rig.config.to_string().replace("0600", "0666");
         let allow = format!("[daemon]\nallow_users = [\"{user}\"]");
         fs::write(rig.path("hsmux.toml"), open.replace("[daemon]", &allow)).unwrap();
         rig.start_as_written();
-        let told = as_nobody(&rig);
+        let told = as_nobody(&rig, "hsmux.sock");
         assert!(!told.is_empty(), "{user}: no answer");
         assert_eq!(told.contains("may not connect"), !welcome, "{user}: {told}");
         rig.stop();
     }
+}
+
+/// Who may connect to the administration's socket, but not administer, leaves a line on the trail.
+#[test]
+fn refused_administration_is_on_the_audit_trail() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.config.module.push_str("\n[admin]\nmode = \"0666\"");
+    rig.start();
+    let told = as_nobody(&rig, "hsmux-admin.sock");
+    assert!(told.contains("administration is for root"), "{told}");
+    let trail = rig.path("state/audit.log");
+    until("a line of the refusal", Duration::from_secs(10), || {
+        let text = fs::read_to_string(&trail).ok()?;
+        let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
+        let mut refusals = lines.filter_map(Result::ok);
+        refusals.find(|line| line["act"] == "administration" && line["uid"] == 65534)
+    });
 }
