@@ -87,7 +87,10 @@ impl Pool {
 
     /// How everything is.
     pub fn status(&self) -> Status {
-        crate::status::of(&self.core)
+        Status {
+            changes: self.changes_waiting(),
+            ..crate::status::of(&self.core)
+        }
     }
 
     /// A new seat; it connects in the background.
@@ -239,8 +242,10 @@ impl Pool {
         record.enter(&mut life, State::Connecting, self.core.base);
         let turn = life.turn;
         drop(life);
-        self.core
-            .publish(|registry| registry.expected.insert(record.index));
+        self.core.publish(|registry| {
+            registry.expected.insert(record.index);
+            registry.unsettled.insert(record.index);
+        });
         self.core.connect(record, turn);
     }
 

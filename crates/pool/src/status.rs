@@ -26,6 +26,9 @@ pub struct Status {
     pub waiting: usize,
     /// How many may wait.
     pub queue: usize,
+    /// Changes of token objects that wait for the one under way; as many may as in `queue`.
+    #[serde(default)]
+    pub changes: usize,
     /// Copies that a new key has to have.
     pub replicas: usize,
     /// Whether changes are refused.
@@ -174,6 +177,7 @@ pub(crate) fn of(core: &Core) -> Status {
         policy: core.options.policy,
         waiting: core.scheduler.lock().waiting(),
         queue: core.options.queue,
+        changes: 0,
         replicas: core.options.replicas,
         read_only: core.options.read_only,
         seats,

@@ -55,6 +55,9 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
         pool.waiting,
         pool.queue,
     );
+    if pool.changes > 0 {
+        println!("{} changes of the tokens wait for their turn", pool.changes);
+    }
     println!(
         "daemon {} (pid {}), up {}, {}",
         status.version,

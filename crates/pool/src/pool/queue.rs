@@ -38,6 +38,11 @@ impl Pool {
         }
     }
 
+    /// Changes that wait for their turn.
+    pub(super) fn changes_waiting(&self) -> usize {
+        self.waiting.lock().changes.len()
+    }
+
     /// Lets the one thread for changes carry it out; starts that thread where none runs.
     pub(super) fn change_on_a_thread(&self, request: Request) {
         if let Err(refused) = self.refuse_change(&request.operation) {

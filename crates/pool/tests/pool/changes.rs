@@ -39,6 +39,8 @@ fn changes_wait_in_a_queue_for_one_thread() {
     let answers: Vec<_> = (0..3000)
         .map(|_| submit(&pool, destroy(), in_seconds(20)))
         .collect();
+    let waiting = pool.status().changes;
+    assert!([queue - 1, queue].contains(&waiting), "{waiting}");
     drop(under_way);
     let results: Vec<_> = answers.iter().map(|a| a.recv().unwrap()).collect();
     let refused: Vec<_> = results.iter().filter_map(|r| r.as_ref().err()).collect();

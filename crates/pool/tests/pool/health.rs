@@ -329,3 +329,23 @@ fn the_latency_is_that_of_operations_of_callers() {
     assert!((1_000..50_000).contains(&shown), "{shown} us");
     assert_eq!(pool.status().seats[0].served, 22);
 }
+
+/// A member that was parked before it had shown its keys, and is taken back: its keys are waited for.
+#[test]
+fn keys_of_a_resumed_member_are_waited_for() {
+    let key = Key::new(1);
+    let refused = AtomicBool::new(true);
+    let one = Supply::new(move || {
+        if refused.swap(false, Ordering::SeqCst) {
+            return Err(Error::token(Kind::PinHeld, "not tried"));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(honest("one", key).build())
+    });
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    assert_eq!(pool.status().seats[0].state, SeatState::Parked);
+    let unknown = pool.execute(&key.signing(), in_seconds(5)).unwrap_err();
+    assert_eq!(unknown.kind(), Kind::UnknownObject);
+    pool.resume("one").unwrap();
+    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+}
