@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::parse::{self, Parsed};
 use super::reader::Named;
 use super::users::group_id;
-use super::{Config, Mistake, PinSource, Severity};
+use super::{Config, Listener, Login, Member, Mistake, PinSource, Severity};
 
 /// Finds every mistake of a configuration file, those included that only this machine can tell.
 /// Without one that [is an error](Mistake::is_error) the daemon can start.
@@ -112,6 +112,28 @@ impl Findings<'_> {
         }
     }
 
+    /// Applications had better not know what a token takes.
+    fn shared_pin(&mut self, config: &Config, listener: &Listener) {
+        if listener.login == Login::Peer {
+            return;
+        }
+        let members = || config.tokens.iter().filter(|member| member.pin.is_some());
+        let same = |member: &&Member| match (&listener.pin, &member.pin) {
+            (None, _) => true,
+            (Some(pool), Some(own)) => pool == own || same_secret(pool, own),
+            (Some(_), None) => false,
+        };
+        if let Some(member) = members().find(same) {
+            let message = format!(
+                "{}: applications log in with the PIN of {}, and so can use that token beside the \
+                 pool; [daemon] pin gives them one of their own",
+                listener.socket.path.display(),
+                member.name,
+            );
+            self.warn(0, message);
+        }
+    }
+
     /// What is allowed, but seldom meant.
     fn consider(&mut self, config: &Config) {
         if config.tokens.len() == 1 {
@@ -128,11 +150,20 @@ impl Findings<'_> {
             self.warn(member.line, message);
         }
         for listener in &config.listeners {
+            self.shared_pin(config, listener);
             let socket = &listener.socket;
             if socket.mode & 0o002 != 0 && socket.allow_users.is_empty() {
                 let path = socket.path.display();
                 self.warn(0, format!("{path}: every user of this machine may connect"));
             }
         }
+    }
+}
+
+/// Whether two sources have the same PIN, as far as they can be read here.
+fn same_secret(one: &PinSource, other: &PinSource) -> bool {
+    match (one.read(), other.read()) {
+        (Ok(one), Ok(other)) => one.expose() == other.expose(),
+        _ => false,
     }
 }

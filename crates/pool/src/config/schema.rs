@@ -257,7 +257,7 @@ pub const SECTIONS: &[Section] = &[
                 "mode",
                 r#""daemon""#,
                 r#""daemon""#,
-                "\"daemon\": over the socket; \"embedded\": the pool runs within the application.",
+                "\"daemon\": over the socket; \"embedded\": the pool runs within the application. There, members with `isolation = \"process\"` need threads: to an application that forbids them (CKF_LIBRARY_CANT_CREATE_OS_THREADS) C_Initialize answers CKR_NEED_TO_CREATE_THREADS.",
             ),
             key(
                 "socket",
