@@ -163,7 +163,11 @@ impl Error {
     /// Puts where it happened before the message.
     #[must_use]
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
-        self.0.message = format!("{place}: {}", self.0.message);
+        let place = format!("{place}: ");
+        // On its way up an error may come by the same name twice.
+        if !self.0.message.starts_with(&place) {
+            self.0.message.insert_str(0, &place);
+        }
         self
     }
 

@@ -161,7 +161,7 @@ impl Connection {
     fn take_in(&mut self, read: usize) {
         let read = &mut self.chunk[..read];
         self.inbox.extend(read);
-        if frame::carries_secret(read.get(4..).unwrap_or_default()) {
+        if self.inbox.holds_secret() {
             read.zeroize();
         }
     }

@@ -98,8 +98,28 @@ pub struct FrameBuffer {
 impl FrameBuffer {
     /// Takes what was read.
     pub fn extend(&mut self, read: &[u8]) {
+        if self.holds_secret() {
+            return self.extend_elsewhere(read);
+        }
         self.bytes.drain(..std::mem::take(&mut self.taken));
         self.bytes.extend_from_slice(read);
+    }
+
+    /// Whether the frame that is under way carries a secret, as far as can be seen.
+    pub(crate) fn holds_secret(&self) -> bool {
+        let frame = &self.bytes[self.taken..];
+        carries_secret(frame.get(HEADER..).unwrap_or_default())
+    }
+
+    /// Neither moved down nor grown in place: either would leave half a PIN behind.
+    fn extend_elsewhere(&mut self, read: &[u8]) {
+        let frame = &self.bytes[self.taken..];
+        let mut longer = Vec::with_capacity((frame.len() + read.len()).next_power_of_two());
+        longer.extend_from_slice(frame);
+        longer.extend_from_slice(read);
+        self.bytes.zeroize();
+        self.bytes = longer;
+        self.taken = 0;
     }
 
     /// The next whole frame's item; a longer one than `limit` is an error that ends the stream.

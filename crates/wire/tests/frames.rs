@@ -145,3 +145,22 @@ fn garbage_is_an_error_and_never_a_panic() {
         }
     }
 }
+
+/// A PIN may come in two reads, behind the end of another frame.
+#[test]
+fn a_secret_in_pieces_is_put_together() {
+    let first = written(&Call::Info);
+    let login = written(&Call::Login(Secret::new(b"a PIN in pieces".to_vec())));
+    let stream = [first.clone(), login.clone(), first.clone()].concat();
+    for cut in 1..stream.len() {
+        let mut buffer = FrameBuffer::default();
+        let mut found = Vec::new();
+        for part in [&stream[..cut], &stream[cut..]] {
+            buffer.extend(part);
+            while let Some(frame) = buffer.next(MAX_FRAME).unwrap() {
+                found.push(frame);
+            }
+        }
+        assert_eq!(found, [&first[4..], &login[4..], &first[4..]], "{cut}");
+    }
+}
