@@ -59,6 +59,11 @@ impl Slot {
         self.0.card.lock()
     }
 
+    /// Is the card at work, or held by somebody through [`card`](Self::card)?
+    pub fn busy(&self) -> bool {
+        self.0.card.is_locked()
+    }
+
     /// The hand that pulls and breaks the card, also while it works.
     pub fn control(&self) -> Control {
         self.0.control.clone()

@@ -121,10 +121,11 @@ fn parameters(key: &Tlv) -> Option<Parameters> {
         let e = field(0x82).map_or(65_537u32.into(), BigUint::from_bytes_be);
         return Some(Parameters::Rsa(bits, e));
     }
-    let curve = curve::over(field(0x81)?)?;
+    let number = |tag| field(tag).unwrap_or_default();
+    let curve = curve::with(number(0x81), number(0x82), number(0x83))?;
     let agrees = |(number, tag)| field(tag).is_none_or(|value| value == number);
-    let [_, a, b, g, n] = curve.parameters();
-    let given = [(a, 0x82), (b, 0x83), (g, 0x84), (n, 0x85)];
+    let [_, _, _, g, n] = curve.parameters();
+    let given = [(g, 0x84), (n, 0x85)];
     given
         .into_iter()
         .all(agrees)
@@ -150,7 +151,7 @@ fn ec_public_key(key: &EcKey, oid: &[u8]) -> Vec<u8> {
     let parameters = key.curve.parameters();
     let domain = (0x81..)
         .zip(parameters)
-        .flat_map(|(tag, value)| tlv(tag, &[&value]));
+        .flat_map(|(tag, value)| tlv(tag, &[value]));
     let domain: Vec<u8> = domain.collect();
     let point = tlv(0x86, &[&key.q]);
     tlv(

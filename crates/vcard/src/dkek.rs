@@ -143,7 +143,7 @@ fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
         Key::Ec(key) => {
             let [p, a, b, g, n] = key.curve.parameters();
             let d = to_bytes(&key.d, key.curve.len);
-            let fields = sized(key.curve.len * 8, &[&a, &b, &p, &n, &g, &d, &key.q]);
+            let fields = sized(key.curve.len * 8, &[a, b, p, n, g, &d, &key.q]);
             (EC_KEY, ECDSA_SHA256, fields)
         }
         Key::Aes(key) => {
@@ -176,10 +176,10 @@ fn parse(kind: u8, oid: &[u8], plain: &[u8]) -> Option<Key> {
             Key::Rsa(RsaKey::from_primes(p, q, number(field()?))?)
         }
         (EC_KEY, ECDSA_SHA256) => {
-            // One emulator leaves A empty; the prime names the curve.
-            let (_a, _b, p) = (field()?, field()?, field()?);
+            // One emulator leaves A empty.
+            let (a, b, p) = (field()?, field()?, field()?);
             let (_n, _g, d) = (field()?, field()?, field()?);
-            Key::Ec(EcKey::new(curve::over(p)?, number(d))?)
+            Key::Ec(EcKey::new(curve::with(p, a, b)?, number(d))?)
         }
         (AES_KEY, AES) => {
             let key = field()?;
@@ -201,4 +201,64 @@ fn take<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (field, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*len)))?;
     *bytes = rest;
     Some(field)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn dkek(shares: &Shares) -> Dkek<'_> {
+        shares.complete().map_err(|_| "shares are missing").unwrap()
+    }
+
+    /// A blob of this kind and these parts, as only somebody with the DKEK can make it.
+    fn blob(dkek: &Dkek, header: &[u8], plain: &[u8]) -> Vec<u8> {
+        let secret = aes::encrypt(&dkek.derived(1), plain).unwrap();
+        let blob = [&dkek.check_value(), header, &secret].concat();
+        let mac = aes::mac(&dkek.derived(2), &blob).unwrap();
+        [blob, mac].concat()
+    }
+
+    #[test]
+    fn keys_with_their_chinese_remainders_are_taken() {
+        let shares = Shares::new(0);
+        let dkek = dkek(&shares);
+        let key = RsaKey::generate(1024, &65_537u32.into()).unwrap();
+        // dp, dq and q's inverse are computed again.
+        let [p, q, n] = [&key.p, &key.q, &key.n].map(BigUint::to_bytes_be);
+        let fields = sized(1024, &[&[1], &[1], &p, &[1], &q, &n, &key.e.to_bytes_be()]);
+        let mut plain = [&[0; 8][..], &fields, &[0x80]].concat();
+        plain.resize(plain.len().next_multiple_of(aes::BLOCK), 0);
+        let mut header = vec![RSA_CRT_KEY];
+        [RSA_SHA256, &[], &[], &[]]
+            .iter()
+            .for_each(|field| put(&mut header, field));
+        let taken = dkek.unwrap(&blob(&dkek, &header, &plain)).unwrap();
+        let Key::Rsa(taken) = &*taken.key else {
+            panic!("not RSA")
+        };
+        assert_eq!((&taken.n, &taken.d), (&key.n, &key.d));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_blob_with_nonsense_inside_is_refused(
+            kind in prop_oneof![Just(RSA_KEY), Just(RSA_CRT_KEY), Just(EC_KEY), any::<u8>()],
+            plain in prop::collection::vec(any::<u8>(), 0..10),
+            rest in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let shares = Shares::new(0);
+            let dkek = dkek(&shares);
+            let oid = if kind == EC_KEY { ECDSA_SHA256 } else { RSA_SHA256 };
+            let mut header = vec![kind];
+            [oid, &[], &[], &[]].iter().for_each(|field| put(&mut header, field));
+            let plain = plain.repeat(aes::BLOCK);
+            prop_assert!(dkek.unwrap(&blob(&dkek, &header, &plain)).is_none());
+            prop_assert!(dkek.unwrap(&blob(&dkek, &rest, &[])).is_none());
+        }
+    }
 }

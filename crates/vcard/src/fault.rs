@@ -183,19 +183,6 @@ mod tests {
     #[test]
     fn orders_in_words() {
         let order = |text: &str| text.parse::<Order>();
-        assert_eq!(order("unplug").unwrap(), Order::Unplug);
-        let slow = order("slow=200").unwrap().only(Some(1), Some(0x68));
-        assert_eq!(slow, Order::Fault(Fault::Slow(200).once().on(0x68)));
-        let status = order("status=6F00").unwrap();
-        assert_eq!(status, Order::Fault(Fault::Status(0x6F00).always()));
-        for wrong in ["", "unplug=1", "slow", "status=xyz", "mute="] {
-            assert!(order(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn orders_in_words() {
-        let order = |text: &str| text.parse::<Order>();
         assert_eq!(order("plug").unwrap(), Order::Plug);
         let slow = Order::Fault(Fault::Slow(250).always());
         assert_eq!(order("slow=250").unwrap(), slow);

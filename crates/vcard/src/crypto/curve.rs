@@ -2,9 +2,9 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use hsmux_smartcard::Curve as Domain;
 use num_bigint::BigUint;
 
-use super::domain::{ROWS, Row};
 use super::point::{Multiples, Point};
 
 /// A curve y² = x³ + ax + b over the field of a prime, of prime order (cofactor 1).
@@ -19,14 +19,13 @@ pub struct Curve {
     pub a: BigUint,
     /// Second coefficient.
     pub b: BigUint,
-    /// The generator's coordinates.
-    pub g: (BigUint, BigUint),
-    /// Its order.
+    /// Order of the generator.
     pub n: BigUint,
+    domain: &'static Domain,
     multiples: OnceLock<Multiples>,
 }
 
-static CURVES: LazyLock<Vec<Curve>> = LazyLock::new(|| ROWS.iter().map(Curve::new).collect());
+static CURVES: LazyLock<Vec<Curve>> = LazyLock::new(|| Domain::ALL.iter().map(Curve::new).collect());
 
 /// All of them.
 pub fn all() -> &'static [Curve] {
@@ -38,24 +37,27 @@ pub fn named(name: &str) -> Option<&'static Curve> {
     all().iter().find(|curve| curve.name == name)
 }
 
-/// The curve over the field of this prime: no two of the table share one.
-pub fn over(prime: &[u8]) -> Option<&'static Curve> {
-    let prime = BigUint::from_bytes_be(prime);
-    all().iter().find(|curve| curve.p == prime)
+/// The curve with these numbers; an empty one is not compared, for hosts that leave it out.
+pub fn with(prime: &[u8], a: &[u8], b: &[u8]) -> Option<&'static Curve> {
+    let same = |ours: &BigUint, theirs: &[u8]| {
+        theirs.is_empty() || *ours == BigUint::from_bytes_be(theirs)
+    };
+    let agrees = |curve: &&Curve| {
+        !prime.is_empty() && same(&curve.p, prime) && same(&curve.a, a) && same(&curve.b, b)
+    };
+    all().iter().find(agrees)
 }
 
 impl Curve {
-    fn new(&(name, p, a, b, g, n): &Row) -> Self {
-        let number = |digits: &str| BigUint::parse_bytes(digits.as_bytes(), 16).unwrap_or_default();
-        let (x, y) = g.split_at(g.len() / 2);
+    fn new(domain: &'static Domain) -> Self {
         Self {
-            name,
-            len: p.len() / 2,
-            p: number(p),
-            a: number(a),
-            b: number(b),
-            g: (number(x), number(y)),
-            n: number(n),
+            name: domain.name,
+            len: domain.field_len(),
+            p: BigUint::from_bytes_be(domain.prime),
+            a: BigUint::from_bytes_be(domain.a),
+            b: BigUint::from_bytes_be(domain.b),
+            n: BigUint::from_bytes_be(domain.order),
+            domain,
             multiples: OnceLock::new(),
         }
     }
@@ -69,20 +71,14 @@ impl Curve {
 
     /// The generator.
     pub fn generator(&self) -> Point {
-        Point::affine(self.g.0.clone(), self.g.1.clone())
+        let (x, y) = self.domain.generator[1..].split_at(self.len);
+        Point::affine(BigUint::from_bytes_be(x), BigUint::from_bytes_be(y))
     }
 
     /// The domain parameters as a CVC and a wrapped key have them: p, a, b, G, n, each at full length.
-    pub fn parameters(&self) -> [Vec<u8>; 5] {
-        let full = |number| super::to_bytes(number, self.len);
-        let g = [&[4][..], &full(&self.g.0), &full(&self.g.1)].concat();
-        [
-            full(&self.p),
-            full(&self.a),
-            full(&self.b),
-            g,
-            full(&self.n),
-        ]
+    pub fn parameters(&self) -> [&'static [u8]; 5] {
+        let domain = self.domain;
+        [domain.prime, domain.a, domain.b, domain.generator, domain.order]
     }
 }
 
@@ -92,7 +88,7 @@ mod tests {
 
     #[test]
     fn every_generator_is_on_its_curve_and_has_its_order() {
-        assert_eq!(all().len(), 12);
+        assert_eq!(all().len(), 19);
         for curve in all() {
             let g = curve.generator();
             assert!(g.on(curve), "{}", curve.name);
@@ -101,7 +97,9 @@ mod tests {
                 "{}",
                 curve.name
             );
-            assert!(std::ptr::eq(over(&curve.parameters()[0]).unwrap(), curve));
+            let [p, a, b, ..] = curve.parameters();
+            assert!(std::ptr::eq(with(p, a, b).unwrap(), curve));
+            assert!(with(p, &[], b).is_some());
         }
     }
 

@@ -3,7 +3,6 @@
 
 pub mod aes;
 pub mod curve;
-mod domain;
 pub mod ec;
 pub mod padding;
 mod point;

@@ -1,7 +1,7 @@
 //! Points of a short Weierstrass curve in Jacobian coordinates (x/z², y/z³), on big integers.
 //!
-//! One arithmetic for all twelve curves: the crates for curves have eight of them, and speed is no
-//! matter where a card's own times are waited for anyway.
+//! One arithmetic for all nineteen curves: the crates for curves have nine of them, and a millisecond is
+//! nothing to a card.
 
 use num_bigint::BigUint;
 
