@@ -11,6 +11,7 @@ use rustix::net::{SocketFlags, accept_with};
 
 use crate::caller::Caller;
 use crate::count::Count;
+use crate::half::Halves;
 use crate::reactor::{Reactor, Source, Watch};
 use crate::server::Service;
 
@@ -31,6 +32,7 @@ impl Reactor {
             listener,
             service,
             open: Count::default(),
+            halves: Halves::default(),
         });
         let listening = Listening(acceptor);
         let acceptor = &listening.0;
@@ -61,6 +63,7 @@ struct Acceptor {
     listener: UnixListener,
     service: Arc<dyn Service>,
     open: Count,
+    halves: Halves,
 }
 
 impl Source for Acceptor {
@@ -90,7 +93,7 @@ impl Source for Acceptor {
 impl Acceptor {
     fn admit(&self, stream: UnixStream) {
         let service = Arc::clone(&self.service);
-        let admitted = Caller::admit(&self.watch, stream, service, self.open.one());
+        let admitted = Caller::admit(&self.watch, stream, service, self.open.one(), &self.halves);
         let caller = match admitted {
             Ok(caller) => caller,
             Err(error) => return tracing::warn!(%error, "a connection is dropped"),

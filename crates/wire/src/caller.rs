@@ -13,6 +13,7 @@ use zeroize::Zeroize;
 
 use crate::count::Counted;
 use crate::frame::{self, FrameBuffer, MAX_FRAME, MAX_GREETING};
+use crate::half::{Half, Halves};
 use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
@@ -29,7 +30,7 @@ const READ_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) struct Caller {
     watch: Watch,
     outlet: Outlet,
-    inbox: Mutex<FrameBuffer>,
+    inbox: Mutex<(FrameBuffer, Half)>,
     peer: Peer,
     service: Arc<dyn Service>,
     greeted: OnceLock<Greeted>,
@@ -51,12 +52,13 @@ impl Caller {
         stream: UnixStream,
         service: Arc<dyn Service>,
         open: Counted,
+        halves: &Halves,
     ) -> io::Result<Arc<Self>> {
         let peer = Peer::of(&stream)?;
         let caller = watch.adopt(|watch| Self {
             watch,
             outlet: Outlet::new(stream, 0),
-            inbox: Mutex::default(),
+            inbox: Mutex::new((FrameBuffer::default(), halves.of(peer.uid))),
             peer,
             service,
             greeted: OnceLock::new(),
@@ -117,6 +119,7 @@ impl Caller {
 
     fn read(self: &Arc<Self>, scratch: &mut [u8]) {
         let mut inbox = self.inbox.lock();
+        let (inbox, half) = &mut *inbox;
         match socket::read_some(self.outlet.stream(), scratch) {
             Ok(0) => return self.end(),
             Ok(read) => inbox.extend(&scratch[..read]),
@@ -129,7 +132,10 @@ impl Caller {
                 Some(_) => MAX_FRAME,
             };
             let heard = match inbox.next(limit) {
-                Ok(None) => return,
+                Ok(None) => match half.keep(inbox.pending()) {
+                    Ok(()) => return,
+                    Err(error) => Err(error),
+                },
                 Ok(Some(frame)) => self.hear(frame, scratch),
                 Err(error) => Err(error),
             };

@@ -111,6 +111,11 @@ impl FrameBuffer {
         carries_secret(frame.get(HEADER..).unwrap_or_default())
     }
 
+    /// Bytes that wait for the rest of their frame.
+    pub(crate) fn pending(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
     /// Neither moved down nor grown in place: either would leave half a PIN behind.
     fn extend_elsewhere(&mut self, read: &[u8]) {
         let frame = &self.bytes[self.taken..];

@@ -10,6 +10,7 @@ mod client;
 mod connection;
 mod count;
 pub mod frame;
+mod half;
 mod hello;
 mod lane;
 mod message;

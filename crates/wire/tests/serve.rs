@@ -227,6 +227,32 @@ fn malformed_frames_hurt_nobody_else() {
 }
 
 #[test]
+fn unfinished_frames_of_one_user_have_a_limit() {
+    let rig = Rig::new();
+    let client = rig.client();
+    check(&client, b"before");
+    let open = rig.connections();
+    let unfinished = vec![0; frame::MAX_FRAME - 1];
+    let mut peers: Vec<_> = (0..5)
+        .map(|_| UnixStream::connect(rig.path()).unwrap())
+        .collect();
+    for peer in &mut peers {
+        peer.write_all(&greeting()).unwrap();
+        let header = u32::try_from(frame::MAX_FRAME).unwrap().to_le_bytes();
+        peer.write_all(&header).unwrap();
+        // The last is hung up on in the middle of it.
+        let _ = peer.write_all(&unfinished);
+    }
+    until("one is refused", || rig.connections() == open + 4);
+    let refused = rest(peers.last_mut().unwrap());
+    let refused = String::from_utf8_lossy(&refused);
+    assert!(refused.contains("unfinished frames"), "{refused}");
+    check(&client, b"still served");
+    drop(peers);
+    until("the others are closed", || rig.connections() == open);
+}
+
+#[test]
 fn a_second_call_before_the_answer_is_refused() {
     let rig = Rig::new();
     let mut peer = UnixStream::connect(rig.path()).unwrap();
