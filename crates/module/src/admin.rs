@@ -143,7 +143,7 @@ impl<'a> Desk<'a> {
         call: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let pin = Some(pin.expose());
-        let attempt = Attempt::new(&self.token()?, user, pin, self.options.force_final_try);
+        let attempt = Attempt::new(&self.token()?, user, pin);
         attempt
             .run(journal, call)
             .map_err(|e| e.at(&self.options.name))

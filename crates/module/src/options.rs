@@ -31,9 +31,6 @@ pub struct Options {
     /// The folder of the PIN breaker, see [`crate::pin`]. Every process of a machine uses the same.
     #[cbor(n(4), with = "path")]
     pub state: PathBuf,
-    /// Log in even when the token says that this is the last try before it locks.
-    #[n(5)]
-    pub force_final_try: bool,
     /// The member's name, for messages.
     #[n(6)]
     pub name: String,
@@ -69,7 +66,6 @@ mod tests {
             pin: Some(Secret::new(b"1234".to_vec())),
             sessions: 4,
             state: "/var/lib/hsmux".into(),
-            force_final_try: true,
             name: "hsm1".into(),
         };
         let frame = minicbor::to_vec(&sent).unwrap();

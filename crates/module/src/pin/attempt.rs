@@ -31,7 +31,7 @@ pub(crate) fn login(
     let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
     // Read under the lock: another process may just have used up a try.
     let token = described(&library.token_info(slot)?);
-    let attempt = Attempt::new(&token, User::User, pin, options.force_final_try);
+    let attempt = Attempt::new(&token, User::User, pin);
     match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
         Err(e) if e.code() == Some(CKR_USER_ALREADY_LOGGED_IN) => Ok(()),
         result => result,
@@ -43,22 +43,15 @@ pub(crate) struct Attempt<'a> {
     user: User,
     pin: Option<&'a [u8]>,
     counter: Counter,
-    force_final_try: bool,
 }
 
 impl<'a> Attempt<'a> {
     /// `token` with its flags as they are now, under the journal's lock.
-    pub(crate) fn new(
-        token: &TokenInfo,
-        user: User,
-        pin: Option<&'a [u8]>,
-        force_final_try: bool,
-    ) -> Self {
+    pub(crate) fn new(token: &TokenInfo, user: User, pin: Option<&'a [u8]>) -> Self {
         Self {
             user,
             pin,
             counter: Counter::of(token.flags, user),
-            force_final_try,
         }
     }
 
@@ -71,13 +64,7 @@ impl<'a> Attempt<'a> {
         let (user, full) = (self.user, self.counter == Counter::Full);
         let mac = journal.mac(user, self.pin)?;
         let before = journal.version(&mac).cloned();
-        if let Some(hold) = hold(
-            journal.record(),
-            user,
-            before.as_ref(),
-            self.counter,
-            self.force_final_try,
-        ) {
+        if let Some(hold) = hold(journal.record(), user, before.as_ref(), self.counter) {
             if hold == Hold::CounterLow {
                 journal.write(user, &mac, Outcome::Held, full)?;
             }

@@ -80,13 +80,12 @@ impl Hold {
 /// A low counter stops a PIN that has never been right, with three exceptions: a person has released
 /// it; C_SetPIN to it was begun; or the counter was full when this machine's own last attempt was
 /// refused, which alone explains it, and the PIN has been corrected since. None of them can reach
-/// the last try.
+/// the last try, which is a person's, with the vendor's own tool.
 pub(super) fn hold(
     record: &Record,
     user: User,
     version: Option<&Version>,
     counter: Counter,
-    force_final_try: bool,
 ) -> Option<Hold> {
     let outcome = version.map(|v| v.outcome);
     let succeeded_before = version.is_some_and(|v| v.succeeded_before);
@@ -95,7 +94,7 @@ pub(super) fn hold(
         (Some(Outcome::Refused), _) => Some(Hold::Refused),
         (Some(Outcome::Unknown | Outcome::Retrying), _) => Some(Hold::UnknownOutcome),
         (Some(Outcome::Attempting), _) if !succeeded_before => Some(Hold::UnknownOutcome),
-        (_, Counter::FinalTry) if !force_final_try => Some(Hold::FinalTry),
+        (_, Counter::FinalTry) => Some(Hold::FinalTry),
         (Some(Outcome::Released | Outcome::Setting), Counter::Low) => None,
         (_, Counter::Low) if !succeeded_before && !own_refusal(record, user) => {
             Some(Hold::CounterLow)
@@ -196,28 +195,9 @@ mod tests {
             (Some((Setting, false)), FinalTry, Some(Hold::FinalTry)),
         ] {
             let known = known.map(|(outcome, before)| version(outcome, before, true));
-            let found = hold(
-                &Record::default(),
-                User::User,
-                known.as_ref(),
-                counter,
-                false,
-            );
+            let found = hold(&Record::default(), User::User, known.as_ref(), counter);
             assert_eq!(found, expected, "{known:?} {counter:?}");
         }
-    }
-
-    #[test]
-    fn force_overrides_the_final_try_and_nothing_else() {
-        let record = Record::default();
-        let forced = |known, counter| hold(&record, User::User, known, counter, true);
-        assert_eq!(forced(None, Counter::FinalTry), None);
-        assert_eq!(forced(None, Counter::Locked), Some(Hold::Locked));
-        let refused = version(Outcome::Refused, false, true);
-        assert_eq!(
-            forced(Some(&refused), Counter::FinalTry),
-            Some(Hold::Refused)
-        );
     }
 
     #[test]
@@ -226,16 +206,10 @@ mod tests {
             pins: vec![version(Outcome::Refused, false, full)],
             ..Record::default()
         };
-        let corrected = |record: Record| hold(&record, User::User, None, Counter::Low, false);
+        let corrected = |record: Record| hold(&record, User::User, None, Counter::Low);
         assert_eq!(corrected(after(true)), None);
         assert_eq!(corrected(after(false)), Some(Hold::CounterLow));
-        let other_user = hold(
-            &after(true),
-            User::SecurityOfficer,
-            None,
-            Counter::Low,
-            false,
-        );
+        let other_user = hold(&after(true), User::SecurityOfficer, None, Counter::Low);
         assert_eq!(other_user, Some(Hold::CounterLow));
     }
 }

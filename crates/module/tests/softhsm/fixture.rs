@@ -47,7 +47,6 @@ pub fn options(label: &str) -> Options {
         pin: Some(Secret::new(PIN.into())),
         sessions: 2,
         state: state(),
-        force_final_try: false,
         name: label.into(),
     }
 }

@@ -57,7 +57,6 @@ fn another_process_does_its_task() {
         pin: Some(Secret::new(pin.into())),
         sessions: 1,
         state: [folder, "state"].iter().collect(),
-        force_final_try: false,
         name: "child".into(),
     };
     if task == "change-pin" {

@@ -49,7 +49,6 @@ impl StandIn {
             pin: Some(Secret::new(pin.into())),
             sessions: 2,
             state: self.folder.path().join("state"),
-            force_final_try: false,
             name: "member".into(),
         }
     }

@@ -87,7 +87,6 @@ impl Member {
             pin: pin.transpose().map_err(|error| error.at(&self.name))?,
             sessions: self.sessions,
             state: state.to_owned(),
-            force_final_try: false,
             name: self.name.clone(),
         })
     }

@@ -289,6 +289,9 @@ fn the_file_system_is_looked_at_by_check_only() {
         Severity::Warning
     );
     assert_eq!(text(30, "$PIN2"), Severity::Warning);
+    // The files have the same PIN.
+    let shared = text(0, "applications log in with the PIN of hsm1");
+    assert_eq!(shared, Severity::Warning);
 
     // A mistake elsewhere hides nothing of this.
     let bad = GOOD.replace("queue = 1024", "quue = 1024");

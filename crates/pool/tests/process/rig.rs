@@ -88,7 +88,6 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
         pin: Some(Secret::new(pin.into())),
         sessions: 2,
         state: state.to_owned(),
-        force_final_try: false,
         name: label.into(),
     }
 }

@@ -125,7 +125,6 @@ fn open(folder: &Path, token: &str) -> Result<Arc<ModuleToken>> {
         pin: Some(Secret::new(PIN.into())),
         sessions: 2,
         state: folder.join("state"),
-        force_final_try: false,
         name: token.into(),
     })
 }

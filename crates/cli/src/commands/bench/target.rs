@@ -155,7 +155,6 @@ pub fn direct(
         pin,
         sessions: callers.clamp(1, 1024) as u32,
         state: context.state()?,
-        force_final_try: false,
         name: name.clone(),
         module,
     })?;

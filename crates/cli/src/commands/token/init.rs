@@ -53,7 +53,6 @@ impl Init {
             pin: Some(self.pin.read("user's PIN")?),
             sessions: 1,
             state,
-            force_final_try: false,
             name: self.label.clone(),
         };
         let token = init_token(&options, &self.label, &so_pin)?;

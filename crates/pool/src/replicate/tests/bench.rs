@@ -180,7 +180,6 @@ pub fn open(folder: &Path, name: &str) -> Member {
         pin: Some(Secret::new(PIN.into())),
         sessions: 2,
         state: folder.join("state"),
-        force_final_try: false,
         name: name.to_owned(),
     };
     Member {
