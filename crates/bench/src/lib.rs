@@ -10,6 +10,7 @@
 //! `docs/bench-schema.json` and a table of 80 columns by `Display`.
 
 pub mod burn_in;
+pub mod cards;
 pub mod compare;
 pub mod engine;
 mod format;

@@ -1,12 +1,12 @@
 //! `hsmux bench burn-in`.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_bench::burn_in::{self, Driven, Options, Report};
+use hsmux_bench::cards::{self, Timing};
 use hsmux_bench::{Key, mechanism};
 use hsmux_token::Uri;
 
@@ -24,13 +24,33 @@ const CALLERS: usize = 256;
 #[command(after_help = "Examples:\n  \
     hsmux bench burn-in --count 1000000\n  \
     hsmux bench burn-in --key 'pkcs11:object=web;type=private' --html burn-in.html\n  \
-    hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n\n\
+    hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
+    hsmux bench burn-in --vcards 8 --vcard-key ec:brainpoolP256r1 --count 500000\n\n\
     What is found stands in the state file all the time. Interrupted (Ctrl+C, SIGTERM, or the machine\n\
     goes down), the same command goes on where it was; finished, it prints the report again.\n\
     Exit code 1 when a test failed or a signature is wrong, 3 when there are tests left.")]
 pub struct BurnIn {
     #[command(flatten)]
     target: Target,
+    /// In place of the pool: so many virtual SmartCard-HSMs in memory, with copies of one key
+    #[arg(long, value_name = "N", conflicts_with_all = ["direct", "embedded", "pin", "key"])]
+    vcards: Option<u8>,
+    /// The key that the virtual cards get
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "rsa:2048",
+        requires = "vcards"
+    )]
+    vcard_key: String,
+    /// How long the virtual cards take: none (as fast as they compute) or smartcard-hsm
+    #[arg(
+        long,
+        value_name = "TIMING",
+        default_value = "none",
+        requires = "vcards"
+    )]
+    vcard_timing: Timing,
     /// The key, as a PKCS#11 URI [default: the one P-256 key]
     #[arg(long, value_name = "URI")]
     key: Option<Uri>,
@@ -70,32 +90,68 @@ impl BurnIn {
 
     fn options(&self, context: &Context) -> anyhow::Result<Options> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let opened = self
-            .target
-            .open(context, self.concurrency.unwrap_or(cores))?;
+        let opened = match self.vcards {
+            Some(count) => self.cards(count)?,
+            None => self.pool(context, cores)?,
+        };
+        let named = self.mechanism.as_deref().map(mechanism).transpose();
+        let lanes = |driven: &Driven| driven.token.info().lanes as usize;
+        let lanes: usize = opened.tokens.iter().map(lanes).sum();
+        Ok(Options {
+            mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
+            // While a caller verifies, another one keeps its token busy.
+            callers: self
+                .concurrency
+                .unwrap_or((lanes + cores).clamp(opened.tokens.len(), CALLERS)),
+            ..opened
+        })
+    }
+
+    fn pool(&self, context: &Context, cores: usize) -> anyhow::Result<Options> {
+        let callers = self.concurrency.unwrap_or(cores);
+        let opened = self.target.open(context, callers)?;
         let key =
             Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())?;
-        let named = self.mechanism.as_deref().map(mechanism).transpose();
-        let lanes = opened.token.info().lanes as usize;
+        let driven = Driven {
+            name: opened.name.clone(),
+            token: opened.token,
+        };
         Ok(Options {
-            tokens: vec![Driven {
-                name: opened.name.clone(),
-                token: Arc::clone(&opened.token),
-            }],
             look: opened.look,
-            name: opened.name,
+            processes: opened.processes,
+            ..self.over(vec![driven], opened.name, key)
+        })
+    }
+
+    /// Cards whose state is beside the burn-in's own, so that a later run has the same key.
+    fn cards(&self, count: u8) -> anyhow::Result<Options> {
+        let kind =
+            cards::key_kind(&self.vcard_key).map_err(|e| Exit::Usage.because(e.to_string()))?;
+        let mut folder = self.state.clone().into_os_string();
+        folder.push(format!(".{count}-{}", self.vcard_key.replace(':', "-")));
+        let cards = cards::virtual_cards(count, kind, &self.vcard_timing, folder.as_ref())?;
+        let tokens: Vec<Driven> = cards.into_iter().map(|card| card.driven).collect();
+        let key = Key::find(&*tokens[0].token, Some(&Uri::default()))?;
+        let name = format!("{count} virtual SmartCard-HSMs in memory");
+        Ok(self.over(tokens, name, key))
+    }
+
+    fn over(&self, tokens: Vec<Driven>, name: String, key: Key) -> Options {
+        Options {
+            tokens,
+            look: None,
+            name,
             key,
-            mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
+            mechanism: None,
             data_len: self.data_len,
-            // While a caller verifies, another one keeps its token busy.
-            callers: self.concurrency.unwrap_or((lanes + cores).min(CALLERS)),
+            callers: 1,
             tests: self.count,
             deadline: Duration::from_secs(30),
-            processes: opened.processes,
+            processes: Vec::new(),
             state: self.state.clone(),
             save_every: self.save_every,
             restart: self.restart,
-        })
+        }
     }
 
     fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
