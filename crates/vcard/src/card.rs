@@ -118,7 +118,7 @@ impl Card {
     pub fn new(profile: Profile) -> Result<Self, CardError> {
         let Profile { serial, state, .. } = &profile;
         let old = match state {
-            Some(file) => memory::read(file).map_err(|error| state_error(state, error))?,
+            Some(file) => memory::read(file).map_err(|error| state_error(state.as_ref(), error))?,
             None => None,
         };
         let printable = serial.bytes().all(|byte| byte.is_ascii_graphic());
@@ -132,7 +132,7 @@ impl Card {
         );
         let mut memory = Memory::new(known, state.clone());
         if let Err(Halt::Memory(error)) = memory.commit() {
-            return Err(state_error(state, error));
+            return Err(state_error(state.as_ref(), error));
         }
         Ok(Self {
             chip: Chip {
@@ -294,9 +294,9 @@ impl Card {
     }
 }
 
-fn state_error(file: &Option<PathBuf>, error: std::io::Error) -> CardError {
+fn state_error(file: Option<&PathBuf>, error: std::io::Error) -> CardError {
     CardError::State {
-        file: file.clone().unwrap_or_default(),
+        file: file.cloned().unwrap_or_default(),
         error,
     }
 }

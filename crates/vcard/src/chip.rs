@@ -95,18 +95,20 @@ impl Chip {
 
     /// Is this a free id for a new key?
     pub fn free_key_id(&self, id: u8) -> Result<(), Status> {
-        match self.memory.state().keys.contains_key(&id) {
-            true => Err(Status::FILE_EXISTS),
-            false => Ok(()),
+        let taken = self.memory.state().keys.contains_key(&id);
+        if taken {
+            Err(Status::FILE_EXISTS)
+        } else {
+            Ok(())
         }
     }
 
     /// Files and keys after a change: do they still fit?
     pub fn fits(&self) -> Result<(), Status> {
-        match self.memory.state().size() <= self.capacity {
-            true => Ok(()),
-            false => Err(Status::NOT_ENOUGH_MEMORY),
+        if self.memory.state().size() > self.capacity {
+            return Err(Status::NOT_ENOUGH_MEMORY);
         }
+        Ok(())
     }
 
     /// The device's own key.

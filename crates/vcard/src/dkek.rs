@@ -141,9 +141,12 @@ fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
             (RSA_KEY, RSA_SHA256, fields)
         }
         Key::Ec(key) => {
-            let [p, a, b, g, n] = key.curve.parameters();
+            let [prime, a, b, generator, order] = key.curve.parameters();
             let d = to_bytes(&key.d, key.curve.len);
-            let fields = sized(key.curve.len * 8, &[a, b, p, n, g, &d, &key.q]);
+            let fields = sized(
+                key.curve.len * 8,
+                &[a, b, prime, order, generator, &d, &key.q],
+            );
             (EC_KEY, ECDSA_SHA256, fields)
         }
         Key::Aes(key) => {
@@ -157,7 +160,9 @@ fn content(key: &Key) -> (u8, &'static [u8], Vec<u8>) {
 
 fn sized(bits: usize, fields: &[&[u8]]) -> Vec<u8> {
     let mut bytes = (bits as u16).to_be_bytes().to_vec();
-    fields.iter().for_each(|field| put(&mut bytes, field));
+    for field in fields {
+        put(&mut bytes, field);
+    }
     bytes
 }
 
@@ -232,9 +237,9 @@ mod tests {
         let mut plain = [&[0; 8][..], &fields, &[0x80]].concat();
         plain.resize(plain.len().next_multiple_of(aes::BLOCK), 0);
         let mut header = vec![RSA_CRT_KEY];
-        [RSA_SHA256, &[], &[], &[]]
-            .iter()
-            .for_each(|field| put(&mut header, field));
+        for field in [RSA_SHA256, &[], &[], &[]] {
+            put(&mut header, field);
+        }
         let taken = dkek.unwrap(&blob(&dkek, &header, &plain)).unwrap();
         let Key::Rsa(taken) = &*taken.key else {
             panic!("not RSA")
@@ -255,7 +260,9 @@ mod tests {
             let dkek = dkek(&shares);
             let oid = if kind == EC_KEY { ECDSA_SHA256 } else { RSA_SHA256 };
             let mut header = vec![kind];
-            [oid, &[], &[], &[]].iter().for_each(|field| put(&mut header, field));
+            for field in [oid, &[], &[], &[]] {
+                put(&mut header, field);
+            }
             let plain = plain.repeat(aes::BLOCK);
             prop_assert!(dkek.unwrap(&blob(&dkek, &header, &plain)).is_none());
             prop_assert!(dkek.unwrap(&blob(&dkek, &rest, &[])).is_none());

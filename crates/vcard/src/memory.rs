@@ -79,12 +79,11 @@ pub fn read(file: &Path) -> io::Result<Option<State>> {
         text => text?,
     };
     let state: State = serde_json::from_slice(&text)?;
-    match state.readable() {
-        true => Ok(Some(state)),
-        false => Err(io::Error::other(
-            "of another version, or without a device key",
-        )),
+    if !state.readable() {
+        let what = "of another version, or without a device key";
+        return Err(io::Error::other(what));
     }
+    Ok(Some(state))
 }
 
 /// Whole or not at all: a new file, on disk, takes the old one's name, and the folder is on disk too.

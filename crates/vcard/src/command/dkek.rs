@@ -61,12 +61,11 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
         .ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
     let dkek = dkek.complete()?;
     let in_file = command.data.is_empty();
-    let blob = match in_file {
-        true => state
-            .files
-            .get(&WRAPPED_KEY)
-            .ok_or(Status::FILE_NOT_FOUND)?,
-        false => &command.data[..],
+    let blob = if in_file {
+        let file = state.files.get(&WRAPPED_KEY);
+        file.ok_or(Status::FILE_NOT_FOUND)?
+    } else {
+        &command.data[..]
     };
     chip.free_key_id(command.p1)?;
     let record = dkek.unwrap(blob).ok_or(Status::WRONG_DATA)?;
@@ -77,5 +76,5 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
         state.files.remove(&WRAPPED_KEY);
     }
     chip.fits()?;
-    done()
+    Ok(done())
 }

@@ -20,6 +20,7 @@ const WRITABLE: [u16; 7] = [0xC4, 0xC8, 0xC9, 0xCA, PROTECTED, REQUESTS, 0xCF];
 const LONGEST: usize = 0x8000;
 
 /// ENUMERATE OBJECTS: the identifiers of keys and files.
+#[expect(clippy::unnecessary_wraps, reason = "as all commands")]
 pub fn enumerate(chip: &mut Chip, _: &Command) -> Outcome {
     let state = chip.memory.state();
     let keys = state.keys.keys().map(|id| KEYS << 8 | u16::from(*id));
@@ -82,7 +83,7 @@ pub fn update_binary(chip: &mut Chip, command: &Command) -> Outcome {
     chip.memory.change().files.insert(id, content.into());
     chip.fits()?;
     chip.session.current = Some(id);
-    done()
+    Ok(done())
 }
 
 /// DELETE FILE (ISO/IEC 7816-9, section 7.2): a file or a key.
@@ -106,7 +107,7 @@ pub fn delete(chip: &mut Chip, command: &Command) -> Outcome {
         state.files.remove(&id);
     }
     chip.session.current = None;
-    done()
+    Ok(done())
 }
 
 /// A file identifier in command data.

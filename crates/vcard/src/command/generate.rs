@@ -45,7 +45,7 @@ pub fn secret_key(chip: &mut Chip, command: &Command) -> Outcome {
     chip.work = Some((Operation::Generate, record.key.kind()));
     chip.memory.change().keys.insert(command.p1, record);
     chip.fits()?;
-    done()
+    Ok(done())
 }
 
 /// DERIVE EC KEY: the private scalar plus a number of the host's, modulo the order, is a new key.
@@ -70,7 +70,7 @@ pub fn derive(chip: &mut Chip, command: &Command) -> Outcome {
     };
     let record = KeyRecord::new(Key::Ec(child));
     store(chip, command.p2, record, &template, Operation::Derive)?;
-    done()
+    Ok(done())
 }
 
 /// Keys have ids from 1 on, each only once.

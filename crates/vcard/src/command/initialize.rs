@@ -63,7 +63,7 @@ pub fn initialize(chip: &mut Chip, command: &Command) -> Outcome {
         selected: true,
         ..Session::default()
     };
-    done()
+    Ok(done())
 }
 
 /// A wrong SO-PIN is 6985 here, not 63Cx; the counter goes down all the same.

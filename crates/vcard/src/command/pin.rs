@@ -22,10 +22,10 @@ pub fn verify(chip: &mut Chip, command: &Command) -> Outcome {
     }
     if !command.data.is_empty() {
         try_pin(chip, reference, &command.data)?;
-        return done();
+        return Ok(done());
     }
     match (chip.session.user && reference == USER, pin.tries) {
-        (true, _) => done(),
+        (true, _) => Ok(done()),
         (false, 0) => Err(Status::PIN_BLOCKED.into()),
         (false, tries) => Err(Status::tries(tries).into()),
     }
@@ -70,7 +70,7 @@ pub fn reset_retry_counter(chip: &mut Chip, command: &Command) -> Outcome {
     }
     let user = slot(chip.memory.change(), USER)?;
     user.tries = user.max;
-    done()
+    Ok(done())
 }
 
 /// Takes a try off the counter, on record before anything is compared; gives it back on success.
@@ -108,7 +108,7 @@ fn set(chip: &mut Chip, reference: u8, value: &[u8]) -> Outcome {
     if reference == USER {
         chip.session.user = true;
     }
-    done()
+    Ok(done())
 }
 
 /// Is it a PIN that this reference can have? 6 to 16 bytes for the user, 8 for the SO.

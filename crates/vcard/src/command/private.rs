@@ -86,12 +86,11 @@ fn raw(key: &RsaKey, block: &[u8]) -> Result<Vec<u8>, Status> {
 }
 
 fn pss(key: &RsaKey, hash: Option<Hash>, data: &[u8]) -> Result<Vec<u8>, Status> {
-    let block = match hash {
-        Some(hash) => padding::pss(hash, &hsmux_software::digest(hash, data), key.bits()),
-        None => {
-            let (hash, digest) = padding::opened(data).ok_or(Status::WRONG_DATA)?;
-            padding::pss(hash, digest, key.bits())
-        }
+    let block = if let Some(hash) = hash {
+        padding::pss(hash, &hsmux_software::digest(hash, data), key.bits())
+    } else {
+        let (hash, digest) = padding::opened(data).ok_or(Status::WRONG_DATA)?;
+        padding::pss(hash, digest, key.bits())
     };
     raw(key, &block.ok_or(Status::WRONG_LENGTH)?)
 }

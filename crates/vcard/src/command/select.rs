@@ -23,15 +23,14 @@ pub fn select(chip: &mut Chip, command: &Command) -> Outcome {
             };
             Ok(Response::ok(application(chip.memory.state().options)))
         }
-        (0x04, _) => Err(Status::FILE_NOT_FOUND.into()),
         (0x00, true) => {
             let id = files::identifier(&command.data).ok_or(Status::WRONG_LENGTH)?;
             let size = files::size(chip, id).ok_or(Status::FILE_NOT_FOUND)?;
             chip.session.current = Some(id);
             Ok(Response::ok(file(id, size)))
         }
+        (0x04, _) | (_, false) => Err(Status::FILE_NOT_FOUND.into()),
         (_, true) => Err(Status::WRONG_PARAMETERS.into()),
-        (_, false) => Err(Status::FILE_NOT_FOUND.into()),
     }
 }
 

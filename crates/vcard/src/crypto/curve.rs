@@ -25,7 +25,8 @@ pub struct Curve {
     multiples: OnceLock<Multiples>,
 }
 
-static CURVES: LazyLock<Vec<Curve>> = LazyLock::new(|| Domain::ALL.iter().map(Curve::new).collect());
+static CURVES: LazyLock<Vec<Curve>> =
+    LazyLock::new(|| Domain::ALL.iter().map(Curve::new).collect());
 
 /// All of them.
 pub fn all() -> &'static [Curve] {
@@ -78,7 +79,13 @@ impl Curve {
     /// The domain parameters as a CVC and a wrapped key have them: p, a, b, G, n, each at full length.
     pub fn parameters(&self) -> [&'static [u8]; 5] {
         let domain = self.domain;
-        [domain.prime, domain.a, domain.b, domain.generator, domain.order]
+        [
+            domain.prime,
+            domain.a,
+            domain.b,
+            domain.generator,
+            domain.order,
+        ]
     }
 }
 

@@ -1,5 +1,9 @@
 //! What a card's processor computes. In pure Rust: nothing here keeps a secret from whoever runs it, and
 //! a C library would meet another one (the gateway's) in the same program.
+#![allow(
+    clippy::many_single_char_names,
+    reason = "the letters are those of the standards"
+)]
 
 pub mod aes;
 pub mod curve;

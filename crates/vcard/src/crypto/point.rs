@@ -56,12 +56,12 @@ impl Point {
     fn double(&self, curve: &Curve) -> Self {
         let p = &curve.p;
         let yy = &self.y * &self.y % p;
-        let s = (&self.x * &yy << 2) % p;
+        let s = ((&self.x * &yy) << 2) % p;
         let zz = &self.z * &self.z % p;
         let m = (&self.x * &self.x * 3u32 + &curve.a * (&zz * &zz % p)) % p;
         let x = minus(&m * &m, &(&s << 1), p);
-        let y = minus(m * minus(s, &x, p), &(&yy * &yy << 3), p);
-        let z = (&self.y * &self.z << 1) % p;
+        let y = minus(m * minus(s, &x, p), &((&yy * &yy) << 3), p);
+        let z = ((&self.y * &self.z) << 1) % p;
         Self { x, y, z }
     }
 
