@@ -163,7 +163,7 @@ impl Replicator {
         presents.zip(results).collect()
     }
 
-    /// Tells the pool what has changed, for all members at once: it reads each of them.
+    /// Tells the pool what has changed, for all members at once: it proves what is new on each.
     fn tell(&self, members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
         let one = |(present, result): &(&Present, Result<Effect>)| {
             match result {
