@@ -93,7 +93,7 @@ impl Host {
 
     /// As sc-hsm-tool initialises.
     pub fn initialize(&mut self, shares: Option<u8>) {
-        let data = initialization(&[0, 1], 3, shares);
+        let data = initialization([0, 1], 3, shares);
         self.ok(0x80, 0x50, 0, 0, &data, None);
     }
 
@@ -128,12 +128,12 @@ impl Host {
 }
 
 /// What INITIALIZE DEVICE gets.
-pub fn initialization(options: &[u8; 2], tries: u8, shares: Option<u8>) -> Vec<u8> {
+pub fn initialization(options: [u8; 2], tries: u8, shares: Option<u8>) -> Vec<u8> {
     let shares = shares
         .map(|shares| tlv(0x92, &[&[shares]]))
         .unwrap_or_default();
     [
-        tlv(0x80, &[options]),
+        tlv(0x80, &[&options]),
         tlv(0x81, &[PIN]),
         tlv(0x82, &[SO_PIN]),
         tlv(0x91, &[&[tries]]),

@@ -65,7 +65,7 @@ fn a_blocked_pin_stays_blocked_until_the_so_unblocks_it() {
     host.select();
     assert_eq!(host.verify(b"11223344"), 0x9000);
     assert_eq!(
-        host.status(0, 0x2C, 0, 0x81, &[&[0; 8], &PIN[..]].concat()),
+        host.status(0, 0x2C, 0, 0x81, &[&[0; 8], PIN].concat()),
         0x63CE
     );
     assert_eq!(
@@ -78,7 +78,7 @@ fn a_blocked_pin_stays_blocked_until_the_so_unblocks_it() {
 #[test]
 fn without_the_option_nobody_unblocks() {
     let mut host = Host::new();
-    host.ok(0x80, 0x50, 0, 0, &initialization(&[0, 0], 3, None), None);
+    host.ok(0x80, 0x50, 0, 0, &initialization([0, 0], 3, None), None);
     assert_eq!(host.status(0, 0x2C, 1, 0x81, SO_PIN), 0x6985);
     assert_eq!(status_of(&mut host, 0x88), 0x63CF);
 }
@@ -105,7 +105,7 @@ fn pins_are_changed_with_the_old_one() {
 #[test]
 fn a_transport_pin_can_only_be_changed() {
     let mut host = Host::new();
-    host.ok(0x80, 0x50, 0, 0, &initialization(&[0, 3], 3, None), None);
+    host.ok(0x80, 0x50, 0, 0, &initialization([0, 3], 3, None), None);
     assert_eq!(status_of(&mut host, 0x81), 0x6984);
     assert_eq!(host.verify(PIN), 0x6984);
     assert_eq!(host.status(0, 0x24, 0, 0x81, b"000000123456"), 0x63C2);
@@ -118,7 +118,7 @@ fn initialising_again_needs_the_so_pin_and_erases() {
     let mut host = Host::ready(1);
     host.ok(0, 0x48, 1, 0xB0, &[], None);
     host.write(0xCF01, b"data");
-    let mut wrong = initialization(&[0, 1], 3, None);
+    let mut wrong = initialization([0, 1], 3, None);
     let at = wrong
         .windows(8)
         .position(|window| window == SO_PIN)
@@ -141,16 +141,16 @@ fn initialising_again_needs_the_so_pin_and_erases() {
         assert_eq!(host.status(0x80, 0x50, 0, 0, &wrong), 0x6985, "{left}");
     }
     assert_eq!(host.status(0x80, 0x50, 0, 0, &wrong), 0x6983);
-    let right = initialization(&[0, 1], 3, None);
+    let right = initialization([0, 1], 3, None);
     assert_eq!(host.status(0x80, 0x50, 0, 0, &right), 0x6983);
 }
 
 #[test]
 fn initialisations_that_make_no_sense() {
     let mut host = Host::new();
-    let good = initialization(&[0, 1], 3, None);
+    let good = initialization([0, 1], 3, None);
     for tries in [0, 11] {
-        let data = initialization(&[0, 1], tries, None);
+        let data = initialization([0, 1], tries, None);
         assert_eq!(host.status(0x80, 0x50, 0, 0, &data), 0x6A80);
     }
     assert_eq!(host.status(0x80, 0x50, 0, 0, &good[..4]), 0x6A80);
