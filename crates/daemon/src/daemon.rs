@@ -68,11 +68,18 @@ impl Daemon {
     pub fn start(file: &Path) -> Result<Self> {
         let config = load(file)?;
         let seats = config.seats(&members::worker(&config)?, None);
-        Self::start_with(config, seats)
+        // The one that the workers answer on: a request is one thread's work from end to end.
+        let reactor = Reactor::shared()?;
+        reactor.keep_vigil();
+        Self::start_on(reactor, config, seats)
     }
 
     /// The same with seats from elsewhere: a configuration of members that are not tokens.
     pub fn start_with(config: Config, seats: Vec<Seat>) -> Result<Self> {
+        Self::start_on(Reactor::start()?, config, seats)
+    }
+
+    fn start_on(reactor: Arc<Reactor>, config: Config, seats: Vec<Seat>) -> Result<Self> {
         let lock = StateLock::take(&config.state)?;
         let audit = Audit::open(&config.audit.file, config.audit.keys)?;
         let (pool, writer) = replicate::start(config.options(), seats, Hold::Always)?;
@@ -88,7 +95,7 @@ impl Daemon {
         });
         let (tell, events) = channel();
         let running = Arc::new(Running {
-            doors: Doors::new(Reactor::start()?),
+            doors: Doors::new(reactor),
             shared,
             file: config.file.clone(),
             started: Instant::now(),

@@ -8,6 +8,7 @@ use hsmux_token::{Error, Kind, ObjectId, Snapshot, Token};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, Retry, State};
+use crate::scheduler::Capacity;
 use crate::stock::Reading;
 
 impl Core {
@@ -100,11 +101,13 @@ impl Core {
             record.index,
             connection.generation,
             Arc::clone(connection),
-            (
-                connection.info.lanes as usize,
-                record.seat.weight,
-                record.seat.timeout,
-            ),
+            Capacity {
+                lanes: connection.info.lanes as usize,
+                weight: record.seat.weight,
+                timeout: record.seat.timeout,
+                member: self.first_of(&record.member),
+                far: connection.token.process().is_some(),
+            },
         );
         let grants = scheduler.fill(Instant::now());
         drop(scheduler);

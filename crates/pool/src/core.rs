@@ -87,6 +87,16 @@ impl Core {
         self.seats.load().iter().flatten().cloned().collect()
     }
 
+    /// The first seat of a member: all its seats say the same.
+    pub fn first_of(&self, member: &str) -> usize {
+        let seats = self.seats.load();
+        let of_member = |seat: &Option<Arc<Record>>| {
+            seat.as_ref()
+                .is_some_and(|record| &*record.member == member)
+        };
+        seats.iter().position(of_member).unwrap_or(seats.len())
+    }
+
     /// A number for a new connection of this seat.
     pub fn generation(&self, index: usize) -> u64 {
         (self.connections.fetch_add(1, Ordering::Relaxed) + 1) << 8 | index as u64

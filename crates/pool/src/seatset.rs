@@ -22,6 +22,14 @@ impl SeatSet {
         self.0[seat / 64] &= !(1 << (seat % 64));
     }
 
+    pub fn set(&mut self, seat: usize, member: bool) {
+        if member {
+            self.insert(seat);
+        } else {
+            self.remove(seat);
+        }
+    }
+
     pub fn contains(&self, seat: usize) -> bool {
         self.0[seat / 64] >> (seat % 64) & 1 == 1
     }

@@ -1,14 +1,16 @@
 //! One thread for all sockets: listeners, clients, and the lanes to workers. It sleeps until a
 //! descriptor is ready or a deadline passes; there is no tick.
 
+mod vigil;
+
 use std::collections::{BinaryHeap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
@@ -16,6 +18,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::socket::timespec;
+use vigil::{PAUSES, Vigil};
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
 pub(crate) trait Source: Send + Sync {
@@ -39,6 +42,9 @@ struct Core {
     epoll: OwnedFd,
     waker: OwnedFd,
     stopping: AtomicBool,
+    vigilant: AtomicBool,
+    /// Frames that a process on this machine works on.
+    running: AtomicUsize,
     next_id: AtomicU64,
     sources: Mutex<HashMap<u64, Arc<dyn Source>>>,
     timers: Mutex<BinaryHeap<Timer>>,
@@ -86,6 +92,12 @@ impl Reactor {
         let reactor = Self::start()?;
         *shared = Some((process, Arc::downgrade(&reactor)));
         Ok(reactor)
+    }
+
+    /// From now on the thread stays awake for a moment where an event is likely to come soon and a
+    /// CPU is left for that. For a process that does nothing else.
+    pub fn keep_vigil(&self) {
+        self.core.vigilant.store(true, Ordering::Relaxed);
     }
 
     /// Ends the thread, and with it every connection and lane. A server does this in the end: its
@@ -149,6 +161,16 @@ impl Watch {
         self.core.wake_at(at, self.id);
     }
 
+    /// A process on this machine has something to do, whose answer will come here.
+    pub fn begun(&self) {
+        self.core.running.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many of those have ended.
+    pub fn ended(&self, count: usize) {
+        self.core.running.fetch_sub(count, Ordering::Relaxed);
+    }
+
     /// Lets the source go; its descriptors are removed by itself.
     pub fn end(&self) {
         // Dropped after the lock: the source may hold others.
@@ -176,6 +198,8 @@ impl Core {
             epoll,
             waker,
             stopping: AtomicBool::new(false),
+            vigilant: AtomicBool::new(false),
+            running: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
             sources: Mutex::default(),
             timers: Mutex::default(),
@@ -208,16 +232,13 @@ impl Core {
     fn run(&self) {
         let mut events = Vec::with_capacity(EVENTS);
         let mut scratch = vec![0; SCRATCH].into_boxed_slice();
+        let mut vigil = Vigil::new();
         while !self.stopping.load(Ordering::Acquire) {
             let next = self.timers.lock().peek().map(|first| first.0.0);
-            let left = next.map(|at| timespec(at.saturating_duration_since(Instant::now())));
             events.clear();
-            match epoll::wait(&self.epoll, spare_capacity(&mut events), left.as_ref()) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(errno) => {
-                    tracing::error!(%errno, "epoll_wait failed; the reactor stops");
-                    break;
-                }
+            if let Err(errno) = self.wait(&mut events, next, &mut vigil) {
+                tracing::error!(%errno, "epoll_wait failed; the reactor stops");
+                break;
             }
             for event in &events {
                 self.dispatch(event, &mut scratch);
@@ -230,6 +251,44 @@ impl Core {
         // All are told before one is dropped, which may wait for its worker to end.
         for source in left.values() {
             Arc::clone(source).abandoned();
+        }
+    }
+
+    /// Waits for events or the time of the next timer.
+    fn wait(
+        &self,
+        events: &mut Vec<epoll::Event>,
+        next: Option<Instant>,
+        vigil: &mut Vigil,
+    ) -> rustix::io::Result<()> {
+        let begin = Instant::now();
+        let running = self.running.load(Ordering::Relaxed);
+        let awake = vigil
+            .watch(running)
+            .filter(|_| self.vigilant.load(Ordering::Relaxed));
+        if let Some(awake) = awake {
+            while begin.elapsed() < awake {
+                if self.look(events, Some(Duration::ZERO))? > 0 {
+                    vigil.waited(begin.elapsed());
+                    return Ok(());
+                }
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            }
+        }
+        self.look(events, next.map(|at| at.saturating_duration_since(begin)))?;
+        vigil.waited(begin.elapsed());
+        Ok(())
+    }
+
+    fn look(
+        &self,
+        events: &mut Vec<epoll::Event>,
+        within: Option<Duration>,
+    ) -> rustix::io::Result<usize> {
+        let within = within.map(timespec);
+        match epoll::wait(&self.epoll, spare_capacity(events), within.as_ref()) {
+            Err(rustix::io::Errno::INTR) => Ok(0),
+            looked => looked,
         }
     }
 

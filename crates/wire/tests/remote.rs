@@ -60,6 +60,35 @@ fn more_requests_than_lanes_are_all_answered() {
     }
 }
 
+/// How many bytes wait at the far end of a lane.
+fn unread(lane: &UnixStream) -> usize {
+    let mut bytes = [0; 4096];
+    let peeked = rustix::net::recv(
+        lane,
+        &mut bytes[..],
+        rustix::net::RecvFlags::PEEK | rustix::net::RecvFlags::DONTWAIT,
+    );
+    peeked.map_or(0, |(read, _)| read)
+}
+
+#[test]
+fn a_second_frame_stands_behind_the_first_when_no_lane_is_free() {
+    let reactor = Reactor::start().unwrap();
+    let (token, far) = unserved(&reactor, 2);
+    let mut told = Vec::new();
+    let mut submitted = || {
+        told.push(submit(&token, sign(b"1"), LONG));
+        let mut sizes = [unread(&far[0]), unread(&far[1])];
+        sizes.sort_unstable();
+        sizes
+    };
+    let [_, frame] = submitted();
+    assert!(frame > 0);
+    for expected in [[1, 1], [1, 2], [2, 2], [2, 2]] {
+        assert_eq!(submitted(), expected.map(|frames| frames * frame));
+    }
+}
+
 /// Counts how many run at once.
 #[derive(Default)]
 struct Crowd {

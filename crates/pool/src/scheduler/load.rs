@@ -4,15 +4,27 @@ use std::time::{Duration, Instant};
 
 use super::Term;
 
+/// What a seat is, to the scheduler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Capacity {
+    /// Operations that it runs at a time.
+    pub lanes: usize,
+    pub weight: u32,
+    /// One operation may take this long, times [`Term::patience`].
+    pub timeout: Duration,
+    /// Seats with the same number are workers of one token.
+    pub member: usize,
+    /// Whether what is sent to it while its lanes are busy waits there, behind a way that costs as
+    /// much as a fast operation: a worker process.
+    pub far: bool,
+}
+
 /// A seat in service.
 pub(super) struct Load<W, C> {
     /// Of the connection; never used twice.
     pub generation: u64,
     pub connection: C,
-    pub lanes: usize,
-    pub weight: u32,
-    /// One operation may take this long, times [`Term::patience`].
-    pub timeout: Duration,
+    pub capacity: Capacity,
     pub running: Vec<Run<W>>,
     /// Credit of the round-robin policy.
     pub credit: i64,
@@ -22,12 +34,17 @@ pub(super) struct Load<W, C> {
     samples: u64,
     /// The same divided by the weight.
     weighted: u64,
-    last: Instant,
+    /// When it last finished an operation.
+    pub last: Instant,
 }
 
 pub(super) struct Run<W> {
     pub number: u64,
     pub started: Instant,
+    /// It began when another one ended.
+    behind: bool,
+    /// It may take long, and nobody is to stand behind it.
+    slow: bool,
     /// Past this the token hangs.
     pub limit: Instant,
     /// Past this the caller is answered, though the token is still at it.
@@ -55,22 +72,22 @@ const FADING: u32 = 32;
 const MEMORY: u64 = 8;
 /// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
+/// Nanoseconds below which an operation is not worth the way to a worker and back that its lane
+/// would idle for.
+const FAST: u64 = 500_000;
 
 impl<W, C> Load<W, C> {
-    pub fn new(
-        generation: u64,
-        connection: C,
-        lanes: usize,
-        weight: u32,
-        timeout: Duration,
-    ) -> Self {
+    pub fn new(generation: u64, connection: C, capacity: Capacity) -> Self {
+        let capacity = Capacity {
+            lanes: capacity.lanes.max(1),
+            weight: capacity.weight.clamp(1, 1000),
+            ..capacity
+        };
         Self {
             generation,
             connection,
-            lanes: lanes.max(1),
-            weight: weight.clamp(1, 1000),
-            timeout,
-            running: Vec::with_capacity(lanes.min(64)),
+            running: Vec::with_capacity(2 * capacity.lanes.min(64)),
+            capacity,
             credit: 0,
             latency: 0,
             samples: 0,
@@ -80,7 +97,21 @@ impl<W, C> Load<W, C> {
     }
 
     pub fn free(&self) -> bool {
-        self.running.len() < self.lanes
+        self.running.len() < self.capacity.lanes
+    }
+
+    /// Whether a request may be sent to stand behind those that run: they are over sooner than it
+    /// would get there later.
+    pub fn takes_ahead(&self) -> bool {
+        self.capacity.far
+            && (1..FAST).contains(&self.latency)
+            && (self.capacity.lanes..2 * self.capacity.lanes).contains(&self.running.len())
+            && !self.running.iter().any(|run| run.slow)
+    }
+
+    /// Takes no new requests.
+    pub fn drain(&mut self) {
+        self.capacity.lanes = 0;
     }
 
     /// latency / weight × (pending + 1): the lower, the better.
@@ -94,7 +125,9 @@ impl<W, C> Load<W, C> {
         self.running.push(Run {
             number,
             started: now,
-            limit: now + self.timeout * term.patience,
+            behind: !self.free(),
+            slow: term.patience > 1,
+            limit: now + self.capacity.timeout * term.patience,
             deadline: term.deadline,
             work,
         });
@@ -104,7 +137,12 @@ impl<W, C> Load<W, C> {
     pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<W> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
-        let took = now.saturating_duration_since(run.started).as_nanos() as u64;
+        let began = if run.behind {
+            run.started.max(self.last)
+        } else {
+            run.started
+        };
+        let took = now.saturating_duration_since(began).as_nanos() as u64;
         match verdict {
             Verdict::Aside => return run.work,
             Verdict::Served => {
@@ -116,7 +154,7 @@ impl<W, C> Load<W, C> {
                 self.latency = slower.min(1 << 34);
             }
         }
-        self.weighted = self.latency.max(FLOOR) / u64::from(self.weight);
+        self.weighted = self.latency.max(FLOOR) / u64::from(self.capacity.weight);
         self.last = now;
         run.work
     }

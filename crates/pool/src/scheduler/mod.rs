@@ -13,7 +13,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use load::Load;
-pub(crate) use load::Verdict;
+pub(crate) use load::{Capacity, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 
@@ -27,7 +27,12 @@ pub(crate) struct Scheduler<W, C> {
     seats: Vec<Option<Load<W, C>>>,
     /// Seats with a free lane.
     free: SeatSet,
+    /// Seats without one where a request may stand behind those that run. Empty while there is more
+    /// than one token: another one could become free sooner.
+    ahead: SeatSet,
     queue: Queue<W>,
+    /// All seats are of one token.
+    alone: bool,
     runs: u64,
     /// Of the catalogue that the waiting requests were routed by.
     edition: u64,
@@ -90,32 +95,28 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             bound,
             seats: Vec::new(),
             free: SeatSet::EMPTY,
+            ahead: SeatSet::EMPTY,
             queue: Queue::new(),
+            alone: true,
             runs: 0,
             edition: 0,
         }
     }
 
     /// A seat comes into service. To be followed by [`Self::next`].
-    pub fn open(
-        &mut self,
-        seat: usize,
-        generation: u64,
-        connection: C,
-        (lanes, weight, timeout): (usize, u32, Duration),
-    ) {
+    pub fn open(&mut self, seat: usize, generation: u64, connection: C, capacity: Capacity) {
         if self.seats.len() <= seat {
             self.seats.resize_with(seat + 1, || None);
         }
-        self.seats[seat] = Some(Load::new(generation, connection, lanes, weight, timeout));
-        self.free.insert(seat);
+        self.seats[seat] = Some(Load::new(generation, connection, capacity));
+        self.sort_all();
     }
 
     /// A seat goes out of service; what ran there is handed back. `None` if it was not there.
     pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
         let slot = self.seats.get_mut(seat)?;
         let load = slot.take_if(|load| load.generation == generation)?;
-        self.free.remove(seat);
+        self.sort_all();
         Some(
             load.running
                 .into_iter()
@@ -129,13 +130,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if let Some(Some(load)) = self.seats.get_mut(seat)
             && load.generation == generation
         {
-            load.lanes = 0;
-            self.free.remove(seat);
+            load.drain();
+            self.sort(seat);
         }
     }
 
-    /// A free lane of one of these seats, chosen by the policy. Nobody who waits is passed over:
-    /// a lane is free only if no waiting request can use it.
+    /// A lane of one of these seats, chosen by the policy. Nobody who waits is passed over: a lane
+    /// is free only if no waiting request can use it.
     pub fn start(
         &mut self,
         able: &SeatSet,
@@ -143,7 +144,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         term: Term,
         work: Option<&W>,
     ) -> Option<Grant<C>> {
-        let seat = self.choose(able, now)?;
+        let mut free = able.and(&self.free);
+        if free.is_empty() && self.queue.len() == 0 {
+            free = able.and(&self.ahead);
+        }
+        let seat = self.choose(free, now)?;
         self.run(seat, now, term, work.cloned())
     }
 
@@ -168,7 +173,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// The oldest waiting request that a free lane of this seat can serve.
     pub fn next(&mut self, seat: usize, now: Instant) -> Option<(Grant<C>, W)> {
-        if !self.free.contains(seat) {
+        if !self.free.contains(seat) && !self.ahead.contains(seat) {
             return None;
         }
         let waiting = self.queue.pop(seat)?;
@@ -198,9 +203,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             return None;
         }
         let work = load.finish(place.number, now, verdict);
-        if load.free() {
-            self.free.insert(place.seat);
-        }
+        self.sort(place.seat);
         work
     }
 
@@ -261,7 +264,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let load = self.seats.get(seat)?.as_ref()?;
         Some(Activity {
             running: load.running.len(),
-            lanes: load.lanes,
+            lanes: load.capacity.lanes,
             latency: load.latency(),
         })
     }
@@ -271,29 +274,56 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let number = self.runs;
         let load = self.seats.get_mut(seat)?.as_mut()?;
         load.start(number, now, term, work);
-        if !load.free() {
-            self.free.remove(seat);
-        }
-        Some(Grant {
+        let grant = Grant {
             place: Place {
                 seat,
                 generation: load.generation,
                 number,
             },
             connection: load.connection.clone(),
-        })
+        };
+        self.sort(seat);
+        Some(grant)
     }
 
-    fn choose(&mut self, able: &SeatSet, now: Instant) -> Option<usize> {
-        let free = able.and(&self.free);
+    /// Puts a seat where it belongs by what it does now.
+    fn sort(&mut self, seat: usize) {
+        let load = self.seats[seat].as_ref();
+        self.free.set(seat, load.is_some_and(Load::free));
+        let ahead = self.alone && load.is_some_and(Load::takes_ahead);
+        self.ahead.set(seat, ahead);
+    }
+
+    /// The same for all, when one has come or gone.
+    fn sort_all(&mut self) {
+        let mut members = self.seats.iter().flatten().map(|load| load.capacity.member);
+        let first = members.next();
+        self.alone = members.all(|member| Some(member) == first);
+        for seat in 0..self.seats.len() {
+            self.sort(seat);
+        }
+    }
+
+    fn choose(&mut self, free: SeatSet, now: Instant) -> Option<usize> {
         match self.policy {
             Policy::FirstAvailable => free.iter().next(),
-            Policy::LeastLoaded => {
-                let cost = |seat: usize| Some((self.seats[seat].as_ref()?.cost(now), seat));
-                free.iter().filter_map(cost).min().map(|(_, seat)| seat)
-            }
+            Policy::LeastLoaded => self.least_loaded(free, now),
             Policy::RoundRobin => self.take_turns(free),
         }
+    }
+
+    /// Of the workers of the least loaded token, one that is about as good and has run last: its
+    /// caches are warm.
+    fn least_loaded(&self, free: SeatSet, now: Instant) -> Option<usize> {
+        let load = |seat: usize| self.seats[seat].as_ref();
+        let cost = |seat: usize| Some((load(seat)?.cost(now), seat));
+        let (least, best) = free.iter().filter_map(cost).min()?;
+        let member = load(best)?.capacity.member;
+        free.iter()
+            .filter_map(|seat| Some((seat, load(seat)?)))
+            .filter(|(_, peer)| peer.capacity.member == member && peer.cost(now) / 2 <= least)
+            .max_by_key(|(_, peer)| peer.last)
+            .map(|(seat, _)| seat)
     }
 
     /// Smooth weighted round-robin: everybody gains its weight, the richest pays for all.
@@ -302,8 +332,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let mut richest: Option<(i64, usize)> = None;
         for seat in free.iter() {
             let load = self.seats.get_mut(seat)?.as_mut()?;
-            load.credit += i64::from(load.weight);
-            total += i64::from(load.weight);
+            let weight = i64::from(load.capacity.weight);
+            load.credit += weight;
+            total += weight;
             if richest.is_none_or(|(credit, _)| load.credit > credit) {
                 richest = Some((load.credit, seat));
             }
@@ -319,7 +350,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             .seats
             .iter()
             .flatten()
-            .map(|load| load.lanes as f64 / load.latency().as_secs_f64().max(1e-6))
+            .map(|load| load.capacity.lanes as f64 / load.latency().as_secs_f64().max(1e-6))
             .sum();
         let seconds = if rate > 0.0 {
             self.queue.len() as f64 / rate

@@ -19,7 +19,7 @@ impl<'a> Simulation<'a> {
     fn new(policy: Policy, members: &'a [u64]) -> Self {
         let mut machine = Scheduler::new(policy, usize::MAX);
         for seat in 0..members.len() {
-            machine.open(seat, 1, seat, (1, 1, Duration::from_secs(60)));
+            machine.open(seat, 1, seat, Capacity::lanes(1, seat));
         }
         Self {
             machine,

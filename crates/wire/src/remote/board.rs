@@ -15,14 +15,26 @@ type Listener = Box<dyn FnOnce(Error) + Send>;
 /// The state of a [`RemoteToken`](super::RemoteToken); no call here blocks or does I/O.
 pub(super) struct Board {
     free: Vec<u16>,
+    /// Lanes that carry one frame and take a second.
+    half: Vec<u16>,
     waiting: VecDeque<Request>,
-    running: Vec<Vec<Running>>,
+    running: Vec<OnLane>,
     max_batch: usize,
     /// Until when the reactor is told to wake up.
     armed: Option<Instant>,
     lost: Option<Error>,
     finished: bool,
     listeners: Vec<Listener>,
+}
+
+/// What a lane carries, in the order in which it will be answered: two frames at most. The second
+/// is there when the peer has answered the first, so that the lane does not idle while the answer
+/// and the next frame pass each other.
+#[derive(Default)]
+struct OnLane {
+    operations: VecDeque<Running>,
+    /// How many of them each frame has.
+    frames: VecDeque<usize>,
 }
 
 /// An operation on its way. Without a completion it was told that it is late; the lane is busy all
@@ -50,6 +62,8 @@ impl Told {
 
 /// What is left when the link has ended.
 pub(super) struct Lost {
+    /// That were on their way.
+    pub frames: usize,
     pub outstanding: Vec<Told>,
     pub listeners: Vec<Listener>,
 }
@@ -59,8 +73,9 @@ impl Board {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Self {
             free: (0..lanes).rev().collect(),
+            half: Vec::with_capacity(lanes.into()),
             waiting: VecDeque::new(),
-            running: (0..lanes).map(|_| Vec::new()).collect(),
+            running: (0..lanes).map(|_| OnLane::default()).collect(),
             max_batch: max_batch.max(1),
             armed: None,
             lost: None,
@@ -88,13 +103,19 @@ impl Board {
         if self.waiting.is_empty() || self.lost.is_some() {
             return None;
         }
-        let lane = self.free.pop()?;
+        let lane = match self.free.pop() {
+            Some(lane) => {
+                self.half.push(lane);
+                lane
+            }
+            None => self.half.pop()?,
+        };
         let running = &mut self.running[usize::from(lane)];
         let now = Instant::now();
         let count = self.waiting.len().min(self.max_batch);
         let mut items = Vec::with_capacity(count);
         for request in self.waiting.drain(..count) {
-            running.push(Running {
+            running.operations.push_back(Running {
                 call: request.operation.call(),
                 deadline: request.deadline,
                 done: Some(request.done),
@@ -105,13 +126,19 @@ impl Board {
                 remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
             });
         }
+        running.frames.push_back(count);
         Some(Load { lane, items })
+    }
+
+    /// Whether an answer is due on the lane.
+    pub fn carries(&self, lane: u16) -> bool {
+        !self.running[usize::from(lane)].frames.is_empty()
     }
 
     /// Frees a lane that has answered; an answer that does not fit is the peer's fault.
     pub fn take_answered(&mut self, lane: u16, results: Results) -> Result<Vec<Told>, String> {
         let running = &mut self.running[usize::from(lane)];
-        let wanted = running.len();
+        let wanted = running.frames.pop_front().unwrap_or(0);
         let results = match results {
             Ok(results) => results,
             Err(error) => vec![Err(error); wanted],
@@ -120,11 +147,17 @@ impl Board {
             return Err(format!("{} answers to {wanted} operations", results.len()));
         }
         let told = running
-            .drain(..)
+            .operations
+            .drain(..wanted)
             .zip(results)
             .filter_map(|(running, result)| Some(Told(running.done?, result)))
             .collect();
-        self.free.push(lane);
+        if running.frames.is_empty() {
+            self.half.retain(|half| *half != lane);
+            self.free.push(lane);
+        } else {
+            self.half.push(lane);
+        }
         Ok(told)
     }
 
@@ -135,11 +168,15 @@ impl Board {
         let mut keep = |deadline: Instant| {
             next = Some(next.map_or(deadline, |next| next.min(deadline)));
         };
-        for running in self.running.iter_mut().flatten() {
-            if running.deadline > now && running.done.is_some() {
-                keep(running.deadline);
-            } else if let Some(done) = running.done.take() {
-                late.push(Told(done, Err(overdue(running.call, "is still running"))));
+        for lane in &mut self.running {
+            let begun = lane.frames.front().copied().unwrap_or(0);
+            for (at, running) in lane.operations.iter_mut().enumerate() {
+                let how = if at < begun { RUNS } else { WAITS };
+                if running.deadline > now && running.done.is_some() {
+                    keep(running.deadline);
+                } else if let Some(done) = running.done.take() {
+                    late.push(Told(done, Err(overdue(running.call, how))));
+                }
             }
         }
         for _ in 0..self.waiting.len() {
@@ -150,7 +187,7 @@ impl Board {
                 keep(request.deadline);
                 self.waiting.push_back(request);
             } else {
-                let error = overdue(request.operation.call(), "was still waiting for a lane");
+                let error = overdue(request.operation.call(), WAITS);
                 late.push(Told(request.done, Err(error)));
             }
         }
@@ -162,7 +199,7 @@ impl Board {
     pub fn running_call(&self) -> Option<&'static str> {
         self.running
             .iter()
-            .flatten()
+            .filter_map(|lane| lane.operations.front())
             .map(|running| running.call)
             .next()
     }
@@ -178,10 +215,14 @@ impl Board {
             return None;
         }
         self.lost = Some(error.clone());
-        let running = self.running.iter_mut().flat_map(|lane| lane.drain(..));
+        let frames = self.running.iter_mut();
+        let frames = frames.map(|lane| lane.frames.drain(..).count()).sum();
+        let lanes = self.running.iter_mut();
+        let running = lanes.flat_map(|lane| lane.operations.drain(..));
         let running = running.filter_map(|running| running.done);
         let waiting = self.waiting.drain(..).map(|request| request.done);
         Some(Lost {
+            frames,
             outstanding: running
                 .chain(waiting)
                 .map(|done| Told(done, Err(error.clone())))
@@ -207,6 +248,9 @@ impl Board {
         self.listeners.clear();
     }
 }
+
+const RUNS: &str = "is still running";
+const WAITS: &str = "was still waiting for a lane";
 
 fn overdue(call: &str, how: &str) -> Error {
     Error::pool(Kind::Deadline, format!("{call}: it {how} at its deadline"))

@@ -89,6 +89,7 @@ impl Shared {
     /// Writes a frame to its lane.
     fn carry(&self, load: Load) {
         let lane = &self.lanes[usize::from(load.lane)];
+        self.watch.begun();
         let call = Call::Execute(load.items);
         let mut encoded = Ok(());
         let sent = lane
@@ -133,6 +134,7 @@ impl Shared {
     /// Gives the lane its next load before anyone is told: no lane idles while a request waits.
     fn deliver(&self, lane: u16, results: board::Results) {
         let mut board = self.board.lock();
+        self.watch.ended(usize::from(board.carries(lane)));
         let told = board.take_answered(lane, results);
         let next = board.next_load();
         drop(board);
@@ -160,12 +162,14 @@ impl Shared {
     /// Fails everything with the error, and later requests too.
     pub fn finish(&self, error: &Error) {
         let Some(Lost {
+            frames,
             outstanding,
             listeners,
         }) = self.board.lock().finish(error)
         else {
             return;
         };
+        self.watch.ended(frames);
         self.unwatch_lanes();
         for lane in &self.lanes {
             let _ = lane.outlet.stream().shutdown(Shutdown::Both);
