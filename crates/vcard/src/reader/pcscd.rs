@@ -80,10 +80,9 @@ impl Pcscd {
 
     fn started(mut keeper: Child, line: UnixStream, place: &Place) -> Result<Self, ReaderError> {
         let process = server(&line).and_then(|id| {
-            let network = match place.isolated {
-                true => Some(Arc::new(File::open(format!("/proc/{id}/ns/net"))?.into())),
-                false => None,
-            };
+            let namespace = || File::open(format!("/proc/{id}/ns/net"));
+            let network = place.isolated.then(namespace).transpose()?;
+            let network = network.map(|file| Arc::new(OwnedFd::from(file)));
             let pid = Pid::from_raw(id).ok_or(std::io::ErrorKind::InvalidData)?;
             Ok((pidfd_open(pid, PidfdFlags::empty())?, network))
         });

@@ -60,9 +60,10 @@ impl Place {
             // Slots of one library on two entries hang: each entry has a copy of its own.
             let library = self.file(&format!("vpcd{number}.so"));
             fs::copy(DRIVER, &library)?;
-            let first = match self.isolated {
-                true => FIRST_PORT + (number * SLOTS) as u16,
-                false => free_ports(SLOTS as u16)?,
+            let first = if self.isolated {
+                FIRST_PORT + (number * SLOTS) as u16
+            } else {
+                free_ports(SLOTS as u16)?
             };
             self.ports
                 .extend((0..SLOTS as u16).map(|slot| first + slot));
@@ -120,10 +121,12 @@ fn driver_name(number: usize) -> String {
     )
 }
 
-/// Whether this process may make namespaces: root, unless something keeps it from that.
+/// Whether this process may do what keep.sh does in namespaces: root may, unless something keeps it
+/// from that.
 fn may_isolate() -> bool {
     let tried = Command::new("unshare")
-        .args(["--net", "--mount", "ip", "link", "set", "lo", "up"])
+        .args(["--net", "--mount", "sh", "-c"])
+        .arg("ip link set lo up && mount -t tmpfs none /run")
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -194,22 +194,22 @@ impl Shared {
             }
             state.line = Some(line.try_clone()?);
         }
-        let mut link = Link::new(line)?;
+        let mut reader = Link::new(line)?;
         let atr = card.power_on();
         card.power_off();
         loop {
-            match link.hear()? {
+            match reader.hear()? {
                 Signal::PowerOff => card.power_off(),
                 Signal::PowerOn => drop(card.power_on()),
                 Signal::Reset => drop(card.reset()),
                 Signal::AskAtr => {
-                    link.say(atr)?;
+                    reader.say(atr)?;
                     if card.powered() {
                         self.seen(version);
                     }
                 }
                 Signal::Command(command) => match card.exchange(&command) {
-                    Ok(answer) => link.say(&answer)?,
+                    Ok(answer) => reader.say(&answer)?,
                     Err(NoAnswer::Mute) => {
                         self.control.wait_for(false, PATIENCE);
                         return Ok(());

@@ -30,12 +30,12 @@ fn the_module_is_registered_with_browsers() {
         .says("card0");
 }
 
+/// Of root p11-kit reads no configuration of its own: it gets another view of the system's.
+const BIND: &str = "mount --bind modules /usr/share/p11-kit/modules && exec p11-kit list-modules";
+
 #[test]
 fn p11_kit_shows_the_cards() {
     let cards = Cards::start(2);
-    // Of root p11-kit reads no configuration of its own: it gets another view of the system's.
-    const BIND: &str =
-        "mount --bind modules /usr/share/p11-kit/modules && exec p11-kit list-modules";
     fs::create_dir(cards.path("modules")).unwrap();
     fs::write(
         cards.path("modules/opensc.module"),

@@ -1,5 +1,6 @@
 //! Cards that are pulled, and a pcscd that goes away.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hsmux_suite::{Cards, until};
@@ -7,6 +8,11 @@ use hsmux_vcard::Order;
 
 /// pcscd looks every 0.4 s.
 const NOTICED: Duration = Duration::from_secs(5);
+
+/// Instruction bytes: GENERATE ASYMMETRIC KEY PAIR, GET CHALLENGE, SIGN.
+const GENERATE: u8 = 0x46;
+const CHALLENGE: u8 = 0x84;
+const SIGN: u8 = 0x68;
 
 fn seen(cards: &Cards, index: usize) -> bool {
     let list = cards.run("opensc-tool").args("-l").finish();
@@ -48,6 +54,84 @@ fn a_new_pcscd_finds_the_cards() {
     cards.pkcs11_tool(0, "-O").fails();
     cards.readers.start_pcscd().unwrap();
     cards.sign_and_verify(0, "10", "ec", "ECDSA-SHA256");
+}
+
+/// In the middle of a new key the power goes: there is no half key, and the card works again.
+#[test]
+fn a_card_that_loses_its_power_has_no_half_key() {
+    let cards = Cards::start(1);
+    let order: Order = "power-loss=0".parse().unwrap();
+    cards.readers.obey(0, order.only(Some(1), Some(GENERATE)));
+    cards
+        .pkcs11_tool(0, "--keypairgen --key-type EC:prime256v1 --id 10")
+        .fails();
+    back(&cards);
+    cards.pkcs11_tool(0, "-O").ok().never_says("Private Key");
+    cards.generate(0, "EC:prime256v1", "10", "ec");
+    cards.sign_and_verify(0, "10", "ec", "ECDSA-SHA256");
+}
+
+/// vpcd would wait forever: the reader gives a mute card up.
+#[test]
+fn a_mute_card_is_given_up() {
+    let cards = Cards::start(1);
+    let order: Order = "mute".parse().unwrap();
+    cards.readers.obey(0, order.only(Some(1), Some(CHALLENGE)));
+    let run = cards.run("opensc-tool").args("-s 0084000008").fails();
+    assert!(run.took < Duration::from_secs(20), "{run}");
+    back(&cards);
+    cards.run("opensc-tool").args("-s 0084000008").ok();
+}
+
+#[test]
+fn a_wrong_signature_does_not_verify() {
+    let cards = Cards::start(1);
+    cards.generate(0, "EC:prime256v1", "10", "ec");
+    let order: Order = "wrong-signature".parse().unwrap();
+    std::fs::write(cards.path("data"), "what is signed").unwrap();
+    let sign = "--sign --id 10 -m ECDSA-SHA256 --signature-format openssl -i data -o signature";
+    let verify = "dgst -sha256 -verify ec.pub -signature signature data";
+    cards.readers.obey(0, order.only(Some(1), Some(SIGN)));
+    cards.pkcs11_tool(0, sign).ok();
+    cards.run("openssl").args(verify).fails();
+    cards.pkcs11_tool(0, sign).ok();
+    cards.run("openssl").args(verify).ok();
+}
+
+/// Programs fail while pcscd is away, none of them hangs, and afterwards all is as before.
+#[test]
+fn pcscd_is_restarted_under_load() {
+    let cards = Cards::start(2);
+    let over = AtomicBool::new(false);
+    let load = |card: usize| {
+        let command = format!("--reader {card} -s 0084000008");
+        let mut worked = 0;
+        while !over.load(Ordering::Relaxed) {
+            let run = cards.run("opensc-tool").args(&command).limit(20).finish();
+            worked += usize::from(run.code == Some(0));
+        }
+        worked
+    };
+    std::thread::scope(|scope| {
+        let load = &load;
+        let loads = [0, 1].map(|card| scope.spawn(move || load(card)));
+        for _ in 0..3 {
+            cards.readers.start_pcscd().unwrap();
+        }
+        over.store(true, Ordering::Relaxed);
+        for load in loads {
+            assert!(load.join().unwrap() > 0);
+        }
+    });
+    for card in 0..2 {
+        cards.pkcs11_tool(card, "-O").ok();
+    }
+}
+
+/// Waits until a card that was gone for a moment is there again.
+fn back(cards: &Cards) {
+    cards.readers.wait().unwrap();
+    until("the card is back", NOTICED, || seen(cards, 0).then_some(()));
 }
 
 /// No command takes the 50 ms that an acknowledgement of TCP may wait.

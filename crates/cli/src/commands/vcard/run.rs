@@ -10,8 +10,8 @@ use std::thread;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_vcard::Timing;
 use hsmux_vcard::reader::{Desk, Readers, Shelf};
+use hsmux_vcard::{Timing, TimingError};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -35,9 +35,9 @@ const WARNING: &str = "virtual cards are for tests: they protect nothing, keys a
     The cards have a pcscd of their own. What is printed to standard output is the environment that\n\
     programs need to see them; a command has it already.")]
 pub struct Run {
-    /// How many cards, up to 16
-    #[arg(long, default_value_t = 8, value_name = "N")]
-    count: usize,
+    /// How many cards: one pcscd takes 16
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    count: u8,
 
     /// How long the cards take: none, smartcard-hsm (as published), or a TOML file
     #[arg(long, default_value = "none", value_name = "TIMING")]
@@ -54,15 +54,16 @@ pub struct Run {
 
 impl Run {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let timing = self.timing()?;
         // Before there is anything that would have to be taken down.
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let waiting = progress::spinner("making cards and readers");
         // Kept to the end: it is the lock of the folder.
-        let shelf = match &self.state {
+        let kept = match &self.state {
             Some(folder) => Shelf::open(folder)?,
             None => Shelf::none(),
         };
-        let readers = shelf.start(self.count, &self.timing()?);
+        let readers = kept.start(self.count.into(), &timing);
         waiting.finish_and_clear();
         let readers = Arc::new(readers?);
         let desk = Desk::open(Arc::clone(&readers))?;
@@ -92,10 +93,12 @@ impl Run {
             .extension()
             .is_none_or(|end| end != "toml")
         {
-            return Ok(self.timing.parse()?);
+            let timing: Result<_, TimingError> = self.timing.parse();
+            return timing.map_err(|error| Exit::Usage.because(error.to_string()));
         }
         let text = fs::read_to_string(&self.timing).with_context(|| self.timing.clone())?;
-        Timing::from_toml(&text).with_context(|| self.timing.clone())
+        Timing::from_toml(&text)
+            .map_err(|error| Exit::Usage.because(format!("{}: {error}", self.timing)))
     }
 }
 
