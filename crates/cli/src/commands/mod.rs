@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod card;
 mod config;
 mod doctor;
 mod key;
@@ -66,6 +67,9 @@ enum Command {
     /// PINs of the members
     #[command(subcommand)]
     Pin(pin::Pin),
+    /// SmartCard-HSMs and Nitrokey HSMs: set up, copy, back up
+    #[command(subcommand)]
+    Card(card::Card),
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -102,6 +106,7 @@ impl Cli {
             Command::Token(command) => command.run(context),
             Command::Key(command) => command.run(context),
             Command::Pin(command) => command.run(context),
+            Command::Card(command) => command.run(context),
             Command::Bench(command) => command.run(context),
             Command::Vcard(command) => command.run(context),
             Command::Audit(command) => command.run(context),

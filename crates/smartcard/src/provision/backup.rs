@@ -96,13 +96,13 @@ impl Backup {
         progress: &dyn Fn(Progress<'_>),
     ) -> Result<Received> {
         let serial = target.serial.clone();
-        let mut received = Received::new(&serial);
+        let mut gain = Received::new(&serial);
         let keys = self.keys.iter().cloned().map(Item::Key);
         let file = |file: &File| Item::File(FileId(file.id), file.content.clone());
         let items: Vec<_> = keys.chain(self.files.iter().map(file)).collect();
         let outcome = target.logged_in(|card| {
             domain::expect(card, &serial, self.check_value())?;
-            let mut receiver = Receiver::new(card, &mut received)?;
+            let mut receiver = Receiver::new(card, &mut gain)?;
             for (before, item) in items.iter().enumerate() {
                 receiver.take(item)?;
                 progress(Progress {
@@ -115,10 +115,10 @@ impl Backup {
         });
         match outcome {
             // Nothing was begun: that is the whole answer.
-            Err(error) if received.is_empty() => Err(error),
+            Err(error) if gain.is_empty() => Err(error),
             outcome => {
-                received.failures.extend(outcome.err());
-                Ok(received)
+                gain.failures.extend(outcome.err());
+                Ok(gain)
             }
         }
     }

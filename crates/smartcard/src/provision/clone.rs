@@ -98,9 +98,9 @@ pub fn run<C: CardChannel>(
                     Ok(item) => {
                         let item = Arc::new(item);
                         // A target that has ended does not listen any more, and says why itself.
-                        senders
-                            .iter()
-                            .for_each(|target| drop(target.send(Arc::clone(&item))));
+                        for sender in &senders {
+                            let _ = sender.send(Arc::clone(&item));
+                        }
                     }
                     Err(error) => {
                         let end = error.ends_card();
@@ -130,16 +130,16 @@ fn receive_all<C: CardChannel>(
     report: &dyn Fn(&str),
 ) -> Received {
     let serial = target.serial.clone();
-    let mut received = Received::new(&serial);
+    let mut gain = Received::new(&serial);
     let outcome = target.logged_in_through(gate, |card| {
         domain::expect(card, &serial, there)?;
-        let mut receiver = Receiver::new(card, &mut received)?;
+        let mut receiver = Receiver::new(card, &mut gain)?;
         for item in queue {
             receiver.take(&item)?;
             report(&serial);
         }
         Ok(())
     });
-    received.failures.extend(outcome.err());
-    received
+    gain.failures.extend(outcome.err());
+    gain
 }

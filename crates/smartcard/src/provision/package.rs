@@ -179,7 +179,9 @@ pub fn unwrap<C: CardChannel>(target: &mut Access<C>, package: &KeyPackage) -> R
     let serial = target.serial.clone();
     target.logged_in(|card| {
         domain::expect(card, &serial, package.key.check_value())?;
-        let present = card.enumerate()?.contains(&package.reference.file(FileKind::Key));
+        let present = card
+            .enumerate()?
+            .contains(&package.reference.file(FileKind::Key));
         package.install(card, &serial, present)
     })
 }

@@ -83,9 +83,10 @@ fn read_serial<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
 pub fn report<C: CardChannel>(card: &mut Card<C>, quietly: bool) -> Result<CardReport> {
     let serial = serial(card)?;
     card.exclusively(|card| {
-        let version = match quietly {
-            true => None,
-            false => Some(card.select()?.version),
+        let version = if quietly {
+            None
+        } else {
+            Some(card.select()?.version)
         };
         let info = card.read_file_if_any(FileId::TOKEN_INFO)?;
         let info = info.and_then(|content| TokenInfo::parse(&content).ok());

@@ -1,0 +1,76 @@
+//! `hsmux card backup` and `restore`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_smartcard::provision::backup;
+use serde_json::json;
+
+use super::{Login, bar, clone, done, new_file};
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux card backup`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux card backup web.backup --card DENK0100001\n\n\
+    Without all shares of the DKEK the file opens nothing; with them and any card it is the card.")]
+pub struct Backup {
+    /// The file to write
+    file: PathBuf,
+    /// Take data objects that need the PIN along, which lie open in the file
+    #[arg(long)]
+    protected_data: bool,
+    #[command(flatten)]
+    login: Login,
+}
+
+/// Options of `hsmux card restore`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux card restore web.backup --card DENK0100002\n\n\
+    The card has the DKEK of the one that the backup is of. What is there and equal is left.")]
+pub struct Restore {
+    /// The file
+    file: PathBuf,
+    #[command(flatten)]
+    login: Login,
+}
+
+impl Backup {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let backup = self.login.with(context, |access| {
+            let (bar, follow) = bar("reading");
+            let taken = backup::Backup::take(access, self.protected_data, &follow);
+            bar.finish_and_clear();
+            Ok(taken?)
+        })?;
+        new_file::write(&self.file, &backup.encode()?)?;
+        let (keys, files) = (backup.keys.len(), backup.files.len());
+        let line = format!(
+            "card {}: {keys} keys and {files} other files are in {}",
+            backup.serial,
+            self.file.display()
+        );
+        let json = json!({
+            "serial": backup.serial, "keys": keys, "files": files, "file": self.file,
+        });
+        done(context, &line, &json)
+    }
+}
+
+impl Restore {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let name = self.file.display().to_string();
+        let bytes = std::fs::read(&self.file).with_context(|| name.clone())?;
+        let backup = backup::Backup::parse(&bytes).context(name)?;
+        let received = self.login.with(context, |access| {
+            let (bar, follow) = bar("restoring");
+            let received = backup.restore(access, &follow);
+            bar.finish_and_clear();
+            Ok(received?)
+        })?;
+        clone::show(context, &[received], &[])
+    }
+}

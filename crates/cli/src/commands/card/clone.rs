@@ -1,0 +1,185 @@
+//! `hsmux card clone`.
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_smartcard::KeyReference;
+use hsmux_smartcard::pcsc::Channel;
+use hsmux_smartcard::provision::clone::{check, run};
+use hsmux_smartcard::provision::{Access, ProvisionError, Received};
+use hsmux_token::Secret;
+use serde_json::json;
+
+use super::find::{self, Found};
+use super::{Parked, bar};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+use crate::pin::PinArg;
+
+/// Options of `hsmux card clone`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux card clone --from DENK0100001 --to DENK0100002,DENK0100003\n  \
+    hsmux card clone --from DENK0100001 --all --pin file:user.pin\n\n\
+    All cards have the same DKEK. Each copy proves itself; what is there and equal is left, so that running\n\
+    it again does what is missing. Exit code 3 when something could not be copied.")]
+pub struct Clone {
+    /// The card to copy from
+    #[arg(long, value_name = "SERIAL")]
+    from: String,
+    /// The cards to copy to
+    #[arg(
+        long,
+        value_name = "SERIAL,...",
+        value_delimiter = ',',
+        required_unless_present = "all"
+    )]
+    to: Vec<String>,
+    /// Copy to all cards that there are and that have the same DKEK
+    #[arg(long, conflicts_with = "to")]
+    all: bool,
+    /// The user's PIN of all cards: file:PATH, env:NAME, fd:NUMBER or prompt
+    #[arg(long, value_name = "SOURCE", default_value = "prompt")]
+    pin: PinArg,
+    /// The PIN of a card that has another one; may stand several times
+    #[arg(long, value_name = "SERIAL=SOURCE", value_parser = pin_of)]
+    pin_of: Vec<(String, PinArg)>,
+    /// Try the PIN even where one try is left: a wrong one blocks it then
+    #[arg(long)]
+    last_try: bool,
+}
+
+fn pin_of(text: &str) -> Result<(String, PinArg), String> {
+    let (serial, source) = text.split_once('=').ok_or("SERIAL=SOURCE is expected")?;
+    let Ok(source) = source.parse();
+    Ok((serial.to_owned(), source))
+}
+
+impl Clone {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let (source, targets) = self.choose()?;
+        let serials: Vec<_> = targets.iter().chain([&source]).collect();
+        let serials: Vec<_> = serials.iter().map(|card| card.serial.clone()).collect();
+        // Read once: a file descriptor has nothing more to give then.
+        let shared = self.pin.read("PIN of the cards")?;
+        let mut source = self.access(source, &shared)?;
+        let targets = targets
+            .into_iter()
+            .map(|card| self.access(card, &shared))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        let parked = Parked::park(context, &serials)?;
+        let outcome = self.copy(context, &mut source, targets);
+        drop(source);
+        parked.resume(outcome)
+    }
+
+    /// The cards that were named, or all.
+    fn choose(&self) -> anyhow::Result<(Found, Vec<Found>)> {
+        let (mut cards, others) = find::all()?;
+        let mut take = |serial: &str| {
+            let at = cards.iter().position(|card| card.serial == serial);
+            at.map(|at| cards.swap_remove(at)).with_context(|| {
+                let missing = format!("there is no card {serial} in the readers");
+                let lines: Vec<_> = std::iter::once(missing).chain(others.clone()).collect();
+                lines.join("\n")
+            })
+        };
+        let source = take(&self.from)?;
+        let mut targets = Vec::new();
+        for serial in &self.to {
+            targets.push(take(serial)?);
+        }
+        if self.all {
+            targets = cards;
+            targets.sort_by(|one, other| one.serial.cmp(&other.serial));
+        }
+        anyhow::ensure!(!targets.is_empty(), "there is no card to copy to");
+        Ok((source, targets))
+    }
+
+    fn access(&self, card: Found, shared: &Secret) -> anyhow::Result<Access<Channel>> {
+        let own = |(serial, _): &&(String, PinArg)| *serial == card.serial;
+        let pin = match self.pin_of.iter().find(own) {
+            Some((serial, source)) => source.read(&format!("PIN of card {serial}"))?,
+            None => shared.clone(),
+        };
+        Ok(card.access(pin, self.last_try))
+    }
+
+    /// With `--all` a card that cannot take the keys is told and left out; one that was named ends it
+    /// all, before anything is touched.
+    fn copy(
+        &self,
+        context: &Context,
+        source: &mut Access<Channel>,
+        mut targets: Vec<Access<Channel>>,
+    ) -> anyhow::Result<Exit> {
+        let verdicts = check(source, &mut targets)?;
+        let mut refused = Vec::new();
+        let mut fits = Vec::new();
+        for (target, verdict) in targets.into_iter().zip(verdicts) {
+            match verdict {
+                Ok(()) => fits.push(target),
+                Err(error) => refused.push(error),
+            }
+        }
+        if !refused.is_empty() && (!self.all || fits.is_empty()) {
+            let lines: Vec<_> = refused.iter().map(ToString::to_string).collect();
+            anyhow::bail!("nothing was touched:\n{}", lines.join("\n"));
+        }
+        let (bar, follow) = bar("copying");
+        let cloned = run(source, &mut fits, &follow);
+        bar.finish_and_clear();
+        let cloned = cloned?;
+        refused.extend(cloned.failures);
+        show(context, &cloned.targets, &refused)
+    }
+}
+
+/// Says what each card has received, and what failed.
+pub fn show(
+    context: &Context,
+    targets: &[Received],
+    failures: &[ProvisionError],
+) -> anyhow::Result<Exit> {
+    let words =
+        |errors: &[ProvisionError]| errors.iter().map(ToString::to_string).collect::<Vec<_>>();
+    if context.json {
+        let numbers = |keys: &[KeyReference]| keys.iter().map(|key| key.0).collect::<Vec<_>>();
+        let target = |target: &Received| {
+            json!({
+                "serial": target.card,
+                "copied": numbers(&target.copied),
+                "completed": numbers(&target.completed),
+                "present": numbers(&target.present),
+                "files": target.files.len(),
+                "failures": words(&target.failures),
+            })
+        };
+        let targets: Vec<_> = targets.iter().map(target).collect();
+        output::json(&json!({ "cards": targets, "failures": words(failures) }))?;
+    } else {
+        let row = |target: &Received| {
+            let keys = [&target.copied, &target.completed, &target.present];
+            let mut cells = vec![target.card.clone()];
+            cells.extend(keys.map(|keys| keys.len().to_string()));
+            cells.extend([target.files.len(), target.failures.len()].map(|n| n.to_string()));
+            cells
+        };
+        let header = [
+            "card",
+            "copied",
+            "completed",
+            "there",
+            "other files",
+            "failed",
+        ];
+        output::table(&header, targets.iter().map(row));
+        let all = targets.iter().flat_map(|target| &target.failures);
+        for error in failures.iter().chain(all) {
+            println!("{error}");
+        }
+    }
+    let whole = failures.is_empty() && targets.iter().all(|target| target.failures.is_empty());
+    Ok(if whole { Exit::Done } else { Exit::Degraded })
+}

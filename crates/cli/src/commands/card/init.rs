@@ -1,0 +1,111 @@
+//! `hsmux card init`.
+
+use std::io::{IsTerminal, Write};
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_smartcard::provision::initialise::initialise;
+use hsmux_smartcard::provision::report::{CardReport, report};
+use hsmux_smartcard::{Initialize, SoPin};
+use serde_json::json;
+
+use super::pin::{new_pin, so_pin};
+use super::{Which, done};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::pin::PinArg;
+
+/// Options of `hsmux card init`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux card init --card DENK0100001 --label web --dkek-shares 1\n  \
+    hsmux card init --card DENK0100001 --label web --dkek-shares 2 --so-pin file:so.pin \\\n    \
+      --pin file:user.pin --yes\n\n\
+    Keys go to other cards only if a card was initialised with --dkek-shares, and only to cards with the\n\
+    same shares. A new card takes the SO-PIN that it is given, and no card ever changes it for less.")]
+pub struct Init {
+    #[command(flatten)]
+    which: Which,
+    /// The label that the card is to have
+    #[arg(long)]
+    label: String,
+    /// Of how many shares its DKEK is made; 0: a DKEK that no other card has [default: keys cannot leave]
+    #[arg(long, value_name = "N")]
+    dkek_shares: Option<u8>,
+    /// Wrong PINs in a row that block it: at most 3 with a PIN of 6 characters, 5 with 7, 10 with more
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    retries: u8,
+    /// The SO-PIN may not unblock the user's PIN
+    #[arg(long)]
+    no_unblock: bool,
+    /// The SO-PIN, 16 hexadecimal digits: file:PATH, env:NAME, fd:NUMBER or prompt
+    #[arg(long, value_name = "SOURCE", default_value = "prompt")]
+    so_pin: PinArg,
+    /// The user's new PIN, 6 to 16 characters: file:PATH, env:NAME, fd:NUMBER or prompt
+    #[arg(long, value_name = "SOURCE", default_value = "prompt")]
+    pin: PinArg,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Init {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let serial = self.which.with(context, |found| {
+            let before = report(&mut found.card, false)?;
+            if !self.yes {
+                ask(&before)?;
+            }
+            let so_pin = so_pin(&self.so_pin)?;
+            let how = self.how(so_pin)?;
+            let Self { label, which, .. } = &self;
+            initialise(&mut found.card, &found.serial, &how, label, which.last_try)?;
+            Ok(found.serial.clone())
+        })?;
+        let line = format!("card {serial} is initialised as {:?}", self.label);
+        done(
+            context,
+            &line,
+            &json!({ "serial": serial, "label": self.label }),
+        )
+    }
+
+    fn how(&self, so_pin: SoPin) -> anyhow::Result<Initialize> {
+        Ok(Initialize {
+            so_pin,
+            pin: new_pin(&self.pin, "user's new PIN")?,
+            retries: self.retries,
+            dkek_shares: self.dkek_shares,
+            public_keys: None,
+            allow_reset: !self.no_unblock,
+            transport_pin: false,
+        })
+    }
+}
+
+/// Names what is lost, and asks.
+fn ask(card: &CardReport) -> anyhow::Result<()> {
+    let CardReport {
+        serial,
+        label,
+        reader,
+        keys,
+        ..
+    } = card;
+    let terminal = std::io::stdin().is_terminal();
+    anyhow::ensure!(terminal, "erasing card {serial} needs --yes");
+    print!(
+        "Erase card {serial} {label:?} in {reader}, with its {} keys, for ever? [y/N] ",
+        keys.len()
+    );
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin()
+        .read_line(&mut answer)
+        .context("no answer")?;
+    anyhow::ensure!(
+        answer.trim().eq_ignore_ascii_case("y"),
+        "nothing was erased"
+    );
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! `hsmux card key`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use hsmux_smartcard::KeyReference;
+use hsmux_smartcard::dkek::WrappedKeyFile;
+use hsmux_smartcard::provision::KeyPackage;
+use hsmux_smartcard::provision::package::{Installed, unwrap, wrap};
+use serde_json::json;
+
+use super::{Login, done, key_reference, new_file};
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Single keys in files, in the format of sc-hsm-tool.
+#[derive(Subcommand, Debug)]
+pub enum Key {
+    /// Write a key, its description and its certificate into a file, wrapped under the DKEK
+    #[command(after_help = "Example:\n  \
+        hsmux card key wrap web.key --card DENK0100001 --key 1\n\n\
+        The file is that of sc-hsm-tool --wrap-key.")]
+    Wrap(Which),
+    /// Put a key from a file onto a card with the same DKEK; it proves itself, or is taken back
+    #[command(after_help = "Example:\n  \
+        hsmux card key unwrap web.key --card DENK0100002 --key 1\n\n\
+        The file may be that of sc-hsm-tool --wrap-key. A file without certificate or request\n\
+        has nothing that its key could be proved by: the card's own check of it is what there is.")]
+    Unwrap(Which),
+}
+
+/// Which key.
+#[derive(Args, Debug)]
+pub struct Which {
+    /// The file
+    file: PathBuf,
+    /// The key's number on the card
+    #[arg(long, value_name = "NUMBER", value_parser = key_reference)]
+    key: KeyReference,
+    #[command(flatten)]
+    login: Login,
+}
+
+impl Key {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self {
+            Self::Wrap(which) => which.wrap(context),
+            Self::Unwrap(which) => which.unwrap(context),
+        }
+    }
+}
+
+impl Which {
+    fn wrap(self, context: &Context) -> anyhow::Result<Exit> {
+        let package = self
+            .login
+            .with(context, |access| Ok(wrap(access, self.key)?))?;
+        new_file::write(&self.file, &package.to_file().to_der())?;
+        let line = format!("{} is in {}", self.key, self.file.display());
+        done(
+            context,
+            &line,
+            &json!({ "key": self.key.0, "file": self.file }),
+        )
+    }
+
+    fn unwrap(self, context: &Context) -> anyhow::Result<Exit> {
+        let name = self.file.display().to_string();
+        let bytes = std::fs::read(&self.file).with_context(|| name.clone())?;
+        let file = WrappedKeyFile::parse(&bytes).with_context(|| name.clone())?;
+        let package = KeyPackage::from_file(file, self.key);
+        let proved = package.witness.is_some();
+        let (serial, installed) = self.login.with(context, |access| {
+            let installed = unwrap(access, &package)?;
+            Ok((access.serial.clone(), installed))
+        })?;
+        let what = match installed {
+            Installed::Copied => "is on",
+            Installed::Completed => "was on, and now is whole on",
+            Installed::Present => "was already on",
+        };
+        let how = if proved {
+            "proved"
+        } else {
+            "not proved: the file has no public key"
+        };
+        let line = format!("{} {what} card {serial}, {how}", self.key);
+        let json = json!({ "key": self.key.0, "serial": serial, "proved": proved });
+        done(context, &line, &json)
+    }
+}
