@@ -160,7 +160,13 @@ impl Error {
         error
     }
 
-    /// Puts where it happened before the message.
+    /// Puts where it happened before the message, unless that is said already.
+    ///
+    /// ```
+    /// use hsmux_token::{Error, Kind};
+    /// let error = Error::token(Kind::Lost, "gone").at("hsm1").at("hsm1").at("hsm1#2");
+    /// assert!(error.to_string().starts_with("hsm1#2: hsm1: gone"));
+    /// ```
     #[must_use]
     pub fn at(mut self, place: impl std::fmt::Display) -> Self {
         let place = format!("{place}: ");
