@@ -2,6 +2,7 @@
 //! kind of answer.
 
 mod commands;
+mod descriptions;
 mod files;
 mod keys;
 mod lengths;
