@@ -97,12 +97,12 @@ impl BurnIn {
         let named = self.mechanism.as_deref().map(mechanism).transpose();
         let lanes = |driven: &Driven| driven.token.info().lanes as usize;
         let lanes: usize = opened.tokens.iter().map(lanes).sum();
+        // While a caller verifies, another one keeps its token busy; each token has as many.
+        let usual = (lanes + cores).min(CALLERS);
+        let usual = usual.next_multiple_of(opened.tokens.len());
         Ok(Options {
             mechanism: named.map_err(|e| Exit::Usage.because(e.to_string()))?,
-            // While a caller verifies, another one keeps its token busy.
-            callers: self
-                .concurrency
-                .unwrap_or((lanes + cores).clamp(opened.tokens.len(), CALLERS)),
+            callers: self.concurrency.unwrap_or(usual),
             ..opened
         })
     }
