@@ -160,13 +160,13 @@ impl Import {
         let (mut cards, _) = find::all()?;
         let serials: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
         let parked = Parked::park(context, &serials)?;
-        let wants = |error: &anyhow::Error| {
-            let error = error.downcast_ref();
-            let needless = |error| matches!(error, E::WithoutDkek { .. } | E::DkekComplete { .. });
-            !error.is_some_and(needless)
+        // A card that needs no share is left alone.
+        let needless = |error: &anyhow::Error| {
+            let known = error.downcast_ref();
+            matches!(known, Some(E::WithoutDkek { .. } | E::DkekComplete { .. }))
         };
         let imported = cards.iter_mut().map(|found| import(found, &share));
-        let imported = imported.filter(|card| !card.as_ref().is_err_and(|error| !wants(error)));
+        let imported = imported.filter(|card| !card.as_ref().is_err_and(needless));
         let imported = imported.collect::<anyhow::Result<Vec<_>>>();
         drop(cards);
         let imported = parked.resume(imported)?;
