@@ -11,8 +11,8 @@ use crate::exit::Exit;
 /// Options of every command.
 #[derive(Args, Clone, Debug)]
 pub struct Context {
-    /// The configuration file [default: /etc/hsmux/hsmux.toml, then the user's own]
-    #[arg(long, global = true, env = "HSMUX_CONFIG", value_name = "FILE")]
+    /// The configuration file [default: $HSMUX_CONFIG, then /etc/hsmux/hsmux.toml, then the user's own]
+    #[arg(long, global = true, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
     /// Print JSON for programs in place of text for people

@@ -71,10 +71,10 @@ fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
     hand_over(&rig);
     let hsmux = |line: &str| {
         as_nobody(&rig)
+            .env("HSMUX_CONFIG", "")
             .env("XDG_CONFIG_HOME", rig.path("config"))
             .env("XDG_STATE_HOME", rig.path("state-of-the-user"))
             .dir(&rig.path("elsewhere"))
-            .args("env -u HSMUX_CONFIG")
             .arg(rig.path("hsmux"))
             .args(line)
     };
