@@ -1,0 +1,65 @@
+//! The burn-in over tokens in memory: interrupted and resumed, with tokens that fail and that lie.
+
+mod cards;
+#[path = "../common/mod.rs"]
+mod common;
+mod faults;
+mod report;
+mod runs;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::Signer;
+use hsmux_bench::burn_in::{self, Driven, Options, Report};
+use hsmux_bench::{Control, Key, Progress};
+use tempfile::TempDir;
+
+/// Signatures made over `signers`, `hsm1`, `hsm2`, ..., with the state in `folder`.
+fn options(signers: Vec<Arc<Signer>>, folder: &Path, tests: u64) -> Options {
+    let key = Key::find(&*signers[0], None).unwrap();
+    let driven = |(number, token): (u32, Arc<Signer>)| Driven {
+        name: format!("hsm{number}"),
+        token,
+    };
+    Options {
+        tokens: (1..).zip(signers).map(driven).collect(),
+        look: None,
+        name: "tokens in memory".into(),
+        key,
+        mechanism: None,
+        data_len: 32,
+        callers: 4,
+        tests,
+        deadline: Duration::from_secs(10),
+        processes: Vec::new(),
+        state: folder.join("state.json"),
+        save_every: Duration::from_millis(100),
+        restart: false,
+    }
+}
+
+fn signers(count: usize) -> Vec<Arc<Signer>> {
+    (0..count).map(|_| Arc::new(Signer::new())).collect()
+}
+
+fn folder() -> TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// Interrupted as soon as so many tests are performed.
+fn until(options: &Options, performed: u64) -> Report {
+    let stop = AtomicBool::new(false);
+    let progress = |progress: &Progress| {
+        if progress.done >= performed {
+            stop.store(true, Ordering::Relaxed);
+        }
+    };
+    let control = Control {
+        stop: &stop,
+        progress: &progress,
+    };
+    burn_in::run(options, control).unwrap()
+}
