@@ -1,0 +1,151 @@
+//! Who is chosen, and who stands behind whom.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Requests are numbers here, and connections are the seats' own numbers.
+type Machine = Scheduler<usize, usize>;
+
+#[test]
+fn round_robin_goes_by_weight() {
+    let mut machine: Machine = Scheduler::new(Policy::RoundRobin, 10);
+    for (seat, weight) in [(0, 1), (1, 3)] {
+        let capacity = Capacity {
+            weight,
+            ..Capacity::lanes(1, seat)
+        };
+        machine.open(seat, seat as u64 + 1, seat, capacity);
+    }
+    let mut served = [0; 2];
+    let now = Instant::now();
+    let term = Term {
+        deadline: now + Duration::from_secs(9),
+        patience: 1,
+    };
+    for _ in 0..40 {
+        let both = [0, 1].into_iter().collect();
+        let grant = machine.start(&both, now, term, None).unwrap();
+        served[grant.place.seat] += 1;
+        machine.finish(grant.place, now, Verdict::Served);
+    }
+    assert_eq!(served, [10, 30]);
+}
+
+#[test]
+fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
+    let mut machine: Machine = Scheduler::new(Policy::LeastLoaded, 10);
+    let now = Instant::now();
+    let term = Term {
+        deadline: now + Duration::from_secs(9),
+        patience: 1,
+    };
+    for (seat, ms) in [(0, 20), (1, 5)] {
+        machine.open(seat, seat as u64 + 1, seat, Capacity::lanes(8, seat));
+        let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
+        machine.finish(
+            grant.place,
+            now + Duration::from_millis(ms),
+            Verdict::Served,
+        );
+    }
+    let both = [0, 1].into_iter().collect();
+    let mut chosen = || machine.start(&both, now, term, None).unwrap().place.seat;
+    let seats: Vec<_> = (0..5).map(|_| chosen()).collect();
+    assert_eq!(seats, [1, 1, 1, 0, 1]);
+}
+
+/// Two workers, each with an operation that has taken so long.
+fn two_workers(members: [usize; 2], micros: u64) -> (Machine, Instant, Term) {
+    let mut machine: Machine = Scheduler::new(Policy::LeastLoaded, 10);
+    let begin = Instant::now();
+    let now = begin + Duration::from_micros(micros);
+    let term = Term {
+        deadline: now + Duration::from_secs(9),
+        patience: 1,
+    };
+    for seat in [0, 1] {
+        machine.open(
+            seat,
+            seat as u64 + 1,
+            seat,
+            Capacity::lanes(1, members[seat]),
+        );
+        let grant = machine.start(&SeatSet::of(seat), begin, term, None);
+        machine.finish(grant.unwrap().place, now, Verdict::Served);
+    }
+    (machine, now, term)
+}
+
+#[test]
+fn the_worker_that_ran_last_runs_again() {
+    let both = [0, 1].into_iter().collect();
+    for last in [0, 1, 0] {
+        let (mut machine, now, term) = two_workers([7, 7], 100);
+        let warm = machine.start(&SeatSet::of(last), now, term, None).unwrap();
+        let later = now + Duration::from_micros(150);
+        machine.finish(warm.place, later, Verdict::Served);
+        let next = machine.start(&both, later, term, None).unwrap();
+        assert_eq!(next.place.seat, last);
+    }
+}
+
+#[test]
+fn requests_stand_behind_others_where_no_other_token_could_run_them() {
+    let both = [0, 1].into_iter().collect();
+    for (members, micros, may) in [
+        ([7, 7], 100, true),
+        // A slow token: the way to it does not matter.
+        ([7, 7], 5000, false),
+        // Two tokens: the other one may be free sooner.
+        ([7, 8], 100, false),
+    ] {
+        let (mut machine, now, term) = two_workers(members, micros);
+        let mut start = || {
+            machine
+                .start(&both, now, term, None)
+                .map(|grant| grant.place.seat)
+        };
+        let mut first = [start().unwrap(), start().unwrap()];
+        first.sort_unstable();
+        assert_eq!(first, [0, 1], "free ones first");
+        let behind = [start(), start()];
+        assert_eq!(behind.map(|seat| seat.is_some()), [may; 2], "{members:?}");
+        if may {
+            assert_ne!(behind[0], behind[1]);
+        }
+        assert_eq!(start(), None, "one behind each at most");
+    }
+}
+
+#[test]
+fn nobody_stands_behind_the_making_of_a_key() {
+    let (mut machine, now, term) = two_workers([7, 7], 100);
+    let both = [0, 1].into_iter().collect();
+    let slow = Term {
+        patience: 10,
+        ..term
+    };
+    let busy = machine.start(&both, now, slow, None).unwrap().place.seat;
+    let other = machine.start(&both, now, term, None).unwrap().place.seat;
+    assert_ne!(busy, other);
+    assert_eq!(
+        machine.start(&both, now, term, None).unwrap().place.seat,
+        other
+    );
+    assert!(machine.start(&both, now, term, None).is_none());
+}
+
+#[test]
+fn standing_behind_another_is_no_part_of_the_latency() {
+    let (mut machine, now, term) = two_workers([7, 7], 100);
+    let seat = SeatSet::of(0);
+    let first = machine.start(&seat, now, term, None).unwrap();
+    let second = machine.start(&seat, now, term, None).unwrap();
+    for (grant, micros) in [(first, 100), (second, 200)] {
+        let end = now + Duration::from_micros(micros);
+        machine.finish(grant.place, end, Verdict::Served);
+    }
+    let latency = machine.activity(0).unwrap().latency;
+    assert!(latency <= Duration::from_micros(100), "{latency:?}");
+}
