@@ -3,8 +3,10 @@
 # process id of pcscd goes up, "end" comes down. An end without that word is the parent's death.
 exec 3<&0 4<&1 </dev/null >&2
 if [ "$3" = isolated ]; then
-    # vpcd listens on all interfaces, and pcscd writes its id where the machine's own pcscd does.
-    ip link set lo up && mkdir -p /run/pcscd && mount -t tmpfs none /run/pcscd || exit 1
+    # vpcd listens on all interfaces; pcscd writes its id where the machine's own does; and with the
+    # drivers of USB readers it would take the machine's own readers.
+    ip link set lo up && mkdir -p /run/pcscd && mount -t tmpfs none /run/pcscd &&
+        mount -t tmpfs none /usr/lib/pcsc/drivers || exit 1
 fi
 # As if from systemd, see sd_listen_fds(3). With this shell it ends, however this shell ends.
 LISTEN_FDS=1 setpriv --pdeathsig KILL sh -c \

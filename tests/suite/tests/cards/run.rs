@@ -1,6 +1,7 @@
 //! `hsmux vcard`.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,6 +86,25 @@ fn a_command_sees_the_cards_and_ends_with_its_own_code() {
         .says("2    Yes");
     let run = hsmux("vcard run --count 1 -- sh -c").arg("exit 7").fails();
     assert_eq!(run.code, Some(7), "{run}");
+}
+
+/// Without the right to make a network namespace it works, too, and says what that means.
+#[test]
+fn another_user_is_told_that_the_ports_are_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let everybody = |mode| Permissions::from_mode(mode);
+    fs::set_permissions(folder.path(), everybody(0o755)).unwrap();
+    let program = folder.path().join("hsmux");
+    fs::copy(built(Program::Hsmux), &program).unwrap();
+    fs::set_permissions(&program, everybody(0o755)).unwrap();
+    Run::new("setpriv")
+        .args("--reuid 65534 --regid 65534 --clear-groups --")
+        .arg(program)
+        .args("vcard run --count 2 -- opensc-tool -l")
+        .dir(folder.path())
+        .ok()
+        .says("all interfaces")
+        .says("1    Yes");
 }
 
 #[test]
