@@ -21,18 +21,18 @@ pub enum Key {
     #[command(after_help = "Example:\n  \
         hsmux card key wrap web.key --card DENK0100001 --key 1\n\n\
         The file is that of sc-hsm-tool --wrap-key.")]
-    Wrap(Which),
+    Wrap(InFile),
     /// Put a key from a file onto a card with the same DKEK; it proves itself, or is taken back
     #[command(after_help = "Example:\n  \
         hsmux card key unwrap web.key --card DENK0100002 --key 1\n\n\
         The file may be that of sc-hsm-tool --wrap-key. A file without certificate or request\n\
         has nothing that its key could be proved by: the card's own check of it is what there is.")]
-    Unwrap(Which),
+    Unwrap(InFile),
 }
 
-/// Which key.
+/// Which key, and its file.
 #[derive(Args, Debug)]
-pub struct Which {
+pub struct InFile {
     /// The file
     file: PathBuf,
     /// The key's number on the card
@@ -45,13 +45,13 @@ pub struct Which {
 impl Key {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         match self {
-            Self::Wrap(which) => which.wrap(context),
-            Self::Unwrap(which) => which.unwrap(context),
+            Self::Wrap(key) => key.wrap(context),
+            Self::Unwrap(key) => key.unwrap(context),
         }
     }
 }
 
-impl Which {
+impl InFile {
     fn wrap(self, context: &Context) -> anyhow::Result<Exit> {
         let package = self
             .login
