@@ -134,23 +134,30 @@ impl Readers {
 
     /// Ends pcscd, as `systemctl stop` would; programs find no PC/SC service until it is started.
     pub fn stop_pcscd(&self) {
-        for slot in &self.slots {
-            slot.connect_to(None);
-        }
-        self.pcscd.lock().take();
+        self.stop(&mut self.pcscd.lock());
     }
 
     /// Starts pcscd, after the one that ran has been ended, and waits until it has seen every card
-    /// that is inserted.
+    /// that is plugged in.
     pub fn start_pcscd(&self) -> Result<(), ReaderError> {
-        self.stop_pcscd();
+        // Held for the whole of it: there is one socket.
+        let mut held = self.pcscd.lock();
+        self.stop(&mut held);
         let pcscd = Pcscd::start(&self.place)?;
         for (slot, &port) in self.slots.iter().zip(&self.place.ports) {
             let network = pcscd.network.clone();
             slot.connect_to(Some(Address { port, network }));
         }
-        *self.pcscd.lock() = Some(pcscd);
+        *held = Some(pcscd);
+        drop(held);
         self.wait()
+    }
+
+    fn stop(&self, pcscd: &mut Option<Pcscd>) {
+        for slot in &self.slots {
+            slot.connect_to(None);
+        }
+        pcscd.take();
     }
 
     /// Ends pcscd without a word to anybody.
