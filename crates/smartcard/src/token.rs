@@ -40,9 +40,9 @@ impl<C: CardChannel> CardToken<C> {
     pub fn open(mut card: Card<C>, pin: &Secret) -> Result<Self> {
         let serial = provision::report::serial(&mut card)
             .map_err(|error| Error::token(Kind::Environment, error.to_string()))?;
-        card.select().map_err(failed)?;
-        match card.pin_status(Pin::User).map_err(failed)? {
-            PinStatus::LoggedIn | PinStatus::TriesLeft(2..) => card.verify(pin).map_err(failed)?,
+        card.select()?;
+        match card.pin_status(Pin::User)? {
+            PinStatus::LoggedIn | PinStatus::TriesLeft(2..) => card.verify(pin)?,
             status => {
                 let message = format!("card {serial}: the PIN is not tried: {status:?}");
                 return Err(Error::token(Kind::PinHeld, message));
@@ -50,7 +50,7 @@ impl<C: CardChannel> CardToken<C> {
         }
         let mut keys = HashMap::new();
         let mut attributes = Vec::new();
-        for reference in pairs(&mut card).map_err(failed)? {
+        for reference in pairs(&mut card)? {
             let Some(public) = public_key(&mut card, reference)? else {
                 continue;
             };
@@ -89,7 +89,7 @@ impl<C: CardChannel> CardToken<C> {
         };
         let sign = |algorithm| {
             let mut card = self.card.lock();
-            card.sign(pair.reference, algorithm, &input).map_err(failed)
+            Ok(card.sign(pair.reference, algorithm, &input)?)
         };
         match (raw.kind, pair.kind) {
             (ck::CKM_RSA_PKCS, KeyKind::Rsa) => sign(SignAlgorithm::RsaPkcs1),
@@ -153,9 +153,7 @@ fn pairs<C: CardChannel>(card: &mut Card<C>) -> Result<Vec<KeyReference>, CardEr
 
 /// By the key's certificate or request; a secret key has none.
 fn public_key<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<Option<PublicKey>> {
-    let file = card
-        .read_file_if_any(key.file(FileKind::Certificate))
-        .map_err(failed)?;
+    let file = card.read_file_if_any(key.file(FileKind::Certificate))?;
     let public = file.map(|file| cvc::public_key_of(&file)).transpose();
     public.map_err(|error| {
         let message = format!("{}: the certificate of {key}: {error}", card.name());
@@ -180,14 +178,14 @@ fn both_halves(reference: KeyReference, public: &PublicKey) -> [Attributes; 2] {
 }
 
 /// What a pool would have heard from a vendor's module, in the card's words.
-fn failed(error: CardError) -> Error {
-    let kind = match error {
-        CardError::Channel(_) => Kind::Lost,
-        CardError::Refused { .. } => Kind::Vendor(ck::CKR_DEVICE_ERROR),
-        CardError::BadAnswer { .. } => Kind::Protocol,
-        CardError::Invalid { .. } => {
-            return Error::request(Kind::Invalid, error.to_string());
-        }
-    };
-    Error::new(Scope::Token, kind, error.to_string())
+impl From<CardError> for Error {
+    fn from(error: CardError) -> Self {
+        let (scope, kind) = match error {
+            CardError::Channel(_) => (Scope::Token, Kind::Lost),
+            CardError::Refused { .. } => (Scope::Token, Kind::Vendor(ck::CKR_DEVICE_ERROR)),
+            CardError::BadAnswer { .. } => (Scope::Token, Kind::Protocol),
+            CardError::Invalid { .. } => (Scope::Request, Kind::Invalid),
+        };
+        Self::new(scope, kind, error.to_string())
+    }
 }

@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(tag in prop::sample::select(vec![0x42_u32, 0x7F21, 0x5F8101]), value in vec(any::<u8>(), 0..700)) {
+    fn what_is_written_is_read(tag in prop::sample::select(vec![0x42_u32, 0x7F21, 0x005F_8101]), value in vec(any::<u8>(), 0..700)) {
         let written = tlv(tag, &[&value]);
         let (read, rest) = Tlv::first(&written).unwrap();
         prop_assert_eq!((read.tag, read.value), (tag, value.as_slice()));

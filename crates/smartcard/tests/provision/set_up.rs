@@ -130,7 +130,7 @@ fn a_blocked_pin_is_set_free_by_the_so_pin() {
         matches!(error, ProvisionError::PinBlocked { .. }),
         "{error}"
     );
-    let mut unblock = |digits: &[u8], new: Option<&[u8]>| {
+    let unblock = |digits: &[u8], new: Option<&[u8]>| {
         let new = new.map(secret);
         pins::unblock(
             &mut card.card(),
@@ -194,8 +194,7 @@ fn shares_are_imported_until_the_dkek_is_complete() {
     let shares = shares();
     let card = Plugged::blank("DKT000010");
     card.initialise(&how(Some(2)));
-    let mut import =
-        |share: &DkekShare| domain::import_share(&mut card.card(), &card.serial, share);
+    let import = |share: &DkekShare| domain::import_share(&mut card.card(), &card.serial, share);
     assert_eq!(import(&shares[0]).unwrap().missing, 1);
     let seen = report(&mut card.card(), false).unwrap();
     assert_eq!(seen.dkek, DkekState::Missing(1, 2));

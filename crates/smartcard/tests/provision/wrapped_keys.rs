@@ -7,7 +7,9 @@ use hsmux_smartcard::provision::{KeyPackage, ProvisionError, package};
 use crate::rig::{Plugged, shares};
 
 fn wrap(card: &Plugged, number: u8) -> Result<Vec<u8>, ProvisionError> {
-    Ok(package::wrap(&mut card.access(), KeyReference(number))?.to_file().to_der())
+    Ok(package::wrap(&mut card.access(), KeyReference(number))?
+        .to_file()
+        .to_der())
 }
 
 fn unwrap(card: &Plugged, file: &[u8], number: u8) -> Result<(), ProvisionError> {
@@ -97,8 +99,12 @@ fn a_key_that_counts_its_uses_stays() {
     card.logged_in(|card| {
         let all = hsmux_smartcard::AesAlgorithm::ALL;
         let size = hsmux_smartcard::AesSize::Bits128;
-        card.generate_aes(KeyReference(1), size, &all, Some(5)).unwrap();
+        card.generate_aes(KeyReference(1), size, &all, Some(5))
+            .unwrap();
     });
     let error = wrap(&card, 1).unwrap_err();
-    assert!(matches!(error, ProvisionError::MayNotLeave { .. }), "{error}");
+    assert!(
+        matches!(error, ProvisionError::MayNotLeave { .. }),
+        "{error}"
+    );
 }

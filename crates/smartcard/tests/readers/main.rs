@@ -138,7 +138,7 @@ fn a_card_that_was_pulled_is_found_again() {
         };
         until(|| watch.wait(second).unwrap(), is_empty);
         tell("plug");
-        until(|| watch.wait(second).unwrap(), |found| found.is_some());
+        until(|| watch.wait(second).unwrap(), Option::is_some);
         until(|| card.exclusively(Card::select), Result::is_ok).unwrap();
     });
 }
