@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
 use hsmux_vcard::reader::Readers;
-use hsmux_vcard::{Card, Profile};
+use hsmux_vcard::{Card, Profile, Timing};
 use tempfile::TempDir;
 
 use crate::Run;
@@ -27,7 +27,12 @@ impl Cards {
 
     /// So many cards as they leave the factory.
     pub fn blank(count: usize) -> Self {
-        let card = |number| Card::new(Profile::new(&format!("SUITE{number:05}")));
+        Self::paced(count, &Timing::None)
+    }
+
+    /// The same with operations that take their time.
+    pub fn paced(count: usize, timing: &Timing) -> Self {
+        let card = |number| Card::new(Profile::new(&Self::serial(number)).timing(timing.clone()));
         let cards = (0..count).map(card).collect::<Result<_, _>>();
         let readers = Readers::start(cards.expect("virtual cards"));
         Self {
@@ -37,6 +42,11 @@ impl Cards {
                 .tempdir()
                 .expect("a temporary folder"),
         }
+    }
+
+    /// The serial number of a card.
+    pub fn serial(card: usize) -> String {
+        format!("SUITE{card:05}")
     }
 
     /// The same, initialised with the PINs.

@@ -21,8 +21,10 @@ pub struct Config {
 pub struct Member {
     /// The vendor's module.
     pub module: PathBuf,
-    /// The token's label.
+    /// The token's name, and that of the file with its PIN.
     pub label: String,
+    /// Which of the module's tokens.
+    pub uri: String,
     /// Further lines.
     pub more: String,
 }
@@ -33,6 +35,7 @@ impl Member {
         Self {
             module: SOFTHSM.into(),
             label: label.to_owned(),
+            uri: format!("pkcs11:token={label}"),
             more: String::new(),
         }
     }
@@ -60,12 +63,13 @@ impl std::fmt::Display for Config {
         for Member {
             module,
             label,
+            uri,
             more,
         } in members
         {
             writeln!(
                 f,
-                "[[token]]\nmodule = \"{}\"\nuri = \"pkcs11:token={label}\"",
+                "[[token]]\nmodule = \"{}\"\nuri = \"{uri}\"",
                 module.display()
             )?;
             writeln!(f, "pin = {{ file = \"{label}.pin\" }}\n{more}")?;

@@ -6,6 +6,7 @@
 
 mod built;
 mod caller;
+mod card_pool;
 mod cards;
 mod config;
 mod process;
@@ -18,6 +19,7 @@ mod wait;
 
 pub use built::{Program, built, source};
 pub use caller::Caller;
+pub use card_pool::CardPool;
 pub use cards::{Cards, OPENSC};
 pub use config::{Config, Member};
 pub use process::Process;

@@ -39,8 +39,7 @@ impl StandIn {
     pub fn members(&self) -> impl Iterator<Item = Member> {
         self.tokens.keys().map(|label| Member {
             module: self.module.clone(),
-            label: label.clone(),
-            more: String::new(),
+            ..Member::softhsm(label)
         })
     }
 

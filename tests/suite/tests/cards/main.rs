@@ -7,6 +7,7 @@ mod openssl;
 mod p11_kit;
 mod pkcs11_tool;
 mod pkcs15;
+mod pool;
 mod provision;
 mod readers;
 mod run;
