@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Cards, Program, Run, built};
+use hsmux_suite::{Cards, OPENSC, Process, Program, Run, built, until};
 use serde_json::Value;
 
 const PASSWORD: &str = "password-of-the-share";
@@ -315,4 +315,50 @@ fn the_guide_works() {
         .input(script)
         .limit(280)
         .ok();
+}
+
+/// A card that the daemon uses: its member rests while a command has the card, and serves again.
+#[test]
+fn the_daemon_lends_its_card() {
+    let cards = blank(2);
+    (0..2).for_each(|card| init(&cards, card, "--dkek-shares 0"));
+    cards.generate(0, "EC:prime256v1", "10", "ec");
+    let folder = cards.path("");
+    let config = format!(
+        "[pool]\nlabel = \"web\"\n[daemon]\nsocket = \"run/hsmux.sock\"\nstate = \"state\"\n\
+         [[token]]\nname = \"one\"\nmodule = \"{OPENSC}\"\nuri = \"pkcs11:serial={}\"\n\
+         pin = {{ file = \"user.pin\" }}\n",
+        serial(0)
+    );
+    fs::write(cards.path("hsmux.toml"), config).unwrap();
+    let with_config = |run: Run| run.env("HSMUX_CONFIG", cards.path("hsmux.toml"));
+    let program = built(Program::Hsmux);
+    let serve = cards.run(program.to_str().unwrap()).args("serve");
+    let _daemon = Process::start("daemon", &folder, with_config(serve));
+    let status = || {
+        let status = cards.run(program.to_str().unwrap()).args("status --json");
+        let status = with_config(status).finish();
+        serde_json::from_str::<Value>(&status.out).unwrap_or_default()
+    };
+    let serves = || status()["members"][0]["state"] == "serving";
+    let patience = std::time::Duration::from_secs(30);
+    until("the card serves", patience, || serves().then_some(()));
+    let before = status()["members"][0]["pid"].clone();
+
+    with_config(hsmux(&cards, "list")).ok().says("in use");
+    assert!(serves() && status()["members"][0]["pid"] == before);
+
+    let backup = format!("backup file --card {} --pin file:user.pin", serial(0));
+    with_config(hsmux(&cards, &backup)).ok().says("1 keys");
+    assert!(serves(), "{:#}", status());
+    let wrong = format!("backup other --card {} --pin file:wrong.pin", serial(0));
+    with_config(hsmux(&cards, &wrong))
+        .fails()
+        .says("tried once");
+    assert!(serves(), "{:#}", status());
+    let audit = cards.run(program.to_str().unwrap()).args("audit");
+    with_config(audit)
+        .ok()
+        .says("token-park")
+        .says("token-resume");
 }
