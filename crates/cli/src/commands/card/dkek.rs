@@ -100,16 +100,15 @@ impl Dkek {
 impl Create {
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let share = DkekShare::random();
-        let sealed = match self.threshold {
-            Some(needed) => self.under_custodians(&share, needed)?,
-            None => {
-                let password = new_pin(&self.password, "password of the share")?;
-                let long = password.expose().len() >= SHORTEST;
-                anyhow::ensure!(long, "the password has fewer than {SHORTEST} characters");
-                slowly("enciphering the share", || {
-                    ShareFile::seal(&share, password.expose())
-                })
-            }
+        let sealed = if let Some(needed) = self.threshold {
+            self.under_custodians(&share, needed)?
+        } else {
+            let password = new_pin(&self.password, "password of the share")?;
+            let long = password.expose().len() >= SHORTEST;
+            anyhow::ensure!(long, "the password has fewer than {SHORTEST} characters");
+            slowly("enciphering the share", || {
+                ShareFile::seal(&share, password.expose())
+            })
         };
         new_file::write(&self.file, sealed.as_bytes())?;
         let line = format!("a new share is in {}", self.file.display());

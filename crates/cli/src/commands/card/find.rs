@@ -49,16 +49,15 @@ pub fn all() -> anyhow::Result<(Vec<Found>, Vec<String>)> {
 pub fn one(serial: Option<&str>) -> anyhow::Result<Found> {
     let (mut found, others) = all()?;
     let there: Vec<_> = found.iter().map(|card| card.serial.clone()).collect();
-    let at = match serial {
-        Some(serial) => there.iter().position(|there| there == serial),
-        None => {
-            anyhow::ensure!(
-                there.len() < 2,
-                "there are several cards: say --card with one of {}",
-                there.join(", ")
-            );
-            there.first().map(|_| 0)
-        }
+    let at = if let Some(serial) = serial {
+        there.iter().position(|there| there == serial)
+    } else {
+        anyhow::ensure!(
+            there.len() < 2,
+            "there are several cards: say --card with one of {}",
+            there.join(", ")
+        );
+        there.first().map(|_| 0)
     };
     let at = at.with_context(|| {
         let wanted = serial.map_or_else(|| "no card".into(), |serial| format!("no card {serial}"));
