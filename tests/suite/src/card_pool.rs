@@ -69,7 +69,7 @@ impl CardPool {
             self.rig.config.members.push(Member {
                 module: OPENSC.into(),
                 uri: format!("pkcs11:serial={serial}"),
-                more: format!("env = {{ OPENSC_CONF = {file:?} }}"),
+                more: format!("env = {{ OPENSC_CONF = '{}' }}", file.display()),
                 label: serial,
             });
         }
