@@ -4,6 +4,7 @@
 //! calls, the embedded pool, the daemon and `p11-kit server` are compared by the very same client.
 //! Variants take turns; only ratios within a round are judged.
 
+mod cards;
 mod client;
 mod footprint;
 mod one_token;
@@ -30,7 +31,7 @@ pub struct Effort {
 }
 
 const USAGE: &str = "usage: figures [--quick] [--only PART]... [FILE without extension]
-parts: embedded, daemon, members, unequal, footprint";
+parts: embedded, daemon, members, unequal, cards, footprint";
 
 fn main() -> ExitCode {
     let Some(asked) = Asked::read(std::env::args().skip(1)) else {
@@ -94,6 +95,10 @@ impl Asked {
         }
         if self.wants("unequal") {
             page.compared(scaling::unequal_members(effort)?);
+        }
+        if self.wants("cards") {
+            page.compared(cards::eight(effort)?);
+            page.compared(cards::sixteen(effort)?);
         }
         if self.wants("footprint") {
             page.weighed(footprint::footprint(effort)?);
