@@ -174,11 +174,8 @@ fn custodians_go_crosswise() {
     };
     let mut answers = value("a", "Prime");
     for file in ["a", "c"] {
-        answers += &format!(
-            "\n\n{}\n{}",
-            value(file, "Share ID"),
-            value(file, "Share value")
-        );
+        let [id, value] = ["Share ID", "Share value"].map(|name| value(file, name));
+        answers.extend(["\n\n", &id, "\n", &value]);
     }
     cards
         .sc_hsm_tool(0, "--import-dkek-share ours.pbe --pwd-shares-total 2")

@@ -126,7 +126,9 @@ fn pcscd_is_restarted_under_load() {
             });
         }
         over.store(true, Ordering::Relaxed);
-        loads.map(|load| load.join().unwrap());
+        for load in loads {
+            load.join().unwrap();
+        }
     });
 }
 
