@@ -60,6 +60,31 @@ fn more_requests_than_lanes_are_all_answered() {
     }
 }
 
+/// Threads and the reactor write to the same lanes: whoever is first on the board is first on the wire.
+#[test]
+fn everybody_gets_the_answer_to_the_own_request() {
+    let reactor = Reactor::start().unwrap();
+    let token = remote(&reactor, 2);
+    let ask = |thread: u32| {
+        for round in 0..40_u32 {
+            let number = |n: u32| (thread << 24 | round << 8 | n).to_le_bytes();
+            let told: Vec<_> = (0..20)
+                .map(|n| submit(&token, sign(&number(n)), LONG))
+                .collect();
+            for (n, told) in (0..).zip(&told) {
+                let bytes = heard(told).unwrap().into_bytes().unwrap();
+                assert_eq!(bytes, number(n).as_slice());
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let ask = &ask;
+            scope.spawn(move || ask(thread));
+        }
+    });
+}
+
 /// How many bytes wait at the far end of a lane.
 fn unread(lane: &UnixStream) -> usize {
     let mut bytes = [0; 4096];

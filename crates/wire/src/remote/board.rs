@@ -135,6 +135,20 @@ impl Board {
         !self.running[usize::from(lane)].frames.is_empty()
     }
 
+    /// Takes back the last frame of a lane, which was not written.
+    pub fn take_back(&mut self, lane: u16, error: &Error) -> Vec<Told> {
+        let running = &mut self.running[usize::from(lane)];
+        let count = running.frames.pop_back().unwrap_or(0);
+        let first = running.operations.len().saturating_sub(count);
+        let told = running
+            .operations
+            .drain(first..)
+            .filter_map(|running| Some(Told(running.done?, Err(error.clone()))))
+            .collect();
+        self.make_room(lane);
+        told
+    }
+
     /// Frees a lane that has answered; an answer that does not fit is the peer's fault.
     pub fn take_answered(&mut self, lane: u16, results: Results) -> Result<Vec<Told>, String> {
         let running = &mut self.running[usize::from(lane)];
@@ -152,13 +166,18 @@ impl Board {
             .zip(results)
             .filter_map(|(running, result)| Some(Told(running.done?, result)))
             .collect();
-        if running.frames.is_empty() {
+        self.make_room(lane);
+        Ok(told)
+    }
+
+    /// A lane has one frame less than it had.
+    fn make_room(&mut self, lane: u16) {
+        if self.running[usize::from(lane)].frames.is_empty() {
             self.half.retain(|half| *half != lane);
             self.free.push(lane);
         } else {
             self.half.push(lane);
         }
-        Ok(told)
     }
 
     /// What is late at `now`, and when the next one will be.

@@ -31,6 +31,17 @@ pub(super) struct Shared {
     hang_up: UnixStream,
     pub keeper: Box<dyn Keeper>,
     pub board: Mutex<Board>,
+    /// Held from the choice of a lane until its frame is written: answers come without a number, in
+    /// the order of the frames. Locked before the board, never while somebody is told something.
+    writing: Mutex<()>,
+}
+
+/// Why a frame was not written.
+enum Unwritten {
+    /// It cannot be: these are told so. The lane is as it was.
+    Malformed(Vec<board::Told>),
+    /// The link is broken.
+    Broken(String),
 }
 
 struct Lane {
@@ -54,6 +65,7 @@ impl Shared {
             admin: Mutex::new(Connection::new(link.admin)),
             hang_up,
             keeper: link.keeper,
+            writing: Mutex::default(),
         }
     }
 
@@ -79,15 +91,30 @@ impl Shared {
                 return;
             }
         }
+        self.load_lanes();
+    }
+
+    /// Writes all that waits and has a lane.
+    fn load_lanes(&self) {
+        while let Err(unwritten) = self.write_loads() {
+            match unwritten {
+                Unwritten::Malformed(told) => told.into_iter().for_each(board::Told::tell),
+                Unwritten::Broken(reason) => return self.lose(&reason),
+            }
+        }
+    }
+
+    fn write_loads(&self) -> Result<(), Unwritten> {
+        let _order = self.writing.lock();
         loop {
             let next = self.board.lock().next_load();
-            let Some(load) = next else { return };
-            self.carry(load);
+            let Some(load) = next else { return Ok(()) };
+            self.carry(load)?;
         }
     }
 
     /// Writes a frame to its lane.
-    fn carry(&self, load: Load) {
+    fn carry(&self, load: Load) -> Result<(), Unwritten> {
         let lane = &self.lanes[usize::from(load.lane)];
         self.watch.begun();
         let call = Call::Execute(load.items);
@@ -96,11 +123,12 @@ impl Shared {
             .outlet
             .send(&self.watch, |out| encoded = frame::encode(&call, out));
         if let Err(error) = encoded {
-            // Nothing was written: the lane is as it was.
-            self.deliver(load.lane, Err(error));
-        } else if let Err(error) = sent {
-            self.lose(&error.to_string());
+            let mut board = self.board.lock();
+            self.watch.ended(usize::from(board.carries(load.lane)));
+            return Err(Unwritten::Malformed(board.take_back(load.lane, &error)));
         }
+        sent.map(drop)
+            .map_err(|error| Unwritten::Broken(error.to_string()))
     }
 
     fn read(&self, tag: u16, scratch: &mut [u8]) {
@@ -136,11 +164,8 @@ impl Shared {
         let mut board = self.board.lock();
         self.watch.ended(usize::from(board.carries(lane)));
         let told = board.take_answered(lane, results);
-        let next = board.next_load();
         drop(board);
-        if let Some(load) = next {
-            self.carry(load);
-        }
+        self.load_lanes();
         match told {
             Ok(told) => told.into_iter().for_each(board::Told::tell),
             Err(reason) => self.lose(&reason),
