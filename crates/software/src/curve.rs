@@ -90,7 +90,9 @@ impl Key {
         params: &[u8],
         point: &[u8],
     ) -> Self {
-        let point = unwrapped(point).unwrap_or(point).to_vec();
+        let whole = curve.is_some_and(|curve| curve.encodes_in(point.len()));
+        let inside = unwrapped(point).filter(|inside| !whole && plausible(kind, inside));
+        let point = inside.unwrap_or(point).to_vec();
         // 04, x and y on a Weierstrass curve; one coordinate on the others.
         let bits = match kind {
             KeyKind::Ec => point.len().saturating_sub(1) / 2 * 8,
@@ -135,6 +137,11 @@ impl Key {
     }
 }
 
+/// Whether these octets may be a point of a curve that nobody here knows (SEC 1, section 2.3.3).
+fn plausible(kind: KeyKind, point: &[u8]) -> bool {
+    kind != KeyKind::Ec || matches!(point.first(), Some(2..=4))
+}
+
 /// The content of a DER OCTET STRING or BIT STRING.
 fn unwrapped(point: &[u8]) -> Option<&[u8]> {
     crate::der::content(point, Tag::OctetString).or_else(|| {
@@ -157,6 +164,18 @@ struct Curve {
     oid: ObjectIdentifier,
     bits: usize,
     decode: Option<DecodePoint>,
+}
+
+impl Curve {
+    /// Whether a bare point has this length: one in 256 looks like an OCTET STRING by its first octets.
+    fn encodes_in(&self, len: usize) -> bool {
+        let field = self.bits.div_ceil(8);
+        match self.kind {
+            KeyKind::Ec => len == 1 + 2 * field,
+            // Ed448 has one bit more than octets (RFC 8032, section 5.2.2).
+            _ => (field..=field + 1).contains(&len),
+        }
+    }
 }
 
 fn curve(kind: KeyKind, params: &[u8]) -> Option<&'static Curve> {
@@ -194,6 +213,16 @@ curves! {
     Ec "brainpoolP256t1" [] "1.3.36.3.3.2.8.1.1.8" 256 ec::decode::<bp256::BrainpoolP256t1>;
     Ec "brainpoolP384r1" [] "1.3.36.3.3.2.8.1.1.11" 384 ec::decode::<bp384::BrainpoolP384r1>;
     Ec "brainpoolP384t1" [] "1.3.36.3.3.2.8.1.1.12" 384 ec::decode::<bp384::BrainpoolP384t1>;
+    Ec "P-192" ["secp192r1" "prime192v1"] "1.2.840.10045.3.1.1" 192;
+    Ec "secp192k1" [] "1.3.132.0.31" 192;
+    Ec "brainpoolP192r1" [] "1.3.36.3.3.2.8.1.1.3" 192;
+    Ec "brainpoolP192t1" [] "1.3.36.3.3.2.8.1.1.4" 192;
+    Ec "brainpoolP224r1" [] "1.3.36.3.3.2.8.1.1.5" 224;
+    Ec "brainpoolP224t1" [] "1.3.36.3.3.2.8.1.1.6" 224;
+    Ec "brainpoolP320r1" [] "1.3.36.3.3.2.8.1.1.9" 320;
+    Ec "brainpoolP320t1" [] "1.3.36.3.3.2.8.1.1.10" 320;
+    Ec "brainpoolP512r1" [] "1.3.36.3.3.2.8.1.1.13" 512;
+    Ec "brainpoolP512t1" [] "1.3.36.3.3.2.8.1.1.14" 512;
     Edwards "Ed25519" ["edwards25519"] "1.3.101.112" 255 edwards::decode;
     Edwards "Ed448" ["edwards448"] "1.3.101.113" 448;
     Montgomery "X25519" ["curve25519"] "1.3.101.110" 255;

@@ -182,7 +182,7 @@ fn a_curve_without_arithmetic_has_a_name_and_says_so() {
         refused
             .unwrap_err()
             .to_string()
-            .contains("1.3.36.3.3.2.8.1.1.13")
+            .contains("brainpoolP512r1")
     );
 }
 
@@ -200,4 +200,24 @@ fn a_mechanism_of_another_family_is_refused() {
         .encrypt(&Mechanism::plain(ck::CKM_RSA_PKCS), b"x")
         .unwrap_err();
     assert_eq!(refused.code(), Some(ck::CKR_KEY_TYPE_INCONSISTENT));
+}
+
+/// A bare point begins with 04, as an OCTET STRING does: where x begins with the length of the rest, only the
+/// curve tells them apart. Here the arithmetic of the curve is not known, so that no check of the point helps.
+#[test]
+fn a_bare_point_that_looks_like_an_octet_string() {
+    let params = hex::decode("06092b240303020801010d").unwrap(); // brainpoolP512r1
+    let mut point = vec![0x5a; 129];
+    point[..2].copy_from_slice(&[4, 127]);
+    let wrapped = [&[4, 0x81, 129][..], &point].concat();
+    let key = |point: &[u8]| {
+        let attributes = Attributes::default()
+            .with_number(ck::CKA_CLASS, ck::CKO_PUBLIC_KEY)
+            .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
+            .with(ck::CKA_EC_PARAMS, params.clone())
+            .with(ck::CKA_EC_POINT, point.to_vec());
+        PublicKey::from_attributes(&attributes).unwrap()
+    };
+    assert!(key(&point).spki().ends_with(&point));
+    assert_eq!(key(&point).spki(), key(&wrapped).spki());
 }
