@@ -178,12 +178,7 @@ fn a_curve_without_arithmetic_has_a_name_and_says_so() {
     let refused = pair
         .public
         .verify(&Mechanism::plain(ck::CKM_ECDSA), &[1; 64], &[1; 128]);
-    assert!(
-        refused
-            .unwrap_err()
-            .to_string()
-            .contains("brainpoolP512r1")
-    );
+    assert!(refused.unwrap_err().to_string().contains("brainpoolP512r1"));
 }
 
 #[test]
