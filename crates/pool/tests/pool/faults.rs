@@ -35,15 +35,18 @@ fn a_request_moves_on_when_a_token_fails() {
         Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR),
     ] {
         let before = two.last().calls();
-        one.last().fail(error, 1);
-        key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
-        assert!(two.last().calls() > before);
+        // The failure may hit a proof instead, which the one before has made necessary.
+        eventually("the request moves on to the second", || {
+            one.last().fail(error.clone(), 1);
+            key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+            two.last().calls() > before
+        });
         eventually("the first serves again", || {
             pool.status().objects[0].members.len() == 2
         });
     }
     eventually("CKR_DEVICE_ERROR ends the connection", || {
-        one.connections() == 2
+        one.connections() >= 2
     });
 }
 
