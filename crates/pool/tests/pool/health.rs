@@ -335,17 +335,28 @@ fn the_latency_is_that_of_operations_of_callers() {
 fn keys_of_a_resumed_member_are_waited_for() {
     let key = Key::new(1);
     let refused = AtomicBool::new(true);
+    let (come, called) = std::sync::mpsc::channel::<()>();
+    let called = std::sync::Mutex::new(called);
     let one = Supply::new(move || {
         if refused.swap(false, Ordering::SeqCst) {
             return Err(Error::token(Kind::PinHeld, "not tried"));
         }
-        std::thread::sleep(Duration::from_millis(100));
+        called.lock().unwrap().recv().unwrap();
         Ok(honest("one", key).build())
     });
     let pool = pool(Options::default(), vec![one.seat("one")]);
     assert_eq!(pool.status().seats[0].state, SeatState::Parked);
     let unknown = pool.execute(&key.signing(), in_seconds(5)).unwrap_err();
     assert_eq!(unknown.kind(), Kind::UnknownObject);
-    pool.resume("one").unwrap();
-    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    std::thread::scope(|scope| {
+        let resumed = scope.spawn(|| pool.resume("one").unwrap());
+        eventually("it is no longer parked", || {
+            pool.status().seats[0].state != SeatState::Parked
+        });
+        let signed = scope.spawn(|| pool.execute(&key.signing(), in_seconds(5)));
+        eventually("the request waits", || pool.status().waiting == 1);
+        come.send(()).unwrap();
+        key.check(signed.join().unwrap().unwrap());
+        resumed.join().unwrap();
+    });
 }
