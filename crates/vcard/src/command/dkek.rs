@@ -3,6 +3,8 @@ use hsmux_smartcard::{Command, Response, Status};
 use super::done;
 use super::files::WRAPPED_KEY;
 use crate::chip::{Chip, Outcome};
+use crate::dkek::Dkek;
+use crate::state::State;
 use crate::timing::Operation;
 
 /// Algorithm of WRAP KEY, which a key with a list of algorithms must allow.
@@ -34,11 +36,7 @@ pub fn wrap(chip: &mut Chip, command: &Command) -> Outcome {
         return Err(Status::WRONG_PARAMETERS.into());
     }
     let state = chip.memory.state();
-    let dkek = state
-        .dkek
-        .as_ref()
-        .ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
-    let dkek = dkek.complete()?;
+    let dkek = complete(state)?;
     let record = state.key(command.p1)?;
     if !record.allows(WRAP) || record.uses.is_some() {
         // A copy of a key with a use counter would be a way around the counter.
@@ -55,11 +53,7 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
         return Err(Status::WRONG_PARAMETERS.into());
     }
     let state = chip.memory.state();
-    let dkek = state
-        .dkek
-        .as_ref()
-        .ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?;
-    let dkek = dkek.complete()?;
+    let dkek = complete(state)?;
     let in_file = command.data.is_empty();
     let blob = if in_file {
         let file = state.files.get(&WRAPPED_KEY);
@@ -77,4 +71,10 @@ pub fn unwrap(chip: &mut Chip, command: &Command) -> Outcome {
     }
     chip.fits()?;
     Ok(done())
+}
+
+/// The key that keys leave and enter under; a card without DKEK does not know these commands.
+fn complete(state: &State) -> Result<Dkek<'_>, Status> {
+    let shares = state.dkek.as_ref();
+    shares.ok_or(Status::INSTRUCTION_NOT_SUPPORTED)?.complete()
 }
