@@ -1,5 +1,9 @@
 //! Tables that fit a terminal of 80 columns, or JSON.
 
+use std::fmt::Display;
+use std::path::Path;
+
+use anyhow::Context as _;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
@@ -28,6 +32,25 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
 /// Prints JSON.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(value)?);
+    Ok(())
+}
+
+/// Prints a measurement's report, and writes its page if there is to be one.
+pub fn report(
+    report: &(impl Serialize + Display),
+    as_json: bool,
+    page: Option<&(&Path, String)>,
+) -> anyhow::Result<()> {
+    if let Some((file, html)) = page {
+        std::fs::write(file, html).with_context(|| file.display().to_string())?;
+    }
+    if as_json {
+        return json(report);
+    }
+    print!("{report}");
+    if let Some((file, _)) = page {
+        println!("report: {}", std::path::absolute(file)?.display());
+    }
     Ok(())
 }
 

@@ -155,17 +155,8 @@ impl BurnIn {
     }
 
     fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
-        if let Some(file) = &self.html {
-            std::fs::write(file, report.html()).with_context(|| file.display().to_string())?;
-        }
-        if context.json {
-            output::json(report)?;
-        } else {
-            print!("{report}");
-            if let Some(file) = &self.html {
-                println!("report: {}", std::path::absolute(file)?.display());
-            }
-        }
+        let page = self.html.as_deref().map(|file| (file, report.html()));
+        output::report(report, context.json, page.as_ref())?;
         if !report.is_finished() {
             let state = self.state.display();
             eprintln!("hsmux: not finished; the same command goes on from {state}");

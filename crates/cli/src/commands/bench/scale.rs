@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
 use clap::Args;
 use hsmux_bench::scale::{self, Event, Report};
 use hsmux_bench::{Measurement, sign};
@@ -98,17 +97,8 @@ impl Scale {
     }
 
     fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
-        if let Some(file) = &self.html {
-            std::fs::write(file, report.html()).with_context(|| file.display().to_string())?;
-        }
-        if context.json {
-            output::json(report)?;
-        } else {
-            print!("{report}");
-            if let Some(file) = &self.html {
-                println!("report: {}", std::path::absolute(file)?.display());
-            }
-        }
+        let page = self.html.as_deref().map(|file| (file, report.html()));
+        output::report(report, context.json, page.as_ref())?;
         let failed = |m: &Measurement| m.failed + m.wrong;
         let lost: u64 = report
             .steps
