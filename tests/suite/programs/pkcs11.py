@@ -20,6 +20,7 @@ CKM_RSA_PKCS_KEY_PAIR_GEN, CKM_ECDH1_DERIVE, CKM_AES_KEY_WRAP = 0x0, 0x1050, 0x2
 CKM_AES_ECB, CKM_AES_ECB_ENCRYPT_DATA = 0x1081, 0x1104
 CKF_RW_SESSION, CKF_SERIAL_SESSION, CKF_OS_LOCKING_OK = 0x2, 0x4, 0x2
 CKU_USER = 1
+CKR_BUFFER_TOO_SMALL = 0x150
 P256 = bytes.fromhex("06082a8648ce3d030107")
 
 
@@ -113,10 +114,17 @@ class Module:
 
     def slots(self):
         count = c_ulong()
-        self.C_GetSlotList(c_ubyte(1), None, byref(count))
-        slots = (c_ulong * count.value)()
-        self.C_GetSlotList(c_ubyte(1), slots, byref(count))
-        return list(slots[: count.value])
+        while True:
+            self.C_GetSlotList(c_ubyte(1), None, byref(count))
+            slots = (c_ulong * count.value)()
+            try:
+                self.C_GetSlotList(c_ubyte(1), slots, byref(count))
+            except Refused as refused:
+                # A token may come between the two calls; the standard's answer is to ask anew.
+                if refused.rv != CKR_BUFFER_TOO_SMALL:
+                    raise
+                continue
+            return list(slots[: count.value])
 
     def token(self, slot):
         info = TokenInfo()
