@@ -1,15 +1,18 @@
-//! Virtual SmartCard-HSMs in memory with copies of one key: what a burn-in drives where there are no
-//! cards, and no reader and no module in between either.
+//! Cards that are driven by themselves, with no module in between: virtual ones in memory with copies of
+//! one key, for a burn-in where there are no cards; and one in a reader.
 //!
-//! They protect nothing: see `hsmux-vcard`.
+//! Virtual cards protect nothing: see `hsmux-vcard`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hsmux_smartcard::dkek::DkekShare;
+use hsmux_smartcard::pcsc::{Channel, Limits, readers};
 use hsmux_smartcard::provision::{Access, clone, domain, initialise};
-use hsmux_smartcard::{Card, CardToken, Curve, Initialize, KeyPair, KeyReference, SoPin};
+use hsmux_smartcard::{
+    Card, CardError, CardToken, Curve, Initialize, KeyPair, KeyReference, SoPin,
+};
 use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_vcard::{MemoryChannel, Profile, Slot};
 
@@ -77,6 +80,22 @@ pub fn virtual_cards(
         Ok(VirtualCard { driven, control })
     };
     (1..=count).map(open).collect()
+}
+
+/// The card in the first reader that PC/SC has, logged in: one try of the PIN, and none where it would be
+/// the last. Nobody else may use the card meanwhile.
+pub fn card_in_reader(pin: &Secret) -> Result<Driven> {
+    let found = readers().map_err(CardError::from)?;
+    let reader = found.first().ok_or_else(|| {
+        let message = "PC/SC has no reader; see hsmux card list";
+        Error::token(Kind::Environment, message)
+    })?;
+    let channel = Channel::open(&reader.name, Limits::default()).map_err(CardError::from)?;
+    let token = CardToken::open(Card::new(channel), pin)?;
+    Ok(Driven {
+        name: reader.name.clone(),
+        token: Arc::new(token),
+    })
 }
 
 type SetUp<T> = std::result::Result<T, Box<dyn std::error::Error>>;

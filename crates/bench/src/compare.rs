@@ -46,6 +46,10 @@ pub struct Goal {
 pub enum Bound {
     /// Throughput of the one over that of the other, at least.
     RateRatioAtLeast(f64),
+    /// Throughput of the one over that of the other, off 1 by no more than this share of 1.
+    RateRatioWithin(f64),
+    /// Time that the one took over that of the other, at most.
+    TimeRatioAtMost(f64),
     /// Median latency of the one less that of the other, in microseconds, at most.
     AddedMedianAtMost(f64),
 }
@@ -121,24 +125,34 @@ pub fn run(
             measured[at].push(measurement);
         }
     }
-    let series: Vec<Series> = variants
-        .into_iter()
-        .zip(measured)
-        .map(|(variant, rounds)| Series::new(variant.name, rounds))
-        .collect();
-    Ok(Report {
-        head: Head::now("compare"),
-        title: title.to_owned(),
-        rounds,
-        figures: goals
-            .iter()
-            .filter_map(|goal| Figure::new(goal, &series))
-            .collect(),
-        variants: series,
-    })
+    let names = variants.into_iter().map(|variant| variant.name);
+    Ok(Report::new(title, names.zip(measured), goals))
 }
 
 impl Report {
+    /// Judges what was measured elsewhere: names of variants, and as many rounds of each.
+    pub fn new(
+        title: &str,
+        measured: impl IntoIterator<Item = (String, Vec<Measurement>)>,
+        goals: &[Goal],
+    ) -> Self {
+        let series = measured
+            .into_iter()
+            .map(|(name, rounds)| Series::new(name, rounds));
+        let variants: Vec<Series> = series.collect();
+        let rounds = variants.iter().map(|series| series.rounds.len()).max();
+        Self {
+            head: Head::now("compare"),
+            title: title.to_owned(),
+            rounds: rounds.unwrap_or_default(),
+            figures: goals
+                .iter()
+                .filter_map(|goal| Figure::new(goal, &variants))
+                .collect(),
+            variants,
+        }
+    }
+
     /// Whether every goal was reached.
     pub fn reached(&self) -> bool {
         self.figures.iter().all(|figure| figure.reached)
@@ -176,10 +190,22 @@ impl Figure {
 }
 
 impl Bound {
+    /// What of the two is held against each other, in a few words.
+    pub const fn subject(self) -> &'static str {
+        match self {
+            Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => "throughput",
+            Self::TimeRatioAtMost(_) => "time",
+            Self::AddedMedianAtMost(_) => "added latency, p50",
+        }
+    }
+
     /// The ratio or the difference of two measurements, where there is one.
     fn hold(self, of: &Measurement, against: &Measurement) -> Option<f64> {
         let value = match self {
-            Self::RateRatioAtLeast(_) => of.per_second / against.per_second,
+            Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => {
+                of.per_second / against.per_second
+            }
+            Self::TimeRatioAtMost(_) => of.elapsed_s / against.elapsed_s,
             Self::AddedMedianAtMost(_) => p50(of)? - p50(against)?,
         };
         value.is_finite().then_some(value)
@@ -188,7 +214,8 @@ impl Bound {
     fn keeps(self, value: f64) -> bool {
         match self {
             Self::RateRatioAtLeast(bound) => value >= bound,
-            Self::AddedMedianAtMost(bound) => value <= bound,
+            Self::RateRatioWithin(share) => (value - 1.0).abs() <= share,
+            Self::TimeRatioAtMost(bound) | Self::AddedMedianAtMost(bound) => value <= bound,
         }
     }
 }

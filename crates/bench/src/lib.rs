@@ -32,7 +32,7 @@ pub use engine::{Control, Load, Phase, Plan, Progress, Until};
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
-pub use reference::{ScalingRow, SigningRow};
+pub use reference::{ScalingRow, SigningRow, scaling};
 pub use report::Head;
 
 pub use target::{About, Key, mechanism};

@@ -72,6 +72,25 @@ const LONGEST: u64 = 86_400_000_000_000;
 const FAULTS: usize = 20;
 
 impl Measurement {
+    /// What others have measured: so many operations in so many seconds, at this rate, and nothing else.
+    pub const fn elsewhere(ops: u64, elapsed_s: f64, per_second: f64) -> Self {
+        Self {
+            workers: 0,
+            intended_per_second: None,
+            ops,
+            failed: 0,
+            verified: 0,
+            wrong: 0,
+            elapsed_s,
+            per_second,
+            latency_us: None,
+            faults: Vec::new(),
+            processes: Vec::new(),
+            timeline: Vec::new(),
+            interrupted: false,
+        }
+    }
+
     /// Every operation succeeded, and every answer that was checked is right.
     pub fn is_clean(&self) -> bool {
         self.failed == 0 && self.wrong == 0 && !self.interrupted

@@ -25,6 +25,7 @@ fn measured(per_second: f64, p50: f64) -> Measurement {
     let latency = found.latency_us.unwrap();
     Measurement {
         per_second,
+        elapsed_s: 1.0,
         latency_us: Some(Latency { p50, ..latency }),
         ..found
     }
@@ -248,6 +249,10 @@ fn variants_take_turns_and_are_judged_by_their_ratio() {
         goal("fast", Bound::RateRatioAtLeast(90.0)),
         goal("fast", Bound::AddedMedianAtMost(40.0)),
         goal("fast", Bound::AddedMedianAtMost(39.0)),
+        goal("fast", Bound::RateRatioWithin(2.1)),
+        goal("fast", Bound::RateRatioWithin(1.9)),
+        goal("fast", Bound::TimeRatioAtMost(1.0)),
+        goal("fast", Bound::TimeRatioAtMost(0.9)),
         goal("absent", Bound::RateRatioAtLeast(1.0)),
     ];
     let variants = vec![variant("slow", 100.0, 500.0), variant("fast", 300.0, 540.0)];
@@ -257,7 +262,7 @@ fn variants_take_turns_and_are_judged_by_their_ratio() {
         ["slow", "fast", "fast", "slow", "slow", "fast"]
     );
     let reached: Vec<bool> = report.figures.iter().map(|figure| figure.reached).collect();
-    assert_eq!(reached, [true, false, true, false]);
+    assert_eq!(reached, [true, false].repeat(4));
     assert!(!report.reached());
     let ratio = &report.figures[0];
     assert_eq!(

@@ -194,6 +194,12 @@ impl Card {
     /// As [`transmit`](Self::transmit), with the reason where there is no answer.
     pub fn exchange(&mut self, command: &[u8]) -> Result<Vec<u8>, NoAnswer> {
         let start = Instant::now();
+        let answer = self.work(command, start);
+        self.control.work(start.elapsed());
+        answer
+    }
+
+    fn work(&mut self, command: &[u8], start: Instant) -> Result<Vec<u8>, NoAnswer> {
         if !self.control.plugged() {
             return Err(NoAnswer::Removed);
         }

@@ -24,6 +24,16 @@ struct Hand {
     /// How often it was pulled: a card that was pulled and plugged has lost its power.
     pulls: u64,
     faults: Vec<Trigger>,
+    worked: Work,
+}
+
+/// What a card has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Commands that it was given.
+    pub commands: u64,
+    /// The time that it was at work on them, each from its arrival to the answer.
+    pub time: Duration,
 }
 
 impl Control {
@@ -64,6 +74,18 @@ impl Control {
     /// Is the card in its reader?
     pub fn plugged(&self) -> bool {
         !self.0.hand.lock().pulled
+    }
+
+    /// What the card has done so far.
+    pub fn worked(&self) -> Work {
+        self.0.hand.lock().worked
+    }
+
+    /// Counts a command.
+    pub(crate) fn work(&self, time: Duration) {
+        let worked = &mut self.0.hand.lock().worked;
+        worked.commands += 1;
+        worked.time += time;
     }
 
     /// Waits until the card is (`plugged`), or is not, in its reader; `false` if `timeout` passes first.

@@ -48,7 +48,7 @@ mod timing;
 
 pub use card::{Card, CardError, NoAnswer, Profile};
 pub use channel::{MemoryChannel, Slot};
-pub use control::Control;
+pub use control::{Control, Work};
 pub use fault::{Fault, Order, OrderError, Trigger};
 pub use key::KeyKind;
 pub use timing::{Operation, Service, Table, Timing, TimingError};

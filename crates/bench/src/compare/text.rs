@@ -9,7 +9,10 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}", self.head)?;
-        writeln!(f, "medians of {} rounds, taking turns\n", self.rounds)?;
+        match self.rounds {
+            1 => writeln!(f, "one round\n")?,
+            rounds => writeln!(f, "medians of {rounds} rounds, taking turns\n")?,
+        }
         let variants = self.variants.iter().map(|series| {
             let first = &self.variants[0];
             [
@@ -29,20 +32,16 @@ impl fmt::Display for Report {
             return Ok(());
         }
         let figures = self.figures.iter().map(|figure| {
-            let show = |value: Option<f64>| match (value, figure.goal.bound) {
-                (None, _) => "-".to_owned(),
-                (Some(value), Bound::RateRatioAtLeast(_)) => three(value),
-                (Some(value), Bound::AddedMedianAtMost(_)) => format!("{} us", three(value)),
-            };
-            let (sign, bound) = match figure.goal.bound {
-                Bound::RateRatioAtLeast(bound) => (">=", bound),
-                Bound::AddedMedianAtMost(bound) => ("<=", bound),
+            let bound = figure.goal.bound;
+            let show = |value: Option<f64>| match value {
+                Some(value) => format!("{}{}", three(value), unit(bound)),
+                None => "-".to_owned(),
             };
             [
                 format!("{} against {}", figure.goal.of, figure.goal.against),
                 show(figure.value),
                 format!("{} .. {}", show(figure.min), show(figure.max)),
-                format!("{sign} {}", show(Some(bound))),
+                goal(bound),
                 if figure.reached { "reached" } else { "MISSED" }.to_owned(),
             ]
         });
@@ -51,5 +50,22 @@ impl fmt::Display for Report {
             "{}",
             table(["figure", "measured", "rounds", "goal", ""], figures)
         )
+    }
+}
+
+fn unit(bound: Bound) -> &'static str {
+    match bound {
+        Bound::AddedMedianAtMost(_) => " us",
+        _ => "",
+    }
+}
+
+fn goal(bound: Bound) -> String {
+    match bound {
+        Bound::RateRatioAtLeast(least) => format!(">= {}", three(least)),
+        Bound::RateRatioWithin(share) => format!("1 +- {}", three(share)),
+        Bound::TimeRatioAtMost(most) | Bound::AddedMedianAtMost(most) => {
+            format!("<= {}{}", three(most), unit(bound))
+        }
     }
 }

@@ -30,13 +30,13 @@ use place::Place;
 pub use shelf::Shelf;
 use slot::{Address, Slot};
 
-use crate::{Card, Order};
+use crate::{Card, Order, Work};
 
 /// What one pcscd takes, and libpcsclite: PCSCLITE_MAX_READERS_CONTEXTS.
 pub const MOST: usize = 16;
 
-/// pcscd looks for new cards every 0.4 s, at one reader after the other.
-const SEEN_WITHIN: Duration = Duration::from_secs(20);
+/// pcscd looks for new cards every 0.4 s, at one reader after the other; on a busy machine less often.
+const SEEN_WITHIN: Duration = Duration::from_secs(60);
 
 /// Cards in readers, until this value is dropped or the process ends, however that happens.
 ///
@@ -118,6 +118,11 @@ impl Readers {
         self.slots.iter().enumerate().map(state).collect()
     }
 
+    /// What each card has done so far.
+    pub fn worked(&self) -> Vec<Work> {
+        self.slots.iter().map(Slot::worked).collect()
+    }
+
     /// What PC/SC calls the reader of a card.
     pub fn name(&self, index: usize) -> String {
         place::reader_name(index)
@@ -126,7 +131,7 @@ impl Readers {
     /// Gives an order to a card, counted from 0; `false` if there is none with this number.
     ///
     /// A card may be pulled whatever it is doing. pcscd notices at its next look, within half a
-    /// second, and a card that is plugged in again within a second after that.
+    /// second, and a card that is plugged in again within two seconds after that.
     pub fn obey(&self, card: usize, order: Order) -> bool {
         let slot = self.slots.get(card);
         slot.inspect(|slot| slot.obey(order)).is_some()

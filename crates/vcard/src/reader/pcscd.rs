@@ -22,8 +22,8 @@ const PROGRAM: &str = "/usr/sbin/pcscd";
 /// Starts pcscd and stays with it; see its comments.
 const KEEPER: &str = include_str!("keep.sh");
 
-/// A start is two shells and a few mounts.
-const START_WITHIN: Duration = Duration::from_secs(10);
+/// A start is two shells and a few mounts: moments, unless the machine is busy.
+const START_WITHIN: Duration = Duration::from_secs(60);
 
 /// An end that takes longer is a hang.
 const END_WITHIN: Duration = Duration::from_secs(3);

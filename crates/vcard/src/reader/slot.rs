@@ -11,14 +11,14 @@ use parking_lot::{Condvar, Mutex};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::link::{Link, Signal};
-use crate::{Card, Control, NoAnswer, Order};
+use crate::{Card, Control, NoAnswer, Order, Work};
 
 /// Between two attempts to reach a pcscd that does not listen yet.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// How long a card that was gone stays away: pcscd looks every 0.4 s, and has to find it gone once,
-/// or else would believe that it has power.
-const AWAY: Duration = Duration::from_secs(1);
+/// or else would believe that it has power. On a busy machine it looks less often.
+const AWAY: Duration = Duration::from_secs(2);
 
 /// How long a reader waits for a card that is mute before it gives it up. vpcd itself waits forever.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -110,6 +110,10 @@ impl Slot {
 
     pub fn plugged(&self) -> bool {
         self.shared.control.plugged()
+    }
+
+    pub fn worked(&self) -> Work {
+        self.shared.control.worked()
     }
 
     /// Waits until pcscd has seen the card; whether it has by the deadline.

@@ -130,10 +130,13 @@ fn a_service_time_holds_for_the_whole_command_and_adds_up() {
     }
     let mean = start.elapsed() / TIMES;
     assert!(mean >= Duration::from_millis(28), "{mean:?}");
-    // Other commands take no time.
-    let start = Instant::now();
-    host.select();
-    assert!(start.elapsed() < Duration::from_millis(30));
+    // Other commands take none: one of many is faster than that, however busy the machine is.
+    let fast = (0..100).any(|_| {
+        let start = Instant::now();
+        host.select();
+        start.elapsed() < Duration::from_millis(30)
+    });
+    assert!(fast);
 }
 
 #[test]
@@ -167,4 +170,19 @@ fn a_channel_that_is_dropped_lets_go() {
     one.begin().unwrap();
     drop(one);
     slot.channel().begin().unwrap();
+}
+
+#[test]
+fn a_card_counts_its_commands_and_their_time() {
+    let (mut host, sign) = signer(slow(50));
+    let before = host.control().worked();
+    for _ in 0..2 {
+        host.channel.transmit(&sign).unwrap();
+    }
+    host.control().unplug();
+    host.channel.transmit(&sign).unwrap_err();
+    let after = host.control().worked();
+    assert_eq!(after.commands - before.commands, 3);
+    // What one is late the next one is early.
+    assert!(after.time - before.time >= Duration::from_millis(99));
 }
