@@ -1,3 +1,5 @@
+use hsmux_token::{Error, Kind};
+
 use crate::dkek::{CheckValue, DkekError};
 use crate::{CardError, ChannelError, FileId, KeyReference, Status};
 
@@ -158,6 +160,23 @@ pub enum ProvisionError {
         /// What is missing.
         why: String,
     },
+    /// Nobody is logged in to a card that was to be in use.
+    #[error(
+        "card {card}: nobody is logged in to it any more: another program has selected its application \
+         meanwhile, or it was pulled"
+    )]
+    NotInUse {
+        /// Serial number.
+        card: String,
+    },
+    /// The key that was just made cannot be told.
+    #[error("card {card}: there is not one new key with CKA_ID {} on it", hex::encode(.id))]
+    NotOneNewKey {
+        /// Serial number.
+        card: String,
+        /// CKA_ID.
+        id: Vec<u8>,
+    },
     /// A backup that cannot be read.
     #[error("not a backup of a card: {0}")]
     Backup(String),
@@ -187,8 +206,25 @@ impl ProvisionError {
     }
 
     /// Whether the card said no, as opposed to saying nothing.
-    pub(super) fn is_answer(&self) -> bool {
+    pub fn is_answer(&self) -> bool {
         !matches!(self, Self::Card(CardError::Channel(_)))
+    }
+}
+
+/// What a pool would have heard from a vendor's module: what a card is not set up for is an answer to
+/// the request.
+impl From<ProvisionError> for Error {
+    fn from(error: ProvisionError) -> Self {
+        let message = error.to_string();
+        match error {
+            ProvisionError::Card(error) => error.into(),
+            ProvisionError::WithoutDkek { .. }
+            | ProvisionError::DkekIncomplete { .. }
+            | ProvisionError::OtherDkek { .. }
+            | ProvisionError::MayNotLeave { .. }
+            | ProvisionError::NoWitness { .. } => Self::request(Kind::Unsupported, message),
+            _ => Self::token(Kind::Unproved, message),
+        }
     }
 }
 

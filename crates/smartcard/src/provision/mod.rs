@@ -1,7 +1,7 @@
 //! Setting cards up, and getting keys from one to others.
 //!
 //! Everything here works on a [`Card`](crate::Card) over any channel, in a PC/SC transaction of its own, and
-//! leaves the card logged out.
+//! leaves the card logged out; but for [`newborn`], which leaves it as it is.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | [`package`] | one key as it travels: taken from a card, installed on another, whole or not at all |
 //! | [`witness`] | how a copy proves that it is one |
 //! | [`clone`], [`backup`] | all keys of a card, to other cards or into a file |
+//! | [`newborn`] | one new key to other cards, beside the programs that use them |
 
 pub mod access;
 pub mod backup;
@@ -18,6 +19,7 @@ pub mod clone;
 pub mod domain;
 mod error;
 pub mod initialise;
+pub mod newborn;
 pub mod package;
 pub mod pins;
 mod receive;

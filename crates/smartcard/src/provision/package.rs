@@ -187,7 +187,7 @@ pub fn unwrap<C: CardChannel>(target: &mut Access<C>, package: &KeyPackage) -> R
 }
 
 /// Takes a key off a card, its description first.
-fn remove<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<()> {
+pub(super) fn remove<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<()> {
     for kind in [
         FileKind::KeyDescription,
         FileKind::Certificate,

@@ -2,6 +2,8 @@
 
 mod backups;
 mod clones;
+mod newborn;
+mod hub;
 mod pulled;
 mod rig;
 mod set_up;

@@ -177,7 +177,7 @@ impl Plugged {
     }
 }
 
-fn describe(card: &mut Card<MemoryChannel>, key: KeyReference, family: KeyFamily) {
+pub fn describe(card: &mut Card<MemoryChannel>, key: KeyReference, family: KeyFamily) {
     let label = format!("key {}", key.0);
     let description = KeyDescription::new(family, key, &label, &[key.0], KeyUsage::SIGN, 256);
     let file = key.file(FileKind::KeyDescription);
