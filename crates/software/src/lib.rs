@@ -13,9 +13,11 @@ mod identify;
 mod key;
 mod prehash;
 mod rsa;
+mod spec;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
 pub use identify::identify;
 pub use key::PublicKey;
 pub use prehash::{prehash, prehashed_input};
+pub use spec::{CURVES, Curve, KeySpec};

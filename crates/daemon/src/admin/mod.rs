@@ -8,7 +8,6 @@ mod find;
 mod keys;
 mod pins;
 mod service;
-mod spec;
 mod status;
 
 use std::collections::BTreeMap;
@@ -18,9 +17,9 @@ use serde::{Deserialize, Serialize};
 
 pub use client::AdminClient;
 pub use desk::{ARGUMENT as DESK, desk_main};
+pub use hsmux_software::KeySpec;
 pub use pins::{list as list_pins, release_offline as release_pin};
 pub use service::AdminService;
-pub use spec::KeySpec;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};
 
 /// What an administrator asks. Keys are named by PKCS#11 URIs (RFC 7512), members by their names.

@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, every mistake with its line.
 
+mod broker;
 mod files;
 mod mistake;
 mod parse;
@@ -20,6 +21,7 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
+pub use broker::{Action, BrokerSection, Rule, Tls};
 pub use files::check;
 pub use mistake::{Mistake, Severity};
 pub use pin::PinSource;
@@ -46,6 +48,8 @@ pub struct Config {
     pub module: ModuleSection,
     /// `[audit]`.
     pub audit: AuditSection,
+    /// `[broker]` with each `[[policy]]`, if it is there.
+    pub broker: Option<BrokerSection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
 }

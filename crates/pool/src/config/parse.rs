@@ -6,12 +6,13 @@ use std::time::Duration;
 use crate::Policy;
 use toml::de::{DeTable, DeValue};
 
+use super::broker;
 use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
 use super::{
-    Admin, AuditSection, Config, Isolation, Listener, Login, Member, Mistake, ModuleSection,
-    PoolSection, Socket, User,
+    Admin, AuditSection, BrokerSection, Config, Isolation, Listener, Login, Member, Mistake,
+    ModuleSection, PoolSection, Socket, User,
 };
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
@@ -79,12 +80,14 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         module(fields, &listeners)
     });
     let audit = one(source, document, "audit", |fields| audit(fields, &state));
+    let broker = broker(source, document, &state);
     Some(Config {
         file: source.file.to_owned(),
         pool: pool?,
         admin,
         module,
         audit,
+        broker,
         tokens,
         listeners,
         state,
@@ -223,6 +226,23 @@ fn module(fields: &mut Fields<'_, '_, '_>, listeners: &[Listener]) -> ModuleSect
         fields.source.error(fields.span_of("socket"), message);
     }
     ModuleSection { embedded, socket }
+}
+
+fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Option<BrokerSection> {
+    let policies = many(source, document, "policy", broker::rule);
+    if !document.contains_key("broker") {
+        if let Some(policy) = document.get("policy") {
+            source.error(policy.span(), "[[policy]] is for the broker: add [broker]");
+        }
+        return None;
+    }
+    let section = one(source, document, "broker", |fields| {
+        broker::broker(fields, state)
+    });
+    Some(BrokerSection {
+        policies,
+        ..section
+    })
 }
 
 fn audit(fields: &mut Fields<'_, '_, '_>, state: &Path) -> AuditSection {

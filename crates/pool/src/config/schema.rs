@@ -1,5 +1,7 @@
 //! Every key of the configuration file: one table for reading, for the example and for the page in docs/.
 
+mod broker;
+
 /// A section of the file, `[pool]`, or one of many, `[[token]]`.
 pub struct Section {
     /// Its name.
@@ -286,6 +288,8 @@ pub const SECTIONS: &[Section] = &[
             ),
         ],
     },
+    broker::BROKER,
+    broker::POLICY,
     Section {
         name: "token",
         repeated: true,

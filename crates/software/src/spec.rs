@@ -62,6 +62,13 @@ pub const CURVES: &[Curve] = &[
     },
 ];
 
+impl Curve {
+    /// `p256`, `ed25519`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 impl KeySpec {
     /// The operation that makes such a key: it never leaves the tokens, and is shown after login only.
     pub fn operation(self, label: &str, id: &[u8]) -> Operation {
