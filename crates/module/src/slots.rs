@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsmux_token::ck::{CK_TOKEN_INFO, CK_VERSION};
+use hsmux_token::ck::{CK_TOKEN_INFO, CK_VERSION, CKF_REMOVABLE_DEVICE};
 use hsmux_token::{Error, Kind, Result, TokenFlags, TokenInfo};
 
 use crate::SlotSelector;
@@ -97,8 +97,16 @@ pub(crate) fn describe(library: &Library, slot: Slot, lanes: u32) -> Result<Toke
         library_version: version(module.libraryVersion),
         mechanisms: library.mechanisms(slot)?,
         lanes,
+        slot: removable(library, slot)?,
         ..described(&library.token_info(slot)?)
     })
+}
+
+/// What the slot is called, if the token can leave it.
+fn removable(library: &Library, slot: Slot) -> Result<Option<String>> {
+    let info = library.slot_info(slot)?;
+    let removable = info.flags & CKF_REMOVABLE_DEVICE != 0;
+    Ok(removable.then(|| text(&info.slotDescription)))
 }
 
 pub(crate) fn described(info: &CK_TOKEN_INFO) -> TokenInfo {

@@ -95,6 +95,7 @@ impl Core {
         });
         record.enter(&mut life, State::InService, self.base);
         life.connection = Some(Arc::clone(connection));
+        life.last_seen = Some(Arc::clone(&connection.info));
         *record.retry.lock() = Retry::default();
         let mut scheduler = self.scheduler.lock();
         scheduler.open(

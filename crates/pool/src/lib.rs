@@ -29,6 +29,7 @@ mod registry;
 pub mod replicate;
 mod scheduler;
 mod seatset;
+mod slots;
 mod status;
 mod stock;
 

@@ -167,6 +167,7 @@ impl Pool {
                 .retire_now(&record, State::Removed, "the pool has stopped");
         }
         self.core.alarm.now();
+        self.core.moved();
     }
 
     /// [`Token::submit`] for a guest with this home, or for nobody.

@@ -43,6 +43,8 @@ pub(crate) struct Life {
     pub attempts: u32,
     pub last_error: Option<(SystemTime, Error)>,
     pub connection: Option<Arc<Connection>>,
+    /// What its token said of itself when it was last connected.
+    pub last_seen: Option<Arc<TokenInfo>>,
     /// Grows with each change of state, so that a slow attempt to connect sees that it is no longer wanted.
     pub turn: u64,
 }
@@ -87,6 +89,7 @@ impl Record {
                 attempts: 0,
                 last_error: None,
                 connection: None,
+                last_seen: None,
                 turn: 0,
             }),
             expected: AtomicU64::new(0),

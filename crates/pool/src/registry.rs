@@ -275,6 +275,7 @@ impl Registry {
                 .map(|holder| holder.info.lanes.max(1))
                 .sum(),
             pin_length: (1, 255),
+            slot: None,
         }
     }
 

@@ -60,7 +60,7 @@ pub struct SeatStatus {
     pub last_error: Option<String>,
     /// When that was, in seconds after 1970.
     pub last_error_at: Option<u64>,
-    /// The token's own label, serial number, manufacturer, model and library.
+    /// What its token said of itself when it was last connected.
     pub token: Option<TokenStatus>,
     /// Operations that it runs now.
     pub in_flight: usize,
@@ -112,6 +112,9 @@ pub struct TokenStatus {
     pub library: String,
     /// The CKF_* bits of CK_TOKEN_INFO.
     pub flags: u64,
+    /// What its slot is called, if it can leave it: of a card, its reader's name.
+    #[serde(default)]
+    pub slot: Option<String>,
 }
 
 /// An object and its copies.
@@ -188,7 +191,6 @@ pub(crate) fn of(core: &Core) -> Status {
 fn seat(core: &Core, record: &Record) -> SeatStatus {
     let activity = core.scheduler.lock().activity(record.index);
     let life = record.life.lock();
-    let connection = life.connection.as_ref();
     let mut status = SeatStatus {
         name: record.seat.name.clone(),
         member: record.seat.member.clone(),
@@ -199,13 +201,14 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         attempts: life.attempts,
         last_error: life.last_error.as_ref().map(|(_, error)| error.to_string()),
         last_error_at: life.last_error.as_ref().map(|(at, _)| seconds(*at)),
-        token: connection.map(|connection| TokenStatus {
-            label: connection.info.label.clone(),
-            serial: connection.info.serial.clone(),
-            manufacturer: connection.info.manufacturer.clone(),
-            model: connection.info.model.clone(),
-            library: connection.info.library.clone(),
-            flags: connection.info.flags.bits(),
+        token: life.last_seen.as_ref().map(|info| TokenStatus {
+            label: info.label.clone(),
+            serial: info.serial.clone(),
+            manufacturer: info.manufacturer.clone(),
+            model: info.model.clone(),
+            library: info.library.clone(),
+            flags: info.flags.bits(),
+            slot: info.slot.clone(),
         }),
         in_flight: activity.as_ref().map_or(0, |activity| activity.running),
         lanes: activity.as_ref().map_or(0, |activity| activity.lanes),

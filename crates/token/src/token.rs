@@ -148,6 +148,10 @@ pub struct TokenInfo {
     /// ulMinPinLen and ulMaxPinLen.
     #[n(11)]
     pub pin_length: (u64, u64),
+    /// slotDescription of a slot that tokens come to and go from (CKF_REMOVABLE_DEVICE): of a card, its
+    /// reader's name.
+    #[n(12)]
+    pub slot: Option<String>,
 }
 
 impl TokenInfo {

@@ -6,5 +6,6 @@ mod guests;
 mod health;
 mod load;
 mod serving;
+mod slots;
 mod stock;
 mod vault;

@@ -13,6 +13,8 @@ pub struct Reader {
     pub name: String,
     /// What is in it.
     pub card: CardState,
+    /// Grows whenever a card comes or goes.
+    pub events: u32,
 }
 
 /// What is in a reader.
@@ -81,5 +83,6 @@ pub(super) fn reader(state: &ReaderState) -> Reader {
     Reader {
         name: state.name().to_string_lossy().into_owned(),
         card,
+        events: state.event_count(),
     }
 }

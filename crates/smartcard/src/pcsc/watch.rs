@@ -31,12 +31,19 @@ impl Watch {
         Canceller(self.context.clone())
     }
 
-    /// Waits for a change, and tells all readers as they are then; nothing after `timeout`, or when it was
-    /// cancelled. An error means that pcscd has gone: make a new one.
-    pub fn wait(&mut self, timeout: Duration) -> Result<Option<Vec<Reader>>, ChannelError> {
+    /// Waits for a change, and tells all readers as they are then; nothing after `timeout`, if there is one, or
+    /// when it was cancelled. An error means that pcscd has gone: make a new one.
+    pub fn wait(
+        &mut self,
+        timeout: impl Into<Option<Duration>>,
+    ) -> Result<Option<Vec<Reader>>, ChannelError> {
         // pcscd only tells of readers that come while somebody waits.
         let changed = self.update_readers()?;
-        let timeout = if changed { Duration::ZERO } else { timeout };
+        let timeout = if changed {
+            Some(Duration::ZERO)
+        } else {
+            timeout.into()
+        };
         let waited = self.context.get_status_change(timeout, &mut self.states);
         match waited {
             // Unknown: a reader went between the list and the wait.
