@@ -1,0 +1,221 @@
+//! `[broker]` and each `[[policy]]`: who may do what over HTTP.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::Socket;
+use super::reader::{Fields, Named, suggestion, text};
+
+/// `[broker]`: the service over HTTP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BrokerSection {
+    /// Addresses that it listens on.
+    pub listen: Vec<SocketAddr>,
+    /// Its unix socket.
+    pub socket: Option<Socket>,
+    /// HTTPS, on every address.
+    pub tls: Option<Tls>,
+    /// The SQLite file of names, versions and clients' tokens.
+    pub store: PathBuf,
+    /// The longest body of a request, in bytes.
+    pub max_body: usize,
+    /// Everybody may do everything, on loopback.
+    pub dev: bool,
+    /// Each `[[policy]]`.
+    pub policies: Vec<Rule>,
+}
+
+/// HTTPS.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// PEM: the server's certificate, then those that lead to the root.
+    pub certificate: PathBuf,
+    /// PEM: its private key.
+    pub key: PathBuf,
+    /// PEM: whose certificates clients may show.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// `[[policy]]`: some clients may do some things with some keys.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// Who: `token:NAME`, `subject:CN=...`, `dns:...`, `uri:...`, `email:...`, `fingerprint:HEX`, `uid:N`.
+    pub clients: Vec<String>,
+    /// Names of keys, where `*` stands for any characters.
+    pub keys: Vec<String>,
+    /// What.
+    pub allow: Vec<Action>,
+}
+
+macro_rules! actions {
+    ($($action:ident $word:literal $help:literal,)*) => {
+        /// What a client may be allowed to do.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Action {
+            $(#[doc = $help] $action,)*
+        }
+
+        impl Action {
+            /// All, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$action,)*];
+
+            /// As the configuration writes it.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$action => $word,)*
+                }
+            }
+        }
+    };
+}
+
+actions! {
+    Encrypt "encrypt" "Encipher.",
+    Decrypt "decrypt" "Decipher.",
+    Rewrap "rewrap" "Encipher anew with a newer version.",
+    Datakey "datakey" "A new key for the client's own use, in clear and enciphered.",
+    WrappedDatakey "datakey-wrapped" "The same, enciphered only.",
+    Sign "sign" "Sign.",
+    Verify "verify" "Verify a signature or an HMAC.",
+    Hmac "hmac" "Make an HMAC.",
+    Random "random" "Random bytes of a token.",
+    Hash "hash" "The digest of data.",
+    List "list" "The names of all keys.",
+    Read "read" "A key's versions and public halves.",
+    Create "create" "Make a key.",
+    Config "config" "Change what may be done with a key.",
+    Rotate "rotate" "Make a new version.",
+    Trim "trim" "Destroy old versions.",
+    Delete "delete" "Delete a key.",
+    Csr "csr" "Have a certification request signed.",
+    SetCertificate "set-certificate" "Keep a certificate with a key.",
+    RawCbc "raw-cbc" "AES-CBC without authentication: whoever may alter ciphertexts reads them by the answers.",
+    Pkcs1Decrypt "pkcs1-decrypt" "RSA decryption with PKCS#1 v1.5 padding.",
+}
+
+impl Action {
+    /// What `"*"` does not stand for: it has to be said by name.
+    pub fn by_name_only(self) -> bool {
+        matches!(self, Self::RawCbc | Self::Pkcs1Decrypt)
+    }
+}
+
+/// Kinds of identities.
+const CLIENTS: &[&str] = &[
+    "token:",
+    "subject:",
+    "dns:",
+    "uri:",
+    "email:",
+    "fingerprint:",
+    "uid:",
+];
+
+/// 32 MiB, as the dialect's servers have it.
+const MAX_BODY: u64 = 32 << 20;
+
+pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
+    let listen = fields.list("listen", |value| {
+        let text = text(value)?;
+        text.parse()
+            .map_err(|_| format!("{text:?} is not an address and a port"))
+    });
+    let socket = fields.path("socket").map(|path| {
+        fields.names("socket", Named::Socket(path.clone()));
+        Socket {
+            path,
+            mode: fields.mode("mode").unwrap_or(0o660),
+            ..Socket::default()
+        }
+    });
+    let section = BrokerSection {
+        listen: listen.unwrap_or_default(),
+        socket,
+        tls: tls(fields),
+        store: fields
+            .path("store")
+            .unwrap_or_else(|| state.join("broker.sqlite")),
+        max_body: fields
+            .number("max_body", 1024..=1 << 30)
+            .unwrap_or(MAX_BODY) as usize,
+        dev: fields.flag("dev").unwrap_or(false),
+        policies: Vec::new(),
+    };
+    let strangers = section.listen.iter().any(|at| !at.ip().is_loopback());
+    if section.dev && (strangers || section.socket.is_some()) {
+        let message = "dev = true lets everybody do everything: it listens on loopback only";
+        fields.source.error(fields.span_of("dev"), message);
+    } else if strangers && section.tls.is_none() {
+        let message = "clients' tokens would travel in clear: give certificate and key, \
+                       or listen on loopback";
+        fields.source.error(fields.span_of("listen"), message);
+    }
+    section
+}
+
+fn tls(fields: &mut Fields<'_, '_, '_>) -> Option<Tls> {
+    let (certificate, key) = (fields.path("certificate"), fields.path("key"));
+    let client_ca = fields.path("client_ca");
+    match (certificate, key) {
+        (Some(certificate), Some(key)) => Some(Tls {
+            certificate,
+            key,
+            client_ca,
+        }),
+        (None, None) => {
+            if client_ca.is_some() {
+                let message = "client_ca needs certificate and key: it is for HTTPS";
+                fields.source.error(fields.span_of("client_ca"), message);
+            }
+            None
+        }
+        (None, Some(_)) => {
+            fields.missing("certificate");
+            None
+        }
+        (Some(_), None) => {
+            fields.missing("key");
+            None
+        }
+    }
+}
+
+pub fn rule(fields: &mut Fields<'_, '_, '_>) -> Option<Rule> {
+    for name in ["clients", "keys", "allow"] {
+        if !fields.has(name) {
+            fields.missing(name);
+        }
+    }
+    let clients = fields.list("clients", |value| {
+        let text = text(value)?;
+        let known = CLIENTS
+            .iter()
+            .any(|kind| text.starts_with(kind) && text.len() > kind.len());
+        if known || text == "*" {
+            return Ok(text.to_owned());
+        }
+        Err(format!(
+            "{text:?} is no client; there are {}...",
+            CLIENTS.join("..., ")
+        ))
+    });
+    let keys = fields.list("keys", |value| Ok(text(value)?.to_owned()));
+    let allow = fields.list("allow", |value| actions(text(value)?));
+    Some(Rule {
+        clients: clients?,
+        keys: keys?,
+        allow: allow?.concat(),
+    })
+}
+
+fn actions(word: &str) -> Result<Vec<Action>, String> {
+    let all = || Action::ALL.iter().copied();
+    if word == "*" {
+        return Ok(all().filter(|action| !action.by_name_only()).collect());
+    }
+    let found = all().find(|action| action.word() == word);
+    found.map(|action| vec![action]).ok_or_else(|| {
+        let hint = suggestion(word, Action::ALL.iter().map(|action| action.word()));
+        format!("{word:?} is unknown{hint}")
+    })
+}
