@@ -4,9 +4,17 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
 use rustix::fs::{FlockOperation, flock};
+
+/// How long another holder of the lock is waited for.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Between two attempts.
+const TURN: Duration = Duration::from_millis(20);
 
 /// Held for as long as the daemon runs; the kernel lets it go when the process ends, however that is.
 #[derive(Debug)]
@@ -36,7 +44,7 @@ impl StateLock {
             .mode(0o600)
             .open(state.join("daemon.lock"))
             .map_err(|e| failed("cannot write to it", e))?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        if !locked(&file) {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
             let message = format!(
@@ -62,6 +70,21 @@ impl StateLock {
     }
 }
 
+/// Locks the file for this process, unless it is held for longer than a moment: that long by who only
+/// looks, and by a child that a killed daemon was about to start.
+fn locked(file: &File) -> bool {
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(TURN);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +100,19 @@ mod tests {
         drop(first);
         assert!(!StateLock::is_held(&state));
         StateLock::take(&state).unwrap();
+    }
+
+    #[test]
+    fn who_only_looks_keeps_no_daemon_from_its_start() {
+        let folder = tempfile::tempdir().unwrap();
+        drop(StateLock::take(folder.path()).unwrap());
+        let look = File::open(folder.path().join("daemon.lock")).unwrap();
+        flock(&look, FlockOperation::LockShared).unwrap();
+        let looking = thread::spawn(move || {
+            thread::sleep(TURN);
+            drop(look);
+        });
+        StateLock::take(folder.path()).unwrap();
+        looking.join().unwrap();
     }
 }
