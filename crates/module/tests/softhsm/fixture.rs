@@ -86,7 +86,7 @@ pub fn token(label: &str) -> Arc<ModuleToken> {
 }
 
 pub fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_secs(120)
 }
 
 pub trait Run {

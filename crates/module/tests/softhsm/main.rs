@@ -3,5 +3,8 @@
 
 mod fixture;
 mod keys;
+mod objects;
 mod pins;
+mod session_objects;
+mod threads;
 mod tokens;

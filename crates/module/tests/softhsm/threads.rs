@@ -1,0 +1,78 @@
+//! Many threads on one token.
+
+use hsmux_module::ModuleToken;
+use hsmux_token::ck::*;
+use hsmux_token::{Kind, Made, Mechanism, ObjectRef, Operation, Token, Verb};
+
+use crate::fixture::{Run, ec_pair, token};
+
+/// SoftHSM 2.6.1 may answer C_GenerateKeyPair with CKR_GENERAL_ERROR while another thread searches.
+fn made_at_last(token: &ModuleToken, pair: &Operation) -> Vec<Made> {
+    loop {
+        match token.run(pair.clone()) {
+            Err(error) if error.code() == Some(CKR_GENERAL_ERROR) => {}
+            made => return made.unwrap().into_objects().unwrap(),
+        }
+    }
+}
+
+/// A lock taken in two orders would end in errors: nobody gets a session any more.
+#[test]
+fn readers_makers_and_users_do_not_wait_for_each_other() {
+    let token = token("busy");
+    let key = token.made(ec_pair(1)).remove(1).object.id;
+    let sign = Operation::Use {
+        verb: Verb::Sign,
+        key: key.into(),
+        mechanism: Mechanism::plain(CKM_ECDSA),
+        data: vec![1; 32].into(),
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    assert_eq!(token.bytes(sign.clone()).unwrap().len(), 64);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for id in 10..20 {
+                let made = made_at_last(&token, &ec_pair(id)).remove(1).object.id;
+                token
+                    .run(Operation::Destroy {
+                        object: made.into(),
+                    })
+                    .unwrap();
+            }
+        });
+        scope.spawn(|| {
+            let Operation::GeneratePair {
+                mechanism,
+                public,
+                private,
+            } = ec_pair(1)
+            else {
+                unreachable!()
+            };
+            for _ in 0..10 {
+                let pair = Operation::GeneratePair {
+                    mechanism: mechanism.clone(),
+                    public: public.clone().with_flag(CKA_TOKEN, false),
+                    private: private.clone().with_flag(CKA_TOKEN, false),
+                };
+                made_at_last(&token, &pair);
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..20 {
+                token.objects().unwrap();
+            }
+        });
+    });
+    let session = ObjectRef::Session(hsmux_token::SessionObject {
+        owner: 0,
+        handle: 1 << 40,
+    });
+    let error = token.run(Operation::Read { object: session }).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownObject);
+}
