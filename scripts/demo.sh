@@ -25,7 +25,7 @@ show() {
 }
 
 members_serve() {
-    for _ in $(seq 300); do
+    for _ in $(seq 1200); do
         hsmux status --check >/dev/null 2>&1 && return
         kill -0 "$daemon" 2>/dev/null || return 1
         sleep 0.1

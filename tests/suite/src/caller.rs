@@ -2,11 +2,10 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::{Rig, source};
+use crate::{PATIENCE, Rig, source};
 
 /// A program with the module loaded that lives as long as a test wants: `programs/caller.py`.
 pub struct Caller {
@@ -56,7 +55,7 @@ impl Caller {
         caller
     }
 
-    /// Asks for one thing (a `do_` function of `caller.py`) and waits up to 60 seconds; the error is the
+    /// Asks for one thing (a `do_` function of `caller.py`) and waits for the answer; the error is the
     /// CK_RV that the module gave.
     pub fn ask(&mut self, what: &str, arguments: Value) -> Result<Value, u64> {
         let mut request = arguments;
@@ -64,7 +63,7 @@ impl Caller {
         writeln!(self.requests, "{request}").expect("ask the caller");
         let line = self
             .answers
-            .recv_timeout(Duration::from_secs(60))
+            .recv_timeout(PATIENCE)
             .unwrap_or_else(|error| panic!("{what}: no answer from the caller: {error}"));
         let mut answer: Value = serde_json::from_str(&line).expect("JSON from the caller");
         match answer["rv"].as_u64() {

@@ -2,7 +2,8 @@
 //!
 //! A [`Rig`] is a temporary folder with SoftHSM tokens, keys and a configuration, and in most
 //! set-ups a daemon. A [`Run`] is a program with a time limit. Nothing here waits a fixed time:
-//! [`until`] polls and has a deadline. Everything that a rig starts ends with it, by process id.
+//! [`until`] polls and has a deadline. Everything that a rig starts ends with it, by process id, and what
+//! runs in the background ends also with a test that is killed.
 
 mod built;
 mod caller;
@@ -22,13 +23,13 @@ pub use caller::Caller;
 pub use card_pool::CardPool;
 pub use cards::{Cards, OPENSC};
 pub use config::{Config, Member};
-pub use process::Process;
+pub use process::{Process, running};
 pub use rig::{Rig, Setup};
 pub use run::{Finished, Run};
 pub use softhsm::{Keys, SOFTHSM, SoftHsm};
 pub use standin::StandIn;
 pub use terminal::Terminal;
-pub use wait::{free_port, until};
+pub use wait::{PATIENCE, until};
 
 /// Bytes as programs take them in arguments.
 pub fn hex(bytes: &[u8]) -> String {

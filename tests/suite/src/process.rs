@@ -1,11 +1,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus, Stdio};
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use crate::{Run, until};
+use crate::{PATIENCE, Run, until};
 
 /// A program in the background with its output in a file; it ends with this value.
 ///
@@ -62,10 +61,10 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("signal a child");
     }
 
-    /// Waits until it has written `text`; panics when it ends before, or after 30 seconds.
+    /// Waits until it has written `text`; panics when it ends before.
     pub fn wait_for(&mut self, text: &str) {
         let what = format!("{}: {text:?} in its output", self.name);
-        until(&what, Duration::from_secs(30), || {
+        until(&what, PATIENCE, || {
             if self.log().contains(text) {
                 return Some(());
             }
@@ -74,7 +73,7 @@ impl Process {
         });
     }
 
-    /// Asks it to end (SIGTERM) and waits for that; panics after 15 seconds.
+    /// Asks it to end (SIGTERM) and waits for that.
     pub fn stop(&mut self) -> ExitStatus {
         if let Some(status) = self.child.try_wait().expect("wait for a child") {
             return status;
@@ -90,26 +89,32 @@ impl Process {
     }
 
     /// The processes that it has started and that run now.
-    pub fn children(&self) -> Vec<Pid> {
+    pub fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("the threads");
         tasks
             .filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok())
             .flat_map(|line| {
                 line.split_whitespace()
-                    .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+                    .filter_map(|pid| pid.parse().ok())
                     .collect::<Vec<_>>()
             })
             .collect()
     }
 
-    /// Waits for its end; panics after 15 seconds.
+    /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         let child = &mut self.child;
         let what = format!("the end of {}", self.name);
-        until(&what, Duration::from_secs(15), || {
+        until(&what, PATIENCE, || {
             child.try_wait().expect("wait for a child")
         })
     }
+}
+
+/// Whether a process runs. An orphan that has ended may stay a zombie: in a container perhaps nobody reaps it.
+pub fn running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
 }
 
 impl Drop for Process {

@@ -1,12 +1,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::process::{Pid, Signal, test_kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Config, Keys, Member, Process, Program, Run, SOFTHSM, SoftHsm, StandIn, built, until};
+use crate::{
+    Config, Keys, Member, PATIENCE, Process, Program, Run, SOFTHSM, SoftHsm, StandIn, built,
+    running, until,
+};
 
 /// How a program reaches its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +84,7 @@ impl Rig {
             softhsm,
             keys: Keys::none(),
             config: Config {
-                pool: "deadline = \"10s\"".to_owned(),
+                pool: "deadline = \"60s\"".to_owned(),
                 daemon: "pin = { file = \"pool.pin\" }\n".to_owned(),
                 module: format!("mode = \"{mode}\""),
                 members: labels.iter().map(member).collect(),
@@ -141,31 +143,26 @@ impl Rig {
     pub fn start_by(&mut self, run: Run) {
         let daemon = Process::start("daemon", self.folder.path(), run);
         self.daemon = Some(daemon);
-        until("the daemon answers", Duration::from_secs(30), || {
+        until("the daemon answers", PATIENCE, || {
             let daemon = self.daemon.as_mut().expect("just started");
             assert!(daemon.running(), "the daemon has ended\n{}", daemon.log());
             (self.hsmux("status --json").finish().code == Some(0)).then_some(())
         });
     }
 
-    /// Waits until so many members serve.
+    /// Waits until so many members serve, and no key of theirs is still proving itself.
     pub fn wait_for_members(&self, count: usize) {
         let what = format!("{count} members serve");
-        until(&what, Duration::from_secs(30), || {
-            let serving = self.members_in("serving").len();
-            (serving == count).then_some(())
+        until(&what, PATIENCE, || {
+            let status = self.status();
+            let serving = members_in(&status, "serving");
+            (serving.len() == count && !proving(&status, &serving)).then_some(())
         });
     }
 
     /// The names of the members that `hsmux status` calls so.
     pub fn members_in(&self, state: &str) -> Vec<String> {
-        let status = self.status();
-        let members = status["members"].as_array().expect("members in the status");
-        members
-            .iter()
-            .filter(|member| member["state"] == state)
-            .map(|member| member["name"].as_str().expect("a name").to_owned())
-            .collect()
+        members_in(&self.status(), state)
     }
 
     /// The process ids of the workers, in the order of the members.
@@ -208,9 +205,8 @@ impl Rig {
         let workers = daemon.children();
         assert!(!workers.is_empty(), "the daemon has no workers");
         self.kill();
-        until("the workers end", Duration::from_secs(15), || {
-            let gone = |pid: &Pid| test_kill_process(*pid).is_err();
-            workers.iter().all(gone).then_some(())
+        until("the workers end", PATIENCE, || {
+            (!workers.iter().copied().any(running)).then_some(())
         });
     }
 
@@ -277,6 +273,27 @@ impl Rig {
             .arg(self.pin())
             .args(line)
     }
+}
+
+fn members_in(status: &Value, state: &str) -> Vec<String> {
+    let members = status["members"].as_array().expect("members in the status");
+    members
+        .iter()
+        .filter(|member| member["state"] == state)
+        .map(|member| member["name"].as_str().expect("a name").to_owned())
+        .collect()
+}
+
+/// Whether a key has yet to prove itself on one of these members, for the first time or after a return.
+fn proving(status: &Value, members: &[String]) -> bool {
+    let objects = status["pool"]["objects"].as_array().expect("objects");
+    let replicas = objects
+        .iter()
+        .filter_map(|object| object["replicas"].as_array());
+    replicas.flatten().any(|replica| {
+        let unsettled = replica["state"] == "proving" || replica["state"] == "away";
+        unsettled && members.iter().any(|member| replica["member"] == **member)
+    })
 }
 
 fn write_secret(path: &Path, text: &str) {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::wait::poll;
+use crate::wait::{PATIENCE, poll};
 
 /// A program that is run to its end, with a time limit. It never sees the caller's terminal.
 pub struct Run {
@@ -26,7 +26,7 @@ impl Run {
         Self {
             command,
             input: Vec::new(),
-            limit: Duration::from_secs(60),
+            limit: PATIENCE,
         }
     }
 
@@ -65,16 +65,32 @@ impl Run {
         self
     }
 
-    /// How long it may take, in seconds; 60 unless said.
+    /// How long it may take, in seconds; [`PATIENCE`] unless said.
     #[must_use]
     pub fn limit(mut self, seconds: u64) -> Self {
         self.limit = Duration::from_secs(seconds);
         self
     }
 
-    /// Gives the command up, for [`crate::Process::start`].
+    /// The command, for what runs in the background: it is killed when the thread that starts it ends,
+    /// so that a test that is killed leaves nothing behind.
     pub(crate) fn into_command(self) -> Command {
-        self.command
+        let mut command = Command::new("setpriv");
+        command
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(self.command.get_program())
+            .args(self.command.get_args())
+            .process_group(0);
+        for (name, value) in self.command.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        if let Some(folder) = self.command.get_current_dir() {
+            command.current_dir(folder);
+        }
+        command
     }
 
     /// Runs it; panics when it cannot be started or takes longer than its limit.

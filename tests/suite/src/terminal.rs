@@ -2,14 +2,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 
-use crate::Run;
-
-/// How long a program may take to its next question, or to its end.
-const LIMIT: Duration = Duration::from_secs(60);
+use crate::{PATIENCE, Run};
 
 /// A program at a pseudo-terminal, and the person who answers it.
 pub struct Terminal {
@@ -59,7 +56,7 @@ impl Terminal {
     /// Waits for a question, and types a line.
     #[track_caller]
     pub fn answer(&mut self, question: &str, line: &str) -> &mut Self {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + PATIENCE;
         let place = loop {
             if let Some(place) = self.seen[self.answered..].find(question) {
                 break self.answered + place + question.len();
@@ -75,7 +72,7 @@ impl Terminal {
     /// Waits for the end, and gives all that was on the screen; panics unless the exit code is 0.
     #[track_caller]
     pub fn ok(mut self) -> String {
-        let deadline = Instant::now() + LIMIT;
+        let deadline = Instant::now() + PATIENCE;
         while self.look(deadline) {}
         let status = self.child.wait().expect("wait for a child");
         assert!(status.success(), "{status}\n{}", self.seen);
@@ -92,7 +89,7 @@ impl Terminal {
                 true
             }
             Err(RecvTimeoutError::Disconnected) => false,
-            Err(RecvTimeoutError::Timeout) => panic!("nothing within {LIMIT:?}\n{}", self.seen),
+            Err(RecvTimeoutError::Timeout) => panic!("nothing within {PATIENCE:?}\n{}", self.seen),
         }
     }
 }

@@ -1,5 +1,8 @@
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
+
+/// How long a test waits for what has to come. A slow machine takes its time; where all is well nobody
+/// waits for long.
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Asks `ready` again and again until it has an answer; panics when there is none by `limit`.
 #[track_caller]
@@ -17,12 +20,4 @@ pub(crate) fn poll<T>(limit: Duration, mut ready: impl FnMut() -> Option<T>) -> 
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-/// A TCP port of the loopback interface that nothing listens on.
-pub fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0))
-        .and_then(|listener| listener.local_addr())
-        .expect("a free port")
-        .port()
 }

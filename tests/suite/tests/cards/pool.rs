@@ -1,15 +1,13 @@
 //! The pool over cards: OpenSC's module, one worker for each card.
 
 use std::fs;
-use std::time::Duration;
 
-use hsmux_suite::{Caller, CardPool, Cards, OPENSC, Program, built, source, until};
+use hsmux_suite::{Caller, CardPool, Cards, OPENSC, PATIENCE, Program, built, source, until};
 use hsmux_vcard::{Order, Timing};
 use serde_json::{Value, json};
 
 const CARDS: usize = 4;
 const KEYS: [(&str, &str, &str); 2] = [("EC:prime256v1", "10", "ec"), ("rsa:2048", "11", "rsa")];
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn pool() -> CardPool {
     let mut pool = CardPool::prepare(CARDS, &Timing::None, &KEYS);
@@ -124,7 +122,7 @@ fn the_page_gives_each_worker_its_own_card() {
         .args("-euxo pipefail -s")
         .env("PATH", format!("{programs}:{path}"))
         .input(script + "kill $!\nwait $!\n")
-        .limit(120)
+        .limit(600)
         .ok();
     for card in 0..3 {
         let own = Cards::serial(card);

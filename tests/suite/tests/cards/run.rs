@@ -3,9 +3,8 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
 
-use hsmux_suite::{Cards, OPENSC, Process, Program, Run, built, until};
+use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -67,7 +66,7 @@ impl Running {
     }
 
     fn nothing_remains(&self) {
-        until("all helpers end", Duration::from_secs(5), || {
+        until("all helpers end", PATIENCE, || {
             (self.helpers().is_empty() && !self.cards_folder().exists()).then_some(())
         });
     }
@@ -136,7 +135,7 @@ fn cards_are_pulled_and_plugged_in_on_order() {
     };
     assert_eq!(plugged("vcard list"), [true, true]);
     assert_eq!(plugged("vcard fault 1 unplug"), [true, false]);
-    until("pcscd notices", Duration::from_secs(5), || {
+    until("pcscd notices", PATIENCE, || {
         let list = running.with(Run::new("opensc-tool").args("-l")).ok();
         (list.out.matches(" Yes ").count() == 1).then_some(())
     });

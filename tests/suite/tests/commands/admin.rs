@@ -1,9 +1,8 @@
 //! `hsmux token`, `pin`, `config`, `status`, `audit`, `doctor`.
 
 use std::fs;
-use std::time::Duration;
 
-use hsmux_suite::{Caller, Rig, SOFTHSM, Setup, SoftHsm, until};
+use hsmux_suite::{Caller, PATIENCE, Rig, SOFTHSM, Setup, SoftHsm, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -169,7 +168,7 @@ fn acts_are_on_the_audit_trail_and_key_uses_where_asked_for() {
     rig.wait_for_members(1);
     Caller::open(&rig).ok("sign", json!({}));
     // Uses of keys are written by a thread of their own, so that no signature waits for a disk.
-    until("the trail is complete", Duration::from_secs(10), || {
+    until("the trail is complete", PATIENCE, || {
         let lines = trail(&rig);
         let has = |name: &str, value: &str| lines.iter().any(|line| line[name] == value);
         assert!(lines.iter().all(|line| line["uid"].is_u64()), "{lines:?}");
@@ -183,7 +182,7 @@ fn a_reload_by_signal_is_on_the_audit_trail_however_it_ends() {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
     rig.start();
     rig.reload();
-    let line = until("the line of a reload", Duration::from_secs(10), || {
+    let line = until("the line of a reload", PATIENCE, || {
         let lines = trail(&rig);
         lines.into_iter().find(|line| line["act"] == "reload")
     });
@@ -192,7 +191,7 @@ fn a_reload_by_signal_is_on_the_audit_trail_however_it_ends() {
     fs::write(rig.path("hsmux.toml"), "[pool]\nlable = \"web\"\n").unwrap();
     let daemon = rig.daemon.as_ref().unwrap();
     daemon.signal(Signal::HUP);
-    until("the refused reload", Duration::from_secs(10), || {
+    until("the refused reload", PATIENCE, || {
         let text = fs::read_to_string(rig.path("state/audit.log")).ok()?;
         text.lines()
             .map(json_of)
@@ -223,7 +222,7 @@ fn a_pin_released_without_a_daemon_is_on_the_audit_trail() {
     rig.stand_in("vendor", &["a"]);
     rig.write_pin("a", "9999");
     rig.start_daemon();
-    until("the member is parked", Duration::from_secs(10), || {
+    until("the member is parked", PATIENCE, || {
         (rig.members_in("parked") == ["a"]).then_some(())
     });
     rig.stop();

@@ -2,9 +2,8 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
-use hsmux_suite::{Process, Rig, SOFTHSM, Setup, until};
+use hsmux_suite::{PATIENCE, Process, Rig, SOFTHSM, Setup, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -67,7 +66,7 @@ fn a_burn_in_is_interrupted_and_goes_on() {
         let state: Value = serde_json::from_slice(&fs::read(file).ok()?).ok()?;
         state["counts"][0]["passed"].as_u64()
     };
-    until("tests are on record", Duration::from_secs(30), || {
+    until("tests are on record", PATIENCE, || {
         passed(&state).filter(|passed| *passed > 100)
     });
     first.signal(Signal::INT);

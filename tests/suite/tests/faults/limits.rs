@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use hsmux_suite::{Rig, Setup, until};
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Kind, Mechanism, Operation};
 use hsmux_wire::VERSION;
@@ -123,7 +123,7 @@ fn no_frame_changes_a_token_through_a_read_only_listener() {
 fn a_client_does_not_outwait_the_daemons_deadline() {
     let mut rig = Rig::prepare(Setup::Daemon, 0);
     let mut tokens = rig.stand_in("vendor", &["a"]);
-    rig.config.pool = "deadline = \"2s\"".to_owned();
+    rig.config.pool = "deadline = \"5s\"".to_owned();
     rig.start();
     let client = client(&rig, VERSION..=VERSION);
     log_in(&rig, &client);
@@ -134,7 +134,7 @@ fn a_client_does_not_outwait_the_daemons_deadline() {
     let tomorrow = begun + Duration::from_secs(24 * 60 * 60);
     let late = client.execute(&sign(key), tomorrow).expect_err("it hangs");
     let took = begun.elapsed();
-    assert!((2..20).contains(&took.as_secs()), "{took:?}: {late}");
+    assert!((5..60).contains(&took.as_secs()), "{took:?}: {late}");
     tokens.set("a", "");
 }
 
@@ -150,7 +150,7 @@ fn keys_are_taken_from_a_connected_client_and_given_back() {
     client.execute(&sign(ec), soon()).unwrap();
     rig.config.daemon = format!("{all}keys = [\"pkcs11:object=rsa\"]");
     rig.reload();
-    let refused = until("the key is hidden", Duration::from_secs(10), || {
+    let refused = until("the key is hidden", PATIENCE, || {
         client.execute(&sign(ec), soon()).err()
     });
     assert_eq!(refused.kind(), Kind::UnknownObject, "{refused}");
@@ -158,7 +158,7 @@ fn keys_are_taken_from_a_connected_client_and_given_back() {
     assert_ne!(named(&client, Class::PRIVATE_KEY, "rsa"), None);
     rig.config.daemon = all;
     rig.reload();
-    until("the key is back", Duration::from_secs(10), || {
+    until("the key is back", PATIENCE, || {
         client.execute(&sign(ec), soon()).ok()
     });
 }

@@ -2,15 +2,15 @@
 //! but those of the frames.
 
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hsmux_suite::Rig;
+use hsmux_suite::{PATIENCE, Rig};
 use hsmux_token::ck::{CKA_LABEL, CKM_ECDSA};
 use hsmux_token::{Class, Mechanism, ObjectId, Operation, Secret, Verb};
 use hsmux_wire::{Answer, Call, Client, Endpoint};
 
 pub fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(10)
+    Instant::now() + PATIENCE
 }
 
 /// A client of these versions; nothing is sent yet.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-use hsmux_suite::{Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built};
+use hsmux_suite::{PATIENCE, Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built, until};
 
 /// Puts a rig and a copy of `hsmux` that this user may read into the hands of `nobody`.
 fn hand_over(rig: &Rig) {
@@ -33,9 +33,9 @@ fn processes_that_hold_pins_leave_no_core_and_let_nobody_look() {
     let mut rig = Rig::prepare(Setup::Daemon, 2);
     hand_over(&rig);
     let folder = rig.path("");
-    let mut sleep = Process::start("sleep", &folder, as_nobody(&rig).args("sleep 60"));
+    let mut sleep = Process::start("sleep", &folder, as_nobody(&rig).args("sleep 600"));
     let nobody = folder.metadata().unwrap().uid();
-    hsmux_suite::until("sleep runs", std::time::Duration::from_secs(10), || {
+    until("sleep runs", PATIENCE, || {
         (keeper(sleep.id()) == nobody).then_some(())
     });
     sleep.kill();

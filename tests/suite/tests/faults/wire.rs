@@ -4,9 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
 
-use hsmux_suite::{Caller, Rig, Setup, hex, until};
+use hsmux_suite::{Caller, PATIENCE, Rig, Setup, hex, until};
 use serde_json::json;
 
 /// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
@@ -49,8 +48,7 @@ fn malformed_frames_end_their_connection_only() {
 /// The daemon ends a connection that says this.
 fn hangs_up(rig: &Rig, socket: &str, bytes: &[u8]) {
     let mut stream = UnixStream::connect(rig.path(socket)).unwrap();
-    let patience = Some(Duration::from_secs(10));
-    stream.set_read_timeout(patience).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The daemon may have hung up already.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -120,7 +118,7 @@ fn refused_administration_is_on_the_audit_trail() {
     let told = as_nobody(&rig, "hsmux-admin.sock");
     assert!(told.contains("administration is for root"), "{told}");
     let trail = rig.path("state/audit.log");
-    until("a line of the refusal", Duration::from_secs(10), || {
+    until("a line of the refusal", PATIENCE, || {
         let text = fs::read_to_string(&trail).ok()?;
         let lines = text.lines().map(serde_json::from_str::<serde_json::Value>);
         let mut refusals = lines.filter_map(Result::ok);

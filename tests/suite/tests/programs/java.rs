@@ -15,7 +15,6 @@ fn lists_a_key_store_and_signs_in_ten_threads(rig: &Rig) {
         .arg("-XX:TieredStopAtLevel=1")
         .arg(source().join("tests/suite/programs/SignWithThreads.java"))
         .args("sun.cfg pin")
-        .limit(120)
         .ok()
         .says("entries: [ec, rsa]")
         .says("500 signatures by 10 threads, all valid");

@@ -1,6 +1,6 @@
 use std::fs;
 
-use hsmux_suite::{Process, Rig, Run, free_port, on_every_setup};
+use hsmux_suite::{PATIENCE, Process, Rig, Run, on_every_setup, until};
 
 on_every_setup![makes_a_certificate, signs_a_digest, serves_tls];
 
@@ -51,19 +51,20 @@ fn signs_a_digest(rig: &Rig) {
 
 fn serves_tls(rig: &Rig) {
     for (label, version) in [("rsa", "tls1_2"), ("rsa", "tls1_3"), ("ec", "tls1_3")] {
-        let port = free_port();
         let server = openssl(
             rig,
             "s_server -engine pkcs11 -keyform engine -certform DER -www",
         )
-        .args(&format!("-accept 127.0.0.1:{port} -cert"))
+        .args("-accept 127.0.0.1:0 -cert")
         .arg(rig.keys.certificate(label))
         .arg("-key")
         .arg(key(rig, label));
         // A log of its own: what an earlier server has said is not this one's word.
         let name = format!("s_server-{label}-{version}");
         let mut server = Process::start(&name, &rig.path(""), server);
-        server.wait_for("ACCEPT");
+        // Which port the system has given it.
+        server.wait_for("ACCEPT 127.0.0.1:");
+        let port = port(&server);
         for _ in 0..5 {
             openssl(
                 rig,
@@ -77,6 +78,15 @@ fn serves_tls(rig: &Rig) {
         }
         server.kill();
     }
+}
+
+/// The port of a server that has said the beginning of `ACCEPT 127.0.0.1:<port>`.
+fn port(server: &Process) -> u16 {
+    until("the end of the line", PATIENCE, || {
+        let log = server.log();
+        let (_, after) = log.split_once("ACCEPT 127.0.0.1:")?;
+        after.split_once('\n')?.0.trim().parse().ok()
+    })
 }
 
 fn pem(rig: &Rig, label: &str) -> std::path::PathBuf {

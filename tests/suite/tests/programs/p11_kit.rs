@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hsmux_suite::{Process, Rig, Run, on_every_setup, until};
+use hsmux_suite::{PATIENCE, Process, Rig, Run, on_every_setup, until};
 
 on_every_setup![signs_through_the_proxy, signs_through_the_server];
 
@@ -67,14 +67,10 @@ fn signs_through_the_server(rig: &Rig) {
         .arg(&socket)
         .arg(format!("pkcs11:token={}", rig.label()));
     let mut server = Process::start("p11-kit-server", &rig.path(""), server);
-    until(
-        "the server's socket",
-        std::time::Duration::from_secs(20),
-        || {
-            assert!(server.running(), "{}", server.log());
-            socket.exists().then_some(())
-        },
-    );
+    until("the server's socket", PATIENCE, || {
+        assert!(server.running(), "{}", server.log());
+        socket.exists().then_some(())
+    });
     let address = PathBuf::from(format!("unix:path={}", socket.display()));
     let tool = rig
         .run("pkcs11-tool")

@@ -2,7 +2,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use hsmux_suite::{Process, Rig, Run, free_port, on_every_setup};
+use hsmux_suite::{Process, Rig, Run, on_every_setup};
 
 on_every_setup![shows_public_keys, logs_in, logs_in_through_an_agent];
 
@@ -71,16 +71,16 @@ fn with_pin(rig: &Rig, run: Run) -> Run {
         .env("SSH_ASKPASS_REQUIRE", "force")
 }
 
-/// An sshd for whoever runs the tests, which knows the token's keys.
+/// An sshd for whoever runs the tests, which knows the token's keys. One is started for each connection
+/// and talks to its client without a port, which another program might have.
 struct Server {
-    port: u16,
     known_hosts: PathBuf,
-    _sshd: Process,
+    command: String,
 }
 
 impl Server {
     fn start(rig: &Rig) -> Self {
-        let (port, host_key, keys) = (free_port(), rig.path("host_key"), rig.path("authorized"));
+        let (host_key, keys) = (rig.path("host_key"), rig.path("authorized"));
         rig.run("ssh-keygen")
             .args("-q -t ed25519 -N")
             .arg("")
@@ -90,30 +90,26 @@ impl Server {
         fs::write(&keys, public_keys(rig)).unwrap();
         let host = fs::read_to_string(rig.path("host_key.pub")).unwrap();
         let known_hosts = rig.path("known_hosts");
-        fs::write(&known_hosts, format!("[localhost]:{port} {host}")).unwrap();
+        fs::write(&known_hosts, format!("localhost {host}")).unwrap();
         // sshd as root wants its folder for privilege separation; a package makes it at boot.
         let _ = fs::create_dir_all("/run/sshd");
-        let sshd = rig
-            .run("/usr/sbin/sshd")
-            .args("-D -e -f /dev/null -o ListenAddress=127.0.0.1 -o StrictModes=no -o UsePAM=no")
-            .args("-o PermitRootLogin=yes -o PidFile=none -o PasswordAuthentication=no")
-            .args(&format!(
-                "-p {port} -o AuthorizedKeysFile={} -h {}",
-                keys.display(),
-                host_key.display()
-            ));
-        let mut sshd = Process::start("sshd", &rig.path(""), sshd);
-        sshd.wait_for("Server listening");
+        let command = format!(
+            "/usr/sbin/sshd -i -e -f /dev/null -o StrictModes=no -o UsePAM=no -o PermitRootLogin=yes \
+             -o PidFile=none -o PasswordAuthentication=no -o AuthorizedKeysFile={} -h {}",
+            keys.display(),
+            host_key.display()
+        );
         Self {
-            port,
             known_hosts,
-            _sshd: sshd,
+            command,
         }
     }
 
     fn ssh(&self, rig: &Rig) -> Run {
         rig.run("ssh")
-            .args(&format!("-F /dev/null -p {} -o UserKnownHostsFile={}", self.port, self.known_hosts.display()))
+            .arg("-o")
+            .arg(format!("ProxyCommand={}", self.command))
+            .args(&format!("-F /dev/null -o UserKnownHostsFile={}", self.known_hosts.display()))
             .args("-o StrictHostKeyChecking=yes -o PasswordAuthentication=no -o KbdInteractiveAuthentication=no")
     }
 }

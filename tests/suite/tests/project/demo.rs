@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Program, Run, built, source};
+use hsmux_suite::{PATIENCE, Program, Run, built, source, until};
 use tempfile::TempDir;
 
 #[test]
@@ -12,13 +12,16 @@ fn the_demo_loses_no_signature_and_leaves_no_process() {
         .env("HSMUX_BUILT", built(Program::Hsmux).parent().unwrap())
         .env("TMPDIR", folder.path())
         .env("TIME", "2s")
-        .limit(180)
+        .limit(600)
         .ok();
     demo.says("Verified OK").says("no signature was lost");
     let report = folder.path().join("hsmux-demo-report.html");
     assert!(fs::read_to_string(report).unwrap().contains("<svg"));
-    let left = processes_in(&folder.path().display().to_string());
-    assert!(left.is_empty(), "{left:?}");
+    until("no process is left", PATIENCE, || {
+        processes_in(&folder.path().display().to_string())
+            .is_empty()
+            .then_some(())
+    });
 }
 
 /// The command lines of processes whose working folder is below this one.

@@ -28,7 +28,7 @@ fn run_page(page: &str) {
         .env("PATH", path)
         .env("HSMUX_CONFIG", "")
         .input(script)
-        .limit(120)
+        .limit(600)
         .ok();
 }
 
