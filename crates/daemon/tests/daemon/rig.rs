@@ -54,7 +54,7 @@ impl Rig {
             name: "fake".into(),
             member: "fake".into(),
             weight: 1,
-            timeout: Duration::from_secs(5),
+            timeout: Duration::from_secs(60),
             connector: Arc::new(move || {
                 let token = token(&held);
                 *last.lock() = Some(Arc::clone(&token));
@@ -232,7 +232,7 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_secs(120)
 }
 
 pub fn until(what: &str, reached: impl Fn() -> bool) {

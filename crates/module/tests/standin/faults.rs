@@ -144,10 +144,10 @@ fn a_token_that_hangs_does_not_hang_who_waits_for_a_session() {
     let deadline = Instant::now() + Duration::from_millis(30);
     let error = token.execute(&operation, deadline).unwrap_err();
     assert_eq!(error.kind(), Kind::Deadline);
-    assert!(deadline.elapsed() < Duration::from_secs(5));
+    assert!(Instant::now() < soon());
     token.abort("a test");
     let error = told
-        .recv_timeout(Duration::from_secs(5))
+        .recv_timeout(Duration::from_secs(60))
         .unwrap()
         .unwrap_err();
     assert_eq!(error.kind(), Kind::Lost);

@@ -109,7 +109,7 @@ pub fn sign(key: ObjectId, digest: [u8; 32]) -> Operation {
 }
 
 pub fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(20)
+    Instant::now() + Duration::from_secs(120)
 }
 
 /// Looks until it is so.

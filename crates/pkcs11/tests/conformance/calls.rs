@@ -50,7 +50,7 @@ pub fn library() -> Library {
 pub fn initialise(soft: &Soft) -> Answer {
     let token = soft.token.clone();
     let pin = Secret::new(PIN.to_vec());
-    let backend = Embedded::new(token, Some(pin), Duration::from_secs(5));
+    let backend = Embedded::new(token, Some(pin), Duration::from_secs(60));
     library::initialise(|| Ok(Box::new(backend))).map_err(|rv| rv.0)
 }
 

@@ -14,6 +14,9 @@ use crate::calls::*;
 use crate::server::{self, Server};
 use crate::soft::{AES, EC};
 
+/// Far less than a program would wait for a daemon that is there.
+const AT_ONCE: Duration = Duration::from_secs(15);
+
 /// A folder for the socket, and the library initialised on it.
 struct Place {
     socket: PathBuf,
@@ -60,7 +63,7 @@ fn an_absent_daemon_is_an_absent_token() {
     );
     assert_eq!(count, 0, "the token is not");
     assert_eq!(open(0).map(|_| ()), Err(CKR_TOKEN_NOT_PRESENT));
-    assert!(started.elapsed() < Duration::from_secs(2), "at once");
+    assert!(started.elapsed() < AT_ONCE, "at once");
     let _server = Server::start(&place.socket);
     assert!(user().one(CKO_PRIVATE_KEY, EC) > 0);
 }
@@ -76,7 +79,7 @@ fn a_daemon_that_goes_is_a_device_that_is_removed() {
     let started = Instant::now();
     assert_eq!(sign(s, key), Err(CKR_DEVICE_REMOVED));
     assert_eq!(s.find(&Attributes::default()), Err(CKR_DEVICE_REMOVED));
-    assert!(started.elapsed() < Duration::from_secs(2), "at once");
+    assert!(started.elapsed() < AT_ONCE, "at once");
 }
 
 #[test]
@@ -137,7 +140,7 @@ fn under_load_programs_go_on_after_a_restart() {
                 let stop = &stop;
                 scope.spawn(move || {
                     let mut after = 0;
-                    let deadline = Instant::now() + Duration::from_secs(20);
+                    let deadline = Instant::now() + Duration::from_secs(120);
                     while after < 50 && Instant::now() < deadline {
                         match sign(s, key) {
                             Ok(_) if stop.load(Ordering::Acquire) => after += 1,

@@ -128,7 +128,7 @@ impl Talk {
         if !self.is_user() && operation.objects().next().is_some() {
             return Err(Error::request(Kind::NotLoggedIn, "log in first"));
         }
-        let deadline = Instant::now() + Duration::from_secs(5);
+        let deadline = Instant::now() + Duration::from_secs(60);
         self.served.soft.token.execute(operation, deadline)
     }
 
@@ -167,6 +167,6 @@ impl Conversation for Talk {
 /// C_Initialize on the daemon at a socket.
 pub fn initialise(path: &Path) -> crate::calls::Answer {
     let endpoint = Endpoint::Unix(PathBuf::from(path));
-    let patience = Duration::from_secs(5);
+    let patience = Duration::from_secs(60);
     library::initialise(|| Ok(Box::new(Daemon::new(endpoint, patience)?))).map_err(|rv| rv.0)
 }

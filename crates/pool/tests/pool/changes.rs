@@ -37,7 +37,7 @@ fn changes_wait_in_a_queue_for_one_thread() {
     };
     let under_way = held.0.lock();
     let answers: Vec<_> = (0..3000)
-        .map(|_| submit(&pool, destroy(), in_seconds(20)))
+        .map(|_| submit(&pool, destroy(), in_seconds(60)))
         .collect();
     let waiting = pool.status().changes;
     assert!([queue - 1, queue].contains(&waiting), "{waiting}");
@@ -50,7 +50,7 @@ fn changes_wait_in_a_queue_for_one_thread() {
     let threads = held.0.lock().clone();
     assert!(threads.iter().all(|thread| *thread == threads[0]));
     // And the next finds a thread again.
-    submit(&pool, destroy(), in_seconds(20))
+    submit(&pool, destroy(), in_seconds(60))
         .recv()
         .unwrap()
         .unwrap();

@@ -38,7 +38,7 @@ fn a_request_moves_on_when_a_token_fails() {
         // The failure may hit a proof instead, which the one before has made necessary.
         eventually("the request moves on to the second", || {
             one.last().fail(error.clone(), 1);
-            key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+            key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
             two.last().calls() > before
         });
         eventually("the first serves again", || {
@@ -47,7 +47,7 @@ fn a_request_moves_on_when_a_token_fails() {
     }
     // Where the first was busy with a proof, the failure still waits for its request.
     eventually("CKR_DEVICE_ERROR ends the connection", || {
-        key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+        key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
         one.connections() >= 2
     });
 }
@@ -57,7 +57,7 @@ fn a_submitted_request_moves_on_in_flight() {
     let key = Key::new(1);
     let (one, _two, pool) = two(key);
     one.last().hang();
-    let answer = submit(&pool, key.signing(), in_seconds(5));
+    let answer = submit(&pool, key.signing(), in_seconds(60));
     eventually("it runs on the first", || {
         pool.status().seats[0].in_flight == 1
     });
@@ -166,7 +166,7 @@ fn a_false_key_does_not_serve_and_says_so() {
     let two = Supply::of(move || holding("two", &[(key, Key::new(9))]));
     let pool = pool(in_order(), vec![two.seat("two"), one.seat("one")]);
     for _ in 0..20 {
-        key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+        key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     }
     let status = pool.status();
     assert_eq!(status.objects[0].members, ["one"]);
@@ -233,7 +233,7 @@ fn a_key_deleted_behind_our_back_leaves_and_the_rest_serve() {
     let (one, _two, pool) = two(key);
     let gone = Error::request(Kind::UnknownObject, "C_Sign: no such key");
     one.last().fail(gone, usize::MAX);
-    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     let status = pool.status();
     assert_eq!(status.objects[0].members, ["two"]);
     assert!(
@@ -244,7 +244,7 @@ fn a_key_deleted_behind_our_back_leaves_and_the_rest_serve() {
             .contains("no such key")
     );
     let calls = one.last().calls();
-    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     assert_eq!(one.last().calls(), calls);
 }
 
@@ -254,21 +254,21 @@ fn a_token_that_hangs_is_ended_and_its_request_moves_on() {
     let one = Supply::of(move || honest("one", key));
     let two = Supply::of(move || honest("two", key));
     let mut first = one.seat("one");
-    first.timeout = Duration::from_millis(100);
+    first.timeout = Duration::from_millis(500);
     let pool = pool(in_order(), vec![first, two.seat("two")]);
     let hung = one.last();
     hung.hang();
-    let answer = submit(&pool, key.signing(), in_seconds(10));
+    let answer = submit(&pool, key.signing(), in_seconds(60));
     key.check(answer.recv().unwrap().unwrap());
     eventually("the connection was ended", || hung.aborts() > 0);
-    eventually("it is connected again", || one.connections() == 2);
+    eventually("it is connected again", || one.connections() >= 2);
 
-    let hung = one.last();
     eventually("it serves again", || {
         pool.status().objects[0].members.len() == 2
     });
+    let hung = one.last();
     hung.hang();
-    key.check(pool.execute(&key.signing(), in_seconds(10)).unwrap());
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     eventually("the connection was ended", || hung.aborts() > 0);
 }
 
@@ -283,12 +283,12 @@ fn a_caller_is_answered_at_its_deadline_while_the_token_is_still_at_it() {
     let answer = submit(&pool, key.signing(), asked + Duration::from_millis(60));
     let error = answer.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), Kind::Deadline);
-    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(asked.elapsed() < Duration::from_secs(30));
     assert_eq!(pool.status().seats[0].in_flight, 1, "the lane stays taken");
     token.heal();
     eventually("the lane is free", || pool.status().seats[0].in_flight == 0);
     assert_eq!(token.aborts(), 0);
-    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
 }
 
 #[test]
@@ -303,10 +303,10 @@ fn a_full_queue_says_busy_at_once_with_a_hint() {
     let token = one.last();
     token.hang();
     let answers: Vec<_> = (0..4)
-        .map(|_| submit(&pool, key.signing(), in_seconds(30)))
+        .map(|_| submit(&pool, key.signing(), in_seconds(60)))
         .collect();
     assert_eq!(pool.status().waiting, 3);
-    let error = submit(&pool, key.signing(), in_seconds(30))
+    let error = submit(&pool, key.signing(), in_seconds(60))
         .recv()
         .unwrap()
         .unwrap_err();
@@ -325,7 +325,7 @@ fn waiting_requests_are_answered_at_their_deadline() {
     let pool = pool(in_order(), vec![one.seat("one")]);
     let token = one.last();
     token.hang();
-    let long = submit(&pool, key.signing(), in_seconds(30));
+    let long = submit(&pool, key.signing(), in_seconds(60));
     let short: Vec<_> = (1..=5)
         .map(|n| {
             submit(

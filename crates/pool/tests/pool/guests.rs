@@ -59,7 +59,7 @@ fn in_turns() -> Options {
 }
 
 fn run(guest: &Guest, operation: &Operation) -> Result<Outcome> {
-    guest.execute(operation, in_seconds(5))
+    guest.execute(operation, in_seconds(60))
 }
 
 fn generate() -> Operation {
@@ -103,7 +103,7 @@ fn session_keys_of_one_guest_wrap_each_other_and_derive() {
     let guest = Guest::new(Arc::clone(&pool));
     let first = key(run(&guest, &generate()));
     let second = key(run(&guest, &generate()));
-    let submitted = submit_to(&guest, generate(), in_seconds(5));
+    let submitted = submit_to(&guest, generate(), in_seconds(60));
     let third = key(submitted.recv().unwrap());
     let derived = key(run(&guest, &derive(first)));
     for pair in [first, second, third, derived].windows(2) {
@@ -159,7 +159,7 @@ fn keys_asked_for_at_once_live_together_also_while_nobody_is_there() {
         pool.park(name, "for a moment").unwrap();
         pool.resume(name).unwrap();
     }
-    let ask = |_| submit_to(&guest, generate(), in_seconds(5));
+    let ask = |_| submit_to(&guest, generate(), in_seconds(60));
     let asked: Vec<_> = (0..20).map(ask).collect();
     drop(closed);
     let keys = asked.into_iter().map(|made| key(made.recv().unwrap()));

@@ -13,8 +13,8 @@ fn a_signature_through_the_pool_verifies_on_both_paths() {
     let key = Key::new(1);
     let one = Supply::of(move || honest("one", key));
     let pool = pool(Options::default(), vec![one.seat("one")]);
-    key.check(pool.execute(&key.signing(), in_seconds(5)).unwrap());
-    let answer = submit(&pool, key.signing(), in_seconds(5));
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
+    let answer = submit(&pool, key.signing(), in_seconds(60));
     key.check(answer.recv().unwrap().unwrap());
     let status = pool.status();
     assert_eq!(status.seats[0].unproved, 0);
@@ -111,7 +111,7 @@ fn a_read_only_pool_refuses_changes_and_allows_session_objects() {
         .unwrap()
         .unwrap_err();
     assert_eq!(error.kind(), Kind::ReadOnly);
-    pool.execute(&create(false), in_seconds(1)).unwrap();
+    pool.execute(&create(false), in_seconds(60)).unwrap();
 }
 
 /// Makes session objects, and knows its own.
@@ -155,7 +155,7 @@ fn a_session_object_stays_with_its_connection_and_ends_with_it() {
             near: None,
         };
         let made = pool
-            .execute(&create, in_seconds(1))
+            .execute(&create, in_seconds(60))
             .unwrap()
             .into_objects()
             .unwrap();
@@ -163,7 +163,7 @@ fn a_session_object_stays_with_its_connection_and_ends_with_it() {
     };
     let read = |session| {
         let object = ObjectRef::Session(session);
-        let read = pool.execute(&Operation::Read { object }, in_seconds(5))?;
+        let read = pool.execute(&Operation::Read { object }, in_seconds(60))?;
         Ok::<_, hsmux_token::Error>(read.into_bytes().unwrap())
     };
     let (first, second) = (make(), make());

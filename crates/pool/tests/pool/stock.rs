@@ -112,7 +112,7 @@ impl Rig {
     /// Runs a change, and sees that no member is asked for all that it holds.
     fn change(&self, operation: &Operation) -> Outcome {
         let single = SINGLE_READS.load(Ordering::SeqCst);
-        let outcome = self.pool.execute(operation, in_seconds(20)).unwrap();
+        let outcome = self.pool.execute(operation, in_seconds(60)).unwrap();
         for supply in &self.supplies {
             let token = supply.last();
             assert_eq!(token.reads(), 1, "{operation:?} on {}", token.info().label);

@@ -197,11 +197,11 @@ pub fn in_seconds(seconds: u64) -> Instant {
     Instant::now() + Duration::from_secs(seconds)
 }
 
-/// Looks until it holds, for ten seconds at most.
+/// Looks until it holds, for two minutes at most: a slow machine takes its time.
 pub fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = in_seconds(10);
+    let deadline = in_seconds(120);
     while !holds() {
-        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
+        assert!(Instant::now() < deadline, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

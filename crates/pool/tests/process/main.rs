@@ -129,9 +129,9 @@ fn a_crash_at_the_start_says_where() {
 fn a_hang_at_the_start_ends_in_time() {
     let standin = StandIn::new("hang_in_initialize = true", "");
     let begun = Instant::now();
-    let slow = standin.connector().start_within(Duration::from_secs(1));
+    let slow = standin.connector().start_within(Duration::from_secs(3));
     let error = slow.connect().err().unwrap();
-    assert!(begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() < LONG);
     assert_eq!(error.kind(), Kind::Deadline);
     assert!(error.to_string().contains("C_Initialize"), "{error}");
     assert_eq!(worker_of(&standin), None);

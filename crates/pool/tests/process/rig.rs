@@ -17,7 +17,7 @@ use hsmux_token::{
 pub const MARK: &str = "HSMUX_TEST_IS_WORKER";
 
 /// Long enough for a loaded machine; nothing waits for it when all is well.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const LONG: Duration = Duration::from_secs(120);
 
 /// A stand-in module with a control file of its own, and its breaker's state.
 pub struct StandIn {
@@ -178,6 +178,6 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let deadline = soon();
     while !so() {
         assert!(Instant::now() < deadline, "{what}: not in time");
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }

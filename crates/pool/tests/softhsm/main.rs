@@ -135,7 +135,7 @@ fn seat(folder: &Path, token: &'static str) -> Seat {
         name: token.into(),
         member: token.into(),
         weight: 1,
-        timeout: Duration::from_secs(20),
+        timeout: Duration::from_secs(60),
         connector: Arc::new(move || -> Result<Arc<dyn Token>> { Ok(open(&folder, token)?) }),
     }
 }

@@ -52,7 +52,7 @@ fn initialise(card: &mut Card<Channel>) {
 
 /// Until this holds; the last answer if it never does.
 fn until<T: std::fmt::Debug>(mut ask: impl FnMut() -> T, holds: impl Fn(&T) -> bool) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     loop {
         let answer = ask();
         if holds(&answer) {

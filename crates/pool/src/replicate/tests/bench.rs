@@ -90,7 +90,7 @@ impl Bench {
     }
 
     pub fn change(&self, operation: &Operation) -> Result<Outcome> {
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         self.replicator.change(&*self.pool, operation, deadline)
     }
 

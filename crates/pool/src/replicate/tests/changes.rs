@@ -180,7 +180,7 @@ fn a_key_that_was_deleted_outside_is_reported_and_not_brought_back() {
         let made = bench.make(&secret(CKM_AES_KEY_GEN, 32, "aes"));
         let id = of_class(&made, Class::SECRET_KEY);
         let hsm2: Arc<dyn Token> = bench.token("hsm2");
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         hsm2.execute(&Operation::Destroy { object: id.into() }, deadline)
             .unwrap();
         let member = bench.pool.returns("hsm2");

@@ -12,7 +12,7 @@ const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 
 /// Runs an operation on hsm1 only.
 fn on_first(bench: &Bench, operation: &Operation) -> Vec<ObjectId> {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let outcome = bench.token("hsm1").execute(operation, deadline).unwrap();
     let made = outcome.into_objects().unwrap();
     made.iter().map(|made| made.object.id).collect()

@@ -30,7 +30,7 @@ fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
         name: name.to_owned(),
         member: name.to_owned(),
         weight: 1,
-        timeout: Duration::from_secs(10),
+        timeout: Duration::from_secs(60),
         connector: Arc::new(connector),
     }
 }
@@ -50,7 +50,7 @@ fn pool(folder: &Path, away: &Arc<AtomicBool>, replicas: usize) -> (Arc<Pool>, A
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(30)
+    Instant::now() + Duration::from_secs(120)
 }
 
 fn make(pool: &Pool, operation: &Operation) -> Vec<ObjectId> {
@@ -74,7 +74,7 @@ fn serving(pool: &Pool, id: ObjectId, wanted: usize) -> Vec<String> {
         if members.len() == wanted || Instant::now() > end {
             return members;
         }
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -274,7 +274,7 @@ fn a_new_key_is_shown_and_proved_without_reading_the_others() {
                 name: (*name).to_owned(),
                 member: (*name).to_owned(),
                 weight: 1,
-                timeout: Duration::from_secs(10),
+                timeout: Duration::from_secs(60),
                 connector: Arc::new(connector),
             }
         });
@@ -288,6 +288,14 @@ fn a_new_key_is_shown_and_proved_without_reading_the_others() {
             let counts = reads.iter().map(|reads| reads.load(Ordering::SeqCst));
             counts.collect()
         };
+        let end = soon();
+        while counts().contains(&0) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let end = soon();
+        while counts().contains(&0) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert_eq!(counts(), [1, 1, 1], "connecting reads once");
         // The first change makes the transport keys, for which it looks on each token.
         make(&pool, &secret(CKM_AES_KEY_GEN, 32, "first"));
