@@ -3,7 +3,7 @@
 set -euo pipefail
 
 demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev)
-bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3)
+bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 git)
 
@@ -30,9 +30,16 @@ if [ ${#missing[@]} -gt 0 ]; then
         }
         as_root=(sudo)
     fi
-    "${as_root[@]}" apt-get update -qq
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+    apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive
+         apt-get -qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=5)
+    # A mirror may fail for a moment, and another apt be at work: on a new machine often one of its own.
+    for pause in 5 15 45 90 no; do
+        "${apt[@]}" update &&
+            "${apt[@]}" install -y --no-install-recommends "${missing[@]}" >/dev/null && break
+        [ "$pause" != no ] || exit 1
+        echo "apt-get has failed; again in $pause s" >&2
+        sleep "$pause"
+    done
 fi
 
 if ! command -v cargo >/dev/null; then

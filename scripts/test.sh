@@ -6,6 +6,8 @@ cd "$(dirname "$0")/.."
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export RUST_BACKTRACE=${RUST_BACKTRACE:-0} CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-auto}
+# A registry that does not answer for a moment is no failure.
+export CARGO_NET_RETRY=${CARGO_NET_RETRY:-10}
 
 step() {
     local start=$SECONDS
@@ -29,7 +31,7 @@ component() {
 dependencies() {
     cargo deny --version >/dev/null 2>&1 || {
         echo "cargo-deny is missing; building it takes about five minutes on two cores, once"
-        cargo install --locked --quiet cargo-deny
+        cargo install --locked --quiet --version 0.20.2 cargo-deny
     }
     cargo deny --all-features check bans licenses sources
 }
