@@ -20,6 +20,7 @@ use signal_hook::low_level::signal_name;
 use crate::admin::Request;
 use crate::audit::{Audit, Who};
 use crate::doors::Doors;
+use crate::hot_plug::HotPlug;
 use crate::lock::StateLock;
 use crate::login::Gate;
 use crate::members;
@@ -34,6 +35,7 @@ const DRAIN: Duration = Duration::from_secs(10);
 pub struct Daemon {
     running: Arc<Running>,
     events: Receiver<Event>,
+    _hot_plug: HotPlug,
     _lock: StateLock,
 }
 
@@ -107,6 +109,7 @@ impl Daemon {
         });
         running.doors.open(&running)?;
         Ok(Self {
+            _hot_plug: HotPlug::start(&running)?,
             running,
             events,
             _lock: lock,

@@ -14,6 +14,7 @@ mod daemon;
 pub mod doctor;
 mod doors;
 mod execute;
+mod hot_plug;
 mod lock;
 mod login;
 mod members;

@@ -1,0 +1,228 @@
+//! Cards in readers: a member whose card is pulled leaves the pool at once, and one whose card is back
+//! is tried at once.
+//!
+//! One thread waits in PC/SC without a time-out, so that it costs nothing while nothing changes; and only
+//! where a member's token sits in a slot that it can leave. pcscd may be absent, and may go: it is
+//! looked for again, ever more rarely.
+
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use hsmux_smartcard::ChannelError;
+use hsmux_smartcard::pcsc::{Canceller, CardState, Reader, Watch};
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::Mutex;
+
+use crate::daemon::Running;
+
+/// Between two attempts to reach pcscd, at first; doubled from one to the next.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// No longer than this.
+const LONGEST_PAUSE: Duration = Duration::from_secs(15);
+
+/// The length of slotDescription (PKCS#11 3.0, section 3.2): longer names of readers are cut.
+const SLOT_NAME: usize = 64;
+
+/// A member with a value of its own for this is in readers of another pcscd than ours.
+const OTHER_PCSCD: &str = "PCSCLITE_CSOCK_NAME";
+
+/// The thread, which ends with this, or at the next change after it.
+pub(crate) struct HotPlug {
+    ending: Arc<Ending>,
+    thread: Thread,
+}
+
+#[derive(Default)]
+struct Ending {
+    begun: AtomicBool,
+    waiting: Mutex<Option<Canceller>>,
+}
+
+impl HotPlug {
+    /// Watches for the members of this daemon.
+    pub fn start(running: &Arc<Running>) -> Result<Self> {
+        let ending = Arc::new(Ending::default());
+        let watcher = Watcher {
+            running: Arc::downgrade(running),
+            ending: Arc::clone(&ending),
+            before: Vec::new(),
+            pause: FIRST_PAUSE,
+        };
+        let started = thread::Builder::new()
+            .name("hsmux-readers".into())
+            .spawn(move || watcher.run());
+        let thread = started.map_err(|error| {
+            let message = format!("no thread to watch readers: {error}");
+            Error::pool(Kind::Environment, message)
+        })?;
+        Ok(Self {
+            ending,
+            thread: thread.thread().clone(),
+        })
+    }
+}
+
+impl Drop for HotPlug {
+    fn drop(&mut self) {
+        self.ending.begun.store(true, Ordering::Release);
+        if let Some(waiting) = &*self.ending.waiting.lock() {
+            // It has ended already, or ends at the next change.
+            let _ = waiting.cancel();
+        }
+        self.thread.unpark();
+    }
+}
+
+struct Watcher {
+    running: Weak<Running>,
+    ending: Arc<Ending>,
+    /// The readers as they were at the last look.
+    before: Vec<Reader>,
+    pause: Duration,
+}
+
+impl Watcher {
+    fn run(mut self) {
+        let mut said = None;
+        while self.is_wanted() {
+            let error = Watch::new().and_then(|watch| self.follow(watch)).err();
+            *self.ending.waiting.lock() = None;
+            if error.is_some() && error != said {
+                let error = error.as_ref().map(ToString::to_string).unwrap_or_default();
+                tracing::warn!("cards that come and go are not noticed: {error}");
+            }
+            said = error;
+            thread::park_timeout(self.pause);
+            self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Waits until a member may be a card; `false` when the daemon ends.
+    fn is_wanted(&self) -> bool {
+        let pool = self
+            .running
+            .upgrade()
+            .map(|running| Arc::clone(&running.shared.pool));
+        let wanted = pool.is_some_and(|pool| pool.wait_for_slots());
+        wanted && !self.has_ended()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ending.begun.load(Ordering::Acquire)
+    }
+
+    /// Tells the pool what changes, until the daemon ends or pcscd goes.
+    fn follow(&mut self, mut watch: Watch) -> Result<(), ChannelError> {
+        *self.ending.waiting.lock() = Some(watch.canceller());
+        while !self.has_ended() {
+            match watch.wait(None) {
+                Ok(Some(now)) => {
+                    self.pause = FIRST_PAUSE;
+                    self.tell(now, |reader| ChannelError::Removed {
+                        reader: reader.to_owned(),
+                    });
+                }
+                Ok(None) => {}
+                Err(error) => {
+                    self.tell(Vec::new(), |_| error.clone());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, now: Vec<Reader>, why: impl Fn(&str) -> ChannelError) {
+        let Some(running) = self.running.upgrade() else {
+            return;
+        };
+        let (pool, config) = (&running.shared.pool, running.config());
+        let ours = |member: &str| {
+            let member = config.member(member);
+            member.is_none_or(|member| member.env.iter().all(|(name, _)| name != OTHER_PCSCD))
+        };
+        for reader in gone(&self.before, &now) {
+            tracing::info!(reader, "a card has gone");
+            pool.token_left(&slot(reader), &why(reader).to_string(), ours);
+        }
+        for reader in gone(&now, &self.before) {
+            tracing::info!(reader, "a card has come");
+            pool.token_came(&slot(reader));
+        }
+        self.before = now;
+    }
+}
+
+/// Readers whose card of `then` is not there `now`, though another may be; the other way round, those that a
+/// card has come to.
+fn gone<'a>(then: &'a [Reader], now: &[Reader]) -> Vec<&'a str> {
+    let card = |reader: &&Reader| matches!(reader.card, CardState::Present { .. });
+    let stays = |reader: &&Reader| {
+        let same = |other: &Reader| (&other.name, other.events) == (&reader.name, reader.events);
+        now.iter().filter(card).any(same)
+    };
+    let gone = then.iter().filter(card).filter(|reader| !stays(reader));
+    gone.map(|reader| reader.name.as_str()).collect()
+}
+
+/// What a slot of PKCS#11 is called that is this reader.
+fn slot(reader: &str) -> Cow<'_, str> {
+    let name = String::from_utf8_lossy(&reader.as_bytes()[..reader.len().min(SLOT_NAME)]);
+    match name {
+        Cow::Borrowed(name) => name.trim_end().into(),
+        Cow::Owned(name) => name.trim_end().to_owned().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(name: &str, present: bool, events: u32) -> Reader {
+        let card = if present {
+            CardState::Present {
+                atr: vec![0x3B],
+                in_use: events % 2 == 1,
+                exclusive: false,
+            }
+        } else {
+            CardState::Empty
+        };
+        let name = name.to_owned();
+        Reader { name, card, events }
+    }
+
+    #[test]
+    fn what_has_changed_between_two_looks() {
+        let before = [
+            reader("stays", true, 1),
+            reader("pulled", true, 1),
+            reader("swapped", true, 1),
+            reader("filled", false, 0),
+            reader("stick", true, 1),
+            reader("empty", false, 2),
+        ];
+        let now = [
+            reader("stays", true, 1),
+            reader("pulled", false, 2),
+            reader("swapped", true, 3),
+            reader("filled", true, 1),
+            reader("empty", false, 2),
+            reader("new", true, 1),
+        ];
+        assert_eq!(gone(&before, &now), ["pulled", "swapped", "stick"]);
+        assert_eq!(gone(&now, &before), ["swapped", "filled", "new"]);
+        assert!(gone(&now, &now).is_empty());
+    }
+
+    #[test]
+    fn a_slot_has_the_first_64_bytes_of_a_reader() {
+        assert_eq!(slot("Virtual PCD 00 00"), "Virtual PCD 00 00");
+        let long = format!("{} 00 00", "x".repeat(63));
+        assert_eq!(slot(&long), "x".repeat(63));
+    }
+}
