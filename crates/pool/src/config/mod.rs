@@ -131,6 +131,10 @@ pub struct AuditSection {
     pub file: PathBuf,
     /// Whether each use of a key is a line.
     pub keys: bool,
+    /// Whether keys are not used while such a line cannot be written.
+    pub stops: bool,
+    /// How long lines may stay without a signed checkpoint.
+    pub checkpoint: Duration,
 }
 
 /// `[[token]]`: one token of a vendor's module.

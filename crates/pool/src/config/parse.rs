@@ -246,11 +246,16 @@ fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Opti
 }
 
 fn audit(fields: &mut Fields<'_, '_, '_>, state: &Path) -> AuditSection {
+    let words = [("stop", true), ("continue", false)];
     AuditSection {
         file: fields
             .path("file")
             .unwrap_or_else(|| state.join("audit.log")),
         keys: fields.flag("keys").unwrap_or(false),
+        stops: fields.choice("on_failure", &words).unwrap_or(true),
+        checkpoint: fields
+            .duration("checkpoint")
+            .unwrap_or(Duration::from_secs(60)),
     }
 }
 

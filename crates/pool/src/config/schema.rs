@@ -272,7 +272,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "audit",
         repeated: false,
-        help: "The audit trail: a JSON line for each administrative act.",
+        help: "The audit trail: a JSON line for each administrative act, chained and signed (audit.md).",
         keys: &[
             key(
                 "file",
@@ -285,6 +285,18 @@ pub const SECTIONS: &[Section] = &[
                 "true",
                 "false",
                 "A line for each use of a key, too.",
+            ),
+            key(
+                "on_failure",
+                r#""stop""#,
+                r#""stop""#,
+                "When the trail cannot be written (a full disk), with `keys = true`. \"stop\": keys are not used until it can (CKR_DEVICE_MEMORY, 503); \"continue\": they are, and lost lines are counted in the trail and in `hsmux status`.",
+            ),
+            key(
+                "checkpoint",
+                r#""1m""#,
+                r#""1m""#,
+                "How long lines may stay without a signed checkpoint; 10,000 lines have one in any case.",
             ),
         ],
     },

@@ -1,0 +1,156 @@
+//! The chain: how each line vouches for all before it.
+//!
+//! Time falls into epochs, which checkpoints end. Each has a secret, from which three others come,
+//! one way only:
+//!
+//! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The
+//!   checkpoint discloses it: from then on all can check those lines, and none can change them, for
+//!   the checkpoint is signed and its MAC stands on theirs;
+//! - the key of its checkpoint's seal, which is never disclosed;
+//! - the next epoch's secret. The old one is then erased, so that a thief of the state folder cannot
+//!   make the seals of the past, while whoever kept an old secret elsewhere can check all since then.
+
+use std::time::SystemTime;
+
+use hmac::{Hmac, Mac as _};
+use hsmux_token::{Error, Kind, Result};
+use serde::Serialize;
+use sha2::Sha256;
+use zeroize::Zeroizing;
+
+use crate::keys::Signer;
+use crate::line::{self, Checkpoint, Found, Mac, Why};
+
+/// Checkpoints of a hundred years at one a minute.
+const MOST_STEPS: u64 = 52_560_000;
+
+/// A secret of 32 bytes.
+pub type Secret = Zeroizing<Mac>;
+
+/// HMAC-SHA-256.
+pub fn hmac(key: &Mac, parts: &[&[u8]]) -> Mac {
+    let mut hmac = keyed(key);
+    parts.iter().for_each(|part| hmac.update(part));
+    hmac.finalize().into_bytes().into()
+}
+
+fn keyed(key: &Mac) -> Hmac<Sha256> {
+    <Hmac<Sha256> as hmac::Mac>::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+/// One epoch's secret.
+#[derive(Clone)]
+pub struct Epoch {
+    /// How many were before it.
+    pub number: u64,
+    /// What all else comes from.
+    pub secret: Secret,
+}
+
+impl Epoch {
+    /// The first one.
+    pub fn first() -> Result<Self> {
+        let mut secret = Secret::default();
+        getrandom::fill(&mut secret[..])
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        Ok(Self { number: 0, secret })
+    }
+
+    /// The key of its lines' MACs.
+    pub fn lines(&self) -> Secret {
+        self.derive("hsmux audit lines")
+    }
+
+    /// The seal of its checkpoint.
+    pub fn seal(&self, sealed: &[u8]) -> Mac {
+        hmac(&self.derive("hsmux audit seal"), &[sealed])
+    }
+
+    /// The one after it.
+    pub fn next(&self) -> Self {
+        Self {
+            number: self.number + 1,
+            secret: self.derive("hsmux audit next"),
+        }
+    }
+
+    /// A later one; `None` for one before it, or so far after it that only a lie can name it.
+    pub fn at(&self, number: u64) -> Option<Self> {
+        let steps = number.checked_sub(self.number)?;
+        (steps <= MOST_STEPS).then(|| (0..steps).fold(self.clone(), |epoch, _| epoch.next()))
+    }
+
+    fn derive(&self, what: &str) -> Secret {
+        Zeroizing::new(hmac(&self.secret, &[what.as_bytes()]))
+    }
+}
+
+/// The end of the chain, where lines are added.
+#[derive(Clone)]
+pub struct Chain {
+    /// The last line's number; 0 before the first.
+    pub seq: u64,
+    /// The last line's MAC; zeros before the first.
+    pub mac: Mac,
+    /// Where it is.
+    pub epoch: Epoch,
+    lines: Hmac<Sha256>,
+}
+
+impl Chain {
+    /// After this line of this epoch.
+    pub fn after(seq: u64, mac: Mac, epoch: Epoch) -> Self {
+        let lines = keyed(&epoch.lines());
+        Self {
+            seq,
+            mac,
+            epoch,
+            lines,
+        }
+    }
+
+    /// The MAC that a line of this body has after the last one.
+    pub fn mac_of(&self, body: &[u8]) -> Mac {
+        let mut hmac = self.lines.clone();
+        hmac.update(&self.mac);
+        hmac.update(body);
+        hmac.finalize().into_bytes().into()
+    }
+
+    /// Appends a line to `block`.
+    pub fn add(&mut self, time: SystemTime, what: &impl Serialize, block: &mut Vec<u8>) {
+        self.begin(time, what, block);
+        line::end(block);
+    }
+
+    /// Appends a checkpoint to `block`: the epoch ends with it.
+    pub fn checkpoint(&mut self, signer: &Signer, why: Why, found: Found, block: &mut Vec<u8>) {
+        #[derive(Serialize)]
+        struct What {
+            checkpoint: Checkpoint,
+        }
+        let start = block.len();
+        let checkpoint = Checkpoint {
+            why,
+            epoch: self.epoch.number,
+            prev: self.mac,
+            key: *self.epoch.lines(),
+            found,
+        };
+        self.begin(SystemTime::now(), &What { checkpoint }, block);
+        let seal = self.epoch.seal(&block[start..]);
+        line::field(block, "seal", &seal);
+        let sig = signer.sign(&block[start..]);
+        line::field(block, "sig", &sig);
+        line::end(block);
+        *self = Self::after(self.seq, self.mac, self.epoch.next());
+    }
+
+    fn begin(&mut self, time: SystemTime, what: &impl Serialize, block: &mut Vec<u8>) {
+        let start = block.len();
+        self.seq += 1;
+        line::begin(block, self.seq, time, what);
+        self.mac = self.mac_of(&block[start..]);
+        line::field(block, "mac", &self.mac);
+    }
+}

@@ -1,0 +1,171 @@
+//! What happened, as plain data.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// Fields of the line itself, which no act may use for its own.
+const OWN: &[&str] = &[
+    "v",
+    "seq",
+    "time",
+    "checkpoint",
+    "gap",
+    "mac",
+    "seal",
+    "sig",
+];
+
+/// Who did it. What is not known is left out of the line.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Actor {
+    /// The user id that the kernel vouches for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uid: Option<u32>,
+    /// The process id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<i32>,
+    /// What the program calls itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The client as it was authenticated over HTTP.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<String>,
+    /// The other end of a network connection, `192.0.2.7:50412`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
+}
+
+impl Actor {
+    /// A process of this machine.
+    pub fn process(uid: u32, pid: i32, program: impl Into<String>) -> Self {
+        Self {
+            uid: Some(uid),
+            pid: Some(pid),
+            program: Some(program.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A client over HTTP.
+    pub fn client(actor: impl Into<String>, peer: impl Into<String>) -> Self {
+        Self {
+            actor: Some(actor.into()),
+            peer: Some(peer.into()),
+            ..Self::default()
+        }
+    }
+}
+
+/// One thing that happened; it becomes one line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Event {
+    #[serde(skip)]
+    pub(crate) time: SystemTime,
+    #[serde(flatten, serialize_with = "inner")]
+    actor: Arc<Actor>,
+    #[serde(flatten)]
+    what: What,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<String>,
+    outcome: String,
+}
+
+fn inner<S: Serializer>(actor: &Arc<Actor>, to: S) -> Result<S::Ok, S::Error> {
+    actor.as_ref().serialize(to)
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+enum What {
+    Act(Map<String, Value>),
+    Use {
+        call: &'static str,
+        key: String,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        label: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        mechanism: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        micros: Option<u64>,
+    },
+}
+
+impl Event {
+    /// A use of a key. `call` is `C_Sign`, `C_Decrypt`, or an HTTP service's word for it; `key` the
+    /// key's name.
+    pub fn key_use(actor: &Arc<Actor>, call: &'static str, key: impl Into<String>) -> Self {
+        Self::new(
+            actor,
+            What::Use {
+                call,
+                key: key.into(),
+                label: None,
+                mechanism: None,
+                micros: None,
+            },
+        )
+    }
+
+    /// An administrative act: `act` is its name, `fields` what it was about. A field of the name of
+    /// one of the line's own (`seq`, `time`, ...) is left out.
+    pub fn act(actor: &Arc<Actor>, act: &str, fields: Map<String, Value>) -> Self {
+        let mut map = fields;
+        map.retain(|name, _| !OWN.contains(&name.as_str()));
+        map.insert("act".into(), act.into());
+        Self::new(actor, What::Act(map))
+    }
+
+    fn new(actor: &Arc<Actor>, what: What) -> Self {
+        Self {
+            time: SystemTime::now(),
+            actor: Arc::clone(actor),
+            what,
+            request: None,
+            outcome: "done".into(),
+        }
+    }
+
+    /// With the key's label.
+    #[must_use]
+    pub fn label(mut self, name: Option<String>) -> Self {
+        if let What::Use { label, .. } = &mut self.what {
+            *label = name;
+        }
+        self
+    }
+
+    /// With the mechanism, `CKM_ECDSA`.
+    #[must_use]
+    pub fn mechanism(mut self, name: Option<String>) -> Self {
+        if let What::Use { mechanism, .. } = &mut self.what {
+            *mechanism = name;
+        }
+        self
+    }
+
+    /// With the microseconds from the request to its answer.
+    #[must_use]
+    pub fn took(mut self, us: u64) -> Self {
+        if let What::Use { micros, .. } = &mut self.what {
+            *micros = Some(us);
+        }
+        self
+    }
+
+    /// With the id of the request that it was part of.
+    #[must_use]
+    pub fn request(mut self, id: impl Into<String>) -> Self {
+        self.request = Some(id.into());
+        self
+    }
+
+    /// With another outcome than `done`: why it failed, or `begun`.
+    #[must_use]
+    pub fn outcome(mut self, outcome: impl Into<String>) -> Self {
+        self.outcome = outcome.into();
+        self
+    }
+}

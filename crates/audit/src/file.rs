@@ -1,0 +1,145 @@
+//! The file that lines are appended to: a block is in it whole, or not at all.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::path::{Path, PathBuf};
+
+/// A file of the trail, open for appending.
+pub struct TrailFile {
+    path: PathBuf,
+    file: File,
+    len: u64,
+    /// Whether it does not end with a newline: what comes next begins with one.
+    broken_off: bool,
+    /// Whether a part of what could not be written may be at its end.
+    remains: bool,
+}
+
+impl TrailFile {
+    /// Opens it, or makes it (0600).
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .open(path)?;
+        give_to_the_owner_of_the_folder(&file, path);
+        let len = file.metadata()?.len();
+        let mut last = *b"\n";
+        if len > 0 {
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            len,
+            broken_off: last != *b"\n",
+            remains: false,
+        })
+    }
+
+    /// Appends lines, which are on disk when this returns if `sync` says so. After an error none of
+    /// them is there.
+    pub fn append(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
+        self.take_back()?;
+        let written = self.write(lines).and_then(|()| match sync {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        });
+        match written {
+            Ok(()) => self.len = self.file.metadata()?.len(),
+            // Where this fails, too, the next attempt begins with it.
+            Err(_) => {
+                self.remains = true;
+                _ = self.take_back();
+            }
+        }
+        written
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.broken_off && !lines.is_empty() {
+            self.file.write_all(b"\n")?;
+            self.len += 1;
+            self.broken_off = false;
+        }
+        self.file.write_all(lines)
+    }
+
+    fn take_back(&mut self) -> io::Result<()> {
+        if self.remains && self.file.metadata()?.len() > self.len {
+            self.file.set_len(self.len)?;
+        }
+        self.remains = false;
+        Ok(())
+    }
+
+    /// Whether its path still leads to it, and all that was written is in it.
+    pub fn is_in_place(&self) -> bool {
+        let same = || {
+            let (there, here) = (self.path.metadata()?, self.file.metadata()?);
+            io::Result::Ok(
+                (there.dev(), there.ino()) == (here.dev(), here.ino()) && here.len() >= self.len,
+            )
+        };
+        same().unwrap_or(false)
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its length, in bytes.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// What root makes, without a daemon, belongs to the daemon's user, as its folder does.
+pub fn give_to_the_owner_of_the_folder(file: &File, path: &Path) {
+    let folder = path.parent().and_then(|folder| folder.metadata().ok());
+    if let (Some(folder), true) = (folder, rustix::process::geteuid().is_root()) {
+        // Where it cannot be given away the daemon says so when it opens it.
+        let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_there_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("trail");
+        std::fs::write(&path, "torn").unwrap();
+        let mut file = TrailFile::open(&path).unwrap();
+        file.append(b"one\n", true).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"torn\none\n");
+        assert_eq!(file.len(), 9);
+        // As after a write that was broken off.
+        std::fs::write(&path, "torn\none\ntw").unwrap();
+        file.remains = true;
+        file.append(b"two\n", false).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"torn\none\ntwo\n");
+        assert!(file.is_in_place());
+        std::fs::rename(&path, folder.path().join("old")).unwrap();
+        assert!(!file.is_in_place());
+        std::fs::write(&path, "another").unwrap();
+        assert!(!file.is_in_place());
+    }
+
+    #[test]
+    fn a_full_disk_is_an_error() {
+        let mut file = TrailFile::open(Path::new("/dev/full")).unwrap();
+        for _ in 0..2 {
+            let error = file.append(b"one\n", true).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        }
+    }
+}

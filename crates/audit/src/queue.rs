@@ -1,0 +1,250 @@
+//! Between those who have something to record and the one who writes it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::time::{Duration, Instant, SystemTime};
+
+use hsmux_token::Result;
+use parking_lot::{Condvar, Mutex};
+
+use crate::event::Event;
+use crate::line::Gap;
+
+/// Lines that may wait for the disk.
+pub const WAITING: usize = 64 << 10;
+
+/// Lines that are written at once.
+pub const BATCH: usize = 10_000;
+
+/// What somebody waits for.
+pub type Ticket = SyncSender<Result<()>>;
+
+/// A line to be.
+pub struct Entry {
+    pub event: Event,
+    /// Who waits until it is on disk.
+    pub ticket: Option<Ticket>,
+    /// What becomes of it when it cannot be written.
+    pub fate: Fate,
+}
+
+/// What becomes of a line that cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It is tried again.
+    Stays,
+    /// It is tried again, or counted as lost, as the configuration says.
+    ByPolicy,
+    /// Whoever waits for it is told, and does not do it.
+    Withdrawn,
+}
+
+/// What there is to do.
+#[derive(Default)]
+pub struct Work {
+    pub entries: Vec<Entry>,
+    pub reopen: Option<Ticket>,
+    /// The end: nothing comes after these entries.
+    pub last: bool,
+}
+
+/// Shared by the trail and its writer.
+pub struct Queue {
+    inner: Mutex<Inner>,
+    wake: Condvar,
+    /// Whether the trail cannot be written, or not as fast as it would have to be.
+    trouble: AtomicBool,
+    /// Whether keys are then not used.
+    pub stops: AtomicBool,
+    /// How long lines stay without a checkpoint, in milliseconds.
+    pub checkpoint_ms: AtomicU64,
+    gap: Mutex<Option<Missed>>,
+    lost: AtomicU64,
+    refused: AtomicU64,
+}
+
+#[derive(Default)]
+struct Inner {
+    entries: VecDeque<Entry>,
+    reopen: Option<Ticket>,
+    /// Somebody waits.
+    urgent: bool,
+    stop: bool,
+    /// Whether the writer sleeps until it is woken: it is then woken once, which costs a system call.
+    asleep: bool,
+}
+
+/// What a gap's line will say.
+#[derive(Clone)]
+struct Missed {
+    since: SystemTime,
+    lost: u64,
+    refused: u64,
+    why: String,
+}
+
+impl Queue {
+    pub fn new() -> Self {
+        Self {
+            inner: Mutex::default(),
+            wake: Condvar::new(),
+            trouble: AtomicBool::new(false),
+            stops: AtomicBool::new(true),
+            checkpoint_ms: AtomicU64::new(0),
+            gap: Mutex::new(None),
+            lost: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+
+    /// Puts a line in, and never waits. One for which there is no place is counted as lost.
+    pub fn put(&self, entry: Entry) {
+        let mut inner = self.inner.lock();
+        let waiting = inner.entries.len();
+        // What was admitted before the queue was full still has its place.
+        let places = match self.stops.load(Ordering::Relaxed) {
+            true => 2 * WAITING,
+            false => WAITING,
+        };
+        if waiting >= WAITING {
+            self.trouble.store(true, Ordering::Relaxed);
+        }
+        if waiting >= places && entry.fate == Fate::ByPolicy {
+            drop(inner);
+            return self.miss("lines came faster than they could be written", 1, 0);
+        }
+        inner.urgent |= entry.ticket.is_some();
+        inner.entries.push_back(entry);
+        self.rouse(inner);
+    }
+
+    /// Has the writer look whether the file is still in its place.
+    pub fn reopen(&self, ticket: Ticket) {
+        let mut inner = self.inner.lock();
+        inner.reopen = Some(ticket);
+        inner.urgent = true;
+        self.rouse(inner);
+    }
+
+    /// Has the writer end when all is written.
+    pub fn stop(&self) {
+        let mut inner = self.inner.lock();
+        inner.stop = true;
+        inner.urgent = true;
+        self.rouse(inner);
+    }
+
+    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, Inner>) {
+        let wake = inner.urgent || inner.asleep;
+        inner.asleep = false;
+        drop(inner);
+        if wake {
+            self.wake.notify_one();
+        }
+    }
+
+    /// For the writer: waits for something to do, or until `deadline`. Lines gather until `not_before`, if
+    /// nobody waits for one.
+    pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> Work {
+        let mut inner = self.inner.lock();
+        while !inner.urgent && Instant::now() < not_before {
+            self.wake.wait_until(&mut inner, not_before);
+        }
+        while inner.entries.is_empty() && !inner.urgent {
+            inner.asleep = true;
+            match deadline {
+                Some(deadline) if Instant::now() >= deadline => break,
+                Some(deadline) => _ = self.wake.wait_until(&mut inner, deadline),
+                None => self.wake.wait(&mut inner),
+            }
+        }
+        inner.asleep = false;
+        let count = inner.entries.len().min(BATCH);
+        let entries = inner.entries.drain(..count).collect();
+        let more = !inner.entries.is_empty();
+        inner.urgent = more && inner.urgent;
+        Work {
+            entries,
+            reopen: inner.reopen.take(),
+            last: inner.stop && !more,
+        }
+    }
+
+    /// Puts back what could not be written.
+    pub fn put_back(&self, entries: Vec<Entry>) {
+        let mut inner = self.inner.lock();
+        for entry in entries.into_iter().rev() {
+            inner.entries.push_front(entry);
+        }
+    }
+
+    /// Lines that wait.
+    pub fn waiting(&self) -> usize {
+        self.inner.lock().entries.len()
+    }
+
+    /// Whether a key may be used now. Costs a load where all is well.
+    pub fn admits(&self) -> bool {
+        !self.trouble.load(Ordering::Relaxed) || !self.stops.load(Ordering::Relaxed)
+    }
+
+    /// Says that writing is in trouble, or no longer.
+    pub fn set_trouble(&self, why: Option<&str>) {
+        if let Some(why) = why {
+            self.miss(why, 0, 0);
+        }
+        self.trouble.store(why.is_some(), Ordering::Relaxed);
+    }
+
+    /// Counts what is not there, or was not done.
+    pub fn miss(&self, why: &str, lost: u64, refused: u64) {
+        let mut gap = self.gap.lock();
+        let gap = gap.get_or_insert_with(|| Missed {
+            since: SystemTime::now(),
+            lost: 0,
+            refused: 0,
+            why: why.to_owned(),
+        });
+        gap.lost += lost;
+        gap.refused += refused;
+        self.lost.fetch_add(lost, Ordering::Relaxed);
+        self.refused.fetch_add(refused, Ordering::Relaxed);
+    }
+
+    /// What is missing, for a line that says so.
+    pub fn gap(&self) -> Option<Gap> {
+        let gap = self.gap.lock().clone()?;
+        Some(Gap {
+            since: humantime::format_rfc3339_micros(gap.since).to_string(),
+            lost: gap.lost,
+            refused: gap.refused,
+            why: gap.why,
+        })
+    }
+
+    /// That line is written; what came meanwhile is another gap.
+    pub fn told(&self, told: &Gap) {
+        let mut gap = self.gap.lock();
+        let left = gap.take().and_then(|gap| {
+            let (lost, refused) = (gap.lost - told.lost, gap.refused - told.refused);
+            (lost + refused > 0).then_some(Missed {
+                lost,
+                refused,
+                ..gap
+            })
+        });
+        *gap = left;
+    }
+
+    /// Lines lost and uses refused since the start.
+    pub fn missed(&self) -> (u64, u64) {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (count(&self.lost), count(&self.refused))
+    }
+
+    /// How long lines stay without a checkpoint.
+    pub fn checkpoint(&self) -> Duration {
+        Duration::from_millis(self.checkpoint_ms.load(Ordering::Relaxed))
+    }
+}

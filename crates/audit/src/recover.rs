@@ -1,0 +1,178 @@
+//! From how the last run ended to where the next one goes on.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use hsmux_token::Result;
+use sha2::{Digest, Sha256};
+
+use crate::chain::{Chain, Epoch};
+use crate::line::{self, Found, Parsed, Torn, Why};
+use crate::state::Kept;
+
+/// A checkpoint has its MAC within so many bytes of its end.
+const CHECKPOINT_END: u64 = 512;
+
+/// A file without a record is looked at so far from its end.
+const LAST_LINES: u64 = 1 << 20;
+
+/// Where to go on, and what the first checkpoint says of it.
+pub struct Recovered {
+    /// The end of the chain.
+    pub chain: Chain,
+    /// What was found.
+    pub found: Found,
+}
+
+/// Finds the end of the chain: the last checkpoint that is kept, and what follows it in its file.
+pub fn recover(kept: Option<&Kept>, path: &Path) -> Result<Recovered> {
+    let Some(kept) = kept else {
+        return anew(path);
+    };
+    let mut recovered = Recovered {
+        chain: kept.chain(),
+        found: Found {
+            unclean: !kept.stopped,
+            ..Found::default()
+        },
+    };
+    match left_at(kept, path) {
+        Some(file) => {
+            if let Err(error) = recovered.follow(&file, kept.offset) {
+                let why = format!("{}: {error}", file.display());
+                recovered.found.broken = Some(why);
+            }
+        }
+        None => {
+            let (file, seq) = (kept.file.display(), kept.head.seq);
+            let why = format!("{file} does not have line {seq} where it was left");
+            recovered.found.broken = Some(why);
+        }
+    }
+    Ok(recovered)
+}
+
+/// No chain is kept: a new one, after what there is.
+fn anew(path: &Path) -> Result<Recovered> {
+    let text = end_of(path, u64::MAX, LAST_LINES).unwrap_or_default();
+    let last = text.split(|byte| *byte == b'\n').rev().find_map(|line| {
+        let parts = line::parts(line)?;
+        let parsed: Parsed = serde_json::from_slice(line).ok()?;
+        Some((parsed.seq, parts.mac))
+    });
+    let broken = last.map(|(seq, _)| {
+        format!("nothing is kept of the chain that ends with line {seq}; its keys are new ones")
+    });
+    let (seq, mac) = last.unwrap_or_default();
+    Ok(Recovered {
+        chain: Chain::after(seq, mac, Epoch::first()?),
+        found: Found {
+            broken,
+            ..Found::default()
+        },
+    })
+}
+
+/// The file that the chain was left in: it may have another name by now.
+fn left_at(kept: &Kept, path: &Path) -> Option<PathBuf> {
+    let named = [path, &kept.file];
+    let rotated = named.iter().flat_map(|path| siblings(path));
+    let mut all = named.iter().map(|path| path.to_path_buf()).chain(rotated);
+    all.find(|file| ends_with_the_head(file, kept).unwrap_or(false))
+}
+
+/// Files beside it whose names begin with its own: `audit.log.1`, `audit.log-20261121`.
+pub fn siblings(path: &Path) -> Vec<PathBuf> {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Vec::new();
+    };
+    let name = name.as_encoded_bytes();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .map(|entry| entry.path())
+        .filter(|other| {
+            let other = other.file_name().unwrap_or_default().as_encoded_bytes();
+            other.starts_with(name) && other != name
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn ends_with_the_head(file: &Path, kept: &Kept) -> io::Result<bool> {
+    if kept.head.seq == 0 {
+        return Ok(file.metadata()?.len() >= kept.offset);
+    }
+    let end = end_of(file, kept.offset, CHECKPOINT_END)?;
+    let end = String::from_utf8_lossy(&end);
+    Ok(end.contains(&hex::encode(kept.head.mac)) && end.ends_with('\n'))
+}
+
+/// As many bytes before an offset, or before the file's end. What is no file has none: a device may
+/// have no end.
+fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let about = file.metadata()?;
+    if about.is_file() {
+        let end = offset.min(about.len());
+        let start = end.saturating_sub(count);
+        let mut file = File::open(file)?;
+        file.seek(SeekFrom::Start(start))?;
+        file.take(end - start).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+impl Recovered {
+    /// Takes in the lines from there on, as far as they are the chain's own.
+    fn follow(&mut self, file: &Path, offset: u64) -> io::Result<()> {
+        if !file.metadata()?.is_file() {
+            return Ok(());
+        }
+        let mut file = File::open(file)?;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut lines = BufReader::new(file);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let Some(whole) = line.strip_suffix(b"\n") else {
+                self.found.torn = Some(Torn {
+                    bytes: line.len() as u64,
+                    sha256: Sha256::digest(&line).into(),
+                });
+                break;
+            };
+            let Some(why) = self.chain.accept(whole) else {
+                let next = self.chain.seq + 1;
+                let why = format!("what stands in place of line {next} is none of this trail's");
+                self.found.broken = Some(why);
+                break;
+            };
+            self.found.unclean = why != Some(Why::Stop);
+            line.clear();
+        }
+        self.found.unclean |= self.found.torn.is_some();
+        Ok(())
+    }
+}
+
+impl Chain {
+    /// Takes in the next line, if it is the chain's own; says why, if it is a checkpoint.
+    fn accept(&mut self, line: &[u8]) -> Option<Option<Why>> {
+        let parts = line::parts(line)?;
+        let parsed: Parsed = serde_json::from_slice(line).ok()?;
+        if parsed.seq != self.seq + 1 || parts.mac != self.mac_of(parts.body) {
+            return None;
+        }
+        let epoch = match &parsed.checkpoint {
+            Some(checkpoint) if checkpoint.epoch == self.epoch.number => self.epoch.next(),
+            Some(_) => return None,
+            None => {
+                (self.seq, self.mac) = (parsed.seq, parts.mac);
+                return Some(None);
+            }
+        };
+        *self = Self::after(parsed.seq, parts.mac, epoch);
+        Some(parsed.checkpoint.map(|checkpoint| checkpoint.why))
+    }
+}

@@ -1,0 +1,236 @@
+//! What a trail keeps in the state folder: how to sign, and where its chain was left.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Result};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use crate::chain::{Chain, Epoch, Secret};
+use crate::file::give_to_the_owner_of_the_folder;
+use crate::keys::{PublicKey, SealKey, Signer};
+use crate::line::{Mac, hex_field};
+
+/// How long another one who writes the trail is waited for.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The folder `audit` (0700) of the state folder.
+#[derive(Clone, Debug)]
+pub struct Keeper(PathBuf);
+
+/// Held by whoever writes the trail.
+pub struct Turn(#[allow(dead_code, reason = "held, not read")] File);
+
+/// The last line of a trail.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Head {
+    /// Its number; 0 before the first.
+    pub seq: u64,
+    /// Its MAC.
+    #[serde(with = "hex_field")]
+    pub mac: Mac,
+}
+
+/// The chain as the last checkpoint left it.
+#[derive(Serialize, Deserialize)]
+pub struct Kept {
+    v: u32,
+    /// The epoch that began then.
+    epoch: u64,
+    #[serde(with = "secret_field")]
+    secret: Secret,
+    /// The checkpoint.
+    #[serde(flatten)]
+    pub head: Head,
+    /// Its file.
+    pub file: PathBuf,
+    /// Where in it the line after it begins, in bytes.
+    pub offset: u64,
+    /// Whether the trail ended there in order.
+    pub stopped: bool,
+}
+
+impl Kept {
+    /// A chain that goes on at the end of a file.
+    pub fn new(chain: &Chain, file: &Path, offset: u64, stopped: bool) -> Self {
+        Self {
+            v: 1,
+            epoch: chain.epoch.number,
+            secret: chain.epoch.secret.clone(),
+            head: Head {
+                seq: chain.seq,
+                mac: chain.mac,
+            },
+            file: file.to_owned(),
+            offset,
+            stopped,
+        }
+    }
+
+    /// The chain.
+    pub fn chain(&self) -> Chain {
+        Chain::after(self.head.seq, self.head.mac, self.epoch())
+    }
+
+    fn epoch(&self) -> Epoch {
+        Epoch {
+            number: self.epoch,
+            secret: self.secret.clone(),
+        }
+    }
+}
+
+impl Keeper {
+    /// Of this state folder; nothing is read or made.
+    pub fn of(state: &Path) -> Self {
+        Self(state.join("audit"))
+    }
+
+    /// The key that verifies this trail's checkpoints.
+    pub fn public_key(&self) -> Result<PublicKey> {
+        Ok(self.signer()?.ok_or_else(|| self.none())?.public())
+    }
+
+    /// The secret of now: see [`SealKey`].
+    pub fn seal_key(&self) -> Result<SealKey> {
+        let kept = self.load()?.ok_or_else(|| self.none())?;
+        Ok(SealKey(kept.epoch()))
+    }
+
+    /// The last checkpoint, where there is a trail.
+    pub fn head(&self) -> Result<Option<Head>> {
+        Ok(self.load()?.map(|kept| kept.head))
+    }
+
+    /// Makes the folder, and has nobody else write the trail meanwhile.
+    pub(crate) fn take(&self) -> Result<Turn> {
+        let take = || {
+            if !self.0.exists() {
+                DirBuilder::new().mode(0o700).create(&self.0)?;
+                give_to_the_owner_of_the_folder(&File::open(&self.0)?, &self.0);
+            }
+            let path = self.0.join("lock");
+            let mut options = OpenOptions::new();
+            let file = options.append(true).create(true).mode(0o600).open(&path)?;
+            give_to_the_owner_of_the_folder(&file, &path);
+            Ok(file)
+        };
+        let file = take().map_err(|e| self.failed(&e))?;
+        if !locked(&file) {
+            let folder = self.0.display();
+            let message = format!("audit trail: {folder}: another process writes it now");
+            return Err(Error::pool(Kind::Environment, message));
+        }
+        Ok(Turn(file))
+    }
+
+    /// The key that signs, random, made at first use.
+    pub(crate) fn signer_or_new(&self) -> Result<Signer> {
+        if let Some(signer) = self.signer()? {
+            return Ok(signer);
+        }
+        let secret = Epoch::first()?.secret;
+        let text = Zeroizing::new(hex::encode(&secret[..]));
+        self.place("signing.key", text.as_bytes())
+            .map_err(|e| self.failed(&e))?;
+        Ok(Signer::new(&secret))
+    }
+
+    fn signer(&self) -> Result<Option<Signer>> {
+        let Some(text) = self.read("signing.key")? else {
+            return Ok(None);
+        };
+        let mut secret = Secret::default();
+        hex::decode_to_slice(text.trim_ascii(), &mut secret[..])
+            .map_err(|e| self.failed(&io::Error::other(format!("signing.key: {e}"))))?;
+        Ok(Some(Signer::new(&secret)))
+    }
+
+    /// Where the chain was left.
+    pub(crate) fn load(&self) -> Result<Option<Kept>> {
+        let Some(text) = self.read("head.json")? else {
+            return Ok(None);
+        };
+        serde_json::from_slice(&text)
+            .map(Some)
+            .map_err(|e| self.failed(&io::Error::other(format!("head.json: {e}"))))
+    }
+
+    /// Leaves the chain there, durably.
+    pub(crate) fn save(&self, kept: &Kept) -> io::Result<()> {
+        let text = Zeroizing::new(serde_json::to_vec(kept)?);
+        self.place("head.json", &text)
+            .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.0.display())))
+    }
+
+    fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
+        match std::fs::read(self.0.join(name)) {
+            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(self.failed(&e)),
+        }
+    }
+
+    /// Writes a file that only its owner may read, whole or not at all.
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.0.join(name);
+        let draft = path.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&draft)?;
+        give_to_the_owner_of_the_folder(&file, &draft);
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, &path)?;
+        File::open(&self.0)?.sync_all()
+    }
+
+    fn none(&self) -> Error {
+        let message = format!(
+            "{}: no audit trail yet; it begins when the daemon starts",
+            self.0.display()
+        );
+        Error::request(Kind::Environment, message)
+    }
+
+    fn failed(&self, why: &io::Error) -> Error {
+        let message = format!("audit trail: {}: {why}", self.0.display());
+        Error::pool(Kind::Environment, message)
+    }
+}
+
+/// Locks the file for this process. A child that a killed daemon was about to start may hold it for a
+/// moment, and so may a command that runs without a daemon.
+fn locked(file: &File) -> bool {
+    let end = Instant::now() + MOMENT;
+    loop {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+mod secret_field {
+    use serde::{Deserializer, Serializer};
+
+    use crate::chain::Secret;
+    use crate::line::hex_field;
+
+    pub fn serialize<S: Serializer>(secret: &Secret, to: S) -> Result<S::Ok, S::Error> {
+        hex_field::serialize(secret, to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Secret, D::Error> {
+        hex_field::deserialize(from).map(Secret::new)
+    }
+}

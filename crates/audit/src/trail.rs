@@ -1,0 +1,221 @@
+//! The trail, as those see it who have something to record.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use hsmux_token::{Error, Kind, Result, Scope, ck};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::event::Event;
+use crate::queue::{Entry, Fate, Queue, Ticket};
+use crate::state::{Head, Keeper};
+use crate::writer::Writer;
+
+/// What becomes of the use of keys when the trail cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnFailure {
+    /// Keys are not used until it can be written again.
+    Stop,
+    /// They are used, and lines that are lost are counted.
+    Continue,
+}
+
+/// What a trail needs to know.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where the lines go.
+    pub file: PathBuf,
+    /// The state folder, which is there.
+    pub state: PathBuf,
+    /// Whether each use of a key is a line.
+    pub uses: bool,
+    /// What a failure means for those uses.
+    pub on_failure: OnFailure,
+    /// How long lines may stay without a signed checkpoint.
+    pub checkpoint: Duration,
+}
+
+/// How a trail is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Its file.
+    pub file: PathBuf,
+    /// The last line that is written.
+    pub head: Head,
+    /// Whether each use of a key is a line.
+    pub uses: bool,
+    /// What a failure means for those uses.
+    pub on_failure: OnFailure,
+    /// Lines that wait to be written.
+    pub waiting: usize,
+    /// Lines lost since the start.
+    pub lost: u64,
+    /// Uses of keys refused since the start, for the trail could not be written.
+    pub refused: u64,
+    /// Why it cannot be written now.
+    pub problem: Option<String>,
+}
+
+/// The trail. Dropping it writes what waits, and a last checkpoint.
+pub struct Trail {
+    file: PathBuf,
+    uses: AtomicBool,
+    shared: Arc<Shared>,
+    writer: Option<JoinHandle<()>>,
+}
+
+/// What the trail's writer tells.
+pub struct Shared {
+    pub queue: Queue,
+    pub head: Mutex<Head>,
+    pub problem: Mutex<Option<String>>,
+}
+
+impl Trail {
+    /// Opens the trail where its last run has left it. Fails where the file cannot be opened, or
+    /// another process writes it; that the disk is full is no reason, but a [problem](Status).
+    pub fn open(settings: &Settings) -> Result<Self> {
+        let keeper = Keeper::of(&settings.state);
+        let shared = Arc::new(Shared {
+            queue: Queue::new(),
+            head: Mutex::new(Head {
+                seq: 0,
+                mac: [0; 32],
+            }),
+            problem: Mutex::default(),
+        });
+        let mut writer = Writer::open(&settings.file, keeper, Arc::clone(&shared))?;
+        let mut trail = Self {
+            file: settings.file.clone(),
+            uses: AtomicBool::new(false),
+            shared,
+            writer: None,
+        };
+        trail.change(settings);
+        let thread = thread::Builder::new()
+            .name("hsmux-audit".into())
+            .spawn(move || writer.run())
+            .map_err(|e| failed(&settings.file, &e))?;
+        trail.writer = Some(thread);
+        Ok(trail)
+    }
+
+    /// Takes over all settings but file and state folder.
+    pub fn change(&self, settings: &Settings) {
+        self.uses.store(settings.uses, Ordering::Relaxed);
+        let queue = &self.shared.queue;
+        let stops = settings.on_failure == OnFailure::Stop;
+        queue.stops.store(stops, Ordering::Relaxed);
+        let checkpoint = settings.checkpoint.as_millis() as u64;
+        queue.checkpoint_ms.store(checkpoint, Ordering::Relaxed);
+    }
+
+    /// Whether each use of a key is to be recorded. Costs a load: ask before making an [`Event`].
+    pub fn wants_uses(&self) -> bool {
+        self.uses.load(Ordering::Relaxed)
+    }
+
+    /// Whether a key may be used now: ask before a use that is to be recorded. The error is for the
+    /// caller: CKR_DEVICE_MEMORY, and that the service is not available for now.
+    pub fn admit(&self) -> Result<()> {
+        if self.shared.queue.admits() {
+            return Ok(());
+        }
+        let problem = self.shared.problem.lock().clone();
+        let why = problem.unwrap_or_else(|| "lines come faster than they can be written".into());
+        self.shared.queue.miss(&why, 0, 1);
+        let message = format!(
+            "keys are not used while the audit trail cannot be written: {why}; make room for it, \
+             or set [audit] on_failure = \"continue\""
+        );
+        let kind = Kind::Vendor(ck::CKR_DEVICE_MEMORY);
+        Err(Error::new(Scope::Pool, kind, message))
+    }
+
+    /// Records what has happened. Never waits; a few milliseconds later it is in the file, a second
+    /// later on disk.
+    pub fn record(&self, event: Event) {
+        self.shared.queue.put(Entry {
+            event,
+            ticket: None,
+            fate: Fate::ByPolicy,
+        });
+    }
+
+    /// Records what has been done; on disk when this returns. After an error the line is tried again.
+    pub fn commit(&self, event: Event) -> Result<()> {
+        self.wait_for(event, Fate::Stays)
+    }
+
+    /// Records what is about to be done; on disk when this returns. After an error it must not be done,
+    /// and there is no line.
+    pub fn announce(&self, event: Event) -> Result<()> {
+        self.wait_for(event, Fate::Withdrawn)
+    }
+
+    fn wait_for(&self, event: Event, fate: Fate) -> Result<()> {
+        let (ticket, answer) = sync_channel(1);
+        self.shared.queue.put(Entry {
+            event,
+            ticket: Some(ticket),
+            fate,
+        });
+        self.answer(&answer)
+    }
+
+    /// Looks whether a rotation of logs has put another file in the place of this one. Fails where
+    /// that cannot be opened; the trail then goes on in the old one.
+    pub fn reopen(&self) -> Result<()> {
+        let (ticket, answer): (Ticket, _) = sync_channel(1);
+        self.shared.queue.reopen(ticket);
+        self.answer(&answer)
+    }
+
+    fn answer(&self, answer: &Receiver<Result<()>>) -> Result<()> {
+        answer.recv().unwrap_or_else(|_| {
+            let gone = std::io::Error::other("its writer has ended");
+            Err(failed(&self.file, &gone))
+        })
+    }
+
+    /// How it is.
+    pub fn status(&self) -> Status {
+        let queue = &self.shared.queue;
+        let (lost, refused) = queue.missed();
+        let stops = queue.stops.load(Ordering::Relaxed);
+        Status {
+            file: self.file.clone(),
+            head: self.shared.head.lock().clone(),
+            uses: self.wants_uses(),
+            on_failure: match stops {
+                true => OnFailure::Stop,
+                false => OnFailure::Continue,
+            },
+            waiting: queue.waiting(),
+            lost,
+            refused,
+            problem: self.shared.problem.lock().clone(),
+        }
+    }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        self.shared.queue.stop();
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+/// The trail's file, and what is wrong with it.
+pub fn failed(file: &Path, why: &std::io::Error) -> Error {
+    let message = format!("audit trail {}: {why}", file.display());
+    Error::pool(Kind::Environment, message)
+}

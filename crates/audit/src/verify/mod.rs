@@ -1,0 +1,238 @@
+//! Whether a trail is as it was written.
+//!
+//! A checkpoint discloses the key of the lines before it, so lines are held back until the next
+//! checkpoint has come, then looked at [together](segment).
+
+mod report;
+mod segment;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+use hsmux_token::{Error, Kind as ErrorKind, Result};
+
+pub use report::{Finding, Kind, Report, Verdict};
+
+use crate::chain::Epoch;
+use crate::keys::{PublicKey, SealKey};
+use crate::line::{self, Mac, Parsed};
+use crate::state::Head;
+use segment::Held;
+
+/// What is known of a trail besides its files.
+#[derive(Default)]
+pub struct Known {
+    /// The keys that sign it: one, or several where its state folder was lost once.
+    pub keys: Vec<PublicKey>,
+    /// A secret of this trail: with it the seals from its epoch on are looked at, too, and the lines
+    /// that no checkpoint has signed yet.
+    pub seal: Option<SealKey>,
+    /// The line that must be there, as the state folder or the running daemon has it.
+    pub head: Option<Head>,
+    /// Whether a daemon writes it now: its last line may then be half there.
+    pub running: bool,
+}
+
+/// Reads files in the order of their lines, whatever order they are named in. `progress` is told how
+/// many bytes were read.
+pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result<Report> {
+    let mut sorted = files
+        .iter()
+        .map(|file| Ok((first_line(file)?, file)))
+        .collect::<Result<Vec<_>>>()?;
+    // Files without a chain are older than it.
+    sorted.sort_by_key(|(seq, _)| *seq);
+    let mut verifier = Verifier::new(known);
+    for (_, file) in sorted {
+        verifier.read(file, progress)?;
+    }
+    Ok(verifier.finish())
+}
+
+/// The number of the first line that has one.
+fn first_line(file: &Path) -> Result<Option<u64>> {
+    let mut lines = open(file)?;
+    let mut line = Vec::new();
+    while read(&mut lines, &mut line, file)? > 0 {
+        let whole = line.strip_suffix(b"\n").unwrap_or(&line);
+        if let (Some(_), Ok(parsed)) = (line::parts(whole), parse(whole)) {
+            return Ok(Some(parsed.seq));
+        }
+    }
+    Ok(None)
+}
+
+fn open(file: &Path) -> Result<BufReader<File>> {
+    let open = File::open(file)
+        .and_then(|open| match open.metadata()?.is_file() {
+            true => Ok(open),
+            false => Err(std::io::Error::other("not a file that can be read twice")),
+        })
+        .map_err(|e| unreadable(file, &e))?;
+    Ok(BufReader::with_capacity(1 << 18, open))
+}
+
+fn read(lines: &mut BufReader<File>, line: &mut Vec<u8>, file: &Path) -> Result<usize> {
+    line.clear();
+    lines
+        .read_until(b'\n', line)
+        .map_err(|e| unreadable(file, &e))
+}
+
+fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
+    serde_json::from_slice(line)
+}
+
+fn unreadable(file: &Path, why: &std::io::Error) -> Error {
+    let message = format!("audit trail {}: {why}", file.display());
+    Error::request(ErrorKind::Environment, message)
+}
+
+/// Where the trail is good to.
+#[derive(Clone)]
+struct Edge {
+    seq: u64,
+    mac: Mac,
+    /// The epoch that begins here.
+    epoch: u64,
+}
+
+struct Verifier {
+    known: Known,
+    report: Report,
+    /// The secret of the newest epoch that was looked at.
+    secret: Option<Epoch>,
+    /// The last checkpoint; `None` before the first.
+    edge: Option<Edge>,
+    /// Lines since then.
+    held: Vec<Held>,
+    /// Where the last line stood, for what is said of the end.
+    at: (PathBuf, u64),
+    /// Lines of an older hsmux.
+    unchained: u64,
+    /// What stands where the known head must be.
+    head: Option<Mac>,
+}
+
+impl Verifier {
+    fn new(known: Known) -> Self {
+        let report = Report {
+            sealed_from: known.seal.as_ref().map(SealKey::epoch),
+            ..Report::default()
+        };
+        Self {
+            secret: known.seal.as_ref().map(|seal| seal.0.clone()),
+            known,
+            report,
+            edge: None,
+            held: Vec::new(),
+            at: (PathBuf::new(), 0),
+            unchained: 0,
+            head: None,
+        }
+    }
+
+    fn read(&mut self, file: &Path, progress: &dyn Fn(u64)) -> Result<()> {
+        self.report.files.push(file.to_owned());
+        let mut lines = open(file)?;
+        let mut line = Vec::new();
+        self.at = (file.to_owned(), 0);
+        while read(&mut lines, &mut line, file)? > 0 {
+            progress(line.len() as u64);
+            self.at.1 += 1;
+            self.report.lines += 1;
+            match line.strip_suffix(b"\n") {
+                Some(whole) => self.line(whole, false),
+                None => self.line(&line, true),
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, text: &[u8], broken_off: bool) {
+        let parsed = parse(text).ok().filter(|_| line::parts(text).is_some());
+        if self.edge.is_none() && self.held.is_empty() && parsed.is_none() {
+            self.unchained += 1;
+            return;
+        }
+        let closes = parsed
+            .as_ref()
+            .is_some_and(|line| line.checkpoint.is_some() && !broken_off);
+        self.held.push(Held {
+            file: self.report.files.len() - 1,
+            line: self.at.1,
+            text: text.to_owned(),
+            broken_off,
+            parsed,
+        });
+        if closes {
+            self.close();
+        }
+    }
+
+    fn finish(mut self) -> Report {
+        self.tail();
+        self.say_unchained();
+        if self.report.checkpoints == 0 && self.report.findings.is_empty() {
+            self.at_the_end(Kind::CutOff, "there is no checkpoint of a trail".into());
+        }
+        self.check_head();
+        self.report
+    }
+
+    /// Lines before the first of a chain are an older hsmux's: only before its very beginning.
+    fn say_unchained(&mut self) {
+        let lines = self.unchained;
+        if lines == 0 {
+            return;
+        }
+        let at = |kind, message| Finding {
+            kind,
+            file: self.report.files.first().cloned().unwrap_or_default(),
+            line: 1,
+            message,
+        };
+        if self.report.first == Some(1) {
+            let message = format!("{lines} lines are older than the chain: nothing proves them");
+            self.report.remark(at(Kind::Unchained, message));
+        } else {
+            let message = format!("{lines} lines at the beginning are not this trail's");
+            self.report.find(at(Kind::Foreign, message));
+        }
+    }
+
+    fn check_head(&mut self) {
+        let Some(head) = self.known.head.clone().filter(|head| head.seq > 0) else {
+            return;
+        };
+        let last = self.report.last.unwrap_or(0);
+        if last < head.seq {
+            let message = format!(
+                "the trail is cut off: lines {} to {} were written and are not there",
+                last + 1,
+                head.seq
+            );
+            self.at_the_end(Kind::CutOff, message);
+        } else if self.head != Some(head.mac) {
+            let message = format!(
+                "line {} is not the one that the daemon has written",
+                head.seq
+            );
+            self.at_the_end(Kind::Changed, message);
+        }
+    }
+
+    fn at_the_end(&mut self, kind: Kind, message: String) {
+        let file = self.at.0.clone();
+        self.report.find(Finding {
+            kind,
+            file,
+            line: 0,
+            message,
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! What verification found.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+/// As many are listed; all are counted.
+const LISTED: usize = 1000;
+
+/// All that is known of a trail.
+#[derive(Debug, Default, Serialize)]
+pub struct Report {
+    /// Whether it is whole.
+    pub verdict: Verdict,
+    /// Its files, in order.
+    pub files: Vec<PathBuf>,
+    /// Lines read.
+    pub lines: u64,
+    /// Checkpoints with a good signature.
+    pub checkpoints: u64,
+    /// Where the trail begins: 1, or later where older files are not among these.
+    pub first: Option<u64>,
+    /// The last line, and its time.
+    pub last: Option<u64>,
+    /// When that was, by the line itself.
+    pub last_time: Option<String>,
+    /// The last line that a signature vouches for.
+    pub signed_to: Option<u64>,
+    /// The first epoch whose seal was looked at, too.
+    pub sealed_from: Option<u64>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// How much is wrong: not all need be listed.
+    pub findings_total: usize,
+    /// What is not wrong, but not proved either.
+    pub remarks: Vec<Finding>,
+}
+
+/// Whether a trail is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Every line is there as it was written.
+    #[default]
+    Whole,
+    /// The same as far as that can be proved: see the remarks.
+    Remarks,
+    /// It is not as it was written: see the findings.
+    Altered,
+}
+
+/// One thing that was found.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Finding {
+    /// What it is.
+    pub kind: Kind,
+    /// The file.
+    pub file: PathBuf,
+    /// The line in it, from 1; 0 for what follows its last line.
+    pub line: u64,
+    /// What is wrong, with the numbers (`seq`) of the lines concerned.
+    pub message: String,
+}
+
+/// Kinds of findings, and below them of remarks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The line is not as it was written.
+    Changed,
+    /// Lines are not there.
+    Missing,
+    /// The line stands in the wrong place.
+    Moved,
+    /// The line was not written by this trail.
+    Foreign,
+    /// The checkpoint's signature is not by the given key.
+    Signature,
+    /// The checkpoint was not made in its time, but by somebody who had the state folder later.
+    Seal,
+    /// The trail ends too early.
+    CutOff,
+    /// A start did not find the trail as it was left.
+    Broken,
+    /// Lines of an older hsmux, without a chain.
+    Unchained,
+    /// A line was not written to its end.
+    Torn,
+    /// A run did not end in order.
+    Unclean,
+    /// Lines were lost, as the trail says itself.
+    Lost,
+    /// The last lines are not signed yet.
+    Unsigned,
+}
+
+impl Report {
+    pub(super) fn find(&mut self, finding: Finding) {
+        self.findings_total += 1;
+        self.verdict = Verdict::Altered;
+        if self.findings.len() < LISTED {
+            self.findings.push(finding);
+        }
+    }
+
+    pub(super) fn remark(&mut self, remark: Finding) {
+        if self.verdict == Verdict::Whole {
+            self.verdict = Verdict::Remarks;
+        }
+        if self.remarks.len() < LISTED {
+            self.remarks.push(remark);
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.file.display())?;
+        if self.line > 0 {
+            write!(f, ":{}", self.line)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        if self.findings_total > self.findings.len() {
+            let more = self.findings_total - self.findings.len();
+            writeln!(f, "... and {more} more")?;
+        }
+        for remark in &self.remarks {
+            writeln!(f, "{remark}")?;
+        }
+        let verdict = match self.verdict {
+            Verdict::Whole => "whole",
+            Verdict::Remarks => "whole, as far as that can be proved",
+            Verdict::Altered => "NOT as it was written",
+        };
+        write!(f, "the trail is {verdict}")?;
+        if let (Some(first), Some(last)) = (self.first, self.last) {
+            let time = self.last_time.as_deref().unwrap_or_default();
+            write!(f, ": lines {first} to {last} (of {time})")?;
+        }
+        if let Some(signed) = self.signed_to {
+            write!(f, ", signed to line {signed}")?;
+        }
+        writeln!(f, ", {} checkpoints", self.checkpoints)
+    }
+}

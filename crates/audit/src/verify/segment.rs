@@ -1,0 +1,214 @@
+//! The lines between two checkpoints.
+
+use sha2::{Digest, Sha256};
+
+use super::Edge;
+use super::Verifier;
+use super::report::{Finding, Kind};
+use super::walk::Walk;
+use crate::chain::{Epoch, hmac};
+use crate::line::{self, Checkpoint, Mac, Parsed, Torn, Why};
+
+/// A line that waits for its checkpoint.
+pub struct Held {
+    /// Its file, as the report lists them.
+    pub file: usize,
+    /// Its line there, from 1.
+    pub line: u64,
+    pub text: Vec<u8>,
+    /// Whether its newline is missing.
+    pub broken_off: bool,
+    /// `None` for what has not the form of a line.
+    pub parsed: Option<Parsed>,
+}
+
+impl Verifier {
+    /// The last of the lines held is a checkpoint: all are looked at, and the next ones begin there.
+    pub(super) fn close(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        let Some(last) = held.pop() else {
+            return;
+        };
+        let Some((seq, checkpoint)) = last.checkpoint() else {
+            return;
+        };
+        let checkpoint = checkpoint.clone();
+        let mac = self.signed(&last, &checkpoint);
+        self.say_found(&mut held, &last, &checkpoint);
+        let begins = held.is_empty() && matches!(checkpoint.why, Why::Start | Why::Open);
+        if self.edge.is_none() && !begins {
+            let message = "the beginning of the file is missing".into();
+            self.find(Kind::Missing, held.first().unwrap_or(&last), message);
+        }
+        let edge = self.edge.clone();
+        let skips = edge
+            .as_ref()
+            .is_some_and(|edge| edge.epoch != checkpoint.epoch);
+        if skips && mac.is_some() && checkpoint.found.broken.is_none() {
+            let message = format!("checkpoints before line {seq} are missing");
+            self.find(Kind::Missing, &last, message);
+        }
+        self.walk(&Walk {
+            held: &held,
+            edge: edge.as_ref(),
+            key: mac.filter(|_| !skips).map(|_| &checkpoint.key),
+            end: mac.map(|_| (seq, checkpoint.prev)),
+            last: &last,
+        });
+        self.seen(&last, seq);
+        let mac = mac.or_else(|| line::parts(&last.text).map(|parts| parts.mac));
+        self.edge = mac.map(|mac| Edge {
+            seq,
+            mac,
+            epoch: checkpoint.epoch + 1,
+        });
+    }
+
+    /// Lines after the last checkpoint.
+    pub(super) fn tail(&mut self) {
+        let mut held = std::mem::take(&mut self.held);
+        if let Some(last) = held.pop_if(|last| last.broken_off)
+            && !self.known.running
+        {
+            let message = "the last line was not written to its end: the daemon, or the machine, \
+                           ended while it wrote; the next start notes it"
+                .into();
+            self.remark(Kind::Torn, &last, message);
+        }
+        let (Some(first), Some(last)) = (held.first(), held.last()) else {
+            return;
+        };
+        let edge = self.edge.clone();
+        let epoch = edge.as_ref().and_then(|edge| self.epoch(edge.epoch));
+        let lines = epoch.map(|epoch| epoch.lines());
+        if lines.is_none() {
+            let count = held.len();
+            let message = format!(
+                "{count} lines from here on are not signed: no checkpoint comes after them"
+            );
+            self.remark(Kind::Unsigned, first, message);
+        }
+        self.walk(&Walk {
+            held: &held,
+            edge: edge.as_ref(),
+            key: lines.as_deref(),
+            end: None,
+            last,
+        });
+    }
+
+    /// The checkpoint's MAC, if its signature is good.
+    fn signed(&mut self, last: &Held, checkpoint: &Checkpoint) -> Option<Mac> {
+        let parts = line::parts(&last.text)?;
+        let own = hmac(&checkpoint.key, &[&checkpoint.prev, parts.body]);
+        let signed = parts.signed.as_ref().filter(|signed| {
+            let keys = &self.known.keys;
+            own == parts.mac
+                && keys
+                    .iter()
+                    .any(|key| key.verifies(signed.signed, &signed.sig))
+        });
+        let seq = last.seq();
+        let Some(signed) = signed else {
+            let message = format!(
+                "line {seq} is a checkpoint that the given key has not signed: it was changed, or \
+                 another key signs this trail; it and the lines since the one before are not proved"
+            );
+            self.find(Kind::Signature, last, message);
+            return None;
+        };
+        let epoch = self.epoch(checkpoint.epoch);
+        if epoch.is_some_and(|epoch| {
+            epoch.seal(signed.sealed) != signed.seal || *epoch.lines() != checkpoint.key
+        }) {
+            let message = format!(
+                "line {seq} is a checkpoint with a good signature and a wrong seal: who made it had \
+                 the key that signs, but not the secret of that time"
+            );
+            self.find(Kind::Seal, last, message);
+        }
+        self.report.checkpoints += 1;
+        self.report.signed_to = Some(seq);
+        Some(parts.mac)
+    }
+
+    /// What the checkpoint of a start says of the run before.
+    fn say_found(&mut self, held: &mut Vec<Held>, last: &Held, checkpoint: &Checkpoint) {
+        let found = &checkpoint.found;
+        if let Some(torn) = &found.torn
+            && let Some(line) = held.pop_if(|line| is(line, torn))
+        {
+            let message =
+                "not written to its end: the daemon, or the machine, ended while it wrote"
+                    .to_owned();
+            self.remark(Kind::Torn, &line, message);
+        }
+        if found.unclean {
+            let message = format!(
+                "the daemon started here after a run without an orderly end: lines after {} may be \
+                 lost, and whether they were cut off cannot be told",
+                last.seq().saturating_sub(1)
+            );
+            self.remark(Kind::Unclean, last, message);
+        }
+        if let Some(broken) = &found.broken {
+            let message = format!("the daemon did not find the trail as it was left: {broken}");
+            self.find(Kind::Broken, last, message);
+        }
+    }
+
+    pub(super) fn seen(&mut self, line: &Held, seq: u64) {
+        if self.known.head.as_ref().is_some_and(|head| head.seq == seq) {
+            self.head = line::parts(&line.text).map(|parts| parts.mac);
+        }
+        if self.report.last.is_none_or(|last| seq > last) {
+            self.report.last = Some(seq);
+            self.report.last_time = line.parsed.as_ref().map(|parsed| parsed.time.clone());
+        }
+    }
+
+    /// The secret of an epoch, where one of it or before it is known.
+    fn epoch(&mut self, number: u64) -> Option<Epoch> {
+        let known = self.secret.as_ref().and_then(|epoch| epoch.at(number));
+        if known.is_some() {
+            self.secret.clone_from(&known);
+        }
+        known
+    }
+
+    pub(super) fn find(&mut self, kind: Kind, at: &Held, message: String) {
+        let finding = self.finding(kind, at, message);
+        self.report.find(finding);
+    }
+
+    pub(super) fn remark(&mut self, kind: Kind, at: &Held, message: String) {
+        let remark = self.finding(kind, at, message);
+        self.report.remark(remark);
+    }
+
+    fn finding(&self, kind: Kind, at: &Held, message: String) -> Finding {
+        Finding {
+            kind,
+            file: self.report.files[at.file].clone(),
+            line: at.line,
+            message,
+        }
+    }
+}
+
+impl Held {
+    pub fn seq(&self) -> u64 {
+        self.parsed.as_ref().map_or(0, |parsed| parsed.seq)
+    }
+
+    fn checkpoint(&self) -> Option<(u64, &Checkpoint)> {
+        let parsed = self.parsed.as_ref()?;
+        Some((parsed.seq, parsed.checkpoint.as_ref()?))
+    }
+}
+
+/// Whether this is what a start found of a line.
+fn is(line: &Held, torn: &Torn) -> bool {
+    let digest: Mac = Sha256::digest(&line.text).into();
+    line.text.len() as u64 == torn.bytes && digest == torn.sha256
+}

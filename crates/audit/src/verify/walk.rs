@@ -1,0 +1,149 @@
+//! Line by line: what is changed, missing, moved, or not the trail's.
+
+use std::collections::{BTreeMap, HashSet};
+
+use super::report::Kind;
+use super::segment::Held;
+use super::{Edge, Verifier};
+use crate::chain::hmac;
+use crate::line::{self, Mac, VERSION};
+
+/// Lines between two checkpoints.
+pub struct Walk<'a> {
+    pub held: &'a [Held],
+    /// Where they begin, if that is known.
+    pub edge: Option<&'a Edge>,
+    /// The key of their MACs; without it only their numbers are looked at.
+    pub key: Option<&'a Mac>,
+    /// The number of the checkpoint after them, and the MAC that it follows.
+    pub end: Option<(u64, Mac)>,
+    /// Where to say what is missing at the end.
+    pub last: &'a Held,
+}
+
+impl Verifier {
+    /// Looks at the lines of a segment.
+    pub(super) fn walk(&mut self, segment: &Walk<'_>) {
+        let Walk {
+            held,
+            edge,
+            key,
+            end,
+            last,
+        } = *segment;
+        let first = held.first().map(Held::seq).or(end.map(|(seq, _)| seq));
+        let before = edge.map_or_else(|| first.unwrap_or(1).saturating_sub(1), |edge| edge.seq);
+        self.report.first.get_or_insert(before + 1);
+        let placed = self.place(held, before, end.map(|(seq, _)| seq));
+        let mut expected = before + 1;
+        // The MACs that the line before may have had, if it was changed.
+        let mut prevs: Vec<Mac> = edge.map(|edge| edge.mac).into_iter().collect();
+        for (seq, line) in &placed {
+            if *seq > expected {
+                self.missing(expected, seq - 1, line);
+                prevs.clear();
+            }
+            prevs = self.check(line, *seq, key, &prevs);
+            expected = seq + 1;
+        }
+        let Some((end, prev)) = end else {
+            return;
+        };
+        if end > expected {
+            self.missing(expected, end - 1, last);
+        } else if end < expected {
+            let message = format!("line {end} stands in the place of line {expected}");
+            self.find(Kind::Foreign, last, message);
+        } else if key.is_some() && !prevs.is_empty() && !prevs.contains(&prev) {
+            let message = format!(
+                "some of the lines {} to {} were changed: they do not lead to the checkpoint that \
+                 is signed",
+                before + 1,
+                end - 1
+            );
+            self.find(Kind::Changed, last, message);
+        }
+    }
+
+    /// Lines by their numbers; what is there twice, in another order, or not a line, is found.
+    fn place<'h>(
+        &mut self,
+        held: &'h [Held],
+        before: u64,
+        end: Option<u64>,
+    ) -> BTreeMap<u64, &'h Held> {
+        let numbers: HashSet<u64> = held.iter().map(Held::seq).collect();
+        let mut placed = BTreeMap::new();
+        let mut expected = before + 1;
+        for (index, line) in held.iter().enumerate() {
+            let next = held.get(index + 1);
+            let next = next.map_or(end, |next| next.parsed.as_ref().map(|parsed| parsed.seq));
+            let own = line.parsed.as_ref().map(|parsed| parsed.seq);
+            // A line that was changed, number and all, still fills its place.
+            let fills = next == Some(expected + 1) && !numbers.contains(&expected);
+            let seq = if fills { Some(expected) } else { own };
+            let inside = |seq: &u64| *seq > before && end.is_none_or(|end| *seq < end);
+            let Some(seq) = seq.filter(inside).filter(|seq| !placed.contains_key(seq)) else {
+                let message = match own {
+                    None => "not a line of this trail".to_owned(),
+                    Some(seq) => format!("line {seq} does not belong here, or stands here again"),
+                };
+                self.find(Kind::Foreign, line, message);
+                continue;
+            };
+            placed.insert(seq, line);
+            if seq < expected {
+                let message = format!("line {seq} stands after line {}", expected - 1);
+                self.find(Kind::Moved, line, message);
+            }
+            expected = expected.max(seq + 1);
+        }
+        placed
+    }
+
+    /// Whether the line follows one with one of these MACs; answers which MACs the next may follow.
+    fn check(&mut self, line: &Held, seq: u64, key: Option<&Mac>, prevs: &[Mac]) -> Vec<Mac> {
+        self.seen(line, seq);
+        let Some((parts, parsed)) = line::parts(&line.text).zip(line.parsed.as_ref()) else {
+            self.find(
+                Kind::Changed,
+                line,
+                format!("line {seq} was changed: it is no line any more"),
+            );
+            return Vec::new();
+        };
+        if let Some(gap) = parsed.gap.as_ref().filter(|gap| gap.lost > 0) {
+            let message = format!(
+                "{} lines were lost after {}, as line {seq} says: {}",
+                gap.lost, gap.since, gap.why
+            );
+            self.remark(Kind::Lost, line, message);
+        }
+        let Some(key) = key else {
+            return Vec::new();
+        };
+        let mac = |prev: &Mac| hmac(key, &[prev, parts.body]);
+        let own: Vec<Mac> = prevs.iter().map(mac).collect();
+        if parsed.v != VERSION {
+            let message = format!(
+                "line {seq} has version {}: a newer hsmux can verify it",
+                parsed.v
+            );
+            self.find(Kind::Foreign, line, message);
+        } else if prevs.is_empty() || own.contains(&parts.mac) && parsed.seq == seq {
+            return vec![parts.mac];
+        } else {
+            self.find(Kind::Changed, line, format!("line {seq} was changed"));
+        }
+        // Whether its MAC was changed, or something else, the line after it shows.
+        own.into_iter().chain([parts.mac]).collect()
+    }
+
+    fn missing(&mut self, from: u64, to: u64, before: &Held) {
+        let message = match from == to {
+            true => format!("line {from} is missing before this one"),
+            false => format!("lines {from} to {to} are missing before this one"),
+        };
+        self.find(Kind::Missing, before, message);
+    }
+}

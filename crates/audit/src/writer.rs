@@ -1,0 +1,298 @@
+//! The thread that writes: many lines at once, and checkpoints.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant, SystemTime};
+
+use hsmux_token::Result;
+use serde::Serialize;
+
+use crate::chain::Chain;
+use crate::file::TrailFile;
+use crate::keys::Signer;
+use crate::line::{Found, Gap, Why};
+use crate::queue::{Entry, Fate, Work};
+use crate::recover::recover;
+use crate::state::{Head, Keeper, Kept, Turn};
+use crate::trail::{Shared, failed};
+
+/// Lines gather for so long, if nobody waits for one.
+const LINGER: Duration = Duration::from_millis(5);
+
+/// What is in the file is on disk after so long.
+const SYNC: Duration = Duration::from_secs(1);
+
+/// A checkpoint comes after so many lines at the latest.
+const LINES: u64 = 10_000;
+
+/// Between two attempts to write where it does not work.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// All that is needed to write.
+pub struct Writer {
+    shared: Arc<Shared>,
+    keeper: Keeper,
+    _turn: Turn,
+    signer: Signer,
+    chain: Chain,
+    file: TrailFile,
+    /// The checkpoint that has to come before anything else.
+    first: Option<(Why, Found)>,
+    /// Lines since the last checkpoint, and the time of the first of them.
+    open: (u64, Option<Instant>),
+    /// Since when there are lines in the file that may not be on disk.
+    unsynced: Option<Instant>,
+    /// A checkpoint that is not in the state folder yet, and whether it is the last.
+    unsaved: Option<bool>,
+    wrote: Instant,
+    fails: bool,
+}
+
+/// The line that says what is missing.
+#[derive(Serialize)]
+struct Missing<'a> {
+    gap: &'a Gap,
+}
+
+impl Writer {
+    /// Goes on where the last run has ended. Nothing is written yet.
+    pub fn open(path: &Path, keeper: Keeper, shared: Arc<Shared>) -> Result<Self> {
+        let turn = keeper.take()?;
+        let kept = keeper.load()?;
+        let signer = keeper.signer_or_new()?;
+        let recovered = recover(kept.as_ref(), path)?;
+        if let Some(why) = &recovered.found.broken {
+            tracing::error!(
+                why,
+                "the audit trail is not as it was left; see hsmux audit verify"
+            );
+        }
+        let file = TrailFile::open(path).map_err(|e| failed(path, &e))?;
+        let chain = recovered.chain;
+        if kept.is_none() {
+            // Without the secret nobody could tell later that a first line is the trail's own.
+            let kept = Kept::new(&chain, path, file.len(), false);
+            keeper.save(&kept).map_err(|e| failed(path, &e))?;
+        }
+        *shared.head.lock() = head(&chain);
+        Ok(Self {
+            shared,
+            keeper,
+            _turn: turn,
+            signer,
+            chain,
+            file,
+            first: Some((Why::Start, recovered.found)),
+            open: (0, None),
+            unsynced: None,
+            unsaved: None,
+            wrote: Instant::now(),
+            fails: false,
+        })
+    }
+
+    /// Writes until the trail is dropped.
+    pub fn run(&mut self) {
+        self.write(Vec::new(), None);
+        loop {
+            let pause = if self.fails { PAUSE } else { LINGER };
+            let work = self.shared.queue.take(self.wrote + pause, self.deadline());
+            let Work {
+                entries,
+                reopen,
+                last,
+            } = work;
+            let end = last.then_some(Why::Stop);
+            self.write(entries, end);
+            if let Some(ticket) = reopen {
+                let turned = self.turn_over().and_then(|()| self.save());
+                let _ = ticket.send(
+                    turned
+                        .as_ref()
+                        .map_or_else(|e| Err(failed(self.file.path(), e)), |()| Ok(())),
+                );
+                self.judge(turned.err());
+            }
+            if last {
+                return self.leave();
+            }
+        }
+    }
+
+    /// When there is something to do without anything new.
+    fn deadline(&self) -> Option<Instant> {
+        let sync = self.unsynced.map(|since| since + SYNC);
+        let checkpoint = self.shared.queue.checkpoint();
+        let checkpoint = self.open.1.map(|since| since + checkpoint);
+        let retry = self.fails.then(|| self.wrote + PAUSE);
+        [sync, checkpoint, retry].into_iter().flatten().min()
+    }
+
+    /// Writes lines, and whatever is due; tells those who wait.
+    fn write(&mut self, entries: Vec<Entry>, end: Option<Why>) {
+        let due = end.or_else(|| self.due(entries.len() as u64));
+        let written = self.in_place(due).and_then(|()| self.append(&entries, due));
+        self.wrote = Instant::now();
+        match &written {
+            Ok(()) => {
+                for ticket in entries.into_iter().filter_map(|entry| entry.ticket) {
+                    let _ = ticket.send(Ok(()));
+                }
+            }
+            Err(error) => self.keep(entries, error),
+        }
+        let done = written.and_then(|()| self.save());
+        self.judge(done.err());
+    }
+
+    /// The checkpoint that is due without anybody's asking. One that is written shows that it works again.
+    fn due(&self, more: u64) -> Option<Why> {
+        let (lines, since) = self.open;
+        let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
+        match lines + more >= LINES {
+            true => Some(Why::Lines),
+            false => (old || self.fails).then_some(Why::Time),
+        }
+    }
+
+    /// Where the file is not in its place any more, the next lines go to a new one.
+    fn in_place(&mut self, due: Option<Why>) -> io::Result<()> {
+        match due.is_some() && !self.file.is_in_place() {
+            true => self.turn_over(),
+            false => Ok(()),
+        }
+    }
+
+    fn append(&mut self, entries: &[Entry], due: Option<Why>) -> io::Result<()> {
+        let mut chain = self.chain.clone();
+        let mut block = Vec::new();
+        if let Some((why, found)) = &self.first {
+            chain.checkpoint(&self.signer, *why, found.clone(), &mut block);
+        }
+        let gap = self.shared.queue.gap();
+        if let Some(gap) = &gap {
+            chain.add(SystemTime::now(), &Missing { gap }, &mut block);
+        }
+        for Entry { event, .. } in entries {
+            chain.add(event.time, event, &mut block);
+        }
+        // The epoch that a checkpoint has just begun is empty unless there are lines.
+        let lines = entries.len() as u64 + u64::from(gap.is_some());
+        let open = if self.first.is_some() {
+            lines
+        } else {
+            lines + self.open.0
+        };
+        // Nothing else would show whether writing works again.
+        let untried = block.is_empty() && self.unsaved.is_none();
+        let due = due.filter(|why| *why == Why::Stop || open > 0 || self.fails && untried);
+        if let Some(why) = due {
+            chain.checkpoint(&self.signer, why, Found::default(), &mut block);
+        }
+        let closed = due.is_some() || self.first.is_some();
+        let waits = entries.iter().any(|entry| entry.ticket.is_some());
+        let old = self.unsynced.is_some_and(|since| since.elapsed() >= SYNC);
+        let sync = closed || waits || old;
+        if !block.is_empty() || sync {
+            self.file.append(&block, sync)?;
+        }
+        self.appended(chain, sync, lines, due, closed);
+        if let Some(gap) = &gap {
+            self.shared.queue.told(gap);
+        }
+        Ok(())
+    }
+
+    fn appended(&mut self, chain: Chain, sync: bool, lines: u64, due: Option<Why>, closed: bool) {
+        let now = Instant::now();
+        self.chain = chain;
+        *self.shared.head.lock() = head(&self.chain);
+        if closed {
+            self.first = None;
+            self.open = (0, None);
+            self.unsaved = Some(due == Some(Why::Stop));
+        }
+        if lines > 0 && due.is_none() {
+            self.open = (self.open.0 + lines, self.open.1.or(Some(now)));
+        }
+        self.unsynced = match sync {
+            true => None,
+            false if lines > 0 => self.unsynced.or(Some(now)),
+            false => self.unsynced,
+        };
+    }
+
+    /// Leaves the end of the chain in the state folder; what comes after it is found by the next start.
+    fn save(&mut self) -> io::Result<()> {
+        if let Some(stopped) = self.unsaved {
+            let kept = Kept::new(&self.chain, self.file.path(), self.file.len(), stopped);
+            self.keeper.save(&kept)?;
+            self.unsaved = None;
+        }
+        Ok(())
+    }
+
+    /// Goes on in a new file where the path leads to another one, or to none.
+    fn turn_over(&mut self) -> io::Result<()> {
+        if self.file.is_in_place() {
+            return Ok(());
+        }
+        let file = TrailFile::open(self.file.path())?;
+        if let Err(error) = self.append(&[], Some(Why::Close)) {
+            tracing::warn!(%error, "the old file of the audit trail ends without a checkpoint");
+        }
+        self.file = file;
+        self.first.get_or_insert((Why::Open, Found::default()));
+        self.append(&[], None)
+    }
+
+    /// What becomes of lines that could not be written.
+    fn keep(&self, entries: Vec<Entry>, error: &io::Error) {
+        let queue = &self.shared.queue;
+        let stops = queue.stops.load(Ordering::Relaxed);
+        let mut kept = Vec::new();
+        for mut entry in entries {
+            if let Some(ticket) = entry.ticket.take() {
+                let _ = ticket.send(Err(failed(self.file.path(), error)));
+            }
+            match entry.fate {
+                Fate::Withdrawn => {}
+                Fate::ByPolicy if !stops => queue.miss(&error.to_string(), 1, 0),
+                Fate::ByPolicy | Fate::Stays => kept.push(entry),
+            }
+        }
+        queue.put_back(kept);
+    }
+
+    /// Says how it is: to those who want to use keys, in the status, and once in the log.
+    fn judge(&mut self, error: Option<io::Error>) {
+        let why = error.map(|e| format!("{}: {e}", self.file.path().display()));
+        match (&why, self.fails) {
+            (Some(why), false) => tracing::error!(why, "the audit trail cannot be written"),
+            (None, true) => tracing::info!("the audit trail can be written again"),
+            _ => {}
+        }
+        self.fails = why.is_some();
+        self.shared.queue.set_trouble(why.as_deref());
+        *self.shared.problem.lock() = why;
+    }
+
+    fn leave(&self) {
+        let lost = self.shared.queue.waiting();
+        if lost > 0 {
+            tracing::error!(
+                lost,
+                "the daemon ends, and lines of the audit trail are lost"
+            );
+        }
+    }
+}
+
+fn head(chain: &Chain) -> Head {
+    Head {
+        seq: chain.seq,
+        mac: chain.mac,
+    }
+}
