@@ -16,6 +16,7 @@
 //! token, user and PIN: the file says nothing about the PIN to whoever lacks the key beside it.
 
 mod attempt;
+mod beside;
 mod journal;
 mod rules;
 mod store;
@@ -26,6 +27,7 @@ use hsmux_token::{Result, Uri};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use attempt::{Attempt, login};
+pub use beside::{learn, show};
 pub(crate) use journal::Journal;
 
 /// Whose PIN it is.

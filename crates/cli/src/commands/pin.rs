@@ -16,10 +16,11 @@ pub enum Pin {
     #[command(after_help = "Example:\n  hsmux pin list")]
     List,
     /// Let a held PIN be tried once more
-    #[command(after_help = "Example:\n  hsmux pin release hsm2\n\n\
+    #[command(after_help = "Examples:\n  hsmux pin release hsm2\n  \
+        hsmux pin release pkcs11:serial=DENK0100001    # a card that is no member\n\n\
         A PIN is held when the token refused it, or when nobody knows how a login ended.")]
     Release {
-        /// The member
+        /// The member, or the URI of a token
         member: String,
     },
     /// Give members new random PINs, one after the other; repeat it after an interruption

@@ -150,6 +150,9 @@ fn detail(context: &Context, name: &str) -> anyhow::Result<Exit> {
             "\nlabel         {}\nserial        {}\nmanufacturer  {}\nmodel         {}\nlibrary       {}",
             token.label, token.serial, token.manufacturer, token.model, token.library
         );
+        if let Some(slot) = &token.slot {
+            println!("slot          {slot}");
+        }
     }
     let pids: Vec<_> = member.pids.iter().map(u32::to_string).collect();
     if !pids.is_empty() {

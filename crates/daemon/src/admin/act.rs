@@ -59,8 +59,11 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         }
         Request::PinList => Response::Pins(pins::list(&running.config())?),
         Request::PinRelease { token } => {
-            let released = pins::release(&running.config(), token)?;
-            pool.resume(token)?;
+            let config = running.config();
+            let released = pins::release(&config, token)?;
+            if config.member(token).is_some() {
+                pool.resume(token)?;
+            }
             Response::Pins(released)
         }
         Request::PinRotate { tokens } => Response::Lines(pins::rotate(running, tokens)?),

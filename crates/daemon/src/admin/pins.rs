@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use hsmux_module::pin;
 use hsmux_pool::config::{Config, Login, Member};
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
-use hsmux_token::{Error, Kind, Result, Secret};
+use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk};
 use crate::audit::{Audit, Who};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
+
+/// What a URI begins with that means tokens which are no members: cards, say.
+const SCHEME: &str = "pkcs11:";
 
 /// As long as the token takes, but no longer than this.
 const LONGEST: u64 = 16;
@@ -39,10 +42,14 @@ pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
     result
 }
 
-/// Lets a held PIN be tried once more; a daemon is then told to connect the member.
+/// Lets a held PIN of a member, or of the tokens that a URI means, be tried once more; a daemon is then told
+/// to connect the member.
 pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
-    let member = named(config, token)?;
-    let released = pin::release(&config.state, &member.uri)?;
+    let uri = match config.member(token) {
+        None if token.starts_with(SCHEME) => uri(token)?,
+        _ => named(config, token)?.uri.clone(),
+    };
+    let released = pin::release(&config.state, &uri)?;
     if released.is_empty() {
         let message = format!("{token}: no PIN of it is held; hsmux pin list shows all");
         return Err(Error::request(Kind::Invalid, message));
@@ -127,6 +134,11 @@ fn answer(rotated: Vec<Rotated>) -> Result<Vec<String>, Failure> {
             Err(failure)
         }
     }
+}
+
+fn uri(text: &str) -> Result<Uri> {
+    text.parse()
+        .map_err(|error: UriError| Error::request(Kind::Invalid, error.to_string()))
 }
 
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {

@@ -10,7 +10,7 @@ use hsmux_token::Secret;
 use serde_json::json;
 
 use super::find::{self, Found};
-use super::{Parked, bar};
+use super::{Breaker, Parked, bar};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -80,7 +80,8 @@ impl Clone {
             let at = cards.iter().position(|card| card.serial == serial);
             at.map(|at| cards.swap_remove(at)).with_context(|| {
                 let missing = format!("there is no card {serial} in the readers");
-                let lines: Vec<_> = std::iter::once(missing).chain(others.clone()).collect();
+                let others = others.iter().map(ToString::to_string);
+                let lines: Vec<_> = std::iter::once(missing).chain(others).collect();
                 lines.join("\n")
             })
         };
@@ -127,6 +128,9 @@ impl Clone {
             let lines: Vec<_> = refused.iter().map(ToString::to_string).collect();
             anyhow::bail!("nothing was touched:\n{}", lines.join("\n"));
         }
+        let breaker = Breaker::new(context)?;
+        let mut all = std::iter::once(&mut *source).chain(&mut fits);
+        all.try_for_each(|access| breaker.pass(access))?;
         let (bar, follow) = bar("copying");
         let cloned = run(source, &mut fits, &follow);
         bar.finish_and_clear();

@@ -3,7 +3,7 @@
 use anyhow::Context as _;
 use hsmux_smartcard::Card;
 use hsmux_smartcard::pcsc::{CardState, Channel, Limits, readers};
-use hsmux_smartcard::provision::{Access, report};
+use hsmux_smartcard::provision::{Access, ProvisionError, report};
 use hsmux_token::Secret;
 
 /// A SmartCard-HSM.
@@ -24,22 +24,44 @@ impl Found {
     }
 }
 
-/// All cards there are; a reader's name, where its card is none, or does not say what it is.
-pub fn all() -> anyhow::Result<(Vec<Found>, Vec<String>)> {
+/// A reader whose card does not say its serial number.
+pub struct Other {
+    reader: String,
+    error: ProvisionError,
+}
+
+impl Other {
+    /// Whether it may be a SmartCard-HSM all the same: it said nothing, where another kind of card says no.
+    pub fn is_silent(&self) -> bool {
+        !self.error.is_answer()
+    }
+}
+
+impl std::fmt::Display for Other {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.reader, self.error)
+    }
+}
+
+/// All cards there are, and what else is in readers.
+pub fn all() -> anyhow::Result<(Vec<Found>, Vec<Other>)> {
     let (mut found, mut others) = (Vec::new(), Vec::new());
     for reader in readers()? {
         if reader.card == CardState::Empty {
             continue;
         }
         let opened = Channel::open(&reader.name, Limits::default());
-        let known = opened.map_err(anyhow::Error::from).and_then(|channel| {
+        let known = opened.map_err(ProvisionError::from).and_then(|channel| {
             let mut card = Card::new(channel);
             let serial = report::serial(&mut card)?;
             Ok(Found { card, serial })
         });
         match known {
             Ok(card) => found.push(card),
-            Err(error) => others.push(format!("{}: {error}", reader.name)),
+            Err(error) => others.push(Other {
+                reader: reader.name,
+                error,
+            }),
         }
     }
     Ok((found, others))
@@ -65,7 +87,7 @@ pub fn one(serial: Option<&str>) -> anyhow::Result<Found> {
         if !there.is_empty() {
             lines.push(format!("there are: {}", there.join(", ")));
         }
-        lines.extend(others);
+        lines.extend(others.iter().map(Other::to_string));
         lines.join("\n")
     })?;
     Ok(found.swap_remove(at))

@@ -4,13 +4,16 @@ use std::io::{IsTerminal, Write};
 
 use anyhow::Context as _;
 use clap::Args;
+use hsmux_module::pin::User;
 use hsmux_smartcard::provision::initialise::initialise;
 use hsmux_smartcard::provision::report::{CardReport, report};
 use hsmux_smartcard::{Initialize, SoPin};
 use serde_json::json;
 
+use super::breaker::digits;
+use super::find::Found;
 use super::pin::{new_pin, so_pin};
-use super::{Which, done};
+use super::{Breaker, Which, done};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
@@ -59,8 +62,16 @@ impl Init {
             let so_pin = so_pin(&self.so_pin)?;
             let how = self.how(so_pin)?;
             let Self { label, which, .. } = &self;
-            initialise(&mut found.card, &found.serial, &how, label, which.last_try)?;
-            Ok(found.serial.clone())
+            let breaker = Breaker::new(context)?;
+            let Found { card, serial } = found;
+            breaker.show(
+                serial,
+                User::SecurityOfficer,
+                digits(&how.so_pin).expose(),
+                || initialise(card, serial, &how, label, which.last_try),
+            )?;
+            breaker.learn(serial, &how.pin)?;
+            Ok(serial.clone())
         })?;
         let line = format!("card {serial} is initialised as {:?}", self.label);
         done(

@@ -2,6 +2,7 @@
 
 use hsmux_smartcard::PinStatus;
 use hsmux_smartcard::pkcs15::KeyFamily;
+use hsmux_smartcard::provision::ProvisionError;
 use hsmux_smartcard::provision::report::{CardReport, DkekState, KeyReport, report};
 use serde_json::{Value, json};
 
@@ -10,38 +11,68 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
+/// A card, or why it does not say what is on it.
+struct Row {
+    serial: String,
+    reader: String,
+    report: Result<CardReport, ProvisionError>,
+}
+
+/// One card that fails hides no other: its error stands in its row, and the exit code says so.
 pub fn run(context: &Context) -> anyhow::Result<Exit> {
     let used = parked::in_use(context)?;
     let (cards, others) = find::all()?;
-    let mut reports = Vec::new();
-    for mut found in cards {
-        // A member of the pool stays logged in.
-        let quietly = used.contains(&found.serial);
-        reports.push(report(&mut found.card, quietly)?);
-    }
+    let rows: Vec<_> = cards
+        .into_iter()
+        .map(|mut found| Row {
+            reader: found.card.name().to_owned(),
+            // A member of the pool stays logged in.
+            report: report(&mut found.card, used.contains(&found.serial)),
+            serial: found.serial,
+        })
+        .collect();
+    show(context, &rows, &others)?;
+    let whole = rows.iter().all(|row| row.report.is_ok());
+    let silent = others.iter().any(find::Other::is_silent);
+    Ok(if whole && !silent {
+        Exit::Done
+    } else {
+        Exit::Degraded
+    })
+}
+
+fn show(context: &Context, rows: &[Row], others: &[find::Other]) -> anyhow::Result<()> {
     if context.json {
-        let cards: Vec<_> = reports.iter().map(card_json).collect();
-        output::json(&json!({ "cards": cards, "others": others }))?;
-        return Ok(Exit::Done);
+        let cards: Vec<_> = rows.iter().map(json).collect();
+        let others: Vec<_> = others.iter().map(ToString::to_string).collect();
+        return output::json(&json!({ "cards": cards, "others": others }));
     }
     let header = [
         "serial", "label", "version", "PIN", "SO-PIN", "DKEK", "keys",
     ];
-    output::table(&header, reports.iter().map(cells));
-    for report in &reports {
-        println!("\n{} in {}", report.serial, report.reader);
-        let header = ["key", "kind", "label", "id", "certificate"];
-        output::table(&header, report.keys.iter().map(key_cells));
+    output::table(&header, rows.iter().map(cells));
+    for row in rows {
+        println!("\n{} in {}", row.serial, row.reader);
+        match &row.report {
+            Ok(report) => {
+                let header = ["key", "kind", "label", "id", "certificate"];
+                output::table(&header, report.keys.iter().map(key_cells));
+            }
+            Err(error) => println!("{error}"),
+        }
     }
     for other in others {
         println!("\n{other}");
     }
-    Ok(Exit::Done)
+    Ok(())
 }
 
-fn cells(card: &CardReport) -> Vec<String> {
+fn cells(row: &Row) -> Vec<String> {
+    let Ok(card) = &row.report else {
+        return vec![row.serial.clone(), "fails, see below".into()];
+    };
     vec![
-        card.serial.clone(),
+        row.serial.clone(),
         card.label.clone(),
         version(card).unwrap_or_else(|| "in use".into()),
         pin(card.pin),
@@ -97,7 +128,17 @@ fn kind(key: &KeyReport) -> Option<String> {
     })
 }
 
-fn card_json(card: &CardReport) -> Value {
+fn json(row: &Row) -> Value {
+    let card = match &row.report {
+        Ok(card) => card,
+        Err(error) => {
+            return json!({
+                "serial": row.serial,
+                "reader": row.reader,
+                "error": error.to_string(),
+            });
+        }
+    };
     let key = |key: &KeyReport| {
         json!({
             "key": key.reference.0,

@@ -1,6 +1,7 @@
 //! `hsmux card`.
 
 mod backup;
+mod breaker;
 mod clone;
 mod dkek;
 mod find;
@@ -17,6 +18,7 @@ use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::{Access, Progress};
 use indicatif::ProgressBar;
 
+use self::breaker::Breaker;
 use self::find::Found;
 use self::parked::Parked;
 use crate::context::Context;
@@ -28,7 +30,10 @@ use crate::{output, progress};
 #[derive(Subcommand, Debug)]
 pub enum Card {
     /// List the cards: versions, PINs, DKEK, keys; no try of a PIN is spent
-    #[command(after_help = "Examples:\n  hsmux card list\n  hsmux card list --json")]
+    #[command(
+        after_help = "Examples:\n  hsmux card list\n  hsmux card list --json\n\n\
+        A card that fails is told in its row. Exit code 3 when there is one."
+    )]
     List,
     /// Initialise a card, which erases it
     Init(init::Init),
@@ -117,7 +122,10 @@ impl Login {
         let pin = self.pin.read(&format!("PIN of card {}", found.serial))?;
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
         let mut access = found.access(pin, self.which.last_try);
-        let outcome = work(&mut access);
+        let outcome = Breaker::new(context).and_then(|breaker| {
+            breaker.pass(&mut access)?;
+            work(&mut access)
+        });
         drop(access);
         parked.resume(outcome)
     }

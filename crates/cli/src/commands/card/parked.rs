@@ -1,16 +1,25 @@
 //! One card, one user at a time: the daemon's member rests while a command works on its card.
 
 use hsmux_daemon::StateLock;
-use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
+use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
+use hsmux_pool::config::Config;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 
 use crate::context::Context;
 
+/// A member that uses one of the cards, or may be about to.
+#[derive(Clone)]
+struct User {
+    name: String,
+    /// It did before, so that it is to do so again.
+    serves: bool,
+}
+
 /// Members that were parked by this command, and are put back into service at its end.
 pub struct Parked {
     admin: Option<AdminClient>,
-    members: Vec<String>,
+    members: Vec<User>,
     interrupts: Option<Handle>,
 }
 
@@ -26,7 +35,7 @@ impl Parked {
         let Some(admin) = &parked.admin else {
             return Ok(parked);
         };
-        let users = users(&status(admin)?, serials);
+        let users = users(&status(admin)?, &context.load()?, serials);
         // Ctrl+C leaves nobody parked.
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         parked.interrupts = Some(signals.handle());
@@ -34,14 +43,14 @@ impl Parked {
         std::thread::spawn(move || {
             if let Some(signal) = signals.forever().next() {
                 // Their cards are free when this process has ended: another one puts them back.
-                for member in &all {
+                for User { name, .. } in &all {
                     let resume = std::process::Command::new("/proc/self/exe")
                         .arg("--config")
                         .arg(&file)
-                        .args(["token", "resume", member])
+                        .args(["token", "resume", name])
                         .spawn();
                     if resume.is_err() {
-                        eprintln!("hsmux: put it back into service: hsmux token resume {member}");
+                        eprintln!("hsmux: put it back into service: hsmux token resume {name}");
                     }
                 }
                 std::process::exit(128 + signal);
@@ -49,7 +58,7 @@ impl Parked {
         });
         for member in users {
             let request = Request::TokenPark {
-                token: member.clone(),
+                token: member.name.clone(),
                 reason: "hsmux card works on its card".into(),
             };
             admin.ask(&request)?;
@@ -82,12 +91,12 @@ impl Parked {
         let Some(admin) = &self.admin else {
             return Vec::new();
         };
-        let resume = |token| admin.ask(&Request::TokenResume { token });
-        let answers = self.members.drain(..).map(resume);
-        answers
-            .filter_map(Result::err)
-            .map(|error| error.to_string())
-            .collect()
+        let resume = |member: User| {
+            let answer = admin.ask(&Request::TokenResume { token: member.name });
+            answer.err().filter(|_| member.serves)
+        };
+        let failures = self.members.drain(..).filter_map(resume);
+        failures.map(|error| error.to_string()).collect()
     }
 }
 
@@ -99,7 +108,7 @@ impl Drop for Parked {
     }
 }
 
-/// Serial numbers of the cards that the daemon's members use.
+/// Serial numbers of the cards that members of the daemon are logged in to.
 pub fn in_use(context: &Context) -> anyhow::Result<Vec<String>> {
     let Some(admin) = daemon(context)? else {
         return Ok(Vec::new());
@@ -107,6 +116,7 @@ pub fn in_use(context: &Context) -> anyhow::Result<Vec<String>> {
     let tokens = status(&admin)?
         .members
         .into_iter()
+        .filter(|member| member.in_service > 0)
         .filter_map(|member| member.token);
     Ok(tokens.map(|token| token.serial).collect())
 }
@@ -126,11 +136,19 @@ fn status(admin: &AdminClient) -> anyhow::Result<DaemonStatus> {
     }
 }
 
-/// Members that use these cards and are not parked by somebody else.
-fn users(status: &DaemonStatus, serials: &[String]) -> Vec<String> {
-    let members = status.members.iter().filter(|member| {
-        let token = member.token.as_ref();
-        token.is_some_and(|token| serials.contains(&token.serial)) && member.state != "parked"
-    });
-    members.map(|member| member.name.clone()).collect()
+/// Members that use these cards and are not parked by somebody else. One that has not found its token yet may
+/// be about to, unless the configuration says that its token is another.
+fn users(status: &DaemonStatus, config: &Config, serials: &[String]) -> Vec<User> {
+    let may_use = |member: &&MemberStatus| {
+        let seen = member.token.as_ref().map(|token| &token.serial);
+        let named = || config.member(&member.name)?.uri.serial.as_ref();
+        let serial = seen.or_else(named);
+        serial.is_none_or(|serial| serials.contains(serial)) && member.state != "parked"
+    };
+    let users = status.members.iter().filter(may_use);
+    let user = |member: &MemberStatus| User {
+        name: member.name.clone(),
+        serves: member.in_service > 0,
+    };
+    users.map(user).collect()
 }

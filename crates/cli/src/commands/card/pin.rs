@@ -1,12 +1,15 @@
 //! `hsmux card pin`.
 
 use clap::{Args, Subcommand};
+use hsmux_module::pin::User;
 use hsmux_smartcard::SoPin;
 use hsmux_smartcard::provision::pins;
 use hsmux_token::Secret;
 use serde_json::json;
 
-use super::{Login, Which, done};
+use super::breaker::digits;
+use super::find::Found;
+use super::{Breaker, Login, Which, done};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
@@ -69,8 +72,13 @@ impl Change {
             let old = self.login.pin.read("old PIN")?;
             let new = new_pin(&self.new_pin, "new PIN")?;
             let last_try = self.login.which.last_try;
-            pins::change(&mut found.card, &found.serial, &old, &new, last_try)?;
-            Ok(found.serial.clone())
+            let breaker = Breaker::new(context)?;
+            let Found { card, serial } = found;
+            breaker.show(serial, User::User, old.expose(), || {
+                pins::change(card, serial, &old, &new, last_try)
+            })?;
+            breaker.learn(serial, &new)?;
+            Ok(serial.clone())
         })
     }
 }
@@ -81,14 +89,18 @@ impl Unblock {
             let so_pin = so_pin(&self.so_pin)?;
             let new = self.new_pin.as_ref().map(|pin| new_pin(pin, "new PIN"));
             let (new, last_try) = (new.transpose()?, self.which.last_try);
-            pins::unblock(
-                &mut found.card,
-                &found.serial,
-                &so_pin,
-                new.as_ref(),
-                last_try,
+            let breaker = Breaker::new(context)?;
+            let Found { card, serial } = found;
+            breaker.show(
+                serial,
+                User::SecurityOfficer,
+                digits(&so_pin).expose(),
+                || pins::unblock(card, serial, &so_pin, new.as_ref(), last_try),
             )?;
-            Ok(found.serial.clone())
+            if let Some(new) = &new {
+                breaker.learn(serial, new)?;
+            }
+            Ok(serial.clone())
         })
     }
 }

@@ -1,0 +1,105 @@
+//! PINs of cards, under the same rules as those of members: one that a card refused is not tried again, by
+//! whichever process of ours, until it changes.
+
+use std::path::PathBuf;
+
+use hsmux_module::pin::{self, User};
+use hsmux_smartcard::provision::{Access, ProvisionError};
+use hsmux_smartcard::{CardChannel, CardError, SoPin};
+use hsmux_token::{Error, Secret, TokenInfo, ck};
+
+use crate::context::Context;
+
+/// The record of PINs, where there is a configuration, which says where it is; without one every command
+/// stands for itself.
+pub struct Breaker(Option<PathBuf>);
+
+impl Breaker {
+    pub fn new(context: &Context) -> anyhow::Result<Self> {
+        let there = context.file().exists();
+        let state = there.then(|| context.load()).transpose()?;
+        Ok(Self(state.map(|config| config.state)))
+    }
+
+    /// Logs in once, so that the PIN is known to be right in all that follows.
+    pub fn pass<C: CardChannel>(&self, access: &mut Access<C>) -> anyhow::Result<()> {
+        if self.0.is_none() {
+            return Ok(());
+        }
+        let (serial, pin) = (access.serial.clone(), access.pin.clone());
+        self.show(&serial, User::User, pin.expose(), || {
+            access.logged_in(|_| Ok(()))
+        })
+    }
+
+    /// Runs a call that shows a PIN to a card.
+    pub fn show<T>(
+        &self,
+        serial: &str,
+        user: User,
+        pin: &[u8],
+        call: impl FnOnce() -> Result<T, ProvisionError>,
+    ) -> anyhow::Result<T> {
+        let Some(state) = &self.0 else {
+            return Ok(call()?);
+        };
+        let mut outcome = None;
+        let shown = pin::show(state, &identity(serial), user, pin, || {
+            let result = call();
+            let told = result.as_ref().map(drop).map_err(code);
+            outcome = Some(result);
+            told
+        });
+        match (outcome, shown) {
+            (Some(Ok(value)), _) => Ok(value),
+            (Some(Err(error)), _) => Err(error.into()),
+            (None, Err(held)) => {
+                anyhow::bail!(
+                    "card {serial}: {held} (here: hsmux pin release pkcs11:serial={serial})"
+                )
+            }
+            (None, Ok(())) => anyhow::bail!("card {serial}: the PIN was not shown"),
+        }
+    }
+
+    /// The card has this PIN from now on.
+    pub fn learn(&self, serial: &str, pin: &Secret) -> anyhow::Result<()> {
+        if let Some(state) = &self.0 {
+            pin::learn(state, &identity(serial), User::User, pin.expose())?;
+        }
+        Ok(())
+    }
+}
+
+/// An SO-PIN as a person has it, and C_Login would.
+pub fn digits(so_pin: &SoPin) -> Secret {
+    Secret::new(hex::encode(so_pin.expose()).into_bytes())
+}
+
+/// The card as OpenSC's module names it, so that the pool has the same record.
+fn identity(serial: &str) -> TokenInfo {
+    TokenInfo {
+        manufacturer: "www.CardContact.de".into(),
+        model: "PKCS#15 emulated".into(),
+        serial: serial.to_owned(),
+        ..TokenInfo::default()
+    }
+}
+
+/// What an error says of the PIN that was shown, as C_Login would.
+fn code(error: &ProvisionError) -> Error {
+    let code = match error {
+        ProvisionError::WrongPin { .. } => ck::CKR_PIN_INCORRECT,
+        ProvisionError::PinBlocked { .. } | ProvisionError::SoPinBlocked { .. } => {
+            ck::CKR_PIN_LOCKED
+        }
+        // It was not shown, or the card had another reason, and counts none.
+        ProvisionError::Card(CardError::Invalid { .. } | CardError::Refused { .. })
+        | ProvisionError::LastTry { .. }
+        | ProvisionError::NotTried { .. }
+        | ProvisionError::TransportPin { .. }
+        | ProvisionError::NotInitialised { .. } => ck::CKR_USER_PIN_NOT_INITIALIZED,
+        other => return Error::lost(other.to_string()),
+    };
+    Error::vendor("VERIFY", code)
+}
