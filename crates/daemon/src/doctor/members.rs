@@ -3,7 +3,7 @@
 use hsmux_pool::config::{Config, Isolation, Member};
 use hsmux_token::{TokenFlags, TokenInfo};
 
-use super::{Finding, Found, Level, Probe, shown};
+use super::{Finding, Found, Level, Probe, opensc, shown};
 use crate::admin::DaemonStatus;
 use crate::members::worker;
 
@@ -31,7 +31,10 @@ pub fn examine(config: &Config, status: Option<&DaemonStatus>, probe: &Probe<'_>
             continue;
         }
         match probe(&member.module, &member.env) {
-            Ok(found) => findings.extend(token(member, &found)),
+            Ok(found) => {
+                findings.extend(token(member, &found));
+                findings.extend(opensc::examine(config, member, &found));
+            }
             Err(why) => {
                 let problem = format!("{} cannot be loaded: {why}", member.module.display());
                 let advice = "install the vendor's module, or correct module =";

@@ -2,6 +2,7 @@
 
 mod daemon;
 mod members;
+mod opensc;
 mod state;
 
 use std::path::{Path, PathBuf};
