@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
-/// How long a test waits for what has to come. A slow machine takes its time; where all is well nobody
-/// waits for long.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+/// How long a test waits for what has to come. A slow machine takes its time (`sc-hsm-tool` computes thirty
+/// million MD5 for a share); where all is well nobody waits for long.
+pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Asks `ready` again and again until it has an answer; panics when there is none by `limit`.
 #[track_caller]

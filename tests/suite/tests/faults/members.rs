@@ -294,11 +294,12 @@ fn kill(pid: u32) {
     kill_process(pid, Signal::KILL).expect("kill a worker");
 }
 
-/// The first program of a daemon is at home on the first member.
+/// The first program of a daemon is at home on the first member, where nothing else goes on.
 #[test]
 fn a_member_that_dies_takes_session_keys_with_it_and_new_ones_live_elsewhere() {
     const KEY_HANDLE_INVALID: u64 = 0x60;
     let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.config.pool.push_str("\npolicy = \"first-available\"");
     rig.start();
     let mut program = Caller::open(&rig);
     let session_key = |label| json!({"label": label, "kind": "secret", "token": false});
