@@ -22,6 +22,8 @@ pub struct Card<C> {
 
 /// A card that hands out a longer answer, in more parts, than any command has is not asked further.
 const MAX_PARTS: usize = 512;
+/// As long as an answer in one part can be.
+const MAX_ANSWER: usize = 65_536;
 /// The bit of the class that says: more of this command follows (ISO/IEC 7816-4, section 5.4.1).
 const CHAINED: u8 = 0x10;
 const SHORT_DATA: usize = 255;
@@ -173,7 +175,11 @@ impl<C: CardChannel> Card<C> {
 
     /// How many bytes one answer may be asked for.
     pub(crate) fn max_answer(&self) -> usize {
-        if self.short_only { SHORT_NE } else { 65_536 }
+        if self.short_only {
+            SHORT_NE
+        } else {
+            MAX_ANSWER
+        }
     }
 
     /// Command chaining (ISO/IEC 7816-4, section 5.3.3), and an answer of at most 256 bytes at a time.
@@ -215,7 +221,7 @@ impl<C: CardChannel> Card<C> {
         let mut parts = 0;
         while let Some(waiting) = response.status.bytes_waiting() {
             parts += 1;
-            if parts > MAX_PARTS {
+            if parts > MAX_PARTS || response.data.len() > MAX_ANSWER {
                 return Err(self.bad_answer(name, "61xx without an end"));
             }
             let get = Command::new(0x00, instruction::GET_RESPONSE, 0, 0).expecting(waiting);

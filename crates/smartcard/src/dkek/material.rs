@@ -209,3 +209,48 @@ impl fmt::Debug for KeyMaterial {
         write!(f, "KeyMaterial({:?}, secret)", self.kind)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn kind() -> impl Strategy<Value = WrappedKind> {
+        use WrappedKind::{Aes, Ec, Rsa, RsaCrt};
+        prop::sample::select(vec![Rsa, RsaCrt, Ec, Aes])
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What stands behind a MAC may have been made by anybody who has the DKEK.
+        #[test]
+        fn anything_is_read_or_refused(
+            kind in kind(),
+            fields in prop::collection::vec((0..24_u16, prop::collection::vec(any::<u8>(), 0..24)), 0..10),
+        ) {
+            let field = |(length, value): &(u16, Vec<u8>)| [&length.to_be_bytes()[..], value].concat();
+            let bytes: Vec<u8> = fields.iter().flat_map(field).collect();
+            if let Ok(key) = KeyMaterial::decode(kind, &bytes) {
+                let again = KeyMaterial::decode(kind, &key.encode()).unwrap();
+                for field in kind.fields() {
+                    prop_assert_eq!(again.get(*field), key.get(*field));
+                }
+            }
+        }
+
+        #[test]
+        fn lengths_that_fit_are_kept(
+            kind in kind(),
+            values in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..24), 8),
+        ) {
+            let values = values.into_iter().take(kind.fields().len()).map(Zeroizing::new).collect();
+            let key = KeyMaterial::new(kind, values).unwrap();
+            let again = KeyMaterial::decode(kind, &key.encode()).unwrap();
+            for field in kind.fields() {
+                prop_assert_eq!(again.get(*field), key.get(*field));
+            }
+        }
+    }
+}

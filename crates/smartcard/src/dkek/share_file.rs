@@ -104,7 +104,23 @@ impl Keys {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_file_with_anything_in_it_does_not_open(
+            salt_and_share in proptest::collection::vec(any::<u8>(), 56),
+            password in proptest::collection::vec(any::<u8>(), 0..20),
+        ) {
+            let file = ShareFile::parse(&[MAGIC, &salt_and_share[..]].concat()).unwrap();
+            let opened = file.open_with(&password, 2).map(drop);
+            prop_assert_eq!(opened, Err(DkekError::WrongPassword));
+        }
+    }
 
     #[test]
     fn a_share_comes_back_with_its_password_only() {

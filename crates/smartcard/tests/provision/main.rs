@@ -2,8 +2,10 @@
 
 mod backups;
 mod clones;
-mod newborn;
+mod hostile;
 mod hub;
+mod liar;
+mod newborn;
 mod pulled;
 mod rig;
 mod set_up;
