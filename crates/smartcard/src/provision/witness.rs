@@ -5,14 +5,14 @@
 //! a challenge, and the copy gives the same answer.
 
 use hsmux_software::PublicKey;
-use hsmux_token::{Mechanism, ck};
+use hsmux_token::{Attributes, Mechanism, ck};
 use minicbor::{Decode, Encode};
 use sha2::{Digest, Sha256};
 
 use super::{ProvisionError, Result};
 use crate::dkek::{WrappedKey, WrappedKind};
 use crate::tlv::Tlv;
-use crate::{Card, CardChannel, KeyReference, SignAlgorithm, cvc, ecdsa_fixed};
+use crate::{Card, CardChannel, Curve, KeyReference, SignAlgorithm, cvc, ecdsa_fixed};
 
 /// So that no signature of a proof can be one of anything else.
 const DOMAIN: &[u8] = b"hsmux: proof of a copied key\0";
@@ -82,13 +82,18 @@ impl Witness {
         wrapped: &WrappedKey,
         certificate: Option<&[u8]>,
     ) -> Result<Self> {
-        let public = certificate.and_then(|file| cvc::public_key_of(file).ok());
         let allowed = wrapped.allowed_algorithms();
+        let may = |method: &Method| allowed.is_empty() || allowed.contains(&method.algorithm());
+        let mut public = certificate.and_then(|file| cvc::public_key_of(file).ok());
+        let on_a_curve = wrapped.kind() == WrappedKind::Ec;
+        if public.is_none() && on_a_curve && may(&Method::Agree) && may(&Method::Ecdsa) {
+            public = public_half(card, key)?;
+        }
         let mut why = String::from("it may do nothing that can be compared");
-        for method in Method::of(wrapped.kind()) {
-            if !allowed.is_empty() && !allowed.contains(&method.algorithm()) {
-                continue;
-            }
+        for method in Method::of(wrapped.kind())
+            .iter()
+            .filter(|method| may(method))
+        {
             match method.ask(card, key, public.as_ref()) {
                 Ok(witness) => return Ok(witness),
                 Err(NotAsked::Why(reason)) => why = reason,
@@ -191,6 +196,29 @@ impl Method {
             expected,
         })
     }
+}
+
+/// The public half of a key on a curve, from the key itself: with a curve's generator it agrees on its own
+/// public point. Which curve is its own shows by a signature that verifies; a card refuses points of others.
+fn public_half<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<Option<PublicKey>> {
+    for curve in Curve::ALL {
+        let point = match card.agree_on_point(key, curve.generator) {
+            Ok(point) => point,
+            Err(error) if error.status().is_some() => continue,
+            Err(error) => return Err(error.into()),
+        };
+        let attributes = Attributes::default()
+            .with_number(ck::CKA_CLASS, ck::CKO_PUBLIC_KEY)
+            .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
+            .with(ck::CKA_EC_PARAMS, curve.params())
+            .with(ck::CKA_EC_POINT, point.to_vec());
+        if let Ok(public) = PublicKey::from_attributes(&attributes)
+            && signs(card, key, Method::Ecdsa, &public)?.is_ok()
+        {
+            return Ok(Some(public));
+        }
+    }
+    Ok(None)
 }
 
 /// What a key answers, the same each time.
