@@ -1,10 +1,12 @@
+use std::fs;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use hsmux_vcard::reader::Readers;
 use hsmux_vcard::{Card, Profile, Timing};
 use tempfile::TempDir;
 
-use crate::Run;
+use crate::{Finished, Program, Run, built};
 
 /// OpenSC's PKCS#11 module, as Debian installs it.
 pub const OPENSC: &str = "/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so";
@@ -67,6 +69,45 @@ impl Cards {
         self.status(card).says("User PIN tries left  : 3");
     }
 
+    /// Makes these cards ready to hold the same keys, the way an administrator does: initialised as `card0`,
+    /// `card1`, ..., which erases them, and with one DKEK.
+    pub fn set_up(&self, cards: Range<usize>) {
+        let password = "--password file:password";
+        if !self.path("share.pbe").exists() {
+            for (file, content) in [
+                ("user.pin", Self::PIN),
+                ("so.pin", Self::SO_PIN),
+                ("password", "password-of-the-share"),
+            ] {
+                fs::write(self.path(file), content).expect("write a secret");
+            }
+            self.hsmux(&format!("dkek create-share share.pbe {password}"));
+        }
+        for card in cards {
+            let serial = Self::serial(card);
+            self.hsmux(&format!(
+                "init --card {serial} --label card{card} --dkek-shares 1 \
+                 --so-pin file:so.pin --pin file:user.pin --yes"
+            ));
+        }
+        self.hsmux(&format!("dkek import-share share.pbe --all {password}"));
+    }
+
+    /// Copies all keys of the first card to the others.
+    pub fn clone_first(&self) -> Finished {
+        let first = Self::serial(0);
+        self.hsmux(&format!("clone --from {first} --all --pin file:user.pin"))
+    }
+
+    /// `hsmux card`, which has to work.
+    pub fn hsmux(&self, line: &str) -> Finished {
+        let hsmux = built(Program::Hsmux);
+        self.run(hsmux.to_str().expect("UTF-8"))
+            .args("card")
+            .args(line)
+            .ok()
+    }
+
     /// A path in the rig's folder, which is the working folder of all programs.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
@@ -91,7 +132,7 @@ impl Cards {
     }
 
     /// What `sc-hsm-tool` says of a card that it does nothing with.
-    pub fn status(&self, card: usize) -> crate::Finished {
+    pub fn status(&self, card: usize) -> Finished {
         self.sc_hsm_tool(card, "").ok()
     }
 
@@ -129,7 +170,7 @@ impl Cards {
     /// Signs with a key of a card and has OpenSSL verify it with `<public>.pub`; the test fails if
     /// it does not.
     pub fn sign_and_verify(&self, card: usize, id: &str, public: &str, mechanism: &str) {
-        std::fs::write(self.path("data"), "what is signed").expect("write the data");
+        fs::write(self.path("data"), "what is signed").expect("write the data");
         let format = if mechanism.starts_with("ECDSA") {
             "--signature-format openssl"
         } else {

@@ -4,15 +4,17 @@
 //! OpenSC holds a lock while a card works, so that one process gets one card's rate from any number.
 //! All variants are driven by one program, `every_token.py`.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{self, Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{CardPool, Cards, OPENSC, Run, source};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_vcard::Timing;
 
-use crate::{Effort, turn};
+use crate::Effort;
+use crate::progress::preparing;
 
 /// A turn is long against one signature.
 const SHORTEST: Duration = Duration::from_secs(3);
@@ -27,53 +29,65 @@ pub fn sixteen(effort: Effort) -> Result<Report> {
     many(effort, 16, 14.8)
 }
 
-fn many(effort: Effort, cards: usize, goal: f64) -> Result<Report> {
+fn many(mut effort: Effort, cards: usize, goal: f64) -> Result<Report> {
+    effort.turn = effort.turn.max(SHORTEST);
     let timing = Timing::from_toml("[[time]]\noperation = \"sign\"\nmean_ms = 50");
     let timing = timing.expect("a timing");
     // Two sets of cards: a program that looks at a card logs every other one out.
     let key = [("EC:prime256v1", "10", "ec")];
+    preparing(&format!("{cards} cards, twice"));
     let bare = CardPool::prepare(cards, &timing, &key);
     let mut pool = CardPool::prepare(cards, &timing, &key);
     pool.start();
-    // For each card a caller whose signature is made, and one that waits.
-    let callers = 2 * cards;
-    let seconds = effort.turn.max(SHORTEST);
     let past = |tokens: usize| {
         let run = bare.cards.run("/usr/bin/python3");
-        let line = format!("PIN {} ec 1 {tokens}", seconds.as_secs());
-        measured(run, OPENSC.as_ref(), &line, Cards::PIN)
-    };
-    let through = || {
-        let run = pool.rig.run("/usr/bin/python3");
-        let line = format!("PIN {} ec {callers}", seconds.as_secs());
-        measured(run, &pool.rig.module(), &line, &pool.rig.pin())
+        let last = format!("1 {tokens}");
+        signed(run, OPENSC.as_ref(), Cards::PIN, effort.turn, "ec", &last)
     };
     let one_process = format!("{cards} cards, one process");
     let in_the_pool = format!("{cards} cards, the pool");
-    compare::run(
+    effort.compare(
         "Virtual cards that take 50 ms for each signature, under OpenSC's module",
         vec![
             Variant::new("1 card", || past(1)),
             Variant::new(one_process, || past(cards)),
-            Variant::new(in_the_pool.clone(), through),
+            Variant::new(in_the_pool.clone(), || {
+                through(&pool, cards, effort.turn, "ec")
+            }),
         ],
         &[Goal {
             of: in_the_pool,
             against: "1 card".into(),
             bound: Bound::RateRatioAtLeast(goal),
         }],
-        effort.rounds,
-        turn,
     )
 }
 
-fn measured(run: Run, module: &std::path::Path, line: &str, pin: &str) -> Result<Measurement> {
+/// Signs through the pool, so many of whose cards serve.
+pub fn through(pool: &CardPool, cards: usize, time: Duration, key: &str) -> Result<Measurement> {
+    // For each card a caller whose signature is made, and one that waits.
+    let callers = (2 * cards).to_string();
+    let run = pool.rig.run("/usr/bin/python3");
+    let (module, pin) = (pool.rig.module(), pool.rig.pin());
+    signed(run, &module, &pin, time, key, &callers)
+}
+
+/// Runs the program; `last` are its last arguments.
+fn signed(
+    run: Run,
+    module: &Path,
+    pin: &str,
+    time: Duration,
+    key: &str,
+    last: &str,
+) -> Result<Measurement> {
+    let seconds = time.as_secs_f64();
     let finished = run
         .arg(source().join("tests/suite/programs/every_token.py"))
         .arg(module)
-        .args(line)
+        .args(&format!("PIN {seconds} {key} {last}"))
         .env("PIN", pin)
-        .limit(120)
+        .limit(120 + 2 * time.as_secs())
         .finish();
     serde_json::from_str(&finished.out).map_err(|error| {
         let message = format!("what the program measured: {error}\n{finished}");

@@ -8,9 +8,10 @@ use hsmux_suite::{Rig, Setup};
 use hsmux_token::Result;
 use serde::Serialize;
 
+use crate::Effort;
 use crate::client::Client;
 use crate::page::verdict;
-use crate::{Effort, turn};
+use crate::progress::Turns;
 
 const CALLERS: usize = 200;
 const MOST_MEMORY: u64 = 64_000_000;
@@ -34,13 +35,14 @@ pub struct Footprint {
 /// Two hundred callers, then nobody.
 pub fn footprint(effort: Effort) -> Result<Footprint> {
     let mut rig = Rig::new(Setup::Daemon);
-    turn(0, "200 callers");
+    let mut turns = Turns::new([effort.turn, LAST_TIMER + effort.idle]);
+    turns.next("200 callers");
     Client::of(&rig).sign(CALLERS, effort.turn)?;
     let daemon = rig.daemon.as_ref().expect("a daemon").id();
     let peak_bytes = field(&read(daemon, "status"), "VmHWM:") * 1024;
     let processes: Vec<u32> = rig.workers().into_iter().chain([daemon]).collect();
     let usage = || processes.iter().map(|pid| usage(*pid));
-    turn(0, "nobody");
+    turns.next("nobody");
     std::thread::sleep(LAST_TIMER);
     let before: Vec<_> = usage().collect();
     std::thread::sleep(effort.idle);

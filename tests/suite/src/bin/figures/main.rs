@@ -5,19 +5,25 @@
 //! Variants take turns; only ratios within a round are judged.
 
 mod cards;
+mod channel;
 mod client;
+mod clone;
 mod footprint;
 mod one_token;
 mod page;
+mod progress;
+mod published;
 mod scaling;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use hsmux_bench::compare::{self, Goal, Report, Variant};
 use hsmux_token::Result;
 
 use page::Page;
+use progress::Turns;
 
 /// How long all is measured.
 #[derive(Clone, Copy)]
@@ -28,17 +34,93 @@ pub struct Effort {
     pub turn: Duration,
     /// How long nobody calls, for the CPU of an idle daemon.
     pub idle: Duration,
+    /// Signatures of each card, where cards take a real one's time.
+    pub signatures: u32,
+    /// Clones of a card.
+    pub clones: usize,
 }
 
-const USAGE: &str = "usage: figures [--quick] [--only PART]... [FILE without extension]
-parts: embedded, daemon, members, unequal, cards, footprint";
+const THOROUGH: Effort = Effort {
+    rounds: 5,
+    turn: Duration::from_secs(3),
+    idle: Duration::from_secs(10),
+    signatures: 100,
+    clones: 3,
+};
+
+const QUICK: Effort = Effort {
+    rounds: 3,
+    turn: Duration::from_secs(1),
+    signatures: 20,
+    clones: 1,
+    ..THOROUGH
+};
+
+impl Effort {
+    /// Gives each variant its turns, and says whose it is.
+    pub fn compare(
+        self,
+        title: &str,
+        variants: Vec<Variant<'_>>,
+        goals: &[Goal],
+    ) -> Result<Report> {
+        let mut turns = Turns::new(vec![self.turn; self.rounds * variants.len()]);
+        let turn = |round, name: &str| turns.next(&format!("round {}: {name}", round + 1));
+        compare::run(title, variants, goals, self.rounds, turn)
+    }
+}
+
+/// What can be measured by itself: its name, and how.
+type Part = (&'static str, fn(Effort, &mut Page) -> Result<()>);
+
+const PARTS: &[Part] = &[
+    ("embedded", |effort, page| {
+        page.compared(one_token::embedded(effort))
+    }),
+    ("daemon", |effort, page| {
+        page.compared(one_token::through_the_daemon(effort))
+    }),
+    ("members", |effort, page| {
+        page.compared(scaling::many_members(effort))
+    }),
+    ("unequal", |effort, page| {
+        page.compared(scaling::unequal_members(effort))
+    }),
+    ("cards-8", |effort, page| {
+        page.compared(cards::eight(effort))
+    }),
+    ("cards-16", |effort, page| {
+        page.compared(cards::sixteen(effort))
+    }),
+    ("cards-published", |effort, page| {
+        let reports = published::scaling_of_cards(effort)?;
+        reports
+            .into_iter()
+            .try_for_each(|report| page.compared(Ok(report)))
+    }),
+    ("cards-clone", |effort, page| {
+        page.compared(clone::twenty_keys(effort))
+    }),
+    ("cards-pcscd", |effort, page| {
+        page.compared(channel::with_the_times_of_a_card(effort))?;
+        page.compared(channel::without_delay(effort))
+    }),
+    ("footprint", |effort, page| {
+        page.weighed(footprint::footprint(effort))
+    }),
+];
 
 fn main() -> ExitCode {
-    let Some(asked) = Asked::read(std::env::args().skip(1)) else {
-        eprintln!("{USAGE}");
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let measured = if let [channel::IN_READER, millis] = texts(&arguments)[..] {
+        channel::in_reader(millis).map(|()| true)
+    } else if let Some(asked) = Asked::read(arguments.into_iter()) {
+        asked.measure()
+    } else {
+        eprintln!("{}", usage());
         return ExitCode::from(2);
     };
-    match asked.measure() {
+    match measured {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -46,6 +128,19 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn texts(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+fn usage() -> String {
+    let names: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
+    format!(
+        "usage: figures [--quick] [--only PART]... [FILE without extension]\n\
+         parts: {}\ncards: all whose names begin with cards-",
+        names.join(", ")
+    )
 }
 
 /// The command line.
@@ -58,21 +153,18 @@ struct Asked {
 impl Asked {
     fn read(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
         let mut asked = Self {
-            effort: Effort {
-                rounds: 5,
-                turn: Duration::from_secs(3),
-                idle: Duration::from_secs(10),
-            },
+            effort: THOROUGH,
             only: Vec::new(),
             file: None,
         };
         while let Some(argument) = arguments.next() {
             match &*argument {
-                "--quick" => {
-                    asked.effort.rounds = 3;
-                    asked.effort.turn = Duration::from_secs(1);
+                "--quick" => asked.effort = QUICK,
+                "--only" => {
+                    let only = arguments.next()?;
+                    PARTS.iter().find(|(name, _)| means(&only, name))?;
+                    asked.only.push(only);
                 }
-                "--only" => asked.only.push(arguments.next()?),
                 option if option.starts_with('-') => return None,
                 file => asked.file = Some(file.into()),
             }
@@ -82,37 +174,23 @@ impl Asked {
 
     /// Measures what is asked for, shows and writes it; whether every goal was reached.
     fn measure(&self) -> Result<bool> {
-        let effort = self.effort;
         let mut page = Page::new();
-        if self.wants("embedded") {
-            page.compared(one_token::embedded(effort)?);
-        }
-        if self.wants("daemon") {
-            page.compared(one_token::through_the_daemon(effort)?);
-        }
-        if self.wants("members") {
-            page.compared(scaling::many_members(effort)?);
-        }
-        if self.wants("unequal") {
-            page.compared(scaling::unequal_members(effort)?);
-        }
-        if self.wants("cards") {
-            page.compared(cards::eight(effort)?);
-            page.compared(cards::sixteen(effort)?);
-        }
-        if self.wants("footprint") {
-            page.weighed(footprint::footprint(effort)?);
+        let wanted: Vec<_> = PARTS.iter().filter(|(name, _)| self.wants(name)).collect();
+        for (number, (name, part)) in wanted.iter().enumerate() {
+            eprintln!("part {} of {}: {name}", number + 1, wanted.len());
+            part(self.effort, &mut page)?;
         }
         page.finish(self.file.as_deref());
         Ok(page.reached())
     }
 
     fn wants(&self, part: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == part)
+        self.only.is_empty() || self.only.iter().any(|only| means(only, part))
     }
 }
 
-/// Says on standard error whose turn it is.
-fn turn(round: usize, name: &str) {
-    eprintln!("round {}: {name}", round + 1);
+/// Whether `only` names this part, or a group that it belongs to: `cards` is `cards-8` and all the others.
+fn means(only: &str, part: &str) -> bool {
+    let rest = part.strip_prefix(only);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }

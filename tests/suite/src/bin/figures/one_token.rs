@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use hsmux_bench::compare::{self, Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Process, Rig, SOFTHSM, Setup, until};
 use hsmux_token::Result;
 
+use crate::Effort;
 use crate::client::Client;
-use crate::{Effort, turn};
 
 const P11_KIT_CLIENT: &str = "/usr/lib/x86_64-linux-gnu/pkcs11/p11-kit-client.so";
 
@@ -105,7 +105,7 @@ impl<'a> Contest<'a> {
     }
 
     fn run(self, title: &str) -> Result<Report> {
-        compare::run(title, self.variants, &self.goals, self.effort.rounds, turn)
+        self.effort.compare(title, self.variants, &self.goals)
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use hsmux_bench::Machine;
 use hsmux_bench::compare::{Bound, Figure, Report};
+use hsmux_token::Result;
 use serde::Serialize;
 
 use crate::footprint::Footprint;
@@ -27,16 +28,20 @@ impl Page {
         }
     }
 
-    /// Takes a comparison in, and shows it.
-    pub fn compared(&mut self, report: Report) {
+    /// Takes a comparison in that could be made, and shows it.
+    pub fn compared(&mut self, report: Result<Report>) -> Result<()> {
+        let report = report?;
         println!("{report}");
         self.comparisons.push(report);
+        Ok(())
     }
 
     /// Takes the daemon's own needs in, and shows them.
-    pub fn weighed(&mut self, footprint: Footprint) {
+    pub fn weighed(&mut self, footprint: Result<Footprint>) -> Result<()> {
+        let footprint = footprint?;
         println!("{footprint}");
         self.footprint = Some(footprint);
+        Ok(())
     }
 
     /// Whether every goal was reached.
@@ -65,11 +70,20 @@ impl Page {
         }
     }
 
+    /// The moment at which the last comparison ended.
+    fn when(&self) -> String {
+        let last = self.comparisons.last();
+        last.map_or_else(String::new, |report| {
+            format!(" at {}", report.head.measured_at)
+        })
+    }
+
     fn markdown(&self) -> String {
         let mut page = format!(
-            "# Figures\n\nWritten by `make bench` on {}. Ratios are medians over rounds in which the \
+            "# Figures\n\nWritten by `make bench`{} on {}. Ratios are medians over rounds in which the \
              variants took turns; absolute rates are this machine's.\n\n{}\n\n\
              | figure | measured | rounds | goal | |\n|---|---|---|---|---|\n",
+            self.when(),
             self.machine,
             self.verdict()
         );
@@ -89,12 +103,21 @@ impl Page {
 fn row(figure: &Figure) -> [String; 5] {
     let goal = &figure.goal;
     let show = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
-    let (how, bound) = match goal.bound {
-        Bound::RateRatioAtLeast(bound) => ("throughput", format!("at least {bound}")),
-        Bound::AddedMedianAtMost(bound) => ("added latency, p50", format!("at most {bound} us")),
+    let bound = match goal.bound {
+        Bound::RateRatioAtLeast(bound) => format!("at least {bound:.4}")
+            .trim_end_matches('0')
+            .to_owned(),
+        Bound::RateRatioWithin(share) => format!("within {} %", share * 100.0),
+        Bound::TimeRatioAtMost(bound) => format!("at most {bound}"),
+        Bound::AddedMedianAtMost(bound) => format!("at most {bound} us"),
     };
     [
-        format!("{} against {}: {how}", goal.of, goal.against),
+        format!(
+            "{} against {}: {}",
+            goal.of,
+            goal.against,
+            goal.bound.subject()
+        ),
         show(figure.value),
         format!("{} .. {}", show(figure.min), show(figure.max)),
         bound,

@@ -2,12 +2,12 @@
 //! slow one holds a fast one up. Worker processes, the daemon and the module, 128 callers.
 
 use hsmux_bench::Measurement;
-use hsmux_bench::compare::{self, Bound, Goal, Report, Variant};
+use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Rig, Setup, StandIn};
 use hsmux_token::Result;
 
+use crate::Effort;
 use crate::client::Client;
-use crate::{Effort, turn};
 
 const CALLERS: usize = 128;
 
@@ -50,7 +50,7 @@ impl Cluster {
 pub fn many_members(effort: Effort) -> Result<Report> {
     let one = Cluster::start(&[5], effort);
     let many = Cluster::start(&[5; 64], effort);
-    compare::run(
+    effort.compare(
         "Members that take 5 ms for each signature, 128 callers",
         vec![
             Variant::new("1 member", || one.sign()),
@@ -61,8 +61,6 @@ pub fn many_members(effort: Effort) -> Result<Report> {
             against: "1 member".into(),
             bound: Bound::RateRatioAtLeast(62.0),
         }],
-        effort.rounds,
-        turn,
     )
 }
 
@@ -71,7 +69,7 @@ pub fn unequal_members(effort: Effort) -> Result<Report> {
     let fast = Cluster::start(&[5], effort);
     let slow = Cluster::start(&[20], effort);
     let both = Cluster::start(&[5, 20], effort);
-    compare::run(
+    effort.compare(
         "A member that takes 5 ms and one that takes 20 ms, 128 callers",
         vec![
             Variant::new("each alone, added", || {
@@ -88,7 +86,5 @@ pub fn unequal_members(effort: Effort) -> Result<Report> {
             against: "each alone, added".into(),
             bound: Bound::RateRatioAtLeast(0.97),
         }],
-        effort.rounds,
-        turn,
     )
 }

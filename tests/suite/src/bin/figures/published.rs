@@ -1,0 +1,158 @@
+//! The published scaling of a SmartCard-HSM cluster, repeated: cards that take the published time for a signature,
+//! through pcscd, OpenSC's module and the pool.
+//!
+//! One pool of eight; for a smaller step the others are parked. Signatures are counted while all cards are at work
+//! (`every_token.py`), so that neither the common start nor the end of a step makes cards look idle.
+
+use std::time::Duration;
+
+use hsmux_bench::compare::{Bound, Goal, Report};
+use hsmux_bench::{Measurement, ScalingRow, scaling};
+use hsmux_suite::{CardPool, Cards};
+use hsmux_token::{Error, Kind, Result};
+use hsmux_vcard::{KeyKind, Operation, Timing};
+
+use crate::Effort;
+use crate::cards::through;
+use crate::progress::{Turns, preparing};
+
+/// From the most on: a card that is parked is not asked back.
+const STEPS: [usize; 4] = [8, 4, 2, 1];
+
+/// A kind of key that figures are published for.
+struct Published {
+    /// As the table calls it.
+    name: &'static str,
+    /// As `pkcs11-tool` calls it.
+    kind: &'static str,
+    id: &'static str,
+    label: &'static str,
+    card: KeyKind,
+}
+
+const KEYS: [Published; 2] = [
+    Published {
+        name: "rsa-2048",
+        kind: "rsa:2048",
+        id: "11",
+        label: "rsa",
+        card: KeyKind::Rsa(2048),
+    },
+    Published {
+        name: "ec-brainpoolP256r1",
+        kind: "EC:brainpoolP256r1",
+        id: "10",
+        label: "ec",
+        card: KeyKind::Ec(256),
+    },
+];
+
+/// Both kinds of key at 1, 2, 4 and 8 cards.
+pub fn scaling_of_cards(effort: Effort) -> Result<Vec<Report>> {
+    let most = STEPS[0];
+    preparing(&format!("{most} cards with the published times"));
+    let keys = KEYS.each_ref().map(|key| (key.kind, key.id, key.label));
+    let mut pool = CardPool::prepare(most, &Timing::SmartCardHsm, &keys);
+    pool.start();
+    let times = KEYS.each_ref().map(|key| key.time(effort.signatures));
+    let mut turns = Turns::new(STEPS.iter().flat_map(|_| times));
+    let mut measured = KEYS.each_ref().map(|_| Vec::new());
+    let mut serving = most;
+    for cards in STEPS {
+        for card in cards..serving {
+            pool.rig
+                .hsmux(&format!("token park {}", Cards::serial(card)))
+                .ok();
+        }
+        serving = cards;
+        pool.rig.wait_for_members(cards);
+        for ((key, time), measured) in KEYS.iter().zip(times).zip(&mut measured) {
+            turns.next(&format!("{}: {}", key.name, counted(cards)));
+            let step = through(&pool, cards, time, key.label)?;
+            enough(&step, cards, effort.signatures).map_err(|error| error.at(key.name))?;
+            measured.push((cards, step));
+        }
+    }
+    let reports = KEYS.iter().zip(measured);
+    Ok(reports.map(|(key, steps)| report(key, steps)).collect())
+}
+
+impl Published {
+    /// How long so many signatures take one card, and a few more.
+    fn time(&self, signatures: u32) -> Duration {
+        let service = Timing::SmartCardHsm.service(Operation::Sign, self.card);
+        let mean_ms = service.expect("a published time").mean_ms;
+        Duration::from_secs_f64(mean_ms / 1e3).mul_f64(f64::from(signatures) * 1.05)
+    }
+}
+
+fn counted(cards: usize) -> String {
+    match cards {
+        1 => "1 card".to_owned(),
+        _ => format!("{cards} cards"),
+    }
+}
+
+fn enough(step: &Measurement, cards: usize, signatures: u32) -> Result<()> {
+    let wanted = cards as u64 * u64::from(signatures);
+    if step.ops >= wanted {
+        return Ok(());
+    }
+    let message = format!(
+        "{} signatures of {}, not {wanted}: no figure",
+        step.ops,
+        counted(cards)
+    );
+    Err(Error::pool(Kind::Invalid, message))
+}
+
+/// The steps beside the published rows of this kind of key.
+fn report(key: &Published, mut steps: Vec<(usize, Measurement)>) -> Report {
+    let mut goals = Vec::new();
+    let mut rows = Vec::new();
+    steps.reverse();
+    for (cards, step) in steps {
+        let name = counted(cards);
+        let goal = |against: &str, bound| Goal {
+            of: name.clone(),
+            against: against.to_owned(),
+            bound,
+        };
+        let published = format!("published, {name}");
+        goals.push(goal(&published, Bound::RateRatioWithin(0.03)));
+        if cards > 1 {
+            let linear = 0.99 * cards as f64;
+            goals.push(goal("1 card", Bound::RateRatioAtLeast(linear)));
+        }
+        rows.push((name, vec![step]));
+    }
+    let mut table = scaling();
+    table.retain(|row| row.key == key.name);
+    table.sort_by_key(|row| (row.hsms, row.signatures));
+    rows.extend(
+        table
+            .into_iter()
+            .map(|row| (published(&row), vec![elsewhere(&row)])),
+    );
+    let title = format!(
+        "{}: virtual cards with the published times (--timing smartcard-hsm) through pcscd, OpenSC's module \
+         and the pool, beside the published rates",
+        key.name
+    );
+    Report::new(&title, rows, &goals)
+}
+
+/// What the table calls a published row. The goals are held against the short runs, which have this name alone.
+fn published(row: &ScalingRow) -> String {
+    let cards = counted(row.hsms as usize);
+    let many = row.signatures;
+    match (&row.remark, many) {
+        (Some(remark), _) => format!("published, {cards}: {remark}"),
+        (None, 100_000..) => format!("published, {cards}, {many} signatures"),
+        _ => format!("published, {cards}"),
+    }
+}
+
+fn elsewhere(row: &ScalingRow) -> Measurement {
+    Measurement::elsewhere(row.signatures.into(), row.duration_s, row.per_second)
+}
