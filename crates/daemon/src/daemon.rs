@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hsmux_pool::Seat;
 use hsmux_pool::config::{self, Config, Mistake};
-use hsmux_pool::replicate::{self, Hold};
+use hsmux_pool::replicate::{self, Hold, Replicator};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Reactor;
 use parking_lot::Mutex;
@@ -19,6 +19,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::admin::Request;
 use crate::audit::{Audit, Who};
+use crate::dkek::Dkek;
 use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
 use crate::lock::StateLock;
@@ -84,7 +85,8 @@ impl Daemon {
     fn start_on(reactor: Arc<Reactor>, config: Config, seats: Vec<Seat>) -> Result<Self> {
         let lock = StateLock::take(&config.state)?;
         let audit = Audit::open(&config.audit.file, config.audit.keys)?;
-        let (pool, writer) = replicate::start(config.options(), seats, Hold::Always)?;
+        let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
+        let (pool, writer) = replicate::start(config.options(), seats, Hold::Always, cards)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;

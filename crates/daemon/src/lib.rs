@@ -11,6 +11,7 @@ mod application;
 mod audit;
 mod client;
 mod daemon;
+mod dkek;
 pub mod doctor;
 mod doors;
 mod execute;

@@ -51,7 +51,7 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     };
     let seats = config.seats(&worker::program(config), None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
-    let (pool, _) = replicate::start(options, seats, Hold::WhileChanging)?;
+    let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let guest = Arc::new(Guest::new(pool));
     Ok(Box::new(Embedded::new(guest, pin, config.pool.deadline)))
 }

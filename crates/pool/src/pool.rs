@@ -16,6 +16,7 @@ use crate::seatset::SeatSet;
 use crate::{Changes, Options, Seat, Status};
 
 mod queue;
+mod renew;
 
 use queue::Waiting;
 
@@ -252,19 +253,10 @@ impl Pool {
 
     fn retire(&self, name: &str, state: &State, reason: &str) -> Result<()> {
         let records = self.named(name)?;
-        let patience = records.iter().map(|record| record.seat.timeout).max();
         for record in &records {
             self.core.drain(record);
         }
-        let idle = |pool: &Self| {
-            let scheduler = pool.core.scheduler.lock();
-            let running = |record: &Arc<Record>| {
-                let activity = scheduler.activity(record.index);
-                activity.is_some_and(|activity| activity.running > 0)
-            };
-            !records.iter().any(running)
-        };
-        self.poll_until(Instant::now() + patience.unwrap_or_default(), idle);
+        self.until_idle(&records);
         for record in &records {
             self.core.retire_now(record, state.clone(), reason);
         }
@@ -277,6 +269,20 @@ impl Pool {
             self.core.seats.store(Arc::new(table));
         }
         Ok(())
+    }
+
+    /// Waits until nothing runs on these seats, or has timed out.
+    fn until_idle(&self, records: &[Arc<Record>]) {
+        let patience = records.iter().map(|record| record.seat.timeout).max();
+        let idle = |pool: &Self| {
+            let scheduler = pool.core.scheduler.lock();
+            let running = |record: &Arc<Record>| {
+                let activity = scheduler.activity(record.index);
+                activity.is_some_and(|activity| activity.running > 0)
+            };
+            !records.iter().any(running)
+        };
+        self.poll_until(Instant::now() + patience.unwrap_or_default(), idle);
     }
 
     /// The seats of a member, or the one seat of this name.

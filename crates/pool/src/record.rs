@@ -102,7 +102,7 @@ impl Record {
 
     /// Says when the seat is expected in service, in nanoseconds after the pool's start; 0 for any
     /// moment, `None` for never.
-    fn expect(&self, at: Option<u64>) {
+    pub fn expect(&self, at: Option<u64>) {
         self.expected.store(at.unwrap_or(NEVER), Ordering::Release);
     }
 

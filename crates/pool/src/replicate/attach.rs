@@ -1,6 +1,6 @@
-//! The replicator behind a pool: the pool's writer, and the guard at the door of every seat.
+//! The coordinator behind a pool: the pool's writer, and the guard at the door of every seat.
 
-use super::{Cloned, Member, Members, Replicator, Selection, journal};
+use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
 use crate::{Changes, Connector, Options, Pool, Seat};
 use hsmux_token::{
     Batch, Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
@@ -27,7 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// Every seat makes up for what it missed before it serves, and does not show what was deleted.
 /// A state folder that cannot be written is no error here: such a pool serves, and refuses changes.
-pub fn start(options: Options, seats: Vec<Seat>, hold: Hold) -> Result<(Arc<Pool>, Arc<Writer>)> {
+/// New keys of members that the replicator serves get to the others by it, all others wrapped.
+pub fn start(
+    options: Options,
+    seats: Vec<Seat>,
+    hold: Hold,
+    replicator: Option<Arc<dyn Replicator>>,
+) -> Result<(Arc<Pool>, Arc<Writer>)> {
     let writer = Arc::new_cyclic(|me| Writer {
         me: me.clone(),
         state: options.state.clone(),
@@ -35,11 +41,12 @@ pub fn start(options: Options, seats: Vec<Seat>, hold: Hold) -> Result<(Arc<Pool
         read_only: options.read_only,
         threads: options.threads,
         hold,
+        replicator,
         held: Mutex::default(),
         pool: OnceLock::new(),
     });
     if !writer.read_only
-        && let Err(error) = writer.replicator()
+        && let Err(error) = writer.coordinator()
     {
         tracing::warn!(%error, "token objects cannot be changed");
     }
@@ -58,19 +65,20 @@ pub struct Writer {
     read_only: bool,
     threads: bool,
     hold: Hold,
+    replicator: Option<Arc<dyn Replicator>>,
     held: Mutex<Held>,
     pool: OnceLock<Weak<Pool>>,
 }
 
-/// The replicator while somebody uses it, or always.
+/// The coordinator while somebody uses it, or always.
 #[derive(Default)]
 struct Held {
-    used: Weak<Replicator>,
-    _always: Option<Arc<Replicator>>,
+    used: Weak<Coordinator>,
+    _always: Option<Arc<Coordinator>>,
 }
 
 impl Writer {
-    /// Copies keys between members of the pool: [`Replicator::clone_keys`]. `targets` empty: all
+    /// Copies keys between members of the pool: [`Coordinator::clone_keys`]. `targets` empty: all
     /// others that are in service.
     pub fn clone_keys(
         &self,
@@ -101,7 +109,7 @@ impl Writer {
                 .collect::<Result<_>>()?
         };
         let cloned = self
-            .replicator()?
+            .coordinator()?
             .clone_keys(&source, &targets, selection, wrapping, progress)?;
         for target in &targets {
             pool.refresh(&target.name)?;
@@ -109,36 +117,36 @@ impl Writer {
         Ok(cloned)
     }
 
-    /// The replicator; opened now where it is not held.
-    pub fn replicator(&self) -> Result<Arc<Replicator>> {
+    /// The coordinator; opened now where it is not held.
+    pub fn coordinator(&self) -> Result<Arc<Coordinator>> {
         let mut held = self.held.lock();
-        if let Some(replicator) = held.used.upgrade() {
-            return Ok(replicator);
+        if let Some(coordinator) = held.used.upgrade() {
+            return Ok(coordinator);
         }
         let patience = match self.hold {
             Hold::Always => Duration::ZERO,
             Hold::WhileChanging => PATIENCE,
         };
-        let replicator = Replicator::open_within(&self.state, self.replicas, patience)?;
-        let replicator = Arc::new(if self.threads {
-            replicator
+        let coordinator = Coordinator::open_within(&self.state, self.replicas, patience)?;
+        let coordinator = coordinator.with_replicator(self.replicator.clone());
+        let coordinator = Arc::new(if self.threads {
+            coordinator
         } else {
-            replicator.without_threads()
+            coordinator.without_threads()
         });
         *held = Held {
-            used: Arc::downgrade(&replicator),
-            _always: (self.hold == Hold::Always).then(|| Arc::clone(&replicator)),
+            used: Arc::downgrade(&coordinator),
+            _always: (self.hold == Hold::Always).then(|| Arc::clone(&coordinator)),
         };
-        Ok(replicator)
+        Ok(coordinator)
     }
 
     fn pool(&self) -> Option<Arc<Pool>> {
         self.pool.get()?.upgrade()
     }
 
-    /// Brings a token up to date before it serves, and answers its objects if they were read then.
-    /// What it still owes afterwards it owes longer.
-    fn bring_up_to_date(&self, member: &Member) -> Option<Arc<Snapshot>> {
+    /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
+    fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
         if self.read_only {
             return None;
         }
@@ -146,30 +154,30 @@ impl Writer {
         let nobody = Nobody;
         let members: &dyn Members = pool.as_deref().map_or(&nobody, |pool| pool);
         let told = self
-            .replicator()
-            .and_then(|replicator| replicator.catch_up(members, member));
+            .coordinator()
+            .and_then(|coordinator| coordinator.catch_up(members, member));
         let name = &member.name;
         match told {
             Ok(told) => {
                 if told.applied > 0 {
                     tracing::info!(member = name, changes = told.applied, "has caught up");
                 }
-                for error in told.failed {
+                for error in &told.failed {
                     tracing::warn!(member = name, %error, "still owes a change");
                 }
-                for id in told.tombstoned {
+                for id in &told.tombstoned {
                     tracing::warn!(
                         member = name,
                         "{id:?} was deleted from the pool and is not served"
                     );
                 }
-                for id in told.missing {
+                for id in &told.missing {
                     tracing::warn!(
                         member = name,
                         "{id:?} was deleted by other means: `hsmux key clone` brings it back"
                     );
                 }
-                Some(told.snapshot)
+                Some(told)
             }
             Err(error) => {
                 tracing::warn!(member = name, %error, "has not caught up");
@@ -182,9 +190,9 @@ impl Writer {
     fn without_tombstones(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
         let open = self.held.lock().used.upgrade();
         let hidden: Vec<ObjectId> = match open {
-            Some(replicator) => {
+            Some(coordinator) => {
                 let ids = snapshot.objects.iter().map(|object| object.id);
-                ids.filter(|id| replicator.is_tombstoned(id)).collect()
+                ids.filter(|id| coordinator.is_tombstoned(id)).collect()
             }
             None => journal::tombstones(&super::folder(&self.state)),
         };
@@ -199,7 +207,7 @@ impl Writer {
 
 impl Changes for Writer {
     fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome> {
-        self.replicator()?.change(pool, &operation, deadline)
+        self.coordinator()?.change(pool, &operation, deadline)
     }
 
     /// A seat whose token makes up for what it missed whenever it connects.
@@ -241,6 +249,12 @@ impl Members for Pool {
             {
                 tracing::warn!(seat = %record.name, %error, "a change of its objects is not shown");
             }
+        }
+    }
+
+    fn renew(&self, member: &str) {
+        if let Err(error) = self.connect_anew(member) {
+            tracing::warn!(member, %error, "is not connected anew");
         }
     }
 
@@ -287,14 +301,23 @@ struct Door {
 
 impl Connector for Door {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let token = self.connector.connect()?;
+        let mut token = self.connector.connect()?;
         let Some(writer) = self.writer.upgrade() else {
             return Ok(token);
         };
-        let read = writer.bring_up_to_date(&Member {
-            name: self.member.clone(),
-            token: Some(Arc::clone(&token)),
-        });
+        let up_to_date = |token: &Arc<dyn Token>| {
+            writer.bring_up_to_date(&Member {
+                name: self.member.clone(),
+                token: Some(Arc::clone(token)),
+            })
+        };
+        let mut told = up_to_date(&token);
+        if told.as_ref().is_some_and(|told| told.unseen) {
+            token.abort("its module has not seen what came to its token");
+            token = self.connector.connect()?;
+            told = up_to_date(&token);
+        }
+        let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);
         Ok(Arc::new(Admitted {
             token,
             writer: Weak::clone(&self.writer),

@@ -1,7 +1,6 @@
 //! A member returns: it does what it owes, and what it should not have, or lacks, is told.
 
-use super::Replicator;
-use super::change::do_works;
+use super::Coordinator;
 use super::journal::{Record, Sync};
 use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present, present};
@@ -28,11 +27,14 @@ pub struct CatchUp {
     /// Objects that were put on this token through the pool and are not there any more: deleted by
     /// other means. They are not brought back by themselves; `hsmux key clone` does.
     pub missing: Vec<ObjectId>,
+    /// It has something now that its module has not seen: it is to be connected anew, and to catch up
+    /// then. Nothing else is told.
+    pub unseen: bool,
     /// All objects of the token, as they were read for this.
     pub snapshot: Arc<Snapshot>,
 }
 
-impl Replicator {
+impl Coordinator {
     /// Brings a member that has just connected up to date. The pool calls this before it reads the
     /// member's objects and proves them; it blocks while a change is carried out elsewhere.
     ///
@@ -48,12 +50,17 @@ impl Replicator {
             let _turn = self.turn.write();
             for (_, result) in self.settle(&returned, &others(members, &returned)) {
                 match result {
-                    Ok(_) => told.applied += 1,
+                    Ok(effect) => {
+                        told.applied += 1;
+                        told.unseen |= effect.unseen;
+                    }
                     Err(error) => told.failed.push(error),
                 }
             }
         }
-        self.compare(&returned, &mut told)?;
+        if !told.unseen {
+            self.compare(&returned, &mut told)?;
+        }
         Ok(told)
     }
 
@@ -80,8 +87,10 @@ impl Replicator {
             .append(Record::Seen { member, serial }, Sync::Later)
     }
 
-    /// Members in service that still owe something do it now.
-    pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) {
+    /// Members in service that still owe something do it now; says whether one had to be connected
+    /// anew for it.
+    pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) -> bool {
+        let mut renewed = false;
         for present in here {
             let mut all = Effect::default();
             for (change, result) in self.settle(present, here) {
@@ -93,7 +102,12 @@ impl Replicator {
             if !all.made.is_empty() || !all.gone.is_empty() {
                 members.changed(&present.name, &all.made, &all.gone);
             }
+            if all.unseen {
+                members.renew(&present.name);
+                renewed = true;
+            }
         }
+        renewed
     }
 
     /// A member does what it owes, in the order of the changes.
@@ -106,7 +120,7 @@ impl Replicator {
         let mut results = Vec::new();
         for (change, works) in owed {
             let works: Vec<Work> = works.into_iter().map(|work| work.0).collect();
-            let result = do_works(present, &works, others, Limit::Each(EACH), true);
+            let result = self.do_works(present, &works, others, Limit::Each(EACH), true);
             let ends = matches!(&result, Err(error) if error.scope() == Scope::Token && error.ends_connection());
             if result.is_ok() {
                 self.paid(change, &present.serial);
@@ -130,7 +144,7 @@ impl Replicator {
             let owed: BTreeSet<Name> = owed
                 .into_iter()
                 .flat_map(|changes| changes.values().flatten())
-                .filter_map(|work| work.0.makes().map(Name))
+                .flat_map(|work| work.0.makes().iter().copied().map(Name))
                 .collect();
             let missing = state.placed.iter().filter(|(name, on)| {
                 on.contains(&present.serial) && !there.contains(name) && !owed.contains(name)

@@ -4,6 +4,7 @@
 //! (RSA-OAEP with SHA-1, the form that every token has; its strength does not rest on collisions),
 //! and wraps every key of the run under it. Or both hold a wrapping key already.
 
+use super::replicator::Replicator;
 use super::site::{Passing, Site, is_absent};
 use super::transport::Pin;
 use hsmux_token::ck::*;
@@ -161,13 +162,34 @@ impl<'a> Channel<'a> {
 /// The target's end: opens envelopes, and keeps the AES key of the run while they follow one another.
 pub(super) struct Opener<'a> {
     site: Site<'a>,
+    replicator: Option<&'a dyn Replicator>,
     opened: Option<(Blob, Passing<'a>)>,
 }
 
 impl<'a> Opener<'a> {
     /// For one token.
     pub fn new(site: Site<'a>) -> Self {
-        Self { site, opened: None }
+        Self {
+            site,
+            replicator: None,
+            opened: None,
+        }
+    }
+
+    /// For one that keys come to by its own means, too.
+    pub fn with_replicator(self, replicator: Option<&'a dyn Replicator>) -> Self {
+        Self { replicator, ..self }
+    }
+
+    /// These means.
+    pub fn replicator(&self) -> Result<&'a dyn Replicator> {
+        self.replicator.ok_or_else(|| {
+            cannot(
+                self.site.name,
+                "is owed a key that came by its own means, which this program does not have: \
+                 leave it to the daemon",
+            )
+        })
     }
 
     /// The token.

@@ -1,6 +1,6 @@
 //! Existing keys to more tokens, with what belongs to them.
 
-use super::Replicator;
+use super::Coordinator;
 use super::channel::{Channel, Opener, stays};
 use super::each::each;
 use super::journal::{Record, Sync};
@@ -55,7 +55,7 @@ pub enum Fate {
     Failed(Error),
 }
 
-impl Replicator {
+impl Coordinator {
     /// Copies objects of `source` to all targets at the same time, and proves each copy.
     ///
     /// A key travels wrapped: under `wrapping`, a secret key that source and target both hold, or
@@ -81,7 +81,7 @@ impl Replicator {
         }
         let snapshot = source.token.objects().map_err(|e| e.at(&source.name))?;
         let run = Run {
-            replicator: self,
+            coordinator: self,
             source: source.site(Limit::Each(EACH)),
             objects: selected(&snapshot.objects, selection)?,
             buried: self
@@ -110,7 +110,7 @@ impl Replicator {
 
 /// One source, many targets.
 struct Run<'a> {
-    replicator: &'a Replicator,
+    coordinator: &'a Coordinator,
     source: Site<'a>,
     /// In the order in which they are copied.
     objects: Vec<&'a Object>,
@@ -162,7 +162,7 @@ impl Run<'_> {
         }
         let serial = target.serial.clone();
         let record = Record::Placed { serial, objects };
-        self.replicator.journal.append(record, Sync::Now)
+        self.coordinator.journal.append(record, Sync::Now)
     }
 
     fn tell(&self, target: &Present, object: &Object, fate: Fate) -> Cloned {
@@ -242,10 +242,10 @@ struct Way<'r, 'a> {
 impl<'a> Way<'_, 'a> {
     /// Copies one object, and proves it.
     fn carry(&mut self, object: &Object) -> Result<()> {
-        let replicator = self.run.replicator;
-        let _turn = replicator.turn.read();
+        let coordinator = self.run.coordinator;
+        let _turn = coordinator.turn.read();
         let name = Name(object.id);
-        if replicator.is_tombstoned(&name.0) && !self.run.buried.contains(&name) {
+        if coordinator.is_tombstoned(&name.0) && !self.run.buried.contains(&name) {
             return Err(Error::request(
                 Kind::UnknownObject,
                 format!("{:?} was deleted meanwhile", object.id),
@@ -269,7 +269,7 @@ impl<'a> Way<'_, 'a> {
             let channel = if let Some(key) = self.run.wrapping {
                 Channel::under(self.run.source, site, key)?
             } else {
-                let transport = &self.run.replicator.transport;
+                let transport = &self.run.coordinator.transport;
                 let pin = transport.enrol(site, &self.target.serial)?;
                 Channel::to(self.run.source, &pin)?
             };

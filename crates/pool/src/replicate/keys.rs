@@ -1,7 +1,7 @@
 //! New keys: born on one member as session objects that can be wrapped, stored on each as objects that
 //! cannot.
 
-use super::Replicator;
+use super::Coordinator;
 use super::channel::{Channel, Envelope};
 use super::members::Present;
 use super::newborn::{Birth, Newborn};
@@ -40,7 +40,7 @@ pub(super) fn makes_key(operation: &Operation) -> bool {
 ///
 /// `source` is set where the operation works on session objects of one member.
 pub(super) fn plan(
-    replicator: &Replicator,
+    coordinator: &Coordinator,
     roster: &Roster,
     operation: &Operation,
     source: Option<&Present>,
@@ -52,20 +52,20 @@ pub(super) fn plan(
             Ok(Birth::Key(born)) => born,
             Ok(Birth::Public(template)) => return objects::create(roster, &template),
             // Another member may hold the base key, or have the mechanism, or be up.
-            Err(error) if may_do_elsewhere(&error) => {
+            Err(error) if lacks_what_it_takes(&error) || error.scope() == Scope::Token => {
                 refused.get_or_insert(error);
                 continue;
             }
             Err(error) => return Err(error),
         };
-        return born.plan(replicator, roster, site);
+        return born.plan(coordinator, roster, site);
     }
     Err(refused.unwrap_or_else(|| too_few("no member is in service")))
 }
 
-fn may_do_elsewhere(error: &Error) -> bool {
+/// Whether a member could make nothing, for it has not the base key, or not the mechanism.
+pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
     is_absent(error)
-        || error.scope() == Scope::Token
         || matches!(
             error.kind(),
             Kind::NoMechanism | Kind::Vendor(CKR_MECHANISM_INVALID)
@@ -74,7 +74,7 @@ fn may_do_elsewhere(error: &Error) -> bool {
 
 impl Newborn<'_> {
     /// Envelopes to all members that are there, and to those that are away and enrolled.
-    fn plan(mut self, replicator: &Replicator, roster: &Roster, source: Site) -> Result<Plan> {
+    fn plan(mut self, coordinator: &Coordinator, roster: &Roster, source: Site) -> Result<Plan> {
         let works = self.works(source)?;
         let mut plan = Plan {
             makes: works.iter().map(Stored::makes).collect(),
@@ -84,7 +84,7 @@ impl Newborn<'_> {
         let mut refused = None;
         for present in &roster.here {
             let site = roster.site(present);
-            let duty = replicator
+            let duty = coordinator
                 .transport
                 .enrol(site, &present.serial)
                 .and_then(|pin| Channel::to(source, &pin)?.seal(self.key))
@@ -108,9 +108,9 @@ impl Newborn<'_> {
         for (name, serial) in &roster.away {
             let pin = serial
                 .as_ref()
-                .and_then(|s| Some((s, replicator.transport.pin(s)?)));
+                .and_then(|s| Some((s, coordinator.transport.pin(s)?)));
             let Some((serial, pin)) = pin else {
-                if replicator.replicas == 0 {
+                if coordinator.replicas == 0 {
                     return Err(too_few(format!(
                         "{name} is away and has no transport key yet, so a new key could not be \
                          kept for it: bring it back, remove it, or say how many members are enough \

@@ -41,6 +41,10 @@ pub trait Members: Send + Sync {
     /// not. Called before the change is answered, so that its caller finds what it has made.
     fn changed(&self, member: &str, made: &[Object], gone: &[ObjectId]);
 
+    /// Has a member connected anew, for its token holds what its module has not seen; waits until it
+    /// is in service again, or cannot be.
+    fn renew(&self, _member: &str) {}
+
     /// The member that holds a session object, and the object's number on that member's token.
     fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
         Err(Error::request(

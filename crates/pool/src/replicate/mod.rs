@@ -9,10 +9,12 @@
 //! | file | one idea |
 //! |---|---|
 //! | `attach` | a pool that writes through all this |
-//! | `change` | a change from its plan to its end |
+//! | `change` | a change from its beginning |
+//! | `carry_out` | its parts, on enough members or on none |
 //! | `plan`, `keys`, `newborn`, `objects` | what each member has to do, by the kind of operation |
 //! | `work` | what one member does, repeatable and reversible |
-//! | `channel`, `transport` | how a key goes from one token to another |
+//! | `channel`, `transport` | how a key goes from one token to another, wrapped |
+//! | `replicator`, `born` | how it goes by the tokens' own means, where they have some |
 //! | `journal` | what was decided, and who owes what |
 //! | `catch_up` | a member returns |
 //! | `clone` | existing keys to more tokens |
@@ -22,6 +24,8 @@
 #![allow(clippy::wildcard_imports)]
 
 mod attach;
+mod born;
+mod carry_out;
 mod catch_up;
 mod change;
 mod channel;
@@ -37,6 +41,7 @@ mod objects;
 pub mod pin_rotate;
 mod plan;
 mod prove;
+mod replicator;
 mod site;
 mod template;
 mod transport;
@@ -49,26 +54,29 @@ pub use attach::{Hold, Writer, start};
 pub use catch_up::CatchUp;
 pub use clone::{Cloned, Fate, Selection};
 pub use members::{Member, Members};
+pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
 use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use transport::Transport;
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
-pub struct Replicator {
+pub struct Coordinator {
     journal: Journal,
     transport: Transport,
+    replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
     threads: bool,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: RwLock<()>,
 }
 
-impl Replicator {
+impl Coordinator {
     /// Opens the journal in the folder `replicate` of the state folder, and decides the changes that
     /// a crash has left open. One process at a time may.
     ///
@@ -84,6 +92,7 @@ impl Replicator {
         Ok(Self {
             journal: Journal::open(&folder, patience)?,
             transport: Transport::open(&folder)?,
+            replicator: None,
             replicas,
             threads: true,
             turn: RwLock::new(()),
@@ -97,6 +106,12 @@ impl Replicator {
             threads: false,
             ..self
         }
+    }
+
+    /// With a way of keys between tokens of a kind, by their own means: all others wrap them.
+    #[must_use]
+    pub fn with_replicator(self, replicator: Option<Arc<dyn Replicator>>) -> Self {
+        Self { replicator, ..self }
     }
 
     /// Whether an object was deleted through the pool (or its making undone): it is not served,

@@ -1,6 +1,6 @@
 //! What each member has to do for a change, before anybody does it.
 
-use super::Replicator;
+use super::Coordinator;
 use super::journal::{Intent, Part, State};
 use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present};
@@ -23,11 +23,15 @@ pub(super) struct Roster {
 impl Roster {
     /// Asks the pool; refuses when too few members are there, or when one that has to be reached
     /// could not catch up.
-    pub fn call(replicator: &Replicator, members: &dyn Members, deadline: Instant) -> Result<Self> {
+    pub fn call(
+        coordinator: &Coordinator,
+        members: &dyn Members,
+        deadline: Instant,
+    ) -> Result<Self> {
         let here = super::members::present(members);
         let serial_of = |member: &str| {
             let serials = |state: &State| state.serials.get(member).cloned();
-            replicator.journal.read(serials)
+            coordinator.journal.read(serials)
         };
         let away = members.members().into_iter().filter(|m| m.token.is_none());
         let away: Vec<_> = away
@@ -36,7 +40,7 @@ impl Roster {
                 (name, serial)
             })
             .collect();
-        let need = match replicator.replicas {
+        let need = match coordinator.replicas {
             0 => here.len().max(1),
             replicas => replicas,
         };
@@ -46,7 +50,7 @@ impl Roster {
             need,
             deadline,
         };
-        roster.enough(replicator.replicas == 0)?;
+        roster.enough(coordinator.replicas == 0)?;
         Ok(roster)
     }
 
@@ -142,7 +146,7 @@ impl Duty {
     pub fn storing(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
         let mut undo = Vec::new();
         for work in &works {
-            let mut objects: Vec<ObjectId> = work.makes().into_iter().collect();
+            let mut objects = work.makes().to_vec();
             // Another object of that name must not go with it.
             if let (Some(site), Some(passing)) = (site, work.passing_name(serial))
                 && site.find(passing)?.is_none()
@@ -158,10 +162,10 @@ impl Duty {
     /// taken back.
     pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
         let mut undo = Vec::new();
-        for makes in works.iter().filter_map(Work::makes) {
-            let there = site.map_or(Ok(None), |site| site.find(makes))?.is_some();
+        for makes in works.iter().flat_map(Work::makes) {
+            let there = site.map_or(Ok(None), |site| site.find(*makes))?.is_some();
             if !there {
-                let objects = vec![makes];
+                let objects = vec![*makes];
                 undo.push(Work::Remove { objects });
             }
         }

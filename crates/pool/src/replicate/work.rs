@@ -81,6 +81,23 @@ pub(super) enum Work {
         #[n(0)]
         objects: Vec<ObjectId>,
     },
+    /// Takes a key that a [`Replicator`](super::Replicator) brings.
+    #[n(6)]
+    Install {
+        /// The key, and its other half.
+        #[n(0)]
+        makes: Vec<ObjectId>,
+        /// As it was taken from the member where it was made.
+        #[n(1)]
+        key: hsmux_token::Blob,
+    },
+    /// Has it take away what it has brought, or what was made there for it.
+    #[n(7)]
+    Sweep {
+        /// What tells that from all others.
+        #[n(0)]
+        expected: hsmux_token::Blob,
+    },
 }
 
 /// What a work has left on its member.
@@ -90,6 +107,8 @@ pub(super) struct Effect {
     pub made: Vec<Object>,
     /// What is gone.
     pub gone: Vec<ObjectId>,
+    /// Something came or went that the member's module does not see: it has to be connected anew.
+    pub unseen: bool,
 }
 
 impl Effect {
@@ -100,6 +119,7 @@ impl Effect {
             .retain(|id| !later.made.iter().any(|object| object.id == *id));
         self.made.extend(later.made);
         self.gone.extend(later.gone);
+        self.unseen |= later.unseen;
     }
 }
 
@@ -110,6 +130,14 @@ impl Work {
         let site = opener.site();
         match self {
             Self::Remove { objects } => remove(site, objects),
+            Self::Install { makes, key } => install(opener, makes, key, again),
+            Self::Sweep { expected } => {
+                let unseen = opener.replicator()?.sweep(&site.token.info(), expected)?;
+                Ok(Effect {
+                    unseen,
+                    ..Effect::default()
+                })
+            }
             Self::Set {
                 object,
                 becomes,
@@ -134,14 +162,15 @@ impl Work {
         }
     }
 
-    /// The name of what it makes.
-    pub fn makes(&self) -> Option<ObjectId> {
+    /// The names of what it makes.
+    pub fn makes(&self) -> &[ObjectId] {
         match self {
             Self::Unwrap { makes, .. }
             | Self::Create { makes, .. }
             | Self::Fetch { makes }
-            | Self::Copy { makes, .. } => Some(*makes),
-            Self::Set { .. } | Self::Remove { .. } => None,
+            | Self::Copy { makes, .. } => std::slice::from_ref(makes),
+            Self::Install { makes, .. } => makes,
+            Self::Set { .. } | Self::Remove { .. } | Self::Sweep { .. } => &[],
         }
     }
 
@@ -209,6 +238,31 @@ impl Work {
             )
         })
     }
+}
+
+/// Has a key brought that is not there.
+fn install(
+    opener: &Opener,
+    makes: &[ObjectId],
+    key: &hsmux_token::Blob,
+    again: bool,
+) -> Result<Effect> {
+    let site = opener.site();
+    if again {
+        let there = makes.iter().map(|id| site.find(*id));
+        let there: Option<Vec<Object>> = there.collect::<Result<_>>()?;
+        if let Some(made) = there {
+            return Ok(Effect {
+                made,
+                ..Effect::default()
+            });
+        }
+    }
+    opener.replicator()?.put(&site.token.info(), key)?;
+    Ok(Effect {
+        unseen: true,
+        ..Effect::default()
+    })
 }
 
 /// Takes a key out of its envelope; by CKA_PUBLIC_KEY_INFO, where the token keeps it, a private key
@@ -292,6 +346,7 @@ fn set(site: Site, object: ObjectId, becomes: ObjectId, template: &Attributes) -
     Ok(Effect {
         made: there.into_iter().collect(),
         gone: (object != becomes).then_some(object).into_iter().collect(),
+        unseen: false,
     })
 }
 

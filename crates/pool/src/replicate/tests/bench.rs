@@ -1,6 +1,6 @@
 //! SoftHSM tokens in a folder of their own, as the members of a pool that only remembers.
 
-use crate::replicate::{Member, Members, Replicator};
+use crate::replicate::{Coordinator, Member, Members};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -71,10 +71,10 @@ fn conf_of(folder: &Path) -> PathBuf {
     folder.join("softhsm2.conf")
 }
 
-/// Members over the tokens of a folder, and a replicator.
+/// Members over the tokens of a folder, and a coordinator.
 pub struct Bench {
     pub pool: Arc<Pool>,
-    pub replicator: Replicator,
+    pub coordinator: Coordinator,
 }
 
 impl Bench {
@@ -85,13 +85,13 @@ impl Bench {
                 members: Mutex::new(members),
                 away: Mutex::default(),
             }),
-            replicator: Replicator::open(&folder.join("state"), replicas).unwrap(),
+            coordinator: Coordinator::open(&folder.join("state"), replicas).unwrap(),
         }
     }
 
     pub fn change(&self, operation: &Operation) -> Result<Outcome> {
         let deadline = Instant::now() + Duration::from_secs(120);
-        self.replicator.change(&*self.pool, operation, deadline)
+        self.coordinator.change(&*self.pool, operation, deadline)
     }
 
     pub fn make(&self, operation: &Operation) -> Vec<Made> {

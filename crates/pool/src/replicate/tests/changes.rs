@@ -77,13 +77,16 @@ fn a_member_that_is_away_catches_up() {
             bench
                 .change(&Operation::Destroy { object: old.into() })
                 .unwrap();
-            assert!(bench.replicator.is_tombstoned(&old));
+            assert!(bench.coordinator.is_tombstoned(&old));
             drop(bench);
 
             let bench = Bench::new(folder, THREE, 0);
-            assert!(bench.replicator.is_tombstoned(&old), "also after a restart");
+            assert!(
+                bench.coordinator.is_tombstoned(&old),
+                "also after a restart"
+            );
             let hsm2 = bench.pool.returns("hsm2");
-            let told = bench.replicator.catch_up(&*bench.pool, &hsm2).unwrap();
+            let told = bench.coordinator.catch_up(&*bench.pool, &hsm2).unwrap();
             assert_eq!(told.applied, 2, "{told:?}");
             assert!(
                 told.failed.is_empty() && told.missing.is_empty(),
@@ -145,7 +148,7 @@ fn certificates_and_data_come_change_and_go() {
                 "data stands in the journal"
             );
             let hsm3 = bench.pool.returns("hsm3");
-            let told = bench.replicator.catch_up(&*bench.pool, &hsm3).unwrap();
+            let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
             assert_eq!(told.applied, 1, "{told:?}");
             let id = made[0].object.id;
             assert!(bench.everywhere().contains(&id));
@@ -184,7 +187,7 @@ fn a_key_that_was_deleted_outside_is_reported_and_not_brought_back() {
         hsm2.execute(&Operation::Destroy { object: id.into() }, deadline)
             .unwrap();
         let member = bench.pool.returns("hsm2");
-        let told = bench.replicator.catch_up(&*bench.pool, &member).unwrap();
+        let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();
         assert_eq!(told.missing, vec![id]);
         assert!(bench.holdings()[1].is_empty());
     });

@@ -32,7 +32,7 @@ fn with(mut operation: Operation, kind: u64, value: bool) -> Operation {
 fn clone(bench: &Bench, selection: &Selection, wrapping: Option<ObjectId>) -> Result<Vec<Cloned>> {
     let members = bench.pool.members.lock().clone();
     bench
-        .replicator
+        .coordinator
         .clone_keys(&members[0], &members[1..], selection, wrapping, &|_| ())
 }
 

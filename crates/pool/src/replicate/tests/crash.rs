@@ -49,7 +49,7 @@ fn a_crash_at_any_operation_leaves_all_or_nothing() {
 fn settled(bench: &Bench) -> usize {
     for name in TWO {
         let member = bench.pool.returns(name);
-        let told = bench.replicator.catch_up(&*bench.pool, &member).unwrap();
+        let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();
         assert!(told.failed.is_empty(), "{told:?}");
     }
     bench.everywhere().len() - 1

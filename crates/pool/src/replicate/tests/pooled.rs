@@ -1,4 +1,4 @@
-//! A pool that writes through the replicator.
+//! A pool that writes through the coordinator.
 
 use super::bench::{open, pair, secret};
 use super::in_own_process;
@@ -46,7 +46,7 @@ fn pool(folder: &Path, away: &Arc<AtomicBool>, replicas: usize) -> (Arc<Pool>, A
         "hsm3" => seat(folder, name, away),
         name => seat(folder, name, &always),
     });
-    start(options, seats.collect(), Hold::Always).unwrap()
+    start(options, seats.collect(), Hold::Always, None).unwrap()
 }
 
 fn soon() -> Instant {
@@ -283,7 +283,7 @@ fn a_new_key_is_shown_and_proved_without_reading_the_others() {
             replicas: 3,
             ..Options::default()
         };
-        let (pool, _writer) = start(options, seats.collect(), Hold::Always).unwrap();
+        let (pool, _writer) = start(options, seats.collect(), Hold::Always, None).unwrap();
         let counts = || -> Vec<usize> {
             let counts = reads.iter().map(|reads| reads.load(Ordering::SeqCst));
             counts.collect()

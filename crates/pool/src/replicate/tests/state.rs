@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, secret};
 use super::in_own_process;
-use crate::replicate::Replicator;
+use crate::replicate::Coordinator;
 use hsmux_token::ck::CKM_AES_KEY_GEN;
 use hsmux_token::{Kind, Operation};
 use std::io::Write;
@@ -12,7 +12,7 @@ const TWO: &[&str] = &["hsm1", "hsm2"];
 #[test]
 fn a_torn_last_line_is_cut_off_and_a_damaged_one_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    drop(Replicator::open(folder.path(), 1).unwrap());
+    drop(Coordinator::open(folder.path(), 1).unwrap());
     let path = folder.path().join("replicate/journal.jsonl");
     let append = |text: &str| {
         let mut file = std::fs::OpenOptions::new()
@@ -22,11 +22,11 @@ fn a_torn_last_line_is_cut_off_and_a_damaged_one_is_an_error() {
         file.write_all(text.as_bytes()).unwrap();
     };
     append("{\"record\":\"begin\",\"change\":1,\"call\":\"C_CreateObject\"}\n{\"record\":\"int");
-    drop(Replicator::open(folder.path(), 1).unwrap());
+    drop(Coordinator::open(folder.path(), 1).unwrap());
     let text = std::fs::read_to_string(&path).unwrap();
     assert!(text.ends_with("\"C_CreateObject\"}\n"), "{text}");
     append("nonsense\n");
-    let error = Replicator::open(folder.path(), 1).err().unwrap();
+    let error = Coordinator::open(folder.path(), 1).err().unwrap();
     assert_eq!(error.kind(), Kind::Environment);
     assert!(error.to_string().contains("line 2"), "{error}");
 }
@@ -34,12 +34,12 @@ fn a_torn_last_line_is_cut_off_and_a_damaged_one_is_an_error() {
 #[test]
 fn a_second_writer_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let first = Replicator::open(folder.path(), 1).unwrap();
-    let error = Replicator::open(folder.path(), 1).err().unwrap();
+    let first = Coordinator::open(folder.path(), 1).unwrap();
+    let error = Coordinator::open(folder.path(), 1).err().unwrap();
     assert_eq!(error.kind(), Kind::Environment);
     assert!(error.to_string().contains("another hsmux"), "{error}");
     drop(first);
-    Replicator::open(folder.path(), 1).unwrap();
+    Coordinator::open(folder.path(), 1).unwrap();
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn forged_transport_keys_are_not_used() {
         let text = std::fs::read_to_string(&path).unwrap();
         // One token's name for another's is enough.
         std::fs::write(&path, text.replacen("\"hsm1\"", "\"hsmX\"", 1)).unwrap();
-        let error = Replicator::open(&folder.join("state"), 0).err().unwrap();
+        let error = Coordinator::open(&folder.join("state"), 0).err().unwrap();
         assert_eq!(error.kind(), Kind::Environment);
         assert!(error.to_string().contains("transport.json"), "{error}");
     });
@@ -93,10 +93,10 @@ fn a_long_journal_is_compacted_and_says_the_same() {
             assert!(lines < 20, "{lines}");
             drop(bench);
             let bench = Bench::new(folder, TWO, 0);
-            assert!(bench.replicator.is_tombstoned(&gone));
-            assert!(!bench.replicator.is_tombstoned(&kept));
+            assert!(bench.coordinator.is_tombstoned(&gone));
+            assert!(!bench.coordinator.is_tombstoned(&kept));
             let hsm1 = bench.pool.returns("hsm1");
-            let told = bench.replicator.catch_up(&*bench.pool, &hsm1).unwrap();
+            let told = bench.coordinator.catch_up(&*bench.pool, &hsm1).unwrap();
             assert!(
                 told.missing.is_empty() && told.tombstoned.is_empty(),
                 "{told:?}"
