@@ -114,6 +114,7 @@ impl Birth<'_> {
         let mut plan = Plan {
             makes: makes.to_vec(),
             need: self.roster.need,
+            begun: true,
             ..Plan::default()
         };
         for present in &self.roster.here {

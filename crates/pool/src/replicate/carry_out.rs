@@ -30,8 +30,15 @@ impl Coordinator {
     ) -> Result<Outcome> {
         let call = operation.call();
         let intent = plan.intent(call);
-        self.journal
-            .append(Record::Intent { change, intent }, Sync::Now)?;
+        let written = self
+            .journal
+            .append(Record::Intent { change, intent }, Sync::Now);
+        if let Err(error) = written {
+            if plan.begun {
+                self.take_back(change, members, roster, plan, &error);
+            }
+            return Err(error);
+        }
         let results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
         let final_once_begun =

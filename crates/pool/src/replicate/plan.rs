@@ -114,6 +114,8 @@ pub(super) struct Plan {
     pub need: usize,
     /// Who does what.
     pub duties: Vec<Duty>,
+    /// Its first object is there already, and has to go where the plan cannot be carried out.
+    pub begun: bool,
 }
 
 /// One member's part.
