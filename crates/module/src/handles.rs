@@ -1,22 +1,20 @@
 //! Where objects are: read for every operation, written when objects come and go.
 
-use std::collections::HashMap;
-
 use arc_swap::ArcSwap;
-use hsmux_token::ObjectId;
+use hsmux_token::{NameMap, ObjectId};
 
 use crate::library::Handle;
 
 /// The handles of a token's objects.
 #[derive(Default)]
-pub(crate) struct Handles(ArcSwap<HashMap<ObjectId, Handle>>);
+pub(crate) struct Handles(ArcSwap<NameMap<ObjectId, Handle>>);
 
 impl Handles {
     pub(crate) fn get(&self, id: &ObjectId) -> Option<Handle> {
         self.0.load().get(id).copied()
     }
 
-    pub(crate) fn replace(&self, all: HashMap<ObjectId, Handle>) {
+    pub(crate) fn replace(&self, all: NameMap<ObjectId, Handle>) {
         self.0.store(all.into());
     }
 
@@ -28,9 +26,9 @@ impl Handles {
         self.change(|map| map.remove(id));
     }
 
-    fn change<R>(&self, mut change: impl FnMut(&mut HashMap<ObjectId, Handle>) -> R) {
+    fn change<R>(&self, mut change: impl FnMut(&mut NameMap<ObjectId, Handle>) -> R) {
         self.0.rcu(|map| {
-            let mut map = HashMap::clone(map);
+            let mut map = NameMap::clone(map);
             change(&mut map);
             map
         });

@@ -1,13 +1,13 @@
 //! Reading a token's objects: their attributes, their handles, and what they are named.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Attributes, Class, Error, Mechanism, ObjectId, Result, Snapshot, Token, Uses, Verb,
+    Attributes, Class, Error, Mechanism, NameMap, ObjectId, Result, Snapshot, Token, Uses, Verb,
 };
 
 use crate::ModuleToken;
@@ -81,7 +81,7 @@ impl ModuleToken {
         let (handles, all) = self.read_all(lease.session())?;
         drop(lease);
         let objects = hsmux_software::identify(&self.serial(), all);
-        let mut found = HashMap::with_capacity(objects.len());
+        let mut found = NameMap::default();
         for (object, handle) in objects.iter().zip(&handles) {
             // Of two objects that are the same the first is used.
             found.entry(object.id).or_insert(*handle);

@@ -1,9 +1,9 @@
 //! Sessions: a table of many, each with its own lock.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use hsmux_token::NameMap;
 use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
@@ -42,7 +42,7 @@ pub struct Sessions {
     last: AtomicU64,
     open: AtomicU64,
     writing: AtomicU64,
-    shards: [RwLock<HashMap<u64, Arc<Session>>>; 16],
+    shards: [RwLock<NameMap<u64, Arc<Session>>>; 16],
 }
 
 impl Sessions {
@@ -110,7 +110,7 @@ impl Sessions {
         (count(&self.open), count(&self.writing))
     }
 
-    fn shard(&self, handle: u64) -> &RwLock<HashMap<u64, Arc<Session>>> {
+    fn shard(&self, handle: u64) -> &RwLock<NameMap<u64, Arc<Session>>> {
         &self.shards[handle as usize % self.shards.len()]
     }
 }

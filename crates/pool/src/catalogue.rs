@@ -1,10 +1,8 @@
 //! What the pool holds, as it was at one moment: looked up for every request, replaced as a whole.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, OnceLock};
 
-use hsmux_token::{Class, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
+use hsmux_token::{Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
 
 use crate::seatset::SeatSet;
 
@@ -20,7 +18,7 @@ pub struct Catalogue {
     /// Grows at each change.
     pub(crate) edition: u64,
     /// Which seats have a mechanism, in service or not.
-    pub(crate) mechanisms: HashMap<u64, SeatSet>,
+    pub(crate) mechanisms: NameMap<u64, SeatSet>,
     /// All seats that are in service.
     pub(crate) in_service: SeatSet,
     /// All that are neither parked nor removed.
@@ -33,7 +31,7 @@ pub struct Catalogue {
 }
 
 /// Entries are shared with the catalogue's earlier and later states.
-pub type Entries = HashMap<ObjectId, Arc<Entry>, BuildHasherDefault<NameHasher>>;
+pub type Entries = NameMap<ObjectId, Arc<Entry>>;
 
 /// One object and who holds it.
 #[derive(Clone, Debug)]
@@ -206,27 +204,4 @@ fn forbidden(object: &Object) -> Uses {
         .iter()
         .filter(|(_, allowed_by)| object.attributes.flag(*allowed_by) == Some(false));
     not.map(|(uses, _)| *uses).collect()
-}
-
-/// Names are hashes already: eight bytes of one are as good as any hash of it.
-#[derive(Clone, Copy, Default)]
-pub struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        if let Some(first) = bytes.first_chunk() {
-            self.0 ^= u64::from_le_bytes(*first);
-        }
-    }
-
-    fn write_u64(&mut self, class: u64) {
-        self.0 = self.0.rotate_left(5) ^ class;
-    }
-
-    /// The length of a name is always the same.
-    fn write_usize(&mut self, _: usize) {}
 }

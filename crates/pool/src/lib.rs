@@ -33,7 +33,7 @@ mod slots;
 mod status;
 mod stock;
 
-pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, NameHasher, Replica, ReplicaState};
+pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
 pub use changes::Changes;
 pub use connector::{Connector, Seat};
 pub use guest::Guest;

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use hsmux_token::{Class, MechanismInfo, Object, ObjectId, Snapshot, TokenFlags, TokenInfo, ck};
+use hsmux_token::{
+    Class, MechanismInfo, NameMap, Object, ObjectId, Snapshot, TokenFlags, TokenInfo, ck,
+};
 
 use crate::Options;
 use crate::amendments::Amendments;
@@ -159,7 +161,7 @@ impl Registry {
     pub fn draw(&mut self, options: &Options) -> Catalogue {
         self.edition += 1;
         self.epoch += u64::from(std::mem::take(&mut self.visibly));
-        let mut mechanisms: HashMap<u64, SeatSet> = HashMap::new();
+        let mut mechanisms: NameMap<u64, SeatSet> = NameMap::default();
         for (index, holder) in &self.seats {
             for mechanism in &holder.info.mechanisms {
                 mechanisms.entry(mechanism.kind).or_default().insert(*index);

@@ -10,6 +10,7 @@ mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
 mod mechanism;
+mod name_map;
 mod object;
 mod operation;
 mod rv;
@@ -22,6 +23,7 @@ pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
+pub use name_map::{NameHasher, NameMap};
 pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome, Verb};
 pub use rv::name as rv_name;

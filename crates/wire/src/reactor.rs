@@ -3,7 +3,7 @@
 
 mod vigil;
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, NameMap, Result};
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -46,7 +46,7 @@ struct Core {
     /// Frames that a process on this machine works on.
     running: AtomicUsize,
     next_id: AtomicU64,
-    sources: Mutex<HashMap<u64, Arc<dyn Source>>>,
+    sources: Mutex<NameMap<u64, Arc<dyn Source>>>,
     timers: Mutex<BinaryHeap<Timer>>,
 }
 

@@ -1,9 +1,8 @@
 //! The token's objects as this application may see them, at one moment.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
-use hsmux_token::{Made, Object, TokenInfo};
+use hsmux_token::{Made, NameMap, Object, TokenInfo};
 use hsmux_wire::View;
 
 use super::numbers::Numbers;
@@ -21,7 +20,7 @@ pub struct Catalogue {
     pub mechanisms: Mechanisms,
     /// Whether private objects are among them.
     pub logged_in: bool,
-    entries: HashMap<u64, Arc<Entry>>,
+    entries: NameMap<u64, Arc<Entry>>,
 }
 
 impl Catalogue {

@@ -1,12 +1,11 @@
 //! All objects that the application can name: the catalogue's, and those of its sessions.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
-use hsmux_token::{Attributes, Made};
+use hsmux_token::{Attributes, Made, NameMap};
 use parking_lot::{Mutex, RwLock};
 
 use super::numbers::Numbers;
@@ -18,7 +17,7 @@ use crate::rv::{Result, Rv};
 #[derive(Default)]
 pub struct Objects {
     catalogue: ArcSwap<Catalogue>,
-    session: RwLock<HashMap<u64, Arc<Entry>>>,
+    session: RwLock<NameMap<u64, Arc<Entry>>>,
     numbers: Mutex<Numbers>,
     /// Views are asked for in this order, and an older one never takes the place of a newer.
     asked: AtomicU64,
