@@ -17,22 +17,27 @@ use crate::scheduler::{Place, Verdict};
 const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
 
 thread_local! {
-    /// Starts that are put off because this thread is inside of one. A token may complete at once,
-    /// which starts the next waiting request, and so on: this keeps the stack flat.
-    static PUT_OFF: RefCell<VecDeque<Start>> = const { RefCell::new(VecDeque::new()) };
+    /// While this thread is inside of a start: others that are put off until it is done. A token may
+    /// complete at once, which starts the next waiting request, and so on: this keeps the stack flat.
+    static PUT_OFF: RefCell<Option<VecDeque<Start>>> = const { RefCell::new(None) };
 }
 
-#[derive(Clone)]
 struct Start {
     core: Arc<Core>,
     lane: Lane,
     job: Arc<Job>,
 }
 
-/// Also when a token panics, later starts on this thread are not put off for ever.
-struct EmptyWhenDone;
+impl Start {
+    fn run(self) {
+        self.core.submit_to(self.lane, &self.job);
+    }
+}
 
-impl Drop for EmptyWhenDone {
+/// Also when a token panics, later starts on this thread are not put off for ever.
+struct OutsideAgain;
+
+impl Drop for OutsideAgain {
     fn drop(&mut self) {
         let left = PUT_OFF.take();
         drop(left);
@@ -56,7 +61,7 @@ impl Core {
     pub fn hand_out(self: &Arc<Self>, grants: impl IntoIterator<Item = (Lane, Work)>) {
         for (lane, work) in grants {
             let record = &lane.connection.record;
-            self.alarm.by(Instant::now() + record.seat.timeout);
+            self.alarm.by(lane.since + record.seat.timeout);
             match work {
                 Work::Job(job) => self.start(lane, job),
                 Work::Caller(waiter) => waiter.give(Ok(lane)),
@@ -70,29 +75,38 @@ impl Core {
             lane,
             job,
         };
-        let inside = PUT_OFF.with_borrow_mut(|put_off| {
-            put_off.push_back(start);
-            put_off.len() > 1
+        let mut next = PUT_OFF.with_borrow_mut(|put_off| match put_off {
+            Some(others) => {
+                others.push_back(start);
+                None
+            }
+            None => {
+                *put_off = Some(VecDeque::new());
+                Some(start)
+            }
         });
-        if inside {
+        if next.is_none() {
             return;
         }
-        // The first stays in the list while it runs: that says that this thread is inside.
-        let _outside_again = EmptyWhenDone;
-        while let Some(next) = PUT_OFF.with_borrow(|put_off| put_off.front().cloned()) {
-            next.core.submit_to(next.lane, &next.job);
-            PUT_OFF.with_borrow_mut(VecDeque::pop_front);
+        let _outside_again = OutsideAgain;
+        while let Some(start) = next {
+            start.run();
+            next = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut()?.pop_front());
         }
     }
 
     fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job) {
-        let Lane { place, connection } = lane;
+        let Lane {
+            place,
+            connection,
+            since,
+        } = lane;
         let mut operation = job.operation.clone();
         if let Err(error) = localize(&mut operation, connection.generation) {
             return self.finished(place, &connection, Err(error));
         }
         let limit = connection.record.seat.timeout * job.term.patience;
-        let deadline = Instant::now() + limit + BEHIND_THE_KEEPER;
+        let deadline = since + limit + BEHIND_THE_KEEPER;
         let core = Arc::clone(self);
         let token = Arc::clone(&connection);
         let done = Done::new(move |result| core.finished(place, &connection, result));

@@ -51,11 +51,10 @@ impl Core {
         let mut attempt = Attempt::default();
         loop {
             let lane = self.wait_for_lane(&need, &attempt, term)?;
-            let connection = Arc::clone(&lane.connection);
-            match self.run_on(lane, operation, term, Purpose::Request) {
+            match self.run_on(&lane, operation, term, Purpose::Request) {
                 Ok(outcome) => return Ok(outcome),
                 Err(error) => {
-                    if let Some(error) = self.judge(&need, &mut attempt, &connection, error) {
+                    if let Some(error) = self.judge(&need, &mut attempt, &lane.connection, error) {
                         return Err(error);
                     }
                 }
@@ -99,25 +98,32 @@ impl Core {
     /// Without a keeper's thread, lost seats are connected by those who need them; says when the
     /// next one may be.
     pub fn stand_in_for_the_keeper(self: &Arc<Self>) -> Option<Instant> {
-        let catalogue = self.catalogue.load();
-        let all_here = catalogue.in_service == catalogue.expected;
-        if self.options.threads || all_here || CHANGING.get() {
+        if self.options.threads || CHANGING.get() {
             return None;
         }
+        let catalogue = self.catalogue.load();
+        let all_here = catalogue.in_service == catalogue.expected;
         drop(catalogue);
+        if all_here {
+            return None;
+        }
         self.reconnect_due(Instant::now())
     }
 
     /// Runs an operation in a lane, and gives the lane back.
     pub fn run_on(
         self: &Arc<Self>,
-        lane: Lane,
+        lane: &Lane,
         operation: &Operation,
         term: Term,
         purpose: Purpose,
     ) -> Result<Outcome> {
-        let Lane { place, connection } = lane;
-        let limit = Instant::now() + connection.record.seat.timeout * term.patience;
+        let Lane {
+            place,
+            connection,
+            since,
+        } = lane;
+        let limit = *since + connection.record.seat.timeout * term.patience;
         let local = local(operation, connection.generation);
         let mut result = local.and_then(|operation| {
             connection
@@ -134,7 +140,7 @@ impl Core {
                 connection.record.seat.timeout
             )));
         }
-        self.give_back(place, &connection, purpose, result.as_ref().err());
+        self.give_back(*place, connection, purpose, result.as_ref().err());
         result.map(|outcome| publish(outcome, connection.generation))
     }
 }

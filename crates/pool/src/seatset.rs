@@ -56,21 +56,24 @@ impl SeatSet {
 
     /// In growing order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + use<> {
-        let words = self.0;
-        (0..4).flat_map(move |at| {
-            let mut word = words[at];
-            std::iter::from_fn(move || {
-                let bit = word.trailing_zeros() as usize;
-                (word != 0).then(|| {
-                    word &= word - 1;
-                    at * 64 + bit
-                })
-            })
+        let mut words = self.0;
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            while *words.get(at)? == 0 {
+                at += 1;
+            }
+            let bit = words[at].trailing_zeros() as usize;
+            words[at] &= words[at] - 1;
+            Some(at * 64 + bit)
         })
     }
 
     fn zip(&self, other: &Self, join: impl Fn(u64, u64) -> u64) -> Self {
-        Self(std::array::from_fn(|at| join(self.0[at], other.0[at])))
+        let mut joined = *self;
+        for (word, other) in joined.0.iter_mut().zip(other.0) {
+            *word = join(*word, other);
+        }
+        joined
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use hsmux_token::ck::*;
-use hsmux_token::{Blob, Gcm, Mechanism, Oaep, Params, Pss};
+use hsmux_token::{Blob, Gcm, Mechanism, MechanismEntry, Oaep, Params, Pss};
 
 use super::pointer::{check, slice};
 use crate::rv::{Result, Rv};
@@ -25,8 +25,8 @@ enum Shape {
     Eddsa,
 }
 
-fn shape(kind: CK_MECHANISM_TYPE) -> Shape {
-    match kind {
+fn shape(mechanism: &MechanismEntry) -> Shape {
+    match mechanism.kind {
         CKM_AES_CBC | CKM_AES_CBC_PAD => Shape::Bytes(16),
         CKM_DES3_CBC | CKM_DES3_CBC_PAD => Shape::Bytes(8),
         CKM_AES_KEY_WRAP | CKM_AES_KEY_WRAP_PAD => Shape::OptionalBytes(8),
@@ -40,7 +40,7 @@ fn shape(kind: CK_MECHANISM_TYPE) -> Shape {
         CKM_AES_CBC_ENCRYPT_DATA => Shape::CbcData,
         CKM_AES_ECB_ENCRYPT_DATA => Shape::StringData,
         CKM_EDDSA => Shape::Eddsa,
-        _ => match hsmux_token::entry(kind).and_then(|entry| entry.prehash) {
+        _ => match mechanism.prehash {
             Some(prehash) if prehash.raw == CKM_RSA_PKCS_PSS => Shape::Pss,
             _ => Shape::Nothing,
         },
@@ -56,15 +56,13 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
     let mechanism = unsafe { &*check(mechanism.cast_mut())? };
     let kind = mechanism.mechanism;
     // What is not in the table may carry pointers that mean nothing in another process.
-    if hsmux_token::entry(kind).is_none() {
-        return Err(Rv(CKR_MECHANISM_INVALID));
-    }
+    let entry = hsmux_token::entry(kind).ok_or(Rv(CKR_MECHANISM_INVALID))?;
     let raw = Raw {
         data: mechanism.pParameter.cast(),
         len: mechanism.ulParameterLen,
     };
     // SAFETY: as above.
-    let params = unsafe { raw.params(&shape(kind)) };
+    let params = unsafe { raw.params(&shape(entry)) };
     Ok(Mechanism {
         kind,
         params: params.map_err(|_| Rv(CKR_MECHANISM_PARAM_INVALID))?,

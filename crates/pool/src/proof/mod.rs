@@ -175,9 +175,10 @@ impl Core {
             deadline: Instant::now() + connection.record.seat.timeout + self.options.deadline,
             patience: 1,
         };
-        let lane = self.wait_for_lane(&need, &Attempt::default(), term)?;
+        let mut lane = self.wait_for_lane(&need, &Attempt::default(), term)?;
         let _turn = self.turns.take();
-        self.run_on(lane, operation, term, Purpose::Proof)
+        lane.since = Instant::now();
+        self.run_on(&lane, operation, term, Purpose::Proof)
     }
 }
 

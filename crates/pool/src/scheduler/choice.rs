@@ -9,8 +9,12 @@ use crate::seatset::SeatSet;
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// By the policy; `None` when there is no seat.
     pub(super) fn choose(&mut self, free: SeatSet, now: Instant) -> Option<usize> {
+        let mut seats = free.iter();
+        let (first, second) = (seats.next(), seats.next());
         match self.policy {
-            Policy::FirstAvailable => free.iter().next(),
+            Policy::FirstAvailable => first,
+            // The usual case; nobody's credit changes by it either.
+            _ if second.is_none() => first,
             Policy::LeastLoaded => self.least_loaded(free, now),
             Policy::RoundRobin => self.take_turns(free),
         }

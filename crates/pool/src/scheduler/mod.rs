@@ -55,6 +55,8 @@ pub(crate) struct Term {
 pub(crate) struct Grant<C> {
     pub place: Place,
     pub connection: C,
+    /// When it was given.
+    pub since: Instant,
 }
 
 /// Names a lane that was given, to give it back.
@@ -284,6 +286,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
                 number,
             },
             connection: load.connection.clone(),
+            since: now,
         };
         self.sort(seat);
         Some(grant)
