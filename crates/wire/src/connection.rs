@@ -86,6 +86,10 @@ impl Connection {
         deadline: Option<Instant>,
     ) -> Result<Vec<u8>, Broken> {
         self.write(message, deadline)?;
+        if self.inbox.pending() == 0 {
+            // It takes its time: to look first would be in vain.
+            self.wait(deadline).map_err(Broken::Sent)?;
+        }
         self.read(MAX_FRAME, deadline)
     }
 
@@ -140,22 +144,23 @@ impl Connection {
             if let Some(frame) = self.inbox.next(limit).map_err(Broken::Malformed)? {
                 return Ok(frame);
             }
-            match self.read_by(deadline) {
+            match socket::read_some(&self.stream, &mut self.chunk[..]) {
                 Ok(0) => return Err(Broken::Sent(io::ErrorKind::UnexpectedEof.into())),
                 Ok(read) => self.take_in(read),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wait(deadline).map_err(Broken::Sent)?;
+                }
                 Err(error) => return Err(Broken::Sent(error)),
             }
         }
     }
 
-    /// Reads what comes by the deadline; `WouldBlock` when it is worth another try.
+    /// Waits for something to read.
     ///
     /// Not by a blocking read, which Linux wakes up also when the peer takes in what was written
     /// here (`unix_write_space`): a switch to this thread and back for each call.
-    fn read_by(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
-        socket::wait(&self.stream, PollFlags::IN, deadline)?;
-        socket::read_some(&self.stream, &mut self.chunk[..])
+    fn wait(&self, deadline: Option<Instant>) -> io::Result<()> {
+        socket::wait(&self.stream, PollFlags::IN, deadline)
     }
 
     fn take_in(&mut self, read: usize) {
