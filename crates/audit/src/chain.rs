@@ -30,7 +30,9 @@ pub type Secret = Zeroizing<Mac>;
 /// HMAC-SHA-256.
 pub fn hmac(key: &Mac, parts: &[&[u8]]) -> Mac {
     let mut hmac = keyed(key);
-    parts.iter().for_each(|part| hmac.update(part));
+    for part in parts {
+        hmac.update(part);
+    }
     hmac.finalize().into_bytes().into()
 }
 

@@ -46,28 +46,27 @@ impl TrailFile {
     /// them is there.
     pub fn append(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
         self.take_back()?;
-        let written = self.write(lines).and_then(|()| match sync {
-            true => self.file.sync_data(),
-            false => Ok(()),
-        });
-        match written {
-            Ok(()) => self.len = self.file.metadata()?.len(),
+        let written = self.write(lines, sync);
+        if written.is_err() {
+            self.remains = true;
             // Where this fails, too, the next attempt begins with it.
-            Err(_) => {
-                self.remains = true;
-                _ = self.take_back();
-            }
+            let _ = self.take_back();
         }
         written
     }
 
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
         if self.broken_off && !lines.is_empty() {
             self.file.write_all(b"\n")?;
             self.len += 1;
             self.broken_off = false;
         }
-        self.file.write_all(lines)
+        self.file.write_all(lines)?;
+        if sync {
+            self.file.sync_data()?;
+        }
+        self.len = self.file.metadata()?.len();
+        Ok(())
     }
 
     fn take_back(&mut self) -> io::Result<()> {

@@ -130,7 +130,7 @@ pub struct Signed<'a> {
     /// HMAC with the epoch's seal key.
     pub seal: Mac,
     /// The bytes that the signature is over.
-    pub signed: &'a [u8],
+    pub before: &'a [u8],
     /// Ed25519.
     pub sig: [u8; 64],
 }
@@ -169,23 +169,19 @@ pub fn end(block: &mut Vec<u8>) {
 /// Takes a line apart, without its newline; `None` where it has not the form.
 pub fn parts(line: &[u8]) -> Option<Parts<'_>> {
     let rest = line.strip_suffix(b"}")?;
-    let (body, mac, signed) = match take::<64>(rest, "sig") {
-        Some((signed, sig)) => {
-            let (sealed, seal) = take(signed, "seal")?;
-            let (body, mac) = take(sealed, "mac")?;
-            let signed = Signed {
-                sealed,
-                seal,
-                signed,
-                sig,
-            };
-            (body, mac, Some(signed))
-        }
-        None => {
-            let (body, mac) = take(rest, "mac")?;
-            (body, mac, None)
-        }
-    };
+    let mut signed = None;
+    let mut rest = rest;
+    if let Some((before, sig)) = take(rest, "sig") {
+        let (sealed, seal) = take(before, "seal")?;
+        signed = Some(Signed {
+            sealed,
+            seal,
+            before,
+            sig,
+        });
+        rest = sealed;
+    }
+    let (body, mac) = take(rest, "mac")?;
     Some(Parts { body, mac, signed })
 }
 

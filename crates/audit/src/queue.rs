@@ -70,9 +70,20 @@ struct Inner {
     reopen: Option<Ticket>,
     /// Somebody waits.
     urgent: bool,
-    stop: bool,
+    writer: Life,
     /// Whether the writer sleeps until it is woken: it is then woken once, which costs a system call.
     asleep: bool,
+}
+
+/// The writer's.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Life {
+    #[default]
+    Writes,
+    /// It ends when all is written.
+    Stops,
+    /// Nobody writes any more.
+    Ended,
 }
 
 /// What a gap's line will say.
@@ -101,12 +112,14 @@ impl Queue {
     /// Puts a line in, and never waits. One for which there is no place is counted as lost.
     pub fn put(&self, entry: Entry) {
         let mut inner = self.inner.lock();
+        if inner.writer == Life::Ended {
+            // Whoever waits for it is told by the end of the ticket.
+            return;
+        }
         let waiting = inner.entries.len();
         // What was admitted before the queue was full still has its place.
-        let places = match self.stops.load(Ordering::Relaxed) {
-            true => 2 * WAITING,
-            false => WAITING,
-        };
+        let stops = self.stops.load(Ordering::Relaxed);
+        let places = if stops { 2 * WAITING } else { WAITING };
         if waiting >= WAITING {
             self.trouble.store(true, Ordering::Relaxed);
         }
@@ -122,6 +135,9 @@ impl Queue {
     /// Has the writer look whether the file is still in its place.
     pub fn reopen(&self, ticket: Ticket) {
         let mut inner = self.inner.lock();
+        if inner.writer == Life::Ended {
+            return;
+        }
         inner.reopen = Some(ticket);
         inner.urgent = true;
         self.rouse(inner);
@@ -130,7 +146,7 @@ impl Queue {
     /// Has the writer end when all is written.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
-        inner.stop = true;
+        inner.writer = Life::Stops;
         inner.urgent = true;
         self.rouse(inner);
     }
@@ -167,7 +183,7 @@ impl Queue {
         Work {
             entries,
             reopen: inner.reopen.take(),
-            last: inner.stop && !more,
+            last: inner.writer == Life::Stops && !more,
         }
     }
 
@@ -177,6 +193,13 @@ impl Queue {
         for entry in entries.into_iter().rev() {
             inner.entries.push_front(entry);
         }
+    }
+
+    /// The writer ends; answers how many lines are lost with it.
+    pub fn end(&self) -> usize {
+        let mut inner = self.inner.lock();
+        inner.writer = Life::Ended;
+        std::mem::take(&mut inner.entries).len()
     }
 
     /// Lines that wait.

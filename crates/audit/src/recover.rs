@@ -37,18 +37,17 @@ pub fn recover(kept: Option<&Kept>, path: &Path) -> Result<Recovered> {
             ..Found::default()
         },
     };
-    match left_at(kept, path) {
-        Some(file) => {
-            if let Err(error) = recovered.follow(&file, kept.offset) {
-                let why = format!("{}: {error}", file.display());
-                recovered.found.broken = Some(why);
-            }
-        }
-        None => {
+    let followed = left_at(kept, path)
+        .ok_or_else(|| {
             let (file, seq) = (kept.file.display(), kept.head.seq);
-            let why = format!("{file} does not have line {seq} where it was left");
-            recovered.found.broken = Some(why);
-        }
+            format!("{file} does not have line {seq} where it was left")
+        })
+        .and_then(|file| {
+            let followed = recovered.follow(&file, kept.offset);
+            followed.map_err(|error| format!("{}: {error}", file.display()))
+        });
+    if let Err(why) = followed {
+        recovered.found.broken = Some(why);
     }
     Ok(recovered)
 }
@@ -142,13 +141,13 @@ impl Recovered {
                 });
                 break;
             };
-            let Some(why) = self.chain.accept(whole) else {
+            let Some(line_is) = self.chain.accept(whole) else {
                 let next = self.chain.seq + 1;
                 let why = format!("what stands in place of line {next} is none of this trail's");
                 self.found.broken = Some(why);
                 break;
             };
-            self.found.unclean = why != Some(Why::Stop);
+            self.found.unclean = line_is != Accepted::Stop;
             line.clear();
         }
         self.found.unclean |= self.found.torn.is_some();
@@ -156,23 +155,29 @@ impl Recovered {
     }
 }
 
+/// What a line of the chain's own is.
+#[derive(PartialEq, Eq)]
+enum Accepted {
+    Stop,
+    Other,
+}
+
 impl Chain {
-    /// Takes in the next line, if it is the chain's own; says why, if it is a checkpoint.
-    fn accept(&mut self, line: &[u8]) -> Option<Option<Why>> {
+    /// Takes in the next line, if it is the chain's own.
+    fn accept(&mut self, line: &[u8]) -> Option<Accepted> {
         let parts = line::parts(line)?;
         let parsed: Parsed = serde_json::from_slice(line).ok()?;
         if parsed.seq != self.seq + 1 || parts.mac != self.mac_of(parts.body) {
             return None;
         }
-        let epoch = match &parsed.checkpoint {
-            Some(checkpoint) if checkpoint.epoch == self.epoch.number => self.epoch.next(),
-            Some(_) => return None,
-            None => {
-                (self.seq, self.mac) = (parsed.seq, parts.mac);
-                return Some(None);
-            }
+        (self.seq, self.mac) = (parsed.seq, parts.mac);
+        let Some(checkpoint) = parsed.checkpoint else {
+            return Some(Accepted::Other);
         };
-        *self = Self::after(parsed.seq, parts.mac, epoch);
-        Some(parsed.checkpoint.map(|checkpoint| checkpoint.why))
+        *self = Self::after(self.seq, self.mac, self.epoch.next());
+        Some(match checkpoint.why {
+            Why::Stop => Accepted::Stop,
+            _ => Accepted::Other,
+        })
     }
 }

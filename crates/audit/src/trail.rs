@@ -26,6 +26,13 @@ pub enum OnFailure {
     Continue,
 }
 
+impl OnFailure {
+    /// `Stop`, or not.
+    pub fn which(stops: bool) -> Self {
+        if stops { Self::Stop } else { Self::Continue }
+    }
+}
+
 /// What a trail needs to know.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -62,12 +69,12 @@ pub struct Status {
     pub problem: Option<String>,
 }
 
-/// The trail. Dropping it writes what waits, and a last checkpoint.
+/// The trail. Dropping it [closes](Trail::close) it.
 pub struct Trail {
     file: PathBuf,
     uses: AtomicBool,
     shared: Arc<Shared>,
-    writer: Option<JoinHandle<()>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the trail's writer tells.
@@ -91,18 +98,18 @@ impl Trail {
             problem: Mutex::default(),
         });
         let mut writer = Writer::open(&settings.file, keeper, Arc::clone(&shared))?;
-        let mut trail = Self {
+        let trail = Self {
             file: settings.file.clone(),
             uses: AtomicBool::new(false),
             shared,
-            writer: None,
+            writer: Mutex::default(),
         };
         trail.change(settings);
         let thread = thread::Builder::new()
             .name("hsmux-audit".into())
             .spawn(move || writer.run())
             .map_err(|e| failed(&settings.file, &e))?;
-        trail.writer = Some(thread);
+        *trail.writer.lock() = Some(thread);
         Ok(trail)
     }
 
@@ -184,6 +191,15 @@ impl Trail {
         })
     }
 
+    /// Writes what waits, and a last checkpoint; nothing is recorded afterwards.
+    pub fn close(&self) {
+        let writer = self.writer.lock().take();
+        if let Some(writer) = writer {
+            self.shared.queue.stop();
+            let _ = writer.join();
+        }
+    }
+
     /// How it is.
     pub fn status(&self) -> Status {
         let queue = &self.shared.queue;
@@ -193,10 +209,7 @@ impl Trail {
             file: self.file.clone(),
             head: self.shared.head.lock().clone(),
             uses: self.wants_uses(),
-            on_failure: match stops {
-                true => OnFailure::Stop,
-                false => OnFailure::Continue,
-            },
+            on_failure: OnFailure::which(stops),
             waiting: queue.waiting(),
             lost,
             refused,
@@ -207,10 +220,7 @@ impl Trail {
 
 impl Drop for Trail {
     fn drop(&mut self) {
-        self.shared.queue.stop();
-        if let Some(writer) = self.writer.take() {
-            let _ = writer.join();
-        }
+        self.close();
     }
 }
 

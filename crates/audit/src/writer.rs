@@ -108,12 +108,8 @@ impl Writer {
             self.write(entries, end);
             if let Some(ticket) = reopen {
                 let turned = self.turn_over().and_then(|()| self.save());
-                let _ = ticket.send(
-                    turned
-                        .as_ref()
-                        .map_or_else(|e| Err(failed(self.file.path(), e)), |()| Ok(())),
-                );
-                self.judge(turned.err());
+                self.judge(turned.as_ref().err());
+                let _ = ticket.send(turned.map_err(|e| failed(self.file.path(), &e)));
             }
             if last {
                 return self.leave();
@@ -135,34 +131,38 @@ impl Writer {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
         self.wrote = Instant::now();
-        match &written {
+        // Who is told that it does not work must not find keys in use.
+        match written {
             Ok(()) => {
                 for ticket in entries.into_iter().filter_map(|entry| entry.ticket) {
                     let _ = ticket.send(Ok(()));
                 }
+                let saved = self.save();
+                self.judge(saved.as_ref().err());
             }
-            Err(error) => self.keep(entries, error),
+            Err(error) => {
+                self.judge(Some(&error));
+                self.keep(entries, &error);
+            }
         }
-        let done = written.and_then(|()| self.save());
-        self.judge(done.err());
     }
 
     /// The checkpoint that is due without anybody's asking. One that is written shows that it works again.
     fn due(&self, more: u64) -> Option<Why> {
         let (lines, since) = self.open;
         let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
-        match lines + more >= LINES {
-            true => Some(Why::Lines),
-            false => (old || self.fails).then_some(Why::Time),
+        if lines + more >= LINES {
+            return Some(Why::Lines);
         }
+        (old || self.fails).then_some(Why::Time)
     }
 
     /// Where the file is not in its place any more, the next lines go to a new one.
     fn in_place(&mut self, due: Option<Why>) -> io::Result<()> {
-        match due.is_some() && !self.file.is_in_place() {
-            true => self.turn_over(),
-            false => Ok(()),
+        if due.is_some() && !self.file.is_in_place() {
+            return self.turn_over();
         }
+        Ok(())
     }
 
     fn append(&mut self, entries: &[Entry], due: Option<Why>) -> io::Result<()> {
@@ -217,11 +217,11 @@ impl Writer {
         if lines > 0 && due.is_none() {
             self.open = (self.open.0 + lines, self.open.1.or(Some(now)));
         }
-        self.unsynced = match sync {
-            true => None,
-            false if lines > 0 => self.unsynced.or(Some(now)),
-            false => self.unsynced,
-        };
+        if sync {
+            self.unsynced = None;
+        } else if lines > 0 {
+            self.unsynced.get_or_insert(now);
+        }
     }
 
     /// Leaves the end of the chain in the state folder; what comes after it is found by the next start.
@@ -267,7 +267,7 @@ impl Writer {
     }
 
     /// Says how it is: to those who want to use keys, in the status, and once in the log.
-    fn judge(&mut self, error: Option<io::Error>) {
+    fn judge(&mut self, error: Option<&io::Error>) {
         let why = error.map(|e| format!("{}: {e}", self.file.path().display()));
         match (&why, self.fails) {
             (Some(why), false) => tracing::error!(why, "the audit trail cannot be written"),
@@ -280,7 +280,7 @@ impl Writer {
     }
 
     fn leave(&self) {
-        let lost = self.shared.queue.waiting();
+        let lost = self.shared.queue.end();
         if lost > 0 {
             tracing::error!(
                 lost,

@@ -15,9 +15,21 @@ pub fn spinner(message: impl Into<String>) -> ProgressBar {
     bar
 }
 
+/// A bar over the bytes of files, with an estimate of what is left.
+pub fn bytes(count: u64, message: impl Into<String>) -> ProgressBar {
+    styled(
+        count,
+        message,
+        "{msg} {wide_bar} {bytes}/{total_bytes}, {eta} left",
+    )
+}
+
 /// A bar over so many things, with an estimate of what is left.
 pub fn bar(count: u64, message: impl Into<String>) -> ProgressBar {
-    let template = "{msg} {wide_bar} {pos}/{len}, {eta} left";
+    styled(count, message, "{msg} {wide_bar} {pos}/{len}, {eta} left")
+}
+
+fn styled(count: u64, message: impl Into<String>, template: &str) -> ProgressBar {
     let bar = ProgressBar::new(count).with_message(message.into());
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

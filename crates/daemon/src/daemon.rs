@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use hsmux_audit::Trail;
 use hsmux_pool::Seat;
 use hsmux_pool::config::{self, Config, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
@@ -18,7 +19,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
 use crate::admin::Request;
-use crate::audit::{Audit, Who};
+use crate::audit::{self, Who};
 use crate::dkek::Dkek;
 use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
@@ -84,7 +85,7 @@ impl Daemon {
 
     fn start_on(reactor: Arc<Reactor>, config: Config, seats: Vec<Seat>) -> Result<Self> {
         let lock = StateLock::take(&config.state)?;
-        let audit = Audit::open(&config.audit.file, config.audit.keys)?;
+        let audit = Arc::new(Trail::open(&audit::settings(&config))?);
         let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
         let (pool, writer) = replicate::start(config.options(), seats, Hold::Always, cards)?;
         let mut boot = [0; 8];
@@ -169,6 +170,8 @@ impl Drop for Daemon {
             thread::sleep(Duration::from_millis(5));
         }
         pool.stop();
+        // Connections that are open still hold it.
+        self.running.shared.audit.close();
     }
 }
 
@@ -196,12 +199,10 @@ impl Running {
 
     /// The trail's line for what a signal asks; the kernel does not say who sent it.
     fn on_signal(&self, signal: i32, request: &Request, outcome: &Result<(), String>) {
-        let who = Who {
-            uid: rustix::process::geteuid().as_raw(),
-            pid: rustix::process::getpid().as_raw_nonzero().get(),
-            program: format!("signal {}", signal_name(signal).unwrap_or("unknown")),
-        };
-        if let Err(error) = self.shared.audit.act(&who, request, outcome) {
+        let program = format!("signal {}", signal_name(signal).unwrap_or("unknown"));
+        let who = Who::here(rustix::process::geteuid().as_raw(), program);
+        let event = audit::ended(&who, request, outcome);
+        if let Err(error) = self.shared.audit.commit(event) {
             tracing::error!(%error, "a signal is not on the audit trail");
         }
     }
@@ -239,7 +240,7 @@ impl Running {
             let words = "[pool], state, worker, audit file and admin socket change with a restart";
             lines.push(words.into());
         }
-        self.shared.audit.set_keys(new.audit.keys);
+        self.shared.audit.change(&audit::settings(&new));
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));
         lines.extend(members::change(&self.shared.pool, &old, &new, seats));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsmux_audit::Event;
 use hsmux_pool::Catalogue;
 use hsmux_token::{
     Batch, Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, Token, ck,
@@ -10,7 +11,6 @@ use hsmux_token::{
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 
-use crate::audit::KeyUse;
 use crate::rights::Rights;
 use crate::talk::Session;
 
@@ -45,21 +45,44 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             operation,
             remaining_us,
         } = item;
-        let permitted = rights.check(&operation, |object| session.application.owns(object));
-        if let Err(error) = permitted {
-            let record = Record::of(session, &operation, &catalogue, now);
-            record.inspect(|record| record.write(session, &Err(error.clone())));
-            gather.put(session, index, Err(error));
-            continue;
-        }
+        let record = Record::of(session, &operation, &catalogue, now);
+        let record = match admitted(session, &rights, &operation, record) {
+            Ok(record) => record,
+            Err(error) => {
+                gather.put(session, index, Err(error));
+                continue;
+            }
+        };
         batch.push(Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
-            done: done(session, &gather, index, &operation, &catalogue, now),
+            done: done(session, &gather, index, &operation, record),
             operation,
         });
     }
     if !batch.is_empty() {
         session.application.guest.submit(batch);
+    }
+}
+
+/// Whether the operation may run; its record then goes with it.
+fn admitted(
+    session: &Session,
+    rights: &Rights<'_>,
+    operation: &Operation,
+    record: Option<Record>,
+) -> Result<Option<Record>> {
+    let permitted = rights.check(operation, |object| session.application.owns(object));
+    match (permitted, record) {
+        (Ok(()), Some(record)) => {
+            // What is refused for want of a trail has no line: the trail counts it.
+            session.application.service.shared.audit.admit()?;
+            Ok(Some(record))
+        }
+        (Err(error), Some(record)) => {
+            record.write(session, &Err(error.clone()));
+            Err(error)
+        }
+        (permitted, None) => permitted.map(|()| None),
     }
 }
 
@@ -69,10 +92,8 @@ fn done(
     gather: &Arc<Gather>,
     index: usize,
     operation: &Operation,
-    catalogue: &Catalogue,
-    now: Instant,
+    record: Option<Record>,
 ) -> Done {
-    let record = Record::of(session, operation, catalogue, now);
     let destroyed = match operation {
         Operation::Destroy {
             object: ObjectRef::Session(object),
@@ -152,7 +173,7 @@ impl Record {
         catalogue: &Catalogue,
         since: Instant,
     ) -> Option<Self> {
-        if !session.application.service.shared.audit.wants_keys() {
+        if !session.application.service.shared.audit.wants_uses() {
             return None;
         }
         let (key, label) = match operation.objects().next() {
@@ -176,16 +197,15 @@ impl Record {
         })
     }
 
-    fn write(&self, session: &Session, result: &Result<Outcome>) {
-        let what = KeyUse {
-            call: self.call,
-            key: &self.key,
-            label: self.label.as_deref(),
-            mechanism: self.mechanism.as_deref(),
-            micros: self.since.elapsed().as_micros() as u64,
+    fn write(self, session: &Session, result: &Result<Outcome>) {
+        let event = Event::key_use(&session.who.actor, self.call, self.key)
+            .label(self.label)
+            .mechanism(self.mechanism)
+            .took(self.since.elapsed().as_micros() as u64);
+        let event = match result {
+            Ok(_) => event,
+            Err(error) => event.outcome(error.to_string()),
         };
-        let error = result.as_ref().err().map(ToString::to_string);
-        let audit = &session.application.service.shared.audit;
-        audit.key_use(&session.who, &what, error.as_deref().unwrap_or("done"));
+        session.application.service.shared.audit.record(event);
     }
 }

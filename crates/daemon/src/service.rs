@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use hsmux_audit::Trail;
 use hsmux_pool::Pool;
 use hsmux_pool::config::Login;
 use hsmux_pool::replicate::Writer;
@@ -12,7 +13,7 @@ use hsmux_wire::{Conversation, Hello, Peer, Service};
 use parking_lot::Mutex;
 
 use crate::application::Application;
-use crate::audit::{Audit, Who};
+use crate::audit::Who;
 use crate::login::Gate;
 use crate::settings::Settings;
 use crate::talk::Talk;
@@ -26,8 +27,8 @@ pub struct Shared {
     pub writer: Arc<Writer>,
     /// Where PINs are looked at.
     pub gate: Gate,
-    /// The trail.
-    pub audit: Audit,
+    /// The audit trail.
+    pub audit: Arc<Trail>,
     /// Random for each start.
     pub boot: u64,
 }
@@ -149,11 +150,7 @@ impl Service for Door {
             })?;
         let name = (peer.uid, hello.client);
         let application = self.0.join(name);
-        let who = Who {
-            uid: peer.uid,
-            pid: peer.pid,
-            program: hello.program.clone(),
-        };
+        let who = Who::new(peer.uid, peer.pid, &hello.program);
         Ok(Arc::new(Talk::new(application, name, who)))
     }
 }

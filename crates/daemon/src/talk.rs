@@ -114,7 +114,8 @@ impl Session {
                         Answer::Done
                     }
                     Err(error) => {
-                        let Who { uid, pid, program } = &session.who;
+                        let Who { uid, pid, .. } = session.who;
+                        let program = session.who.program();
                         tracing::warn!(uid, pid, program, %error, "login refused");
                         Answer::Failed(error)
                     }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use hsmux_token::{Error, Kind as ErrorKind, Result};
 
+pub use crate::recover::siblings as rotated;
 pub use report::{Finding, Kind, Report, Verdict};
 
 use crate::chain::Epoch;
@@ -67,12 +68,11 @@ fn first_line(file: &Path) -> Result<Option<u64>> {
 }
 
 fn open(file: &Path) -> Result<BufReader<File>> {
-    let open = File::open(file)
-        .and_then(|open| match open.metadata()?.is_file() {
-            true => Ok(open),
-            false => Err(std::io::Error::other("not a file that can be read twice")),
-        })
-        .map_err(|e| unreadable(file, &e))?;
+    let open = File::open(file).map_err(|e| unreadable(file, &e))?;
+    if !open.metadata().is_ok_and(|about| about.is_file()) {
+        let why = std::io::Error::other("not a file that can be read twice");
+        return Err(unreadable(file, &why));
+    }
     Ok(BufReader::with_capacity(1 << 18, open))
 }
 

@@ -106,7 +106,7 @@ impl Verifier {
             own == parts.mac
                 && keys
                     .iter()
-                    .any(|key| key.verifies(signed.signed, &signed.sig))
+                    .any(|key| key.verifies(signed.before, &signed.sig))
         });
         let seq = last.seq();
         let Some(signed) = signed else {

@@ -140,9 +140,10 @@ impl Verifier {
     }
 
     fn missing(&mut self, from: u64, to: u64, before: &Held) {
-        let message = match from == to {
-            true => format!("line {from} is missing before this one"),
-            false => format!("lines {from} to {to} are missing before this one"),
+        let message = if from == to {
+            format!("line {from} is missing before this one")
+        } else {
+            format!("lines {from} to {to} are missing before this one")
         };
         self.find(Kind::Missing, before, message);
     }

@@ -1,7 +1,10 @@
 //! `hsmux audit`.
 
+mod key;
+mod verify;
+
 use anyhow::Context as _;
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use crate::context::Context;
@@ -10,36 +13,59 @@ use crate::output;
 
 /// Options of `hsmux audit`.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
-    hsmux audit                   # the last 20 lines\n  \
-    hsmux audit --lines 1000 --json")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+        hsmux audit                   # the last 20 lines\n  \
+        hsmux audit --lines 1000 --json\n  \
+        hsmux audit verify            # whether every line is as it was written"
+)]
 pub struct Audit {
     /// How many of the last lines
     #[arg(long, default_value_t = 20)]
     lines: usize,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Verify that every line is there, as it was written
+    Verify(verify::Verify),
+    /// Print the key that verifies the trail
+    Key(key::Key),
 }
 
 impl Audit {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let file = context.load()?.audit.file;
-        let text = std::fs::read_to_string(&file)
-            .with_context(|| format!("audit trail {}", file.display()))?;
-        let mut lines: Vec<_> = text.lines().rev().take(self.lines).collect();
-        lines.reverse();
-        if context.json {
-            for line in lines {
-                println!("{line}");
-            }
-            return Ok(Exit::Done);
+        match self.command {
+            Some(Command::Verify(command)) => command.run(context),
+            Some(Command::Key(command)) => command.run(context),
+            None => show(context, self.lines),
         }
-        let lines: Vec<Value> = lines
-            .iter()
-            .filter_map(|l| serde_json::from_str(l).ok())
-            .collect();
-        let header = ["time", "uid", "program", "what", "outcome"];
-        output::table(&header, lines.iter().map(row));
-        Ok(Exit::Done)
     }
+}
+
+fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
+    let file = context.load()?.audit.file;
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("audit trail {}", file.display()))?;
+    let last = text.lines().rev();
+    if context.json {
+        let mut lines: Vec<_> = last.take(count).collect();
+        lines.reverse();
+        lines.into_iter().for_each(|line| println!("{line}"));
+        return Ok(Exit::Done);
+    }
+    // Checkpoints are for verification.
+    let events = last
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter(|line: &Value| line["checkpoint"].is_null());
+    let mut lines: Vec<_> = events.take(count).collect();
+    lines.reverse();
+    let header = ["time", "who", "program", "what", "outcome"];
+    output::table(&header, lines.iter().map(row));
+    Ok(Exit::Done)
 }
 
 fn row(line: &Value) -> Vec<String> {
@@ -49,7 +75,11 @@ fn row(line: &Value) -> Vec<String> {
         Value::Array(items) if items.is_empty() => String::new(),
         other => other.to_string(),
     };
-    let words = [
+    let all = |names: &[&str]| -> Vec<String> {
+        let fields = names.iter().map(|name| field(name));
+        fields.filter(|word| !word.is_empty()).collect()
+    };
+    let what = [
         "act",
         "call",
         "token",
@@ -58,19 +88,15 @@ fn row(line: &Value) -> Vec<String> {
         "label",
         "spec",
         "mechanism",
+        "gap",
     ];
-    let what: Vec<_> = words
-        .iter()
-        .map(|name| field(name))
-        .filter(|word| !word.is_empty())
-        .collect();
     let time = field("time");
     let seconds = time.split('.').next().unwrap_or_default().to_owned();
     vec![
         seconds,
-        field("uid"),
-        field("program"),
-        what.join(" "),
+        all(&["uid", "actor"]).join(" "),
+        all(&["program", "peer"]).join(" "),
+        all(&what).join(" "),
         field("outcome"),
     ]
 }

@@ -76,7 +76,7 @@ enum Command {
     /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
     #[command(subcommand)]
     Vcard(vcard::Vcard),
-    /// Show the audit trail
+    /// Show or verify the audit trail
     Audit(audit::Audit),
     /// Have the daemon read its configuration again
     #[command(after_help = "Example:\n  hsmux reload")]

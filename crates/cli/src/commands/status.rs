@@ -1,6 +1,7 @@
 //! `hsmux status`.
 
 use clap::Args;
+use hsmux_audit::OnFailure;
 use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
 
 use crate::context::Context;
@@ -12,7 +13,7 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     hsmux status\n  \
     hsmux status --json\n  \
-    hsmux status --check      # exit code 3 when a member does not serve")]
+    hsmux status --check      # exit code 3 when a member does not serve, or the audit trail cannot be written")]
 pub struct Status {
     /// Exit with code 3 when the pool is degraded
     #[arg(long)]
@@ -25,10 +26,11 @@ impl Status {
             anyhow::bail!("the daemon answered something else");
         };
         show(context, &status)?;
-        let degraded = status
+        let members = status
             .members
             .iter()
             .any(|m| m.in_service < m.seats || m.unproved > 0);
+        let degraded = members || status.audit.problem.is_some();
         Ok(if self.check && degraded {
             Exit::Degraded
         } else {
@@ -80,9 +82,28 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     if let Some(error) = &status.config_error {
         println!("the configuration file was not taken over:\n{error}");
     }
+    audit(&status.audit);
     println!();
     members(&status.members);
     Ok(())
+}
+
+/// Says what is wrong with the audit trail.
+fn audit(audit: &hsmux_audit::Status) {
+    if let Some(problem) = &audit.problem {
+        let keys = match (audit.uses, audit.on_failure) {
+            (true, OnFailure::Stop) => "keys are not used until it can",
+            (true, OnFailure::Continue) => "keys are used all the same, and lines are lost",
+            (false, _) => "what destroys is not done until it can",
+        };
+        println!("the audit trail cannot be written: {problem}; {keys}");
+    }
+    if audit.lost + audit.refused > 0 {
+        println!(
+            "the audit trail since the start: {} lines lost, {} uses of keys refused",
+            audit.lost, audit.refused
+        );
+    }
 }
 
 /// Prints members, and below the table what is wrong with each.

@@ -90,6 +90,7 @@ impl Running {
             config_error: self.config_error(),
             listeners: self.doors.status(),
             members: status::members(&self.shared.pool, &pool),
+            audit: self.shared.audit.status(),
             pool,
         }
     }

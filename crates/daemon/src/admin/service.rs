@@ -4,10 +4,9 @@ use std::sync::{Arc, Weak};
 
 use hsmux_token::{Blob, Error, Kind, Result};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Hello, Peer, Reply, Service};
-use serde::Serialize;
 
 use super::{Failure, Request, Response, act};
-use crate::audit::Who;
+use crate::audit::{self, Who};
 use crate::daemon::{Event, Running};
 use crate::settings::is_own;
 
@@ -27,16 +26,12 @@ impl Service for AdminService {
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
         let running = self.0.upgrade().ok_or_else(stopping)?;
-        let who = Who {
-            uid: peer.uid,
-            pid: peer.pid,
-            program: hello.program.clone(),
-        };
+        let who = Who::new(peer.uid, peer.pid, &hello.program);
         if !is_own(peer.uid) && !running.administrators().contains(&peer.uid) {
             tracing::warn!(%peer, program = hello.program, "administration refused");
             let message = "administration is for root and the daemon's own user; \
                            [admin] allow_users may name others";
-            running.shared.audit.refused(&who, message);
+            running.shared.audit.record(audit::refused(&who, message));
             return Err(Error::request(Kind::Forbidden, message));
         }
         let running = Weak::clone(&self.0);
@@ -82,9 +77,9 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
     let Some(running) = running.upgrade() else {
         return Response::Failed(stopping().into());
     };
-    let audit = &running.shared.audit;
+    let trail = &running.shared.audit;
     if request.destroys()
-        && let Err(error) = audit.begin(who, Act { request })
+        && let Err(error) = trail.announce(audit::begun(who, request))
     {
         return Response::Failed(error.into());
     }
@@ -96,18 +91,11 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
             Ok(()) => tracing::info!(uid = who.uid, pid = who.pid, act, "administration"),
             Err(why) => tracing::warn!(uid = who.uid, pid = who.pid, act, why, "administration"),
         }
-        if let Err(error) = audit.act(who, Act { request }, &outcome) {
+        if let Err(error) = trail.commit(audit::ended(who, request, &outcome)) {
             tracing::error!(%error, act, "an administrative act is not on the audit trail");
         }
     }
     result.unwrap_or_else(Response::Failed)
-}
-
-/// The request as the trail has it.
-#[derive(Serialize)]
-struct Act<'a> {
-    #[serde(flatten)]
-    request: &'a Request,
 }
 
 fn send(answer: Answerer, response: &Response) {

@@ -25,6 +25,8 @@ pub struct DaemonStatus {
     pub listeners: Vec<ListenerStatus>,
     /// In the order of the configuration.
     pub members: Vec<MemberStatus>,
+    /// The audit trail.
+    pub audit: hsmux_audit::Status,
     /// The pool in detail.
     pub pool: Status,
 }

@@ -44,6 +44,8 @@ fn the_shape_of_the_contract_is_read() {
     assert_eq!(config.pool.deadline, Duration::from_secs(30));
     assert_eq!(config.state, Path::new("/etc/hsmux/state"));
     assert_eq!(config.audit.file, Path::new("/etc/hsmux/state/audit.log"));
+    assert!(config.audit.stops && !config.audit.keys);
+    assert_eq!(config.audit.checkpoint, Duration::from_secs(60));
     let listener = &config.listeners[0];
     assert_eq!(listener.socket.path, Path::new("/etc/hsmux/run/hsmux.sock"));
     assert_eq!(listener.socket.mode, 0o660);

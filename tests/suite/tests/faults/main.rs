@@ -1,5 +1,6 @@
 //! Bad input and faults: what breaks, and what goes on in spite of it.
 
+mod audit;
 mod daemon;
 mod limits;
 mod members;

@@ -10,7 +10,7 @@ use hsmux_suite::{Run, source};
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
-    &["hsmux-software"],
+    &["hsmux-software", "hsmux-audit"],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
     &["hsmux-daemon", "hsmux-pkcs11", "hsmux-bench"],

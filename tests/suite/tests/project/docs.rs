@@ -54,6 +54,11 @@ fn the_page_of_virtual_cards_works() {
     run_page("docs/vcard.md");
 }
 
+#[test]
+fn the_page_of_the_audit_trail_works() {
+    run_page("docs/audit.md");
+}
+
 /// The page of the configuration is printed by the program, so that both say the same.
 #[test]
 fn the_configuration_page_is_the_programs_own() {

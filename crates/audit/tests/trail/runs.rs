@@ -1,122 +1,17 @@
-//! Trails in a folder: what is written, rotated, broken off, and what a full disk does.
+//! What is written, rotated, broken off, taken away.
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hsmux_audit::verify::{Kind, Known, Report, Verdict, verify};
-use hsmux_audit::{Actor, Event, Keeper, OnFailure, Settings, Trail};
-use hsmux_token::ck;
-use serde_json::{Map, Value};
+use hsmux_audit::verify::{Kind, Known, Verdict, verify};
+use hsmux_audit::{Actor, Event, Trail};
+use serde_json::Value;
 
-struct Rig {
-    folder: tempfile::TempDir,
-    settings: Settings,
-}
-
-impl Rig {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            file: folder.path().join("audit.log"),
-            state: folder.path().to_owned(),
-            uses: true,
-            on_failure: OnFailure::Stop,
-            checkpoint: Duration::from_secs(3600),
-        };
-        Self { folder, settings }
-    }
-
-    fn open(&self) -> Trail {
-        Trail::open(&self.settings).unwrap()
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// What a crash of the machine would leave, had it happened now.
-    fn crash(&self) -> Self {
-        let copy = Self::new();
-        fs::create_dir(copy.path("audit")).unwrap();
-        until("the first checkpoint is kept", || {
-            let head = Keeper::of(&self.settings.state).head().unwrap();
-            head.is_some_and(|head| head.seq > 0)
-        });
-        for name in ["audit.log", "audit/signing.key"] {
-            fs::copy(self.path(name), copy.path(name)).unwrap();
-        }
-        let kept = fs::read_to_string(self.path("audit/head.json")).unwrap();
-        let folder = |rig: &Self| rig.folder.path().display().to_string();
-        let kept = kept.replace(&folder(self), &folder(&copy));
-        fs::write(copy.path("audit/head.json"), kept).unwrap();
-        copy
-    }
-
-    fn known(&self) -> Known {
-        let keeper = Keeper::of(&self.settings.state);
-        Known {
-            keys: vec![keeper.public_key().unwrap()],
-            seal: Some(keeper.seal_key().unwrap()),
-            head: keeper.head().unwrap(),
-            running: false,
-        }
-    }
-
-    fn verify(&self, names: &[&str]) -> Report {
-        let files: Vec<_> = names.iter().map(|name| self.path(name)).collect();
-        verify(&files, self.known(), &|_| ()).unwrap()
-    }
-
-    fn lines(&self, name: &str) -> Vec<Value> {
-        let text = fs::read_to_string(self.path(name)).unwrap();
-        let whole = text
-            .split_inclusive('\n')
-            .filter(|line| line.ends_with('\n'));
-        whole
-            .map(|line| serde_json::from_str(line).unwrap_or_default())
-            .collect()
-    }
-}
-
-fn actor() -> Arc<Actor> {
-    Arc::new(Actor::process(7, 42, "a \"program\""))
-}
-
-fn key_use(label: &str) -> Event {
-    Event::key_use(&actor(), "C_Sign", "00ff")
-        .label(Some(label.into()))
-        .took(12)
-}
-
-fn act(name: &str) -> Event {
-    let mut fields = Map::new();
-    fields.insert("token".into(), "hsm1".into());
-    fields.insert("seq".into(), "not the line's own".into());
-    Event::act(&actor(), name, fields)
-}
-
-#[track_caller]
-fn until(what: &str, reached: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !reached() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-#[track_caller]
-fn is_whole(report: &Report) {
-    assert_eq!(report.verdict, Verdict::Whole, "{report}");
-}
-
-fn remarks(report: &Report) -> Vec<Kind> {
-    assert_eq!(report.verdict, Verdict::Remarks, "{report}");
-    report.remarks.iter().map(|remark| remark.kind).collect()
-}
+use crate::rig::{Rig, act, is_whole, key_use, remarks, until};
 
 #[test]
 fn acts_and_uses_are_lines_and_the_trail_is_whole_at_any_moment() {
@@ -169,6 +64,19 @@ fn runs_follow_each_other_in_one_chain_and_one_writes_at_a_time() {
     let report = rig.verify(&["audit.log"]);
     is_whole(&report);
     assert_eq!((report.lines, report.checkpoints), (9, 6));
+}
+
+#[test]
+fn a_trail_that_is_closed_says_so() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    trail.record(key_use("web"));
+    trail.close();
+    trail.record(key_use("late"));
+    assert!(trail.commit(act("late")).is_err());
+    assert!(trail.reopen().is_err());
+    assert_eq!(rig.lines("audit.log").len(), 3);
+    is_whole(&rig.verify(&["audit.log"]));
 }
 
 #[test]
@@ -302,78 +210,6 @@ fn what_was_done_to_the_trail_between_two_runs_is_found() {
     assert_eq!(kinds, [Kind::Broken, Kind::Missing], "{report}");
 }
 
-/// Replaces the trail by a disk that is full.
-fn fill_the_disk(rig: &Rig, trail: &Trail) {
-    fs::rename(rig.path("audit.log"), rig.path("audit.log.1")).unwrap();
-    symlink("/dev/full", rig.path("audit.log")).unwrap();
-    let error = trail.reopen().unwrap_err();
-    assert!(error.to_string().contains("No space left"), "{error}");
-}
-
-#[test]
-fn a_full_disk_stops_key_use_until_there_is_room_and_no_line_is_lost() {
-    let rig = Rig::new();
-    let trail = rig.open();
-    trail.admit().unwrap();
-    fill_the_disk(&rig, &trail);
-    let refused = trail.admit().unwrap_err();
-    assert_eq!(refused.to_rv(), ck::CKR_DEVICE_MEMORY);
-    assert!(refused.to_string().contains("No space left"), "{refused}");
-    // What ran already when it became full, an act that was done, and one that is not.
-    trail.record(key_use("running"));
-    assert!(trail.commit(act("done")).is_err());
-    assert!(trail.announce(act("not done")).is_err());
-    let status = trail.status();
-    assert!(status.problem.unwrap().contains("No space left"));
-    assert_eq!((status.lost, status.refused), (0, 1));
-    fs::remove_file(rig.path("audit.log")).unwrap();
-    until("keys are used again", || trail.admit().is_ok());
-    until("all is written", || trail.status().waiting == 0);
-    assert!(trail.status().problem.is_none());
-    drop(trail);
-    let lines = rig.lines("audit.log");
-    let gap = lines.iter().find(|line| line["gap"].is_object()).unwrap();
-    assert!(gap["gap"]["refused"].as_u64() >= Some(1), "{gap}");
-    assert!(lines.iter().any(|line| line["label"] == "running"));
-    assert!(lines.iter().any(|line| line["act"] == "done"));
-    assert!(!lines.iter().any(|line| line["act"] == "not done"));
-    is_whole(&rig.verify(&["audit.log", "audit.log.1"]));
-}
-
-#[test]
-fn or_it_does_not_and_lost_lines_are_counted() {
-    let mut rig = Rig::new();
-    rig.settings.on_failure = OnFailure::Continue;
-    let trail = rig.open();
-    fill_the_disk(&rig, &trail);
-    trail.record(key_use("lost"));
-    trail.admit().unwrap();
-    // An act that is waited for has the writer try at once.
-    assert!(trail.commit(act("done")).is_err());
-    assert_eq!((trail.status().lost, trail.status().refused), (1, 0));
-    fs::remove_file(rig.path("audit.log")).unwrap();
-    until("it is written again", || trail.status().problem.is_none());
-    drop(trail);
-    let lines = rig.lines("audit.log");
-    let gap = lines.iter().find(|line| line["gap"].is_object()).unwrap();
-    assert_eq!(gap["gap"]["lost"], 1);
-    assert!(lines.iter().any(|line| line["act"] == "done"));
-    let report = rig.verify(&["audit.log", "audit.log.1"]);
-    assert_eq!(remarks(&report), [Kind::Lost], "{report}");
-}
-
-#[test]
-fn a_disk_that_is_full_at_the_start_is_a_problem_and_no_end() {
-    let rig = Rig::new();
-    symlink("/dev/full", rig.path("audit.log")).unwrap();
-    let trail = rig.open();
-    until("it is known", || trail.admit().is_err());
-    fs::remove_file(rig.path("audit.log")).unwrap();
-    until("keys are used again", || trail.admit().is_ok());
-    drop(trail);
-    is_whole(&rig.verify(&["audit.log"]));
-}
-
 /// A trail that somebody takes away is begun again, and what went with it is missed.
 #[test]
 fn a_trail_that_is_deleted_is_missed() {
@@ -418,4 +254,33 @@ fn assert_no_panic_on(file: &Path) {
         Verdict::Altered,
         "no key is known: {report}"
     );
+}
+
+/// Every kind of line, against the schema that others write their programs by.
+#[test]
+fn lines_are_as_the_schema_says() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    trail.announce(act("park").outcome("begun")).unwrap();
+    let client = Arc::new(Actor::client("billing", "192.0.2.7:50412"));
+    trail.record(Event::key_use(&client, "encrypt", "00ff").request("r1"));
+    drop(trail);
+    let mut text = fs::read(rig.path("audit.log")).unwrap();
+    text.extend_from_slice(b"{\"torn");
+    fs::write(rig.path("audit.log"), text).unwrap();
+    drop(rig.open());
+    let schema = include_str!("../../../../docs/audit-schema.json");
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let lines = rig.lines("audit.log");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["checkpoint"]["torn"].is_object())
+    );
+    for line in lines.iter().filter(|line| !line.is_null()) {
+        let errors: Vec<_> = validator.iter_errors(line).map(|e| e.to_string()).collect();
+        assert!(errors.is_empty(), "{errors:#?}\n{line:#}");
+    }
+    assert!(!validator.is_valid(&serde_json::json!({ "v": 1, "seq": 1 })));
 }

@@ -1,0 +1,82 @@
+//! A disk that is full.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use hsmux_audit::verify::Kind;
+use hsmux_audit::{OnFailure, Trail};
+use hsmux_token::ck;
+
+use crate::rig::{Rig, act, is_whole, key_use, remarks, until};
+
+/// Replaces the trail by a disk that is full.
+fn fill_the_disk(rig: &Rig, trail: &Trail) {
+    fs::rename(rig.path("audit.log"), rig.path("audit.log.1")).unwrap();
+    symlink("/dev/full", rig.path("audit.log")).unwrap();
+    let error = trail.reopen().unwrap_err();
+    assert!(error.to_string().contains("No space left"), "{error}");
+}
+
+#[test]
+fn a_full_disk_stops_key_use_until_there_is_room_and_no_line_is_lost() {
+    let rig = Rig::new();
+    let trail = rig.open();
+    trail.admit().unwrap();
+    fill_the_disk(&rig, &trail);
+    let refused = trail.admit().unwrap_err();
+    assert_eq!(refused.to_rv(), ck::CKR_DEVICE_MEMORY);
+    assert!(refused.to_string().contains("No space left"), "{refused}");
+    // What ran already when it became full, an act that was done, and one that is not.
+    trail.record(key_use("running"));
+    assert!(trail.commit(act("done")).is_err());
+    assert!(trail.announce(act("not done")).is_err());
+    let status = trail.status();
+    assert!(status.problem.unwrap().contains("No space left"));
+    assert_eq!((status.lost, status.refused), (0, 1));
+    fs::remove_file(rig.path("audit.log")).unwrap();
+    until("keys are used again", || trail.admit().is_ok());
+    until("all is written", || trail.status().waiting == 0);
+    assert!(trail.status().problem.is_none());
+    drop(trail);
+    let lines = rig.lines("audit.log");
+    let gap = lines.iter().find(|line| line["gap"].is_object()).unwrap();
+    assert!(gap["gap"]["refused"].as_u64() >= Some(1), "{gap}");
+    assert!(lines.iter().any(|line| line["label"] == "running"));
+    assert!(lines.iter().any(|line| line["act"] == "done"));
+    assert!(!lines.iter().any(|line| line["act"] == "not done"));
+    is_whole(&rig.verify(&["audit.log", "audit.log.1"]));
+}
+
+#[test]
+fn or_it_does_not_and_lost_lines_are_counted() {
+    let mut rig = Rig::new();
+    rig.settings.on_failure = OnFailure::Continue;
+    let trail = rig.open();
+    fill_the_disk(&rig, &trail);
+    trail.record(key_use("lost"));
+    trail.admit().unwrap();
+    // An act that is waited for has the writer try at once.
+    assert!(trail.commit(act("done")).is_err());
+    assert_eq!((trail.status().lost, trail.status().refused), (1, 0));
+    fs::remove_file(rig.path("audit.log")).unwrap();
+    until("it is written again", || trail.status().problem.is_none());
+    drop(trail);
+    let lines = rig.lines("audit.log");
+    let gap = lines.iter().find(|line| line["gap"].is_object()).unwrap();
+    assert_eq!(gap["gap"]["lost"], 1);
+    assert!(lines.iter().any(|line| line["act"] == "done"));
+    let report = rig.verify(&["audit.log", "audit.log.1"]);
+    assert_eq!(remarks(&report), [Kind::Lost], "{report}");
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start_is_a_problem_and_no_end() {
+    let rig = Rig::new();
+    symlink("/dev/full", rig.path("audit.log")).unwrap();
+    let trail = rig.open();
+    until("it is known", || trail.admit().is_err());
+    fs::remove_file(rig.path("audit.log")).unwrap();
+    until("keys are used again", || trail.admit().is_ok());
+    drop(trail);
+    is_whole(&rig.verify(&["audit.log"]));
+}

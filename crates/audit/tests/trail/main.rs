@@ -1,0 +1,5 @@
+//! Trails in a folder, by the crate's public face.
+
+mod full;
+mod rig;
+mod runs;

@@ -1,0 +1,42 @@
+//! `hsmux audit key`.
+
+use clap::Args;
+use hsmux_audit::Keeper;
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux audit key`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux audit key > audit.pem             # for those who verify the trail\n  \
+    (umask 077; hsmux audit key --seal > audit.seal)    # for a safe, not for this machine")]
+pub struct Key {
+    /// Print the secret of now, which finds a past written anew by whoever steals the state folder later
+    #[arg(long)]
+    seal: bool,
+}
+
+impl Key {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let keeper = Keeper::of(&context.load()?.state);
+        if self.seal {
+            let key = keeper.seal_key()?;
+            if context.json {
+                output::json(&json!({ "epoch": key.epoch(), "seal": *key.reveal() }))?;
+            } else {
+                println!("{}", *key.reveal());
+            }
+            return Ok(Exit::Done);
+        }
+        let key = keeper.public_key()?;
+        if context.json {
+            output::json(&json!({ "name": key.name(), "public_key": key.to_string() }))?;
+        } else {
+            print!("{key}");
+        }
+        Ok(Exit::Done)
+    }
+}
