@@ -36,6 +36,17 @@ pub struct Work {
     pub time: Duration,
 }
 
+impl Work {
+    /// What was done after `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            commands: self.commands.saturating_sub(before.commands),
+            time: self.time.saturating_sub(before.time),
+        }
+    }
+}
+
 impl Control {
     /// Follows an order.
     pub fn obey(&self, order: Order) {

@@ -13,6 +13,8 @@ impl fmt::Display for Report {
         writeln!(f, "{}", lines(&self.title()))?;
         let (target, callers) = (&self.target, self.callers);
         writeln!(f, "{}", lines(&format!("from {target}, {callers} callers")))?;
+        let (begun, last) = (&self.begun_at, &self.head.measured_at);
+        writeln!(f, "{}", lines(&format!("begun {begun}, last seen {last}")))?;
         writeln!(f, "{}\n", self.head)?;
         for (what, value) in self.figures() {
             writeln!(f, "{what:<16} {value}")?;

@@ -47,8 +47,8 @@ pub fn twenty_keys(effort: Effort) -> Result<Report> {
         let before = cards.readers.worked();
         let took = cards.clone_first().took;
         let after = cards.readers.worked();
-        let worked = before.iter().zip(after);
-        let share = worked.map(|(before, after)| after.time - before.time).max();
+        let worked = after.iter().zip(before);
+        let share = worked.map(|(after, before)| after.since(before).time).max();
         clones.push(copied_in(took));
         shares.push(copied_in(share.expect("cards")));
     }
