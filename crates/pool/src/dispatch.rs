@@ -75,12 +75,11 @@ impl Core {
             lane,
             job,
         };
-        let mut next = PUT_OFF.with_borrow_mut(|put_off| match put_off {
-            Some(others) => {
+        let mut next = PUT_OFF.with_borrow_mut(|put_off| {
+            if let Some(others) = put_off {
                 others.push_back(start);
                 None
-            }
-            None => {
+            } else {
                 *put_off = Some(VecDeque::new());
                 Some(start)
             }
