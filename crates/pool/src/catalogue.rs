@@ -73,7 +73,7 @@ pub enum ReplicaState {
     Proving,
     /// It served before; its seat is away, or proves it anew.
     Away,
-    /// It did not prove itself and does not serve: why.
+    /// It did not prove itself and does not serve: why and, after the last semicolon, what to do.
     Unproved(String),
 }
 
@@ -84,6 +84,11 @@ impl Catalogue {
     /// An object that applications may see.
     pub fn get(&self, id: &ObjectId) -> Option<&Arc<Entry>> {
         self.entries.get(id).filter(|entry| entry.visible())
+    }
+
+    /// Whether any seat is in service.
+    pub fn is_served(&self) -> bool {
+        !self.in_service.is_empty()
     }
 
     /// The seat whose connection in service has this generation.

@@ -1,0 +1,28 @@
+//! The identities of a client certificate.
+
+use sha2::{Digest, Sha256};
+use x509_cert::Certificate;
+use x509_cert::der::Decode;
+use x509_cert::ext::pkix::SubjectAltName;
+use x509_cert::ext::pkix::name::GeneralName;
+
+/// What policies may call the owner of a certificate that leads to a trusted root: `fingerprint:` (the
+/// SHA-256 of its DER), `subject:` (RFC 4514), and `dns:`, `uri:` and `email:` of subjectAltName.
+pub fn identities(der: &[u8]) -> Vec<String> {
+    let fingerprint = format!("fingerprint:{}", hex::encode(Sha256::digest(der)));
+    let Ok(certificate) = Certificate::from_der(der) else {
+        return vec![fingerprint];
+    };
+    let body = certificate.tbs_certificate();
+    let mut found = vec![format!("subject:{}", body.subject())];
+    if let Ok(Some((_, SubjectAltName(names)))) = body.get_extension::<SubjectAltName>() {
+        found.extend(names.iter().filter_map(|name| match name {
+            GeneralName::DnsName(name) => Some(format!("dns:{name}")),
+            GeneralName::UniformResourceIdentifier(name) => Some(format!("uri:{name}")),
+            GeneralName::Rfc822Name(name) => Some(format!("email:{name}")),
+            _ => None,
+        }));
+    }
+    found.push(fingerprint);
+    found
+}

@@ -1,0 +1,46 @@
+//! Who a client is: its token, its certificate, its user id on the unix socket.
+
+mod certificate;
+mod tokens;
+
+use std::fmt;
+
+pub use certificate::identities as of_certificate;
+pub use tokens::{NewToken, Tokens, issue};
+
+/// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Client {
+    identities: Vec<String>,
+}
+
+impl Client {
+    /// By its identities, the strongest first.
+    pub fn new(identities: Vec<String>) -> Self {
+        Self { identities }
+    }
+
+    /// Whether a policy's word means it; `*` means everybody who has shown anything.
+    pub fn is(&self, who: &str) -> bool {
+        if who == "*" {
+            return self.is_known();
+        }
+        let same = |identity: &String| {
+            let hex = who.starts_with("fingerprint:");
+            identity == who || hex && identity.eq_ignore_ascii_case(who)
+        };
+        self.identities.iter().any(same)
+    }
+
+    /// Whether it has shown anything.
+    pub fn is_known(&self) -> bool {
+        !self.identities.is_empty()
+    }
+}
+
+/// For the trail.
+impl fmt::Display for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.identities.first().map_or("anonymous", String::as_str))
+    }
+}

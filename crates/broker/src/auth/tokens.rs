@@ -1,0 +1,120 @@
+//! Bearer tokens: made here, shown once, kept as hashes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hsmux_token::{Error, Kind, Result, Secret};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+
+use crate::store::{ClientToken, Store, TokenHash, now};
+
+/// The tokens of now, as a request sees them.
+pub struct Tokens {
+    store: Arc<Store>,
+    known: ArcSwap<HashMap<TokenHash, ClientToken>>,
+    /// Of the store, when `known` was read.
+    version: Mutex<Option<i64>>,
+}
+
+/// A token that was just made.
+pub struct NewToken {
+    /// What the client shows. It is nowhere else.
+    pub secret: Secret,
+    /// What is kept.
+    pub kept: ClientToken,
+}
+
+/// So that people and scanners see what it is.
+const PREFIX: &str = "hsmb.";
+
+impl Tokens {
+    /// All tokens of the store.
+    pub fn new(store: Arc<Store>) -> Result<Self> {
+        let tokens = Self {
+            store,
+            known: ArcSwap::default(),
+            version: Mutex::new(None),
+        };
+        tokens.refresh()?;
+        Ok(tokens)
+    }
+
+    /// Whose token it is. No token of another is compared with it, but its hash looked up, so that
+    /// nothing is learnt from the time.
+    pub fn owner(&self, token: &str) -> Option<ClientToken> {
+        let known = self.known.load();
+        let found = known.get(&hash(token))?;
+        found.is_valid().then(|| found.clone())
+    }
+
+    /// Takes over what a command has changed since. Blocks.
+    pub fn refresh(&self) -> Result<()> {
+        let mut version = self.version.lock();
+        let now = self.store.foreign_version()?;
+        if *version != Some(now) {
+            let tokens = self.store.tokens()?;
+            let by_hash = tokens.into_iter().map(|token| (token.hash, token));
+            self.known.store(Arc::new(by_hash.collect()));
+            *version = Some(now);
+        }
+        Ok(())
+    }
+}
+
+/// Makes a token and keeps its hash.
+pub fn issue(store: &Store, name: &str, lifetime: Option<Duration>) -> Result<NewToken> {
+    let word = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(word) {
+        let message = format!("{name:?}: a token's name is letters, digits, '-', '_', '.' and '@'");
+        return Err(Error::request(Kind::Invalid, message));
+    }
+    let mut random = [0; 40];
+    getrandom::fill(&mut random)
+        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+    let (secret, id) = random.split_at(32);
+    let text = format!("{PREFIX}{}", URL_SAFE_NO_PAD.encode(secret));
+    let kept = ClientToken {
+        id: hex::encode(id),
+        name: name.to_owned(),
+        created: now(),
+        expires: lifetime.map(|lifetime| now() + lifetime.as_secs()),
+        hash: hash(&text),
+    };
+    store.put_token(&kept)?;
+    Ok(NewToken {
+        secret: Secret::new(text.into_bytes()),
+        kept,
+    })
+}
+
+fn hash(token: &str) -> TokenHash {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_lets_its_owner_in_until_it_is_revoked() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("broker.sqlite");
+        let tokens = Tokens::new(Arc::new(Store::open(&file).unwrap())).unwrap();
+        let beside = Store::beside(&file).unwrap();
+        let new = issue(&beside, "billing", None).unwrap();
+        let secret = String::from_utf8(new.secret.expose().to_vec()).unwrap();
+        assert_eq!(tokens.owner(&secret), None);
+        tokens.refresh().unwrap();
+        assert_eq!(tokens.owner(&secret), Some(new.kept.clone()));
+        assert_eq!(tokens.owner(&secret[..secret.len() - 1]), None);
+        beside.revoke(&new.kept.id).unwrap();
+        tokens.refresh().unwrap();
+        assert_eq!(tokens.owner(&secret), None);
+        assert!(issue(&beside, "a b", None).is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! Enciphering and deciphering with secret keys.
+//!
+//! | cipher | what follows `vault:v1:`, in base64 |
+//! |---|---|
+//! | AES-GCM | nonce (12 bytes), text, tag (16) |
+//! | AES-CBC with HMAC | IV (16), text, HMAC-SHA-256 (32) over associated data, IV, text and the bits of the associated data in 8 bytes (as RFC 7518, section 5.2.2.1, has it) |
+//! | AES-CBC raw | IV (16), text |
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck};
+use subtle::ConstantTimeEq;
+
+use super::{Budget, Engine, Padding, random};
+use crate::refusal::Refusal;
+
+/// How a key enciphers.
+#[derive(Clone, Debug)]
+pub enum Cipher {
+    /// AES-GCM, whose uses are counted.
+    Gcm(Arc<Budget>),
+    /// AES-CBC, then HMAC-SHA-256 with this key.
+    CbcHmac(ObjectId),
+    /// AES-CBC alone.
+    RawCbc,
+    /// RSA.
+    Rsa(Padding),
+}
+
+/// A key and how it enciphers.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The key.
+    pub object: ObjectId,
+    /// How.
+    pub cipher: Cipher,
+}
+
+const NONCE: usize = 12;
+const TAG: usize = 16;
+const BLOCK: usize = 16;
+const MAC: usize = 32;
+
+/// Whatever is wrong with a ciphertext, this is the answer.
+pub fn unreadable() -> Refusal {
+    Refusal::bad("invalid ciphertext: it was altered, or is not of this key")
+}
+
+impl Engine {
+    /// Enciphers. The nonce is new and random, never the caller's.
+    pub async fn encrypt(
+        &self,
+        target: &Target,
+        plaintext: Bytes,
+        aad: &[u8],
+    ) -> Result<Vec<u8>, Refusal> {
+        let key = target.object;
+        match &target.cipher {
+            Cipher::Gcm(budget) => {
+                budget.take(&self.store).await?;
+                let nonce = random::<NONCE>()?;
+                let text = self
+                    .with_key(Verb::Encrypt, key, gcm(nonce, aad), plaintext)
+                    .await?;
+                Ok([&nonce[..], &text].concat())
+            }
+            Cipher::RawCbc => {
+                no_aad(aad)?;
+                self.cbc_encrypt(key, plaintext).await
+            }
+            Cipher::CbcHmac(mac) => {
+                let mut sealed = self.cbc_encrypt(key, plaintext).await?;
+                let tag = self.tag(*mac, &sealed, aad).await?;
+                sealed.extend(&tag);
+                Ok(sealed)
+            }
+            Cipher::Rsa(padding) => {
+                no_aad(aad)?;
+                self.rsa_encrypt(key, *padding, &plaintext).await
+            }
+        }
+    }
+
+    /// Deciphers. What was cut off goes the way of what was altered, through the token, to the same
+    /// answer.
+    pub async fn decrypt(
+        &self,
+        target: &Target,
+        mut sealed: Vec<u8>,
+        aad: &[u8],
+    ) -> Result<Bytes, Refusal> {
+        let key = target.object;
+        match &target.cipher {
+            Cipher::Gcm(_) => {
+                sealed.resize(sealed.len().max(NONCE + TAG), 0);
+                let (nonce, text) = sealed.split_at(NONCE);
+                let nonce = nonce.try_into().map_err(|_| unreadable())?;
+                let text = text.to_vec();
+                let opened = self.with_key(Verb::Decrypt, key, gcm(nonce, aad), text);
+                opened.await.map_err(|error| judged(&error))
+            }
+            Cipher::RawCbc => {
+                no_aad(aad)?;
+                self.cbc_decrypt(key, &sealed).await
+            }
+            Cipher::CbcHmac(mac) => {
+                sealed.resize(sealed.len().max(2 * BLOCK + MAC), 0);
+                let (text, tag) = sealed.split_at(sealed.len() - MAC);
+                let expected = self.tag(*mac, text, aad).await?;
+                if !bool::from(expected.ct_eq(tag)) {
+                    return Err(unreadable());
+                }
+                self.cbc_decrypt(key, text).await
+            }
+            Cipher::Rsa(padding) => {
+                no_aad(aad)?;
+                self.rsa_decrypt(key, *padding, sealed).await
+            }
+        }
+    }
+
+    async fn cbc_encrypt(&self, key: ObjectId, plaintext: Bytes) -> Result<Vec<u8>, Refusal> {
+        let iv = random::<BLOCK>()?;
+        let mechanism = Mechanism::with_bytes(ck::CKM_AES_CBC_PAD, iv.to_vec());
+        let text = self
+            .with_key(Verb::Encrypt, key, mechanism, plaintext)
+            .await?;
+        Ok([&iv[..], &text].concat())
+    }
+
+    async fn cbc_decrypt(&self, key: ObjectId, sealed: &[u8]) -> Result<Bytes, Refusal> {
+        let Some((iv, text)) = sealed.split_at_checked(BLOCK) else {
+            return Err(unreadable());
+        };
+        if text.is_empty() || !text.len().is_multiple_of(BLOCK) {
+            return Err(unreadable());
+        }
+        let mechanism = Mechanism::with_bytes(ck::CKM_AES_CBC_PAD, iv.to_vec());
+        let opened = self.with_key(Verb::Decrypt, key, mechanism, text.to_vec());
+        opened.await.map_err(|error| judged(&error))
+    }
+
+    async fn tag(&self, mac: ObjectId, sealed: &[u8], aad: &[u8]) -> Result<Bytes, Refusal> {
+        let bits = (aad.len() as u64) * 8;
+        let input = [aad, sealed, &bits.to_be_bytes()].concat();
+        let mechanism = Mechanism::plain(ck::CKM_SHA256_HMAC);
+        Ok(self.with_key(Verb::Sign, mac, mechanism, input).await?)
+    }
+}
+
+fn gcm(nonce: [u8; NONCE], aad: &[u8]) -> Mechanism {
+    Mechanism {
+        kind: ck::CKM_AES_GCM,
+        params: Params::Gcm(Gcm {
+            iv: Blob::from(nonce.to_vec()),
+            aad: Blob::from(aad.to_vec()),
+            tag_bits: TAG as u64 * 8,
+        }),
+    }
+}
+
+fn no_aad(aad: &[u8]) -> Result<(), Refusal> {
+    if aad.is_empty() {
+        return Ok(());
+    }
+    Err(Refusal::bad(
+        "associated_data is for keys that authenticate: AES-GCM and aes256-cbc",
+    ))
+}
+
+/// Tokens say in many ways that they cannot read a text (SoftHSM: CKR_GENERAL_ERROR).
+pub(super) fn judged(error: &Error) -> Refusal {
+    match error.code() {
+        Some(
+            ck::CKR_ENCRYPTED_DATA_INVALID
+            | ck::CKR_ENCRYPTED_DATA_LEN_RANGE
+            | ck::CKR_DATA_INVALID
+            | ck::CKR_DATA_LEN_RANGE
+            | ck::CKR_SIGNATURE_INVALID
+            | ck::CKR_FUNCTION_FAILED
+            | ck::CKR_GENERAL_ERROR,
+        ) => unreadable(),
+        _ => error.clone().into(),
+    }
+}

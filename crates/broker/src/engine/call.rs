@@ -1,0 +1,83 @@
+//! An operation of the pool as a future: ten thousand may wait, and none holds a thread.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hsmux_token::{
+    Batch, Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result,
+    Token, Verb, entry,
+};
+use tokio::sync::oneshot;
+
+use super::{CHANGE, Engine};
+
+impl Engine {
+    /// Runs an operation within the pool's deadline.
+    pub(crate) async fn run(&self, operation: Operation) -> Result<Outcome> {
+        let patience = self.pool.options().deadline;
+        self.run_within(operation, patience).await
+    }
+
+    /// Runs one that changes token objects, which may take minutes.
+    pub(super) async fn change(&self, operation: Operation) -> Result<Outcome> {
+        self.run_within(operation, CHANGE).await
+    }
+
+    /// Uses a key.
+    pub(super) async fn with_key(
+        &self,
+        verb: Verb,
+        key: ObjectId,
+        mechanism: Mechanism,
+        data: impl Into<Blob>,
+    ) -> Result<Bytes> {
+        let operation = Operation::Use {
+            verb,
+            key: key.into(),
+            mechanism,
+            data: data.into(),
+        };
+        self.run(operation).await?.into_bytes()
+    }
+
+    async fn run_within(&self, operation: Operation, patience: Duration) -> Result<Outcome> {
+        let mechanism = operation.mechanism().map(|mechanism| mechanism.kind);
+        let (tell, told) = oneshot::channel();
+        // Whoever asked may have gone away: then nobody is told.
+        let done = Done::new(move |result| drop(tell.send(result)));
+        self.pool.submit(Batch::from_buf([Request {
+            operation,
+            deadline: Instant::now() + patience,
+            done,
+        }]));
+        let result = told
+            .await
+            .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+        result.map_err(|error| match mechanism {
+            Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(&error, kind),
+            _ => error,
+        })
+    }
+
+    /// What the tokens can do in place of a mechanism that they lack.
+    fn with_choice(&self, error: &Error, lacking: u64) -> Error {
+        let wanted = entry(lacking);
+        let related = |kind: u64| {
+            let (wanted, offered) = (wanted?, entry(kind)?);
+            let same = offered.key == wanted.key && offered.uses.intersects(wanted.uses);
+            same.then_some(offered.name)
+        };
+        let info = self.pool.info();
+        let offered: Vec<_> = info
+            .mechanisms
+            .iter()
+            .filter_map(|m| related(m.kind))
+            .collect();
+        let choice = if offered.is_empty() {
+            "nothing of the kind".into()
+        } else {
+            offered.join(", ")
+        };
+        Error::request(Kind::NoMechanism, format!("{error}; there is {choice}"))
+    }
+}

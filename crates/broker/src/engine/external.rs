@@ -1,0 +1,195 @@
+//! Keys that others have made: by `pkcs11:` URI, `label:`, or `id:` in hexadecimal digits.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use hsmux_pool::Catalogue;
+use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
+use parking_lot::Mutex;
+
+use super::{Budget, Engine};
+use crate::key::{Mark, Shape};
+use crate::refusal::Refusal;
+
+/// A key that others have made.
+#[derive(Clone, Debug)]
+pub struct External {
+    /// The secret or private key.
+    pub object: ObjectId,
+    /// What can be done with it.
+    pub shape: Shape,
+}
+
+/// The keys of the catalogue by label and by id. Made anew where the catalogue has changed and a name
+/// is not found in it: a name that is found costs one look, however many keys there are.
+#[derive(Default)]
+pub struct Index {
+    names: ArcSwap<Names>,
+    budgets: Mutex<HashMap<ObjectId, Arc<Budget>>>,
+}
+
+#[derive(Default)]
+struct Names {
+    epoch: u64,
+    labels: HashMap<Vec<u8>, Vec<ObjectId>>,
+    ids: HashMap<Vec<u8>, Vec<ObjectId>>,
+}
+
+/// How a request names a key that others have made.
+enum Asked {
+    Label(Vec<u8>),
+    Id(Vec<u8>),
+}
+
+/// Whether a name is of a key that others have made: managed names have no `:`.
+pub fn is_external(name: &str) -> bool {
+    name.contains(':')
+}
+
+impl Engine {
+    /// The one key that a request means.
+    pub fn external(&self, name: &str) -> Result<External, Refusal> {
+        let (asked, uri) = asked(name)?;
+        let catalogue = self.pool.catalogue();
+        let mut names = self.external.names.load_full();
+        let mut found = names.find(&catalogue, &asked, &uri);
+        if found.is_empty() && names.epoch != catalogue.epoch {
+            names = self.refresh_names(&catalogue);
+            found = names.find(&catalogue, &asked, &uri);
+        }
+        let [object] = &found[..] else {
+            return Err(match found.len() {
+                0 => Refusal::no_key(),
+                many => Refusal::bad(format!("{many} keys match {name}: name one by id and type")),
+            });
+        };
+        Ok(External {
+            object: object.id,
+            shape: shape(object)?,
+        })
+    }
+
+    /// Makes the index anew where the catalogue has changed.
+    pub fn refresh_external(&self) {
+        let catalogue = self.pool.catalogue();
+        if self.external.names.load().epoch != catalogue.epoch {
+            self.refresh_names(&catalogue);
+        }
+    }
+
+    /// The budget of a GCM key that others have made. Their own uses of it are not in it.
+    pub async fn external_budget(&self, object: ObjectId) -> Result<Arc<Budget>, Refusal> {
+        if let Some(known) = self.external.budgets.lock().get(&object) {
+            return Ok(Arc::clone(known));
+        }
+        let loaded = self
+            .store
+            .run(move |store| Budget::load(store, object))
+            .await?;
+        let mut budgets = self.external.budgets.lock();
+        Ok(Arc::clone(
+            budgets.entry(object).or_insert(Arc::new(loaded)),
+        ))
+    }
+
+    fn refresh_names(&self, catalogue: &Catalogue) -> Arc<Names> {
+        let names = Arc::new(Names::of(catalogue));
+        self.external.names.store(Arc::clone(&names));
+        names
+    }
+}
+
+impl Names {
+    fn of(catalogue: &Catalogue) -> Self {
+        let mut names = Self {
+            epoch: catalogue.epoch,
+            ..Self::default()
+        };
+        let visible = catalogue.entries.values().filter(|entry| entry.visible());
+        for object in visible.map(|entry| &entry.object) {
+            let usable = matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY);
+            // By its own name alone, for its settings hold there.
+            if !usable || Mark::of(object).is_some() {
+                continue;
+            }
+            let of = |kind| object.attributes.get(kind).unwrap_or_default().to_vec();
+            names
+                .labels
+                .entry(of(ck::CKA_LABEL))
+                .or_default()
+                .push(object.id);
+            names.ids.entry(of(ck::CKA_ID)).or_default().push(object.id);
+        }
+        names
+    }
+
+    fn find(&self, catalogue: &Catalogue, asked: &Asked, uri: &Uri) -> Vec<Arc<Object>> {
+        let found = match asked {
+            Asked::Label(label) => self.labels.get(label),
+            Asked::Id(id) => self.ids.get(id),
+        };
+        let ids = found.map_or(&[][..], Vec::as_slice).iter();
+        let objects = ids.filter_map(|id| Some(Arc::clone(&catalogue.get(id)?.object)));
+        objects
+            .filter(|object| uri.matches_object(object))
+            .collect()
+    }
+}
+
+fn asked(name: &str) -> Result<(Asked, Uri), Refusal> {
+    if let Some(label) = name.strip_prefix("label:") {
+        return Ok((Asked::Label(label.into()), Uri::default()));
+    }
+    if let Some(id) = name.strip_prefix("id:") {
+        let id = hex::decode(id).map_err(|e| Refusal::bad(format!("{name}: {e}")))?;
+        return Ok((Asked::Id(id), Uri::default()));
+    }
+    let uri: Uri = name
+        .parse()
+        .map_err(|e: hsmux_token::UriError| Refusal::bad(e.to_string()))?;
+    if uri.names_token() {
+        return Err(Refusal::bad(
+            "the pool is one token: a key is named by object, id and type",
+        ));
+    }
+    let asked = match (&uri.id, &uri.object) {
+        (Some(id), _) => Asked::Id(id.clone()),
+        (None, Some(label)) => Asked::Label(label.clone().into_bytes()),
+        (None, None) => {
+            return Err(Refusal::bad(format!(
+                "{name} names no key: give object or id"
+            )));
+        }
+    };
+    // A name of a public half means the private one.
+    let class = uri.class.filter(|class| *class != Class::PUBLIC_KEY);
+    Ok((asked, Uri { class, ..uri }))
+}
+
+fn shape(object: &Object) -> Result<Shape, Refusal> {
+    let key_type = object
+        .attributes
+        .number(ck::CKA_KEY_TYPE)
+        .unwrap_or(u64::MAX);
+    let public = || hsmux_software::PublicKey::from_attributes(&object.attributes);
+    Ok(match KeyKind::of(key_type) {
+        KeyKind::Aes => Shape::AesGcm {
+            bits: object.attributes.number(ck::CKA_VALUE_LEN).unwrap_or(0) * 8,
+        },
+        KeyKind::Rsa => Shape::Rsa {
+            bits: public()?.bits() as u64,
+        },
+        KeyKind::Ec => Shape::Ecdsa(match public()?.bits() {
+            ..=256 => "p256",
+            257..=384 => "p384",
+            _ => "p521",
+        }),
+        KeyKind::Edwards => Shape::Ed25519,
+        KeyKind::Generic => Shape::Hmac,
+        other => {
+            let message = format!("the broker does nothing with keys of the kind {other:?}");
+            return Err(Refusal::bad(message));
+        }
+    })
+}

@@ -1,0 +1,237 @@
+//! Keys made, rotated, trimmed, deleted: on every member or on none, and then in the store.
+
+use std::sync::Arc;
+
+use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result};
+
+use super::{Engine, keyring};
+use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings};
+use crate::refusal::Refusal;
+use crate::store::{VersionRow, now};
+
+impl Engine {
+    /// Makes a key with one version. One that is there already stays as it is.
+    pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<Key>, Refusal> {
+        let _writer = self.writer.lock().await;
+        if let Some(there) = self.keyring.get(name.as_str()) {
+            if there.kind == kind {
+                return Ok(there);
+            }
+            return Err(Refusal::bad(format!(
+                "the key {name} is there already, and its type is {}",
+                there.kind
+            )));
+        }
+        let key = Key {
+            name: name.clone(),
+            kind,
+            settings: Settings::default(),
+            versions: std::collections::BTreeMap::new(),
+        };
+        self.add_version(&key).await
+    }
+
+    /// Makes the next version.
+    pub async fn rotate(&self, name: &str) -> Result<Arc<Key>, Refusal> {
+        let _writer = self.writer.lock().await;
+        let key = self.keyring.find(name)?;
+        self.add_version(&key).await
+    }
+
+    /// Changes what may be done with a key.
+    pub async fn configure(
+        &self,
+        name: &str,
+        change: impl FnOnce(&Key) -> Result<Settings, Refusal> + Send,
+    ) -> Result<Arc<Key>, Refusal> {
+        let _writer = self.writer.lock().await;
+        let key = self.keyring.find(name)?;
+        let settings = change(&key)?;
+        self.save(&key, settings).await
+    }
+
+    /// Destroys all versions below this one.
+    pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<Key>, Refusal> {
+        let _writer = self.writer.lock().await;
+        let mut key = self.keyring.find(name)?;
+        let Settings {
+            min_decryption,
+            min_encryption,
+            min_available: before,
+            ..
+        } = key.settings;
+        let wrong = if min_available < before {
+            Some("minimum available version cannot be decremented")
+        } else if min_encryption == 0 {
+            Some(
+                "minimum available version cannot be set when minimum encryption version is not set",
+            )
+        } else if min_available > min_encryption {
+            Some("minimum available version cannot be greater than minimum encryption version")
+        } else if min_available > min_decryption {
+            Some("minimum available version cannot be greater than minimum decryption version")
+        } else {
+            None
+        };
+        if let Some(wrong) = wrong {
+            return Err(Refusal::bad(wrong));
+        }
+        let settings = Settings {
+            min_available,
+            ..key.settings
+        };
+        key = self.save(&key, settings).await?;
+        for number in key.versions.range(..min_available).map(|(n, _)| *n) {
+            self.destroy_version(&key, number).await?;
+        }
+        Ok(self.keyring.find(name)?)
+    }
+
+    /// Deletes a key that may be deleted.
+    pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
+        let _writer = self.writer.lock().await;
+        let key = self.keyring.find(name)?;
+        if !key.settings.deletion_allowed {
+            return Err(Refusal::bad(format!(
+                "error deleting policy {name}: deletion is not allowed for this policy"
+            )));
+        }
+        for number in key.versions.keys() {
+            self.destroy_version(&key, *number).await?;
+        }
+        let gone = key.name.clone();
+        self.store.run(move |store| store.remove_key(&gone)).await?;
+        self.keyring.remove(&key.name);
+        Ok(())
+    }
+
+    /// Keeps a chain of certificates with a version.
+    pub async fn set_certificates(
+        &self,
+        name: &str,
+        number: Option<u32>,
+        chain: String,
+    ) -> Result<(), Refusal> {
+        let _writer = self.writer.lock().await;
+        let key = self.keyring.find(name)?;
+        let version = key.to_make(number)?;
+        let row = VersionRow {
+            number: version.number,
+            created: version.created,
+            object: version.object,
+            mac: version.mac,
+            certificates: Some(chain),
+        };
+        self.keep(&key, row).await.map(drop)
+    }
+
+    async fn add_version(&self, key: &Key) -> Result<Arc<Key>, Refusal> {
+        let number = key.latest() + 1;
+        let (main, second) = key.kind.shape().specs();
+        let mut made = Vec::new();
+        let specs = [(Some(main), Role::Main), (second, Role::Mac)];
+        for (spec, role) in specs {
+            let Some(spec) = spec else { continue };
+            let mark = Mark {
+                kind: key.kind,
+                role,
+                version: number,
+            };
+            let id = mark.to_id()?;
+            let operation = spec.operation(key.name.as_str(), &id);
+            self.store.run(move |store| store.intend(&id)).await?;
+            match self.make(operation).await {
+                Ok(object) => made.push(object),
+                Err(error) => {
+                    self.take_back(&made).await;
+                    return Err(error.into());
+                }
+            }
+        }
+        let row = VersionRow {
+            number,
+            created: now(),
+            object: made[0],
+            mac: made.get(1).copied(),
+            certificates: None,
+        };
+        match self.keep(key, row).await {
+            Ok(key) => Ok(key),
+            Err(error) => {
+                self.take_back(&made).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The secret or private key that an operation makes.
+    async fn make(&self, operation: Operation) -> Result<ObjectId> {
+        let made = self.change(operation).await?.into_objects()?;
+        let ids = made.into_iter().map(|made| made.object.id);
+        ids.filter(|id| id.class != Class::PUBLIC_KEY)
+            .last()
+            .ok_or_else(|| Error::protocol("a key was made, and none was answered"))
+    }
+
+    async fn take_back(&self, made: &[ObjectId]) {
+        for object in made {
+            if let Err(error) = self.destroy(*object).await {
+                tracing::error!(%error, "a key that nobody will use stays on the tokens");
+            }
+        }
+    }
+
+    /// Writes a version down, and shows it to requests.
+    async fn keep(&self, key: &Key, row: VersionRow) -> Result<Arc<Key>, Refusal> {
+        let (name, kind, settings) = (key.name.clone(), key.kind, key.settings);
+        let version = self
+            .store
+            .run(move |store| {
+                store.put_version(&name, kind, &settings, &row)?;
+                store.forget_intents()?;
+                keyring::load(store, kind, &row)
+            })
+            .await?;
+        self.keyring.put(key.with(version));
+        self.keyring.find(key.name.as_str())
+    }
+
+    async fn save(&self, key: &Key, settings: Settings) -> Result<Arc<Key>, Refusal> {
+        let (name, kind) = (key.name.clone(), key.kind);
+        self.store
+            .run(move |store| store.put_key(&name, kind, &settings))
+            .await?;
+        self.keyring.put(Key {
+            settings,
+            ..key.clone()
+        });
+        self.keyring.find(key.name.as_str())
+    }
+
+    async fn destroy_version(&self, key: &Key, number: u32) -> Result<(), Refusal> {
+        let current = self.keyring.find(key.name.as_str())?;
+        let Some(version) = current.versions.get(&number) else {
+            return Ok(());
+        };
+        for object in version.objects() {
+            self.destroy(object).await?;
+        }
+        let name = key.name.clone();
+        self.store
+            .run(move |store| store.remove_version(&name, number))
+            .await?;
+        let mut key = Key::clone(&current);
+        key.versions.remove(&number);
+        self.keyring.put(key);
+        Ok(())
+    }
+
+    /// What is gone already is gone.
+    async fn destroy(&self, object: ObjectId) -> Result<()> {
+        let object = object.into();
+        match self.change(Operation::Destroy { object }).await {
+            Err(error) if error.kind() != Kind::UnknownObject => Err(error),
+            _ => Ok(()),
+        }
+    }
+}

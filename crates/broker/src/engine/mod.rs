@@ -1,0 +1,115 @@
+//! What a request means in operations of the pool.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `call` | an operation as a future: waiting holds no thread |
+//! | `budget` | uses of GCM keys, counted over all replicas |
+//! | `keyring` | the managed keys of now |
+//! | `manage` | keys made, rotated, trimmed, deleted |
+//! | `adopt` | names and versions read from the tokens |
+//! | `external` | keys that others have made |
+//! | `aead`, `rsa` | enciphering and deciphering |
+//! | `sign`, `mac` | signatures and HMACs |
+
+mod adopt;
+mod aead;
+mod budget;
+mod call;
+mod external;
+mod keyring;
+mod mac;
+mod manage;
+mod rsa;
+mod sign;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_pool::Pool;
+use hsmux_token::{Class, Error, Kind, ObjectId, Result};
+
+pub use aead::{Cipher, Target};
+pub use budget::Budget;
+pub use external::{External, is_external};
+pub use keyring::Keyring;
+pub use mac::Mac;
+pub use rsa::Padding;
+pub use sign::{Recipe, Scheme, verify};
+
+use crate::key::Version;
+use crate::refusal::Refusal;
+use crate::store::Store;
+
+/// The pool, the managed keys and the store.
+pub struct Engine {
+    pool: Arc<Pool>,
+    store: Arc<Store>,
+    keyring: Keyring,
+    external: external::Index,
+    /// Held by whoever changes keys: one writer.
+    writer: tokio::sync::Mutex<()>,
+    /// For the answers to bad PKCS#1 v1.5 padding.
+    rejection: rsa::Rejection,
+}
+
+/// How long a change may take: an RSA key is minutes on a card.
+const CHANGE: Duration = Duration::from_secs(600);
+
+impl Engine {
+    /// Reads the keys of the store, and those of the tokens that the store does not know. Blocks.
+    pub fn start(pool: Arc<Pool>, store: Arc<Store>) -> Result<Arc<Self>> {
+        let engine = Arc::new(Self {
+            keyring: Keyring::load(&store)?,
+            external: external::Index::default(),
+            writer: tokio::sync::Mutex::new(()),
+            rejection: rsa::Rejection::new()?,
+            pool,
+            store,
+        });
+        engine.adopt_blocking();
+        Ok(engine)
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The managed keys.
+    pub fn keyring(&self) -> &Keyring {
+        &self.keyring
+    }
+
+    /// The public half of a version's private key.
+    pub fn public_half(&self, version: &Version) -> Result<hsmux_software::PublicKey, Refusal> {
+        if let Some(public) = version.public.get() {
+            return Ok(public.clone());
+        }
+        let public = self.public_key(version.object)?;
+        Ok(version.public.get_or_init(|| public).clone())
+    }
+
+    /// The public half of a private key of the catalogue.
+    pub(crate) fn public_key(&self, private: ObjectId) -> Result<hsmux_software::PublicKey> {
+        let catalogue = self.pool.catalogue();
+        let halves = [private, private.with_class(Class::PUBLIC_KEY)];
+        let entries = halves.iter().filter_map(|id| catalogue.get(id));
+        let keys = entries
+            .map(|entry| hsmux_software::PublicKey::from_attributes(&entry.object.attributes));
+        let unknown = || Error::request(Kind::UnknownObject, "the key is on no token");
+        keys.reduce(Result::or).unwrap_or_else(|| Err(unknown()))
+    }
+}
+
+/// Random bytes of the operating system: nonces and IVs, never keys.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes)
+        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+    Ok(bytes)
+}

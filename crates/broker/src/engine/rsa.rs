@@ -1,0 +1,140 @@
+//! Enciphering with the public half of an RSA key, deciphering with the private one.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hsmux_token::{Blob, Error, Hash, Mechanism, Oaep, ObjectId, Params, Result, Verb, ck};
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+use zeroize::Zeroizing;
+
+use super::aead::judged;
+use super::{Engine, random};
+use crate::refusal::Refusal;
+
+/// How a text is padded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Padding {
+    /// OAEP (RFC 8017, section 7.1), MGF1 with the same hash.
+    Oaep(Hash),
+    /// PKCS#1 v1.5.
+    Pkcs1,
+}
+
+/// A bad PKCS#1 v1.5 padding is answered with a text that looks like any other, always the same for the
+/// same ciphertext: nothing tells the two apart (draft-irtf-cfrg-rsa-guidance, section 7).
+pub struct Rejection {
+    secret: Zeroizing<[u8; 32]>,
+    /// Keys and paddings that were seen to decipher.
+    readable: Mutex<HashSet<(ObjectId, Padding)>>,
+}
+
+/// An answer to PKCS#1 v1.5 comes at a multiple of this: tokens and failover take longer for bad padding.
+const BEAT: Duration = Duration::from_millis(100);
+
+impl Rejection {
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            secret: Zeroizing::new(random()?),
+            readable: Mutex::default(),
+        })
+    }
+
+    /// What is answered in place of a text of at most `room` bytes.
+    fn text(&self, sealed: &[u8], room: usize) -> Vec<u8> {
+        let block = |number: u32| {
+            let mut hash = Sha256::new();
+            hash.update(*self.secret);
+            hash.update(number.to_be_bytes());
+            hash.update(sealed);
+            hash.finalize()
+        };
+        let first = block(0);
+        let len = usize::from(u16::from_be_bytes([first[0], first[1]])) % (room + 1);
+        let mut text: Vec<u8> = (1..).flat_map(block).take(len).collect();
+        text.truncate(len);
+        text
+    }
+}
+
+impl Engine {
+    pub(super) async fn rsa_encrypt(
+        &self,
+        key: ObjectId,
+        padding: Padding,
+        plaintext: &[u8],
+    ) -> Result<Vec<u8>, Refusal> {
+        let public = self.public_key(key)?;
+        let mechanism = padding.mechanism();
+        let sealed = public.encrypt(&mechanism, plaintext)?;
+        let known = (key, padding);
+        if !self.rejection.readable.lock().contains(&known) {
+            // No text is handed out that the tokens could not read: SoftHSM has OAEP with SHA-1 only.
+            let opened = self.with_key(Verb::Decrypt, key, mechanism, sealed.clone());
+            opened.await.map_err(|error| padding.refused(&error))?;
+            self.rejection.readable.lock().insert(known);
+        }
+        Ok(sealed)
+    }
+
+    pub(super) async fn rsa_decrypt(
+        &self,
+        key: ObjectId,
+        padding: Padding,
+        sealed: Vec<u8>,
+    ) -> Result<Bytes, Refusal> {
+        let begun = Instant::now();
+        let room = self.public_key(key)?.signature_len().saturating_sub(11);
+        let sealed = Bytes::from(sealed);
+        let opened = self
+            .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
+            .await;
+        if padding != Padding::Pkcs1 {
+            return opened.map_err(|error| padding.refused(&error));
+        }
+        let instead = self.rejection.text(&sealed, room);
+        let answer = match opened {
+            Err(error) if judged(&error) == super::aead::unreadable() => Ok(instead.into()),
+            other => other.map_err(|error| padding.refused(&error)),
+        };
+        let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
+        tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
+        answer
+    }
+}
+
+impl Padding {
+    fn mechanism(self) -> Mechanism {
+        match self {
+            Self::Pkcs1 => Mechanism::plain(ck::CKM_RSA_PKCS),
+            Self::Oaep(hash) => Mechanism {
+                kind: ck::CKM_RSA_PKCS_OAEP,
+                params: Params::Oaep(Oaep {
+                    hash: hash.mechanism(),
+                    mgf: hash.mgf(),
+                    label: Blob::default(),
+                }),
+            },
+        }
+    }
+
+    /// Tokens refuse a hash that they do not have in the parameter as a bad argument.
+    fn refused(self, error: &Error) -> Refusal {
+        match (self, error.code()) {
+            (
+                Self::Oaep(hash),
+                Some(
+                    ck::CKR_ARGUMENTS_BAD
+                    | ck::CKR_MECHANISM_PARAM_INVALID
+                    | ck::CKR_MECHANISM_INVALID,
+                ),
+            ) => Refusal::bad(format!(
+                "{error}: the tokens do not have CKM_RSA_PKCS_OAEP with {hash:?}; \
+                 give \"oaep_hash\": \"sha1\" if that is acceptable"
+            )),
+            _ => judged(error),
+        }
+    }
+}

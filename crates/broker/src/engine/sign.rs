@@ -1,0 +1,147 @@
+//! Signatures: hashed here, signed by the token, verified here with the public half.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use hsmux_software::{PublicKey, digest, prehashed_input};
+use hsmux_token::{Hash, Mechanism, ObjectId, Params, Pss, Verb, ck};
+
+use super::Engine;
+use crate::key::Shape;
+use crate::refusal::Refusal;
+
+/// How an RSA key signs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// RSASSA-PSS with so many bytes of salt; `None`: as many as fit, and any when verifying.
+    Pss(Option<u64>),
+    /// RSASSA-PKCS1-v1_5.
+    Pkcs1,
+}
+
+/// How data becomes what a token signs.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipe {
+    /// By which hash; `None`: the data is signed as it is, as PKCS#1 v1.5 can.
+    pub hash: Option<Hash>,
+    /// Whether the data is the hash already.
+    pub prehashed: bool,
+    /// For RSA.
+    pub scheme: Scheme,
+}
+
+impl Recipe {
+    /// The mechanism and what it takes.
+    fn apply<'a>(
+        &self,
+        shape: Shape,
+        key: &PublicKey,
+        data: &'a [u8],
+    ) -> Result<(Mechanism, Cow<'a, [u8]>), Refusal> {
+        if shape == Shape::Ed25519 {
+            if self.prehashed {
+                return Err(Refusal::bad(
+                    "ed25519 takes the data itself: prehashed is not for it",
+                ));
+            }
+            return Ok((Mechanism::plain(ck::CKM_EDDSA), data.into()));
+        }
+        let mechanism = self.mechanism(shape, key)?;
+        let Some(hash) = self.hash else {
+            if mechanism.kind != ck::CKM_RSA_PKCS || !self.prehashed {
+                let message =
+                    "hash_algorithm none is for prehashed data and signature_algorithm pkcs1v15";
+                return Err(Refusal::bad(message));
+            }
+            return Ok((mechanism, data.into()));
+        };
+        let digest = if self.prehashed {
+            data.to_vec()
+        } else {
+            digest(hash, data)
+        };
+        if digest.len() != hash.len() {
+            return Err(Refusal::bad(format!(
+                "prehashed input of {} bytes is not of {hash:?}, which gives {}",
+                digest.len(),
+                hash.len()
+            )));
+        }
+        let input = prehashed_input(hash, &mechanism, &digest).into_owned();
+        Ok((mechanism, input.into()))
+    }
+
+    fn mechanism(&self, shape: Shape, key: &PublicKey) -> Result<Mechanism, Refusal> {
+        Ok(match (shape, self.scheme) {
+            (Shape::Ecdsa(_), _) => Mechanism::plain(ck::CKM_ECDSA),
+            (Shape::Rsa { .. }, Scheme::Pkcs1) => Mechanism::plain(ck::CKM_RSA_PKCS),
+            (Shape::Rsa { .. }, Scheme::Pss(salt)) => {
+                let hash = self
+                    .hash
+                    .ok_or_else(|| Refusal::bad("PSS needs a hash_algorithm"))?;
+                let salt = salt.unwrap_or_else(|| most_salt(key, hash));
+                pss(hash, salt)
+            }
+            _ => return Err(Refusal::bad("keys of this type do not sign")),
+        })
+    }
+}
+
+/// As much salt as fits (RFC 8017, section 9.1.1).
+fn most_salt(key: &PublicKey, hash: Hash) -> u64 {
+    let room = (key.bits() - 1).div_ceil(8);
+    room.saturating_sub(hash.len() + 2) as u64
+}
+
+fn pss(hash: Hash, salt: u64) -> Mechanism {
+    Mechanism {
+        kind: ck::CKM_RSA_PKCS_PSS,
+        params: Params::Pss(Pss {
+            hash: hash.mechanism(),
+            mgf: hash.mgf(),
+            salt,
+        }),
+    }
+}
+
+impl Engine {
+    /// A signature as PKCS#11 has it: of a curve r and s, each as long as the other.
+    pub async fn sign(
+        &self,
+        (object, shape): (ObjectId, Shape),
+        public: &PublicKey,
+        recipe: Recipe,
+        data: &[u8],
+    ) -> Result<Bytes, Refusal> {
+        let (mechanism, input) = recipe.apply(shape, public, data)?;
+        let input = input.into_owned();
+        Ok(self.with_key(Verb::Sign, object, mechanism, input).await?)
+    }
+}
+
+/// Whether a signature is of this key and this data.
+pub fn verify(
+    shape: Shape,
+    public: &PublicKey,
+    recipe: Recipe,
+    data: &[u8],
+    signature: &[u8],
+) -> Result<bool, Refusal> {
+    let (mechanism, input) = recipe.apply(shape, public, data)?;
+    let fits = |mechanism: &Mechanism| match public.verify(mechanism, &input, signature) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.code() {
+            Some(ck::CKR_SIGNATURE_INVALID | ck::CKR_SIGNATURE_LEN_RANGE) => Ok(false),
+            _ => Err(Refusal::from(error)),
+        },
+    };
+    match (recipe.scheme, recipe.hash) {
+        (Scheme::Pss(None), Some(hash)) if matches!(shape, Shape::Rsa { .. }) => {
+            // The salt's length is in the signature; these are what programs choose.
+            let lengths = [most_salt(public, hash), hash.len() as u64, 0];
+            let mut all = lengths.into_iter().map(|salt| fits(&pss(hash, salt)));
+            all.try_fold(false, |fit, next| Ok(fit || next?))
+        }
+        _ => fits(&mechanism),
+    }
+}

@@ -1,0 +1,111 @@
+//! Every path, once.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{Method, Uri};
+use axum::response::Response;
+use axum::routing::{MethodRouter, any, get, post};
+
+use super::{Broker, Call, health, reply};
+use crate::refusal::Refusal;
+use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
+
+/// The whole service; tests call it without a socket.
+pub fn app(broker: Arc<Broker>) -> Router {
+    Router::new()
+        .route(
+            "/v1/transit/keys",
+            any(act(|call| async move { all_keys(&call) })),
+        )
+        .route(
+            "/v1/transit/keys/",
+            any(act(|call| async move { all_keys(&call) })),
+        )
+        .route("/v1/transit/keys/{name}", any(act(one_key)))
+        .route("/v1/transit/keys/{name}/config", on(keys::config))
+        .route("/v1/transit/keys/{name}/rotate", on(keys::rotate))
+        .route("/v1/transit/keys/{name}/trim", on(keys::trim))
+        .route("/v1/transit/keys/{name}/csr", on(certificate::csr))
+        .route(
+            "/v1/transit/keys/{name}/set-certificate",
+            on(certificate::set_certificate),
+        )
+        .route("/v1/transit/encrypt/{name}", on(crypt::encrypt))
+        .route("/v1/transit/decrypt/{name}", on(crypt::decrypt))
+        .route("/v1/transit/rewrap/{name}", on(crypt::rewrap))
+        .route("/v1/transit/datakey/{variant}/{name}", on(crypt::datakey))
+        .route("/v1/transit/sign/{name}", on(sign::sign))
+        .route("/v1/transit/sign/{name}/{variant}", on(sign::sign))
+        .route("/v1/transit/verify/{name}", on(sign::verify))
+        .route("/v1/transit/verify/{name}/{variant}", on(sign::verify))
+        .route("/v1/transit/hmac/{name}", on(hmac::hmac))
+        .route("/v1/transit/hmac/{name}/{variant}", on(hmac::hmac))
+        .route("/v1/transit/random", on(plain::random))
+        .route("/v1/transit/random/{variant}", on(plain::random))
+        .route("/v1/transit/random/{source}/{variant}", on(plain::random))
+        .route("/v1/transit/hash", on(plain::hash))
+        .route("/v1/transit/hash/{variant}", on(plain::hash))
+        .route(
+            "/v1/auth/token/lookup-self",
+            any(act(|call| async move { health::lookup_self(&call) })),
+        )
+        .route("/v1/sys/health", get(|| async { health::dialect() }))
+        .route("/healthz", get(|| async { health::alive() }))
+        .route(
+            "/readyz",
+            get(|State(broker): State<Arc<Broker>>| async move { health::ready(&broker) }),
+        )
+        .fallback(|uri: Uri| async move { reply::no_route(&uri) })
+        .method_not_allowed_fallback(|| async { reply::refused(&reply::unsupported()) })
+        .with_state(broker)
+}
+
+/// The dialect's clients write with POST and with PUT.
+fn on<Answer>(
+    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
+) -> MethodRouter<Arc<Broker>>
+where
+    Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+{
+    let handler = act(handler);
+    post(handler.clone()).put(handler)
+}
+
+/// An answer on its way.
+type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// A handler of a call as axum has them.
+fn act<Answer>(
+    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
+) -> impl Fn(Call) -> Answered + Clone + Send + Sync + 'static
+where
+    Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
+{
+    move |call: Call| {
+        let id = call.id().to_owned();
+        let answer = handler(call);
+        Box::pin(async move { reply::write(&id, answer.await) })
+    }
+}
+
+fn all_keys(call: &Call) -> Result<Reply, Refusal> {
+    let list = call.method().as_str() == "LIST"
+        || call.method() == Method::GET && call.query("list") == Some("true");
+    if list {
+        return keys::list(call);
+    }
+    Err(reply::unsupported())
+}
+
+async fn one_key(call: Call) -> Result<Reply, Refusal> {
+    match *call.method() {
+        Method::GET | Method::HEAD => keys::read(&call),
+        Method::POST | Method::PUT => keys::create(call).await,
+        Method::DELETE => keys::delete(call).await,
+        _ => Err(reply::unsupported()),
+    }
+}

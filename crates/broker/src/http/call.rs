@@ -1,0 +1,292 @@
+//! A request: who it is, what it may, what becomes of it. Nothing of its body is read before that is known.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::body::Body;
+use axum::extract::{FromRequest, RawPathParams, Request};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::Response;
+use bytes::Bytes;
+use hsmux_audit::{Actor, Event, Trail};
+use hsmux_pool::config::Action;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use parking_lot::Mutex;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Broker, reply};
+use crate::auth::Client;
+use crate::engine::Engine;
+use crate::refusal::Refusal;
+use crate::transit::Data;
+
+/// The other end of a connection.
+#[derive(Clone, Debug, Default)]
+pub struct Peer {
+    /// `192.0.2.7:50412`, or `unix`.
+    pub address: String,
+    /// What the connection has shown: a certificate, a user id.
+    pub identities: Vec<String>,
+}
+
+/// A request of a client that is known as far as it has shown who it is.
+pub struct Call {
+    broker: Arc<Broker>,
+    client: Client,
+    actor: Arc<Actor>,
+    id: String,
+    method: Method,
+    query: Vec<(String, String)>,
+    name: String,
+    variant: Option<String>,
+    /// Behind a lock only because a body alone cannot be shared.
+    body: Mutex<Option<Body>>,
+}
+
+/// A body that takes longer to come is given up.
+const BODY: Duration = Duration::from_secs(30);
+
+impl FromRequest<Arc<Broker>> for Call {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
+        let read = Self::read(request, broker).await;
+        read.map_err(|refusal| reply::refused(&refusal))
+    }
+}
+
+impl Call {
+    async fn read(request: Request, broker: &Arc<Broker>) -> Result<Self, Refusal> {
+        use axum::RequestExt;
+        let (mut request, id) = (request, request_id()?);
+        let params = request.extract_parts::<RawPathParams>().await;
+        let params = params.map_err(|e| Refusal::bad(e.to_string()))?;
+        let param = |wanted: &str| {
+            let mut found = params.iter().filter(|(name, _)| *name == wanted);
+            found.next().map(|(_, value)| value.to_owned())
+        };
+        let (name, variant) = (param("name").unwrap_or_default(), param("variant"));
+        let (parts, body) = request.into_parts();
+        let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
+        let client = identify(broker, &parts.headers, peer.identities).await?;
+        Ok(Self {
+            actor: Arc::new(Actor::client(client.to_string(), peer.address)),
+            broker: Arc::clone(broker),
+            client,
+            id,
+            method: parts.method,
+            query: query(parts.uri.query().unwrap_or_default()),
+            name,
+            variant,
+            body: Mutex::new(Some(body)),
+        })
+    }
+
+    /// Refuses what no policy allows with this key.
+    pub fn may(&self, action: Action) -> Result<(), Refusal> {
+        let policy = self.broker.policy.load();
+        policy.admit(&self.client, action, &self.name)
+    }
+
+    /// The body; an empty one is an empty object.
+    pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        let bytes = match self.body.get_mut().take() {
+            Some(body) => self.collect(body).await?,
+            None => Bytes::new(),
+        };
+        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+        serde_json::from_slice(text)
+            .map_err(|e| Refusal::bad(format!("failed to parse JSON input: {e}")))
+    }
+
+    async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
+        let collected = Limited::new(body, self.broker.max_body).collect();
+        let Ok(collected) = tokio::time::timeout(BODY, collected).await else {
+            let message = "the body of the request did not come";
+            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
+        };
+        match collected {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("a request has at most {} bytes", self.broker.max_body),
+            )),
+            Err(error) => Err(Refusal::bad(format!("the body of the request: {error}"))),
+        }
+    }
+
+    /// Uses the key, and has it on the trail; also where the client goes away meanwhile.
+    pub async fn using<T>(
+        &self,
+        call: &'static str,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        let audit = &self.broker.audit;
+        if !audit.wants_uses() {
+            return work.await;
+        }
+        audit.admit()?;
+        let mut line = Line {
+            audit,
+            event: Some(
+                Event::key_use(&self.actor, call, self.name.clone()).request(self.id.clone()),
+            ),
+            begun: Instant::now(),
+            outcome: Some("given up: the client has gone".into()),
+        };
+        let result = work.await;
+        line.outcome = result
+            .as_ref()
+            .err()
+            .map(|refusal| refusal.text().to_owned());
+        result
+    }
+
+    /// Changes keys, with a line on the trail before and after. It goes on where the client goes away.
+    pub async fn act<T: Send + 'static>(
+        &self,
+        act: &'static str,
+        mut fields: Data,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        fields.insert("key".into(), Value::from(self.name.as_str()));
+        let event = Event::act(&self.actor, act, fields).request(self.id.clone());
+        let audit = Arc::clone(&self.broker.audit);
+        let done = tokio::spawn(async move {
+            let (trail, begun) = (Arc::clone(&audit), event.clone().outcome("begun"));
+            blocking(move || trail.announce(begun)).await?;
+            let result = work.await;
+            let event = match &result {
+                Ok(_) => event,
+                Err(refusal) => event.outcome(refusal.text()),
+            };
+            // It is done, whatever becomes of its line, which is tried again.
+            let kept = blocking(move || audit.commit(event)).await;
+            if let Err(refusal) = kept {
+                tracing::error!(act, "not on the audit trail yet: {}", refusal.text());
+            }
+            result
+        });
+        done.await.unwrap_or_else(|e| {
+            Err(Refusal::new(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                e.to_string(),
+            ))
+        })
+    }
+
+    /// The keys and the pool.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.broker.engine
+    }
+
+    /// Who asks.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The request's id, in the answer and on the trail.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// GET, POST, LIST.
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// The key's name in the path, or nothing.
+    pub fn key(&self) -> &str {
+        &self.name
+    }
+
+    /// The other word in the path: a hash, a number, a kind of answer.
+    pub fn variant(&self) -> Option<&str> {
+        self.variant.as_deref()
+    }
+
+    /// A parameter of the query.
+    pub fn query(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(key, _)| key == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A use of a key on its way to the trail.
+struct Line<'a> {
+    audit: &'a Trail,
+    event: Option<Event>,
+    begun: Instant,
+    outcome: Option<String>,
+}
+
+impl Drop for Line<'_> {
+    fn drop(&mut self) {
+        if let Some(event) = self.event.take() {
+            let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            let event = event.took(micros);
+            self.audit.record(match self.outcome.take() {
+                Some(outcome) => event.outcome(outcome),
+                None => event,
+            });
+        }
+    }
+}
+
+/// What the connection has shown, and the token in `X-Vault-Token` or `Authorization: Bearer`. A token that
+/// is not known may have been made just now.
+async fn identify(
+    broker: &Arc<Broker>,
+    headers: &HeaderMap,
+    mut identities: Vec<String>,
+) -> Result<Client, Refusal> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = || text(header::AUTHORIZATION)?.strip_prefix("Bearer ");
+    let token = text("x-vault-token".parse().map_err(|_| Refusal::denied())?).or_else(bearer);
+    let Some(token) = token.map(str::trim).filter(|token| !token.is_empty()) else {
+        return Ok(Client::new(identities));
+    };
+    let mut owner = broker.tokens.owner(token);
+    if owner.is_none() {
+        let broker = Arc::clone(broker);
+        blocking(move || broker.tokens.refresh()).await?;
+    }
+    owner = owner.or_else(|| broker.tokens.owner(token));
+    if let Some(owner) = owner {
+        identities.insert(0, format!("token:{}", owner.name));
+    }
+    Ok(Client::new(identities))
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> hsmux_token::Result<T> + Send + 'static,
+) -> Result<T, Refusal> {
+    let done = tokio::task::spawn_blocking(work).await;
+    let done = done.map_err(|e| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
+    Ok(done?)
+}
+
+fn query(text: &str) -> Vec<(String, String)> {
+    let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
+    pairs
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+/// A random UUID (RFC 9562, section 5.4).
+fn request_id() -> Result<String, Refusal> {
+    let mut bytes: [u8; 16] = crate::engine::random()?;
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = hex::encode(bytes);
+    Ok([
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ]
+    .join("-"))
+}

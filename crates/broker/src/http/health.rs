@@ -1,0 +1,52 @@
+//! Whether it lives and serves, and who the client is.
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde_json::{Value, json};
+
+use super::{Broker, Call, reply};
+use crate::refusal::Refusal;
+use crate::transit::Reply;
+
+/// `/healthz`: the process answers.
+pub fn alive() -> Response {
+    reply::body(StatusCode::OK, &json!({ "alive": true }))
+}
+
+/// `/readyz`: a member serves.
+pub fn ready(broker: &Broker) -> Response {
+    if broker.engine.pool().catalogue().is_served() {
+        return reply::body(StatusCode::OK, &json!({ "ready": true }));
+    }
+    reply::refused(&Refusal::later("no member of the pool is in service", None))
+}
+
+/// `sys/health`, as the dialect's clients ask it: always unsealed.
+pub fn dialect() -> Response {
+    let health = json!({
+        "initialized": true,
+        "sealed": false,
+        "standby": false,
+        "version": env!("CARGO_PKG_VERSION"),
+        "cluster_name": "hsmux",
+    });
+    reply::body(StatusCode::OK, &health)
+}
+
+/// `auth/token/lookup-self`: who the client is.
+pub fn lookup_self(call: &Call) -> Result<Reply, Refusal> {
+    if !call.client().is_known() {
+        return Err(Refusal::denied());
+    }
+    let data = json!({
+        "id": "",
+        "display_name": call.client().to_string(),
+        "policies": [],
+        "ttl": 0,
+        "type": "service",
+    });
+    match data {
+        Value::Object(data) => Ok(Reply::ok(data)),
+        _ => Err(Refusal::denied()),
+    }
+}

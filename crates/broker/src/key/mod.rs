@@ -1,0 +1,101 @@
+//! Managed keys: their names, their types, their versions, and what their owner allows.
+
+mod kind;
+mod mark;
+mod name;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use hsmux_software::PublicKey;
+use hsmux_token::{Class, ObjectId};
+
+pub(crate) use kind::HASHES;
+pub use kind::{KeyType, Row, Shape};
+pub use mark::{Mark, Role};
+pub use name::KeyName;
+
+use crate::engine::Budget;
+
+/// A managed key with all its versions, as it is at one moment.
+#[derive(Clone, Debug)]
+pub struct Key {
+    /// Its name.
+    pub name: KeyName,
+    /// Its type, the same for all versions.
+    pub kind: KeyType,
+    /// What its owner allows.
+    pub settings: Settings,
+    /// From 1 up; those that were trimmed are gone.
+    pub versions: BTreeMap<u32, Arc<Version>>,
+}
+
+/// What the owner of a key allows (the dialect's `keys/:name/config`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Whether the key may be deleted.
+    pub deletion_allowed: bool,
+    /// Older versions no longer decrypt or verify.
+    pub min_decryption: u32,
+    /// Older versions no longer encrypt or sign; 0: the latest alone unless one is asked for.
+    pub min_encryption: u32,
+    /// Older versions are gone for good; 0: none were trimmed.
+    pub min_available: u32,
+}
+
+/// One version of a key: the objects of the tokens behind it.
+#[derive(Debug)]
+pub struct Version {
+    /// From 1.
+    pub number: u32,
+    /// Seconds after 1970.
+    pub created: u64,
+    /// The secret or private key.
+    pub object: ObjectId,
+    /// The second key of what is enciphered first and then authenticated.
+    pub mac: Option<ObjectId>,
+    /// How often it may still encipher, where that is counted.
+    pub budget: Option<Arc<Budget>>,
+    /// The chain of certificates in PEM, the key's own first.
+    pub certificates: Option<String>,
+    /// The public half, once somebody has asked for it.
+    pub public: OnceLock<PublicKey>,
+}
+
+impl Default for Settings {
+    /// What holds for a new key, and for one whose settings were lost: it cannot be deleted.
+    fn default() -> Self {
+        Self {
+            deletion_allowed: false,
+            min_decryption: 1,
+            min_encryption: 0,
+            min_available: 0,
+        }
+    }
+}
+
+impl Key {
+    /// The number of the newest version.
+    pub fn latest(&self) -> u32 {
+        self.versions
+            .last_key_value()
+            .map_or(0, |(number, _)| *number)
+    }
+
+    /// The same key with a version more, or in the place of one.
+    #[must_use]
+    pub fn with(&self, version: Version) -> Self {
+        let mut key = self.clone();
+        key.versions.insert(version.number, Arc::new(version));
+        key
+    }
+}
+
+impl Version {
+    /// All objects of the tokens that it is made of.
+    pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
+        let public = (self.object.class == Class::PRIVATE_KEY)
+            .then(|| self.object.with_class(Class::PUBLIC_KEY));
+        [Some(self.object), self.mac, public].into_iter().flatten()
+    }
+}

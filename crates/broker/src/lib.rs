@@ -1,0 +1,17 @@
+//! The broker: encrypt, decrypt and sign over HTTP, with keys that never leave the pool's tokens.
+//!
+//! It speaks the Transit dialect of OpenBao and Vault ([`transit`]), so that their clients work
+//! unchanged. A request is one [`Call`]: who it is ([`auth`]), what it may ([`policy`]), which managed
+//! [`key`] it means, and what that is in operations of the pool ([`engine`]). Names and versions are
+//! in the [`store`]; keys are in the tokens.
+
+pub mod auth;
+pub mod engine;
+pub mod http;
+pub mod key;
+pub mod policy;
+pub mod refusal;
+pub mod store;
+pub mod transit;
+
+pub use http::{Broker, Call, Service, app};

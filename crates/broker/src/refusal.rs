@@ -1,0 +1,114 @@
+//! What a client is told when it does not get what it asked for: the one map from errors to HTTP.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use hsmux_token::{Error, Kind, Scope, ck};
+
+/// A status of HTTP and what the client reads with it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// What is wrong and what to do; `None`: the dialect says nothing but the status.
+    pub message: Option<String>,
+    /// When to come back, for 429 and 503.
+    pub retry_after: Option<Duration>,
+}
+
+/// When to come back where nothing better is known.
+const SOON: Duration = Duration::from_secs(1);
+
+impl Refusal {
+    /// A refusal with a sentence.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            message: Some(message.into()),
+            retry_after: None,
+        }
+    }
+
+    /// 400: the request makes no sense.
+    pub fn bad(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    /// 403, and why is not the client's to know.
+    pub fn denied() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "permission denied")
+    }
+
+    /// 404 of a key.
+    pub fn no_key() -> Self {
+        Self::new(StatusCode::NOT_FOUND, "encryption key not found")
+    }
+
+    /// 503: come back later.
+    pub fn later(message: impl Into<String>, after: Option<Duration>) -> Self {
+        Self {
+            retry_after: Some(after.unwrap_or(SOON)),
+            ..Self::new(StatusCode::SERVICE_UNAVAILABLE, message)
+        }
+    }
+
+    /// Whether the client is to blame, as the dialect's batches tell the two apart.
+    pub fn is_clients(&self) -> bool {
+        self.status.is_client_error()
+    }
+
+    /// The sentence.
+    pub fn text(&self) -> &str {
+        self.message.as_deref().unwrap_or_default()
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        let message = error.to_string();
+        let status = match error.kind() {
+            Kind::Busy
+            | Kind::Deadline
+            | Kind::NoReplica
+            | Kind::Lost
+            | Kind::TooFewMembers
+            | Kind::Unproved
+            | Kind::PinHeld
+            | Kind::PinThrottled
+            | Kind::Environment => return Self::later(message, error.retry_after()),
+            // The trail cannot be written, or the token is full.
+            Kind::Vendor(ck::CKR_DEVICE_MEMORY) => return Self::later(message, None),
+            Kind::UnknownObject => return Self::no_key(),
+            Kind::ReadOnly | Kind::Forbidden | Kind::NotLoggedIn | Kind::PinIncorrect => {
+                StatusCode::FORBIDDEN
+            }
+            Kind::Unsupported | Kind::Invalid | Kind::NoMechanism => StatusCode::BAD_REQUEST,
+            Kind::Vendor(_) if error.scope() == Scope::Request => StatusCode::BAD_REQUEST,
+            Kind::Vendor(_) | Kind::Protocol => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_fault_it_is_decides_the_status() {
+        let status = |error: Error| Refusal::from(error).status.as_u16();
+        let request = |kind| Error::request(kind, "x");
+        assert_eq!(status(request(Kind::UnknownObject)), 404);
+        assert_eq!(status(request(Kind::NoMechanism)), 400);
+        assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DATA_LEN_RANGE)), 400);
+        assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR)), 500);
+        let busy = Refusal::from(Error::busy(7, Duration::from_secs(3)));
+        assert_eq!(busy.status.as_u16(), 503);
+        assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
+        assert!(
+            Refusal::from(Error::pool(Kind::NoReplica, "x"))
+                .retry_after
+                .is_some()
+        );
+    }
+}

@@ -1,0 +1,180 @@
+//! Keys and their versions.
+
+use hsmux_token::{ObjectId, Result};
+use rusqlite::{Row, Transaction, TransactionBehavior, params};
+
+use super::{Store, object_blob, object_of_blob};
+use crate::key::{KeyName, KeyType, Settings};
+
+/// A key as the store has it.
+pub struct KeyRow {
+    /// Its name.
+    pub name: KeyName,
+    /// Its type.
+    pub kind: KeyType,
+    /// What its owner allows.
+    pub settings: Settings,
+    /// In their order.
+    pub versions: Vec<VersionRow>,
+}
+
+/// A version as the store has it.
+#[derive(Clone)]
+pub struct VersionRow {
+    /// From 1.
+    pub number: u32,
+    /// Seconds after 1970.
+    pub created: u64,
+    /// The secret or private key.
+    pub object: ObjectId,
+    /// The key that authenticates, where there is one.
+    pub mac: Option<ObjectId>,
+    /// PEM.
+    pub certificates: Option<String>,
+}
+
+impl Store {
+    /// All keys. One whose name or type this broker does not know is left out, and said.
+    pub fn keys(&self) -> Result<Vec<KeyRow>> {
+        self.with(|connection| {
+            let mut keys = connection.prepare("SELECT * FROM keys ORDER BY name")?;
+            let mut versions =
+                connection.prepare("SELECT * FROM versions WHERE key = ?1 ORDER BY number")?;
+            let rows: Vec<_> = keys.query_map([], key)?.collect::<rusqlite::Result<_>>()?;
+            let mut known = Vec::new();
+            for (name, read) in rows {
+                let Some(mut row) = read else {
+                    tracing::error!(
+                        name,
+                        "the store has a key of a name or type that is not known"
+                    );
+                    continue;
+                };
+                let of_key = versions.query_map([&name], version)?;
+                row.versions = of_key.collect::<rusqlite::Result<_>>()?;
+                known.push(row);
+            }
+            Ok(known)
+        })
+    }
+
+    /// A key or its settings, as they are now; its versions stay as they are.
+    pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &Settings) -> Result<()> {
+        self.write(|write| put_key(write, name, kind, settings))
+    }
+
+    /// A version of a key that may be new itself.
+    pub fn put_version(
+        &self,
+        name: &KeyName,
+        kind: KeyType,
+        settings: &Settings,
+        version: &VersionRow,
+    ) -> Result<()> {
+        self.write(|write| {
+            put_key(write, name, kind, settings)?;
+            write.execute(
+                "INSERT OR REPLACE INTO versions VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![
+                    name.as_str(),
+                    version.number,
+                    version.created as i64,
+                    object_blob(&version.object),
+                    version.mac.as_ref().map(object_blob),
+                    version.certificates,
+                ],
+            )
+        })
+    }
+
+    /// A key is about to be made with this CKA_ID. After a crash it is known by it as one of ours that
+    /// nobody has used yet.
+    pub fn intend(&self, id: &[u8]) -> Result<()> {
+        self.write(|write| write.execute("INSERT INTO intents VALUES (?1)", [id]))
+    }
+
+    /// Whether that was intended and is not done.
+    pub fn intends(&self, id: &[u8]) -> Result<bool> {
+        let sql = "SELECT 1 FROM intents WHERE id = ?1";
+        self.with(|connection| connection.prepare(sql)?.exists([id]))
+    }
+
+    /// What was intended is done, or taken back.
+    pub fn forget_intents(&self) -> Result<()> {
+        self.write(|write| write.execute("DELETE FROM intents", []))
+    }
+
+    /// A version that is destroyed.
+    pub fn remove_version(&self, name: &KeyName, number: u32) -> Result<()> {
+        self.write(|write| {
+            let sql = "DELETE FROM versions WHERE key = ?1 AND number = ?2";
+            write.execute(sql, params![name.as_str(), number])
+        })
+    }
+
+    /// A key that is deleted, with all its versions.
+    pub fn remove_key(&self, name: &KeyName) -> Result<()> {
+        self.write(|write| write.execute("DELETE FROM keys WHERE name = ?1", [name.as_str()]))
+    }
+
+    pub(super) fn write<T>(
+        &self,
+        what: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<()> {
+        self.with(|connection| {
+            let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            what(&write)?;
+            write.commit()
+        })
+    }
+}
+
+fn put_key(
+    write: &Transaction<'_>,
+    name: &KeyName,
+    kind: KeyType,
+    settings: &Settings,
+) -> rusqlite::Result<usize> {
+    write.execute(
+        "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO UPDATE SET
+         deletion_allowed = ?3, min_decryption = ?4, min_encryption = ?5, min_available = ?6",
+        params![
+            name.as_str(),
+            kind.word(),
+            settings.deletion_allowed,
+            settings.min_decryption,
+            settings.min_encryption,
+            settings.min_available,
+        ],
+    )
+}
+
+fn key(row: &Row<'_>) -> rusqlite::Result<(String, Option<KeyRow>)> {
+    let text: String = row.get("name")?;
+    let kind: String = row.get("kind")?;
+    let settings = Settings {
+        deletion_allowed: row.get("deletion_allowed")?,
+        min_decryption: row.get("min_decryption")?,
+        min_encryption: row.get("min_encryption")?,
+        min_available: row.get("min_available")?,
+    };
+    let known = text.parse().ok().zip(kind.parse().ok());
+    let read = known.map(|(name, kind)| KeyRow {
+        name,
+        kind,
+        settings,
+        versions: Vec::new(),
+    });
+    Ok((text, read))
+}
+
+fn version(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
+    let mac: Option<Vec<u8>> = row.get("mac")?;
+    Ok(VersionRow {
+        number: row.get("number")?,
+        created: row.get::<_, i64>("created")? as u64,
+        object: object_of_blob(&row.get::<_, Vec<u8>>("object")?)?,
+        mac: mac.map(|blob| object_of_blob(&blob)).transpose()?,
+        certificates: row.get("certificates")?,
+    })
+}

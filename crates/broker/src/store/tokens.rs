@@ -1,0 +1,79 @@
+//! Clients' tokens: what is kept of them does not let anybody in.
+
+use hsmux_token::{Error, Kind, Result};
+use rusqlite::params;
+
+use super::{Store, now};
+
+/// SHA-256 of a token, which is 32 random bytes: a slow hash would add nothing.
+pub type TokenHash = [u8; 32];
+
+/// A client's token, but for the token itself.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct ClientToken {
+    /// To name it by when it is revoked.
+    pub id: String,
+    /// Whose it is: policies name it `token:NAME`.
+    pub name: String,
+    /// Seconds after 1970.
+    pub created: u64,
+    /// Seconds after 1970; `None`: it does not expire.
+    pub expires: Option<u64>,
+    /// Of the token.
+    #[serde(skip)]
+    pub hash: TokenHash,
+}
+
+impl ClientToken {
+    /// Whether it still lets its owner in.
+    pub fn is_valid(&self) -> bool {
+        self.expires.is_none_or(|expires| now() < expires)
+    }
+}
+
+impl Store {
+    /// All tokens, those that have expired too.
+    pub fn tokens(&self) -> Result<Vec<ClientToken>> {
+        self.with(|connection| {
+            let mut tokens =
+                connection.prepare("SELECT * FROM tokens ORDER BY name, created, id")?;
+            let rows = tokens.query_map([], |row| {
+                Ok(ClientToken {
+                    id: row.get("id")?,
+                    name: row.get("name")?,
+                    created: row.get::<_, i64>("created")? as u64,
+                    expires: row.get::<_, Option<i64>>("expires")?.map(|at| at as u64),
+                    hash: row.get("hash")?,
+                })
+            })?;
+            rows.collect()
+        })
+    }
+
+    /// A new token.
+    pub fn put_token(&self, token: &ClientToken) -> Result<()> {
+        self.write(|write| {
+            write.execute(
+                "INSERT INTO tokens (hash, id, name, created, expires) VALUES (?1, ?2, ?3, ?4, ?5)",
+                params![
+                    token.hash,
+                    token.id,
+                    token.name,
+                    token.created as i64,
+                    token.expires.map(|at| at as i64)
+                ],
+            )
+        })
+    }
+
+    /// Revokes the token of this id, or all of this name; answers how many.
+    pub fn revoke(&self, which: &str) -> Result<usize> {
+        let sql = "DELETE FROM tokens WHERE id = ?1 OR name = ?1";
+        let gone = self.with(|connection| connection.execute(sql, [which]))?;
+        if gone == 0 {
+            let message = format!("there is no token of the id or name {which}");
+            return Err(Error::request(Kind::Invalid, message));
+        }
+        Ok(gone)
+    }
+}

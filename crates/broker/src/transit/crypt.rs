@@ -1,0 +1,168 @@
+//! encrypt, decrypt, rewrap, datakey.
+
+use hsmux_pool::config::Action;
+use hsmux_token::Operation;
+use serde::Deserialize;
+
+use super::batch::Batch;
+use super::named::{Choice, Named};
+use super::sealed::Sealed;
+use super::{Data, Reply, base64, bytes, data, loose};
+use crate::http::Call;
+use crate::refusal::Refusal;
+
+/// An item of any of them. What the dialect knows besides (`context`, `type`) is for keys that hsmux
+/// does not make: derived and convergent ones.
+#[derive(Deserialize)]
+pub struct Item {
+    plaintext: Option<String>,
+    ciphertext: Option<String>,
+    associated_data: Option<String>,
+    #[serde(default, deserialize_with = "loose::value")]
+    key_version: Option<u32>,
+    nonce: Option<String>,
+    padding_scheme: Option<String>,
+    oaep_hash: Option<String>,
+    mode: Option<String>,
+}
+
+impl Item {
+    fn choice(&self) -> Choice<'_> {
+        Choice {
+            padding: self.padding_scheme.as_deref(),
+            oaep_hash: self.oaep_hash.as_deref(),
+            mode: self.mode.as_deref(),
+        }
+    }
+
+    fn aad(&self) -> Result<Vec<u8>, Refusal> {
+        if self.nonce.as_ref().is_some_and(|nonce| !nonce.is_empty()) {
+            return Err(Refusal::bad(
+                "nonce: it is made here, and new each time; leave it out",
+            ));
+        }
+        bytes("associated_data", self.associated_data.as_deref())
+    }
+}
+
+/// `encrypt/:name`
+pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Encrypt)?;
+    let batch: Batch<Item> = call.json().await?;
+    let key = Named::find(&call)?;
+    batch
+        .answer(|item| call.using("encrypt", encrypt_one(&call, &key, item)))
+        .await
+}
+
+/// `decrypt/:name`
+pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Decrypt)?;
+    let batch: Batch<Item> = call.json().await?;
+    let key = Named::find(&call)?;
+    let one = async |item: Item| {
+        let plaintext = open(&call, &key, &item, Action::Decrypt).await?;
+        Ok(data([("plaintext", base64(&plaintext))]))
+    };
+    batch.answer(|item| call.using("decrypt", one(item))).await
+}
+
+/// `rewrap/:name`
+pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Rewrap)?;
+    let batch: Batch<Item> = call.json().await?;
+    let key = Named::find(&call)?;
+    let one = async |item: Item| {
+        let plaintext = open(&call, &key, &item, Action::Rewrap).await?;
+        seal(&call, &key, &item, plaintext).await
+    };
+    batch.answer(|item| call.using("rewrap", one(item))).await
+}
+
+/// `datakey/plaintext/:name`, `datakey/wrapped/:name`
+pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default, deserialize_with = "loose::value")]
+        bits: Option<u32>,
+        #[serde(flatten)]
+        item: Item,
+    }
+    let shown = match call.variant() {
+        Some("plaintext") => true,
+        Some("wrapped") => false,
+        _ => {
+            return Err(Refusal::bad(
+                "Invalid path, must be 'plaintext' or 'wrapped'",
+            ));
+        }
+    };
+    call.may(if shown {
+        Action::Datakey
+    } else {
+        Action::WrappedDatakey
+    })?;
+    let body: Body = call.json().await?;
+    let len = match body.bits.unwrap_or(256) {
+        bits @ (128 | 256 | 512) => bits / 8,
+        bits => {
+            return Err(Refusal::bad(format!(
+                "invalid bit length {bits}: 128, 256 or 512"
+            )));
+        }
+    };
+    let key = Named::find(&call)?;
+    let made = async {
+        let random = call.engine().run(Operation::Random { len }).await?;
+        let random = random.into_bytes()?;
+        let mut answer = seal(&call, &key, &body.item, random.clone()).await?;
+        if shown {
+            answer.insert("plaintext".into(), base64(&random));
+        }
+        Ok(answer)
+    };
+    Ok(Reply::ok(call.using("datakey", made).await?))
+}
+
+async fn encrypt_one(call: &Call, key: &Named, item: Item) -> Result<Data, Refusal> {
+    let Some(text) = &item.plaintext else {
+        return Err(Refusal::bad("missing plaintext to encrypt"));
+    };
+    let plaintext = bytes("plaintext", Some(text))?;
+    seal(call, key, &item, plaintext.into()).await
+}
+
+async fn seal(
+    call: &Call,
+    key: &Named,
+    item: &Item,
+    plaintext: bytes::Bytes,
+) -> Result<Data, Refusal> {
+    let chosen = key.to_make(item.key_version)?;
+    let target = chosen.target(call, &item.choice(), Action::Encrypt).await?;
+    let sealed = call
+        .engine()
+        .encrypt(&target, plaintext, &item.aad()?)
+        .await?;
+    Ok(data([
+        ("ciphertext", Sealed::write(chosen.number, &sealed).into()),
+        ("key_version", chosen.number.into()),
+    ]))
+}
+
+async fn open(
+    call: &Call,
+    key: &Named,
+    item: &Item,
+    action: Action,
+) -> Result<bytes::Bytes, Refusal> {
+    let Some(text) = &item.ciphertext else {
+        return Err(Refusal::bad("missing ciphertext to decrypt"));
+    };
+    let sealed = Sealed::read(text)?;
+    let chosen = key.to_read(sealed.version)?;
+    let target = chosen.target(call, &item.choice(), action).await?;
+    call.engine()
+        .decrypt(&target, sealed.bytes, &item.aad()?)
+        .await
+}

@@ -1,0 +1,68 @@
+//! hmac, and its part of verify.
+
+use hsmux_pool::config::Action;
+use subtle::ConstantTimeEq;
+
+use super::batch::Batch;
+use super::named::{Chosen, Named};
+use super::sealed::Sealed;
+use super::sign::Item;
+use super::{Data, Reply, data};
+use crate::engine::Mac;
+use crate::http::Call;
+use crate::key::Shape;
+use crate::refusal::Refusal;
+
+/// `hmac/:name`, `hmac/:name/:algorithm`
+pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Hmac)?;
+    let batch: Batch<Item> = call.json().await?;
+    let key = Named::find(&call)?;
+    let whole = batch.whole().clone();
+    let one = async |item: Item| hmac_one(&call, &key, &item.within(&whole)).await;
+    batch.answer(|item| call.using("hmac", one(item))).await
+}
+
+async fn hmac_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal> {
+    let chosen = keyed(key.to_make(item.key_version)?)?;
+    let mac = call
+        .engine()
+        .hmac(chosen.object, algorithm(call, item)?, item.data()?);
+    let text = Sealed::write(chosen.number, &mac.await?);
+    Ok(data([
+        ("hmac", text.into()),
+        ("key_version", chosen.number.into()),
+    ]))
+}
+
+/// Whether an HMAC is of this key and this data: made anew, and compared in constant time.
+pub(super) async fn verify_one(
+    call: &Call,
+    key: &Named,
+    item: &Item,
+    mac: &str,
+) -> Result<bool, Refusal> {
+    let sealed = Sealed::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
+    let chosen = keyed(key.to_read(sealed.version)?)?;
+    let expected = call
+        .engine()
+        .hmac(chosen.object, algorithm(call, item)?, item.data()?);
+    Ok(expected.await?.ct_eq(&sealed.bytes).into())
+}
+
+fn algorithm(call: &Call, item: &Item) -> Result<Mac, Refusal> {
+    let word = call.variant().or(item.algorithm.as_deref());
+    Mac::of(
+        word.or(item.hash_algorithm.as_deref())
+            .unwrap_or("sha2-256"),
+    )
+}
+
+fn keyed(chosen: Chosen) -> Result<Chosen, Refusal> {
+    if chosen.shape == Shape::Hmac {
+        return Ok(chosen);
+    }
+    Err(Refusal::bad(
+        "keys of this type make no HMAC: no second key is made beside them; create a key of type hmac",
+    ))
+}

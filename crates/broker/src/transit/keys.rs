@@ -1,0 +1,283 @@
+//! Keys: create, read, list, delete, config, rotate, trim.
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hsmux_pool::config::Action;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use x509_cert::der::pem::{LineEnding, encode_string};
+
+use super::{Data, Reply, data, loose};
+use crate::engine::Engine;
+use crate::http::Call;
+use crate::key::{Key, KeyName, KeyType, Settings, Shape, Version};
+use crate::refusal::Refusal;
+
+/// What hsmux does not do with keys that never leave their tokens, by the dialect's fields.
+#[derive(Deserialize)]
+struct Unwanted {
+    #[serde(default, deserialize_with = "loose::value")]
+    exportable: Option<bool>,
+    #[serde(default, deserialize_with = "loose::value")]
+    allow_plaintext_backup: Option<bool>,
+    #[serde(default, deserialize_with = "loose::value")]
+    derived: Option<bool>,
+    #[serde(default, deserialize_with = "loose::value")]
+    convergent_encryption: Option<bool>,
+}
+
+impl Unwanted {
+    fn refuse(&self) -> Result<(), Refusal> {
+        let fields = [
+            (self.exportable, "exportable: keys never leave the tokens"),
+            (
+                self.allow_plaintext_backup,
+                "allow_plaintext_backup: keys never leave the tokens",
+            ),
+            (
+                self.derived,
+                "derived: tokens do not derive keys this way; make a key for each context",
+            ),
+            (
+                self.convergent_encryption,
+                "convergent_encryption: nonces are new and random each time",
+            ),
+        ];
+        let wanted = fields.into_iter().find(|(field, _)| *field == Some(true));
+        wanted.map_or(Ok(()), |(_, why)| {
+            Err(Refusal::bad(format!("not supported: {why}")))
+        })
+    }
+}
+
+/// `POST keys/:name`
+pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        #[serde(flatten)]
+        unwanted: Unwanted,
+    }
+    call.may(Action::Create)?;
+    let body: Body = call.json().await?;
+    body.unwanted.refuse()?;
+    let word = body.kind.as_deref().filter(|word| !word.is_empty());
+    let kind: KeyType = word
+        .unwrap_or(KeyType::DEFAULT)
+        .parse()
+        .map_err(Refusal::bad)?;
+    let name: KeyName = call.key().parse().map_err(Refusal::bad)?;
+    let engine = Arc::clone(call.engine());
+    let what = data([("type", kind.word().into())]);
+    let work = async move { engine.create(&name, kind).await };
+    let key = call.act("broker-key-create", what, work).await?;
+    Ok(Reply::ok(shown(call.engine(), &key)))
+}
+
+/// `GET keys/:name`
+pub fn read(call: &Call) -> Result<Reply, Refusal> {
+    call.may(Action::Read)?;
+    // The dialect answers 404 without a word.
+    let missing = || Refusal {
+        message: None,
+        ..Refusal::no_key()
+    };
+    let key = call
+        .engine()
+        .keyring()
+        .get(call.key())
+        .ok_or_else(missing)?;
+    Ok(Reply::ok(shown(call.engine(), &key)))
+}
+
+/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`
+pub fn list(call: &Call) -> Result<Reply, Refusal> {
+    call.may(Action::List)?;
+    let limit = call
+        .query("limit")
+        .and_then(|text| text.parse::<usize>().ok());
+    let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+    let names = call
+        .engine()
+        .keyring()
+        .names(call.query("after").unwrap_or_default(), limit);
+    if names.is_empty() {
+        return Err(Refusal {
+            status: StatusCode::NOT_FOUND,
+            message: None,
+            retry_after: None,
+        });
+    }
+    Ok(Reply::ok(data([("keys", names.into())])))
+}
+
+/// `DELETE keys/:name`
+pub async fn delete(call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Delete)?;
+    let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
+    let work = async move { engine.delete(&name).await };
+    call.act("broker-key-delete", Data::new(), work).await?;
+    Ok(Reply::Nothing)
+}
+
+/// `POST keys/:name/config`
+pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default, deserialize_with = "loose::value")]
+        min_decryption_version: Option<u32>,
+        #[serde(default, deserialize_with = "loose::value")]
+        min_encryption_version: Option<u32>,
+        #[serde(default, deserialize_with = "loose::value")]
+        deletion_allowed: Option<bool>,
+        #[serde(flatten)]
+        unwanted: Unwanted,
+    }
+    call.may(Action::Config)?;
+    let body: Body = call.json().await?;
+    body.unwanted.refuse()?;
+    let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
+    let what = data([
+        ("min_decryption_version", json!(body.min_decryption_version)),
+        ("min_encryption_version", json!(body.min_encryption_version)),
+        ("deletion_allowed", json!(body.deletion_allowed)),
+    ]);
+    let change = move |key: &Key| {
+        let old = key.settings;
+        let settings = Settings {
+            // 0 is the dialect's word for the first.
+            min_decryption: body
+                .min_decryption_version
+                .map_or(old.min_decryption, |v| v.max(1)),
+            min_encryption: body.min_encryption_version.unwrap_or(old.min_encryption),
+            deletion_allowed: body.deletion_allowed.unwrap_or(old.deletion_allowed),
+            ..old
+        };
+        sensible(key, settings)
+    };
+    let work = async move { engine.configure(&name, change).await };
+    let key = call.act("broker-key-config", what, work).await?;
+    Ok(Reply::ok(shown(call.engine(), &key)))
+}
+
+/// `POST keys/:name/rotate`
+pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Rotate)?;
+    let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
+    let work = async move { engine.rotate(&name).await };
+    let key = call.act("broker-key-rotate", Data::new(), work).await?;
+    Ok(Reply::ok(shown(call.engine(), &key)))
+}
+
+/// `POST keys/:name/trim`
+pub async fn trim(mut call: Call) -> Result<Reply, Refusal> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default, deserialize_with = "loose::value")]
+        min_available_version: Option<u32>,
+    }
+    call.may(Action::Trim)?;
+    let body: Body = call.json().await?;
+    let min = body
+        .min_available_version
+        .ok_or_else(|| Refusal::bad("missing min_available_version"))?;
+    let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
+    let work = async move { engine.trim(&name, min).await };
+    let what = data([("min_available_version", min.into())]);
+    let key = call.act("broker-key-trim", what, work).await?;
+    Ok(Reply::ok(shown(call.engine(), &key)))
+}
+
+fn sensible(key: &Key, settings: Settings) -> Result<Settings, Refusal> {
+    let (decryption, encryption) = (settings.min_decryption, settings.min_encryption);
+    let latest = key.latest();
+    let wrong = if decryption > latest {
+        format!("cannot set min decryption version of {decryption}, latest key version is {latest}")
+    } else if encryption > latest {
+        format!("cannot set min encryption version of {encryption}, latest key version is {latest}")
+    } else if encryption > 0 && encryption < decryption {
+        format!(
+            "cannot set min encryption version of {encryption}, min decryption version is {decryption}"
+        )
+    } else if decryption < settings.min_available {
+        format!("versions below {} are trimmed", settings.min_available)
+    } else {
+        return Ok(settings);
+    };
+    Err(Refusal::bad(wrong))
+}
+
+/// A key as the dialect shows it. A public half that is on no token now is left out.
+fn shown(engine: &Engine, key: &Key) -> Data {
+    let shape = key.kind.shape();
+    let versions: Map<String, Value> = key
+        .versions
+        .values()
+        .map(|version| {
+            (
+                version.number.to_string(),
+                shown_version(engine, shape, version),
+            )
+        })
+        .collect();
+    data([
+        ("name", key.name.as_str().into()),
+        ("type", key.kind.word().into()),
+        ("keys", versions.into()),
+        ("latest_version", key.latest().into()),
+        ("min_available_version", key.settings.min_available.into()),
+        ("min_decryption_version", key.settings.min_decryption.into()),
+        ("min_encryption_version", key.settings.min_encryption.into()),
+        ("deletion_allowed", key.settings.deletion_allowed.into()),
+        ("supports_encryption", shape.encrypts().into()),
+        ("supports_decryption", shape.encrypts().into()),
+        ("supports_signing", shape.signs().into()),
+        ("supports_derivation", false.into()),
+        ("exportable", false.into()),
+        ("allow_plaintext_backup", false.into()),
+        ("derived", false.into()),
+        ("imported_key", false.into()),
+        ("auto_rotate_period", 0.into()),
+    ])
+}
+
+fn shown_version(engine: &Engine, shape: Shape, version: &Version) -> Value {
+    if !shape.signs() {
+        return version.created.into();
+    }
+    let mut shown = data([
+        ("name", name(shape).into()),
+        ("creation_time", time(version.created).into()),
+    ]);
+    if let Ok(public) = engine.public_half(version) {
+        let spki = public.spki();
+        let text = match shape {
+            // The 32 bytes alone, as the dialect has them.
+            Shape::Ed25519 => STANDARD.encode(&spki[spki.len().saturating_sub(32)..]),
+            _ => encode_string("PUBLIC KEY", LineEnding::LF, spki).unwrap_or_default(),
+        };
+        shown.insert("public_key".into(), text.into());
+    }
+    if let Some(chain) = &version.certificates {
+        shown.insert("certificate_chain".into(), chain.as_str().into());
+    }
+    shown.into()
+}
+
+fn name(shape: Shape) -> String {
+    match shape {
+        Shape::Rsa { bits } => format!("rsa-{bits}"),
+        Shape::Ed25519 => "ed25519".into(),
+        _ => shape.curve_word().unwrap_or_default().into(),
+    }
+}
+
+/// RFC 3339.
+fn time(seconds: u64) -> String {
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+    humantime::format_rfc3339_seconds(at).to_string()
+}

@@ -1,0 +1,173 @@
+//! The key that a request means: a managed one with its versions, or one that others have made.
+
+use std::sync::Arc;
+
+use hsmux_pool::config::Action;
+use hsmux_software::PublicKey;
+use hsmux_token::{Hash, ObjectId};
+
+use crate::engine::{Cipher, External, Padding, Target, is_external};
+use crate::http::Call;
+use crate::key::{HASHES, Key, Shape, Version};
+use crate::refusal::Refusal;
+
+/// The key of a request.
+pub enum Named {
+    /// One that the broker has made.
+    Managed(Arc<Key>),
+    /// One that others have made; it has one version.
+    External(External),
+}
+
+/// A version of either.
+pub struct Chosen {
+    /// From 1.
+    pub number: u32,
+    /// The secret or private key.
+    pub object: ObjectId,
+    /// What can be done with it.
+    pub shape: Shape,
+    version: Option<Arc<Version>>,
+}
+
+/// How a request wants a text to be enciphered, where the key leaves a choice.
+#[derive(Default)]
+pub struct Choice<'a> {
+    /// `oaep` or `pkcs1v15`.
+    pub padding: Option<&'a str>,
+    /// The hash of OAEP.
+    pub oaep_hash: Option<&'a str>,
+    /// `gcm` or `cbc`.
+    pub mode: Option<&'a str>,
+}
+
+impl Named {
+    /// Looks the key up.
+    pub fn find(call: &Call) -> Result<Self, Refusal> {
+        let name = call.key();
+        let engine = call.engine();
+        if is_external(name) {
+            return engine.external(name).map(Self::External);
+        }
+        engine.keyring().find(name).map(Self::Managed)
+    }
+
+    /// The version that makes something new.
+    pub fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
+        match self {
+            Self::Managed(key) => Ok(Chosen::of(key, key.to_make(asked)?)),
+            Self::External(external) => match asked {
+                None | Some(0 | 1) => Ok(Chosen::external(external)),
+                Some(_) => Err(Refusal::bad("a key that others have made has one version")),
+            },
+        }
+    }
+
+    /// The version that has made something.
+    pub fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
+        match self {
+            Self::Managed(key) => Ok(Chosen::of(key, key.to_read(number)?)),
+            Self::External(external) if number == 1 => Ok(Chosen::external(external)),
+            Self::External(_) => Err(Refusal::bad("invalid ciphertext: version is too new")),
+        }
+    }
+}
+
+impl Chosen {
+    fn of(key: &Key, version: &Arc<Version>) -> Self {
+        Self {
+            number: version.number,
+            object: version.object,
+            shape: key.kind.shape(),
+            version: Some(Arc::clone(version)),
+        }
+    }
+
+    fn external(external: &External) -> Self {
+        Self {
+            number: 1,
+            object: external.object,
+            shape: external.shape,
+            version: None,
+        }
+    }
+
+    /// How it enciphers; what a policy has to allow by name is asked here.
+    pub async fn target(
+        &self,
+        call: &Call,
+        choice: &Choice<'_>,
+        action: Action,
+    ) -> Result<Target, Refusal> {
+        let version = self.version.as_ref();
+        let cipher = match (self.shape, choice.mode) {
+            (Shape::AesGcm { .. }, Some("cbc")) if version.is_none() => {
+                call.may(Action::RawCbc)?;
+                Cipher::RawCbc
+            }
+            (_, Some(mode)) if mode != "gcm" || !matches!(self.shape, Shape::AesGcm { .. }) => {
+                let message = format!(
+                    "mode {mode:?} is not for this key: \"gcm\" and \"cbc\" are for AES keys that others have made"
+                );
+                return Err(Refusal::bad(message));
+            }
+            (Shape::AesGcm { .. }, _) => {
+                let own = version.and_then(|version| version.budget.clone());
+                let budget = match own {
+                    Some(budget) => budget,
+                    None => call.engine().external_budget(self.object).await?,
+                };
+                Cipher::Gcm(budget)
+            }
+            (Shape::AesCbcHmac, _) => {
+                let mac = version.and_then(|version| version.mac);
+                Cipher::CbcHmac(mac.ok_or_else(Refusal::no_key)?)
+            }
+            (Shape::Rsa { .. }, _) => {
+                let padding = padding(choice)?;
+                if padding == Padding::Pkcs1 && action != Action::Encrypt {
+                    call.may(Action::Pkcs1Decrypt)?;
+                }
+                Cipher::Rsa(padding)
+            }
+            _ => return Err(Refusal::bad("keys of this type do not encrypt or decrypt")),
+        };
+        Ok(Target {
+            object: self.object,
+            cipher,
+        })
+    }
+
+    /// The public half.
+    pub fn public(&self, call: &Call) -> Result<PublicKey, Refusal> {
+        match &self.version {
+            Some(version) => call.engine().public_half(version),
+            None => Ok(call.engine().public_key(self.object)?),
+        }
+    }
+}
+
+fn padding(choice: &Choice<'_>) -> Result<Padding, Refusal> {
+    match choice.padding {
+        None | Some("" | "oaep") => {
+            let hash = hash(choice.oaep_hash.unwrap_or("sha2-256"))?;
+            Ok(Padding::Oaep(hash))
+        }
+        Some("pkcs1v15") => Ok(Padding::Pkcs1),
+        Some(other) => Err(Refusal::bad(format!(
+            "padding_scheme {other:?}: there are oaep and pkcs1v15"
+        ))),
+    }
+}
+
+/// A hash by the dialect's word.
+pub fn hash(word: &str) -> Result<Hash, Refusal> {
+    let found = HASHES.iter().find(|(name, ..)| *name == word);
+    found.map(|(_, hash, _)| *hash).ok_or_else(|| {
+        let words: Vec<_> = HASHES.iter().map(|(word, ..)| *word).collect();
+        Refusal::bad(format!(
+            "unsupported hash algorithm {word:?}; there are {}",
+            words.join(", ")
+        ))
+    })
+}

@@ -1,0 +1,72 @@
+//! random, hash: what needs no key.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hsmux_pool::config::Action;
+use hsmux_software::digest;
+use hsmux_token::Operation;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::named::hash as algorithm;
+use super::{Reply, bytes, data, loose};
+use crate::http::Call;
+use crate::refusal::Refusal;
+
+#[derive(Deserialize)]
+struct Body {
+    input: Option<String>,
+    algorithm: Option<String>,
+    format: Option<String>,
+    #[serde(default, deserialize_with = "loose::value")]
+    bytes: Option<u32>,
+}
+
+/// As much as one request gets (the dialect's own limit).
+const MOST_RANDOM: u32 = 128 * 1024;
+
+/// `random`, `random/:bytes`, `random/:source/:bytes`: always of a token, whatever the source.
+pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Random)?;
+    let body: Body = call.json().await?;
+    let asked = call.variant().filter(|word| word.parse::<u32>().is_ok());
+    let len = asked
+        .and_then(|word| word.parse().ok())
+        .or(body.bytes)
+        .unwrap_or(32);
+    if len == 0 || len > MOST_RANDOM {
+        return Err(Refusal::bad(format!(
+            "\"bytes\" is from 1 to {MOST_RANDOM}"
+        )));
+    }
+    let made = call
+        .engine()
+        .run(Operation::Random { len })
+        .await?
+        .into_bytes()?;
+    let text = written(&made, body.format.as_deref().unwrap_or("base64"))?;
+    Ok(Reply::ok(data([("random_bytes", text)])))
+}
+
+/// `hash`, `hash/:algorithm`
+pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
+    call.may(Action::Hash)?;
+    let body: Body = call.json().await?;
+    let word = call
+        .variant()
+        .or(body.algorithm.as_deref())
+        .unwrap_or("sha2-256");
+    let sum = digest(algorithm(word)?, &bytes("input", body.input.as_deref())?);
+    let text = written(&sum, body.format.as_deref().unwrap_or("hex"))?;
+    Ok(Reply::ok(data([("sum", text)])))
+}
+
+fn written(bytes: &[u8], format: &str) -> Result<Value, Refusal> {
+    match format {
+        "hex" => Ok(hex::encode(bytes).into()),
+        "base64" => Ok(STANDARD.encode(bytes).into()),
+        other => Err(Refusal::bad(format!(
+            "unsupported encoding format {other:?}: hex or base64"
+        ))),
+    }
+}

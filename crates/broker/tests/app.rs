@@ -1,0 +1,142 @@
+//! The service without a socket, over a token in memory.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use hsmux_audit::{OnFailure, Settings, Trail};
+use hsmux_broker::engine::Engine;
+use hsmux_broker::policy::Policy;
+use hsmux_broker::store::Store;
+use hsmux_broker::{Broker, app, auth};
+use hsmux_pool::config::{Action, Rule};
+use hsmux_pool::{Options, Pool, Seat};
+use hsmux_token::Token;
+use hsmux_token::fake::FakeToken;
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::ServiceExt;
+
+const MAX_BODY: usize = 4096;
+
+struct Rig {
+    app: Router,
+    token: Arc<FakeToken>,
+    secret: String,
+    _folder: tempfile::TempDir,
+}
+
+/// `app` may get random bytes and use keys `app-*`.
+fn rig() -> Rig {
+    let folder = tempfile::tempdir().unwrap();
+    let token = FakeToken::builder("one").build();
+    let connected = Arc::clone(&token);
+    let seat = Seat {
+        name: "one".into(),
+        member: "one".into(),
+        weight: 1,
+        timeout: Duration::from_secs(20),
+        connector: Arc::new(move || Ok(Arc::clone(&connected) as Arc<dyn Token>)),
+    };
+    let pool = Pool::start(Options::default(), vec![seat]).unwrap();
+    let store = Arc::new(Store::open(&folder.path().join("broker.sqlite")).unwrap());
+    let new = auth::issue(&store, "app", None).unwrap();
+    let rule = Rule {
+        clients: vec!["token:app".into()],
+        keys: vec!["app-*".into()],
+        allow: vec![Action::Encrypt, Action::Random, Action::Read],
+    };
+    let trail = Trail::open(&Settings {
+        file: folder.path().join("audit.log"),
+        state: folder.path().to_owned(),
+        uses: true,
+        on_failure: OnFailure::Stop,
+        checkpoint: Duration::from_secs(60),
+    });
+    let engine = Engine::start(pool, store).unwrap();
+    let policy = Policy::new(vec![rule], false);
+    let broker = Broker::new(engine, policy, Arc::new(trail.unwrap()), MAX_BODY).unwrap();
+    Rig {
+        app: app(broker),
+        token,
+        secret: String::from_utf8(new.secret.expose().to_vec()).unwrap(),
+        _folder: folder,
+    }
+}
+
+impl Rig {
+    async fn ask(&self, method: &str, path: &str, secret: &str, body: &str) -> (StatusCode, Value) {
+        let request = Request::builder().method(method).uri(path);
+        let request = request.header("Authorization", format!("Bearer {secret}"));
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = self.app.clone().oneshot(request).await.unwrap();
+        let status = response.status();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
+    }
+}
+
+#[tokio::test]
+async fn a_client_gets_what_its_policy_allows() {
+    let rig = rig();
+    let path = "/v1/transit/random/16";
+    let (status, json) = rig.ask("POST", path, &rig.secret, "").await;
+    assert_eq!(status, StatusCode::OK, "{json}");
+    assert_eq!(json["data"]["random_bytes"], "AAAAAAAAAAAAAAAAAAAAAA==");
+    assert_eq!(json["request_id"].as_str().map(str::len), Some(36));
+    assert_eq!(rig.token.calls(), 1);
+}
+
+#[tokio::test]
+async fn what_is_refused_costs_the_token_nothing() {
+    let rig = rig();
+    let long = " ".repeat(MAX_BODY + 1);
+    for (method, path, secret, body, expected) in [
+        ("POST", "random", "hsmb.wrong", "", 403),
+        ("POST", "random", "", "", 403),
+        ("POST", "random", &rig.secret, &long, 413),
+        ("POST", "random", &rig.secret, "{", 400),
+        ("POST", "random/999999", &rig.secret, "", 400),
+        ("POST", "encrypt/app-x", &rig.secret, "{}", 404),
+        ("POST", "encrypt/other", &rig.secret, "{}", 403),
+        ("POST", "decrypt/app-x", &rig.secret, "{}", 403),
+        ("DELETE", "keys/app-x", &rig.secret, "", 403),
+        ("GET", "keys/app-x", &rig.secret, "", 404),
+        ("POST", "keys", &rig.secret, "", 405),
+        ("GET", "random", &rig.secret, "", 405),
+        ("POST", "wrap", &rig.secret, "", 404),
+    ] {
+        let path = format!("/v1/transit/{path}");
+        let (status, json) = rig.ask(method, &path, secret, body).await;
+        assert_eq!(status.as_u16(), expected, "{method} {path}: {json}");
+        assert!(json["errors"].is_array(), "{method} {path}: {json}");
+    }
+    assert_eq!(rig.token.calls(), 0);
+}
+
+#[tokio::test]
+async fn health_needs_no_token() {
+    let rig = rig();
+    for path in ["/healthz", "/readyz", "/v1/sys/health"] {
+        let (status, json) = rig.ask("GET", path, "", "").await;
+        assert_eq!(status, StatusCode::OK, "{path}: {json}");
+    }
+    rig.token.lose("on order");
+    let (status, _) = rig.ask("GET", "/healthz", "", "").await;
+    assert_eq!(status, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_client_learns_who_it_is() {
+    let rig = rig();
+    let path = "/v1/auth/token/lookup-self";
+    let (status, json) = rig.ask("GET", path, &rig.secret, "").await;
+    assert_eq!(
+        (status, json["data"]["display_name"].as_str()),
+        (StatusCode::OK, Some("token:app"))
+    );
+    let (status, _) = rig.ask("GET", path, "hsmb.other", "").await;
+    assert_eq!(status, StatusCode::FORBIDDEN);
+}
