@@ -6,13 +6,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::Mark;
 use rustix::fs::{FlockOperation, flock};
 
 /// flock(2) has no time-out: how often it is tried.
 const TURN: Duration = Duration::from_millis(20);
 
 /// A lock that is held.
-pub(crate) struct FileLock(File);
+pub(crate) struct FileLock {
+    _unshared: Mark,
+    file: File,
+}
 
 impl FileLock {
     /// Waits for the lock; [`ErrorKind::WouldBlock`] when it is not free within `patience`.
@@ -26,7 +30,12 @@ impl FileLock {
         let deadline = Instant::now() + patience;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Self(file)),
+                Ok(()) => {
+                    return Ok(Self {
+                        _unshared: Mark::of(&file),
+                        file,
+                    });
+                }
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(TURN);
                 }
@@ -40,6 +49,6 @@ impl FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         // Explicitly: a forked child shares the open file. Closing it does the same otherwise.
-        let _ = flock(&self.0, FlockOperation::Unlock);
+        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

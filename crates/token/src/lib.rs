@@ -9,6 +9,7 @@ mod blob;
 mod error;
 #[cfg(feature = "fake")]
 pub mod fake;
+pub mod fork;
 mod mechanism;
 mod name_map;
 mod object;

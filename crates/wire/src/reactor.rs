@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::Mark;
 use hsmux_token::{Error, Kind, NameMap, Result};
 use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
@@ -39,6 +40,7 @@ pub struct Reactor {
 }
 
 struct Core {
+    _unshared: [Mark; 2],
     epoll: OwnedFd,
     waker: OwnedFd,
     stopping: AtomicBool,
@@ -195,6 +197,7 @@ impl Core {
         let data = epoll::EventData::new_u64(WAKER);
         epoll::add(&epoll, &waker, data, epoll::EventFlags::IN)?;
         Ok(Self {
+            _unshared: [Mark::of(&epoll), Mark::of(&waker)],
             epoll,
             waker,
             stopping: AtomicBool::new(false),

@@ -102,9 +102,11 @@ class Caller:
     def do_fork(self, again):
         """What a child sees: with `again` it initialises for itself, without it just calls."""
         reader, writer = os.pipe()
+        inherited = sockets()
         child = os.fork()
         if child == 0:
             answer = self.answer(self.child_again if again else self.child_bare)
+            answer["kept"] = sorted(inherited & sockets())
             os.write(writer, json.dumps(answer).encode())
             os._exit(0)
         os.close(writer)
@@ -134,6 +136,17 @@ class Caller:
             work = getattr(self, "do_" + request.pop("do"))
             self.pin = request.get("pin", getattr(self, "pin", None))
             print(json.dumps(self.answer(work, **request)), flush=True)
+
+
+def sockets():
+    """The sockets that this process has open, by what tells one from another."""
+    links = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            links.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+        except FileNotFoundError:
+            pass  # the listing's own
+    return {link for link in links if link.startswith("socket:")}
 
 
 class Load:

@@ -1,9 +1,11 @@
 //! The pool in this process: any [`Token`], seen as the daemon shows it.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::take_inherited;
 use hsmux_token::{Object, Operation, Outcome, Result, Secret, Token, TokenFlags};
 use hsmux_wire::View;
 
@@ -84,7 +86,14 @@ impl Backend for Embedded {
         Ok(())
     }
 
+    /// The pool is the parent's, and its threads do not run here: it stays as it is, but for what
+    /// the parent's workers and other processes would notice.
+    #[allow(unsafe_code)]
     fn abandon(&self) {
-        // The threads of the pool are the parent's; nothing here runs, and nothing is let go of.
+        for inherited in take_inherited() {
+            // SAFETY: the parent's pool owned it, and is never dropped in this process, nor does
+            // any thread of it run here.
+            drop(unsafe { OwnedFd::from_raw_fd(inherited) });
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
+use hsmux_token::fork::Mark;
 use hsmux_wire::Keeper;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,8 +26,9 @@ const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// A child process with its control socket.
 pub(super) struct Child {
     process: Mutex<std::process::Child>,
+    _unshared: Mark,
     pidfd: OwnedFd,
-    control: Mutex<Option<UnixStream>>,
+    control: Mutex<Option<(Mark, UnixStream)>>,
 }
 
 impl Child {
@@ -48,15 +50,16 @@ impl Child {
         })?;
         Ok(Self {
             process: Mutex::new(process),
+            _unshared: Mark::of(&pidfd),
             pidfd,
-            control: Mutex::new(Some(control)),
+            control: Mutex::new(Some((Mark::of(&control), control))),
         })
     }
 
     /// The parent's end of the control socket, to talk over while it starts.
     pub fn control(&self) -> io::Result<UnixStream> {
         match &*self.control.lock() {
-            Some(control) => control.try_clone(),
+            Some((_, control)) => control.try_clone(),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }

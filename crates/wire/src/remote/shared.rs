@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
+use hsmux_token::fork::Mark;
 use hsmux_token::{Batch, Error, TokenInfo};
 use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
@@ -21,6 +22,8 @@ use crate::{Answer, Call, socket};
 const PEER: u16 = u16::MAX;
 
 pub(super) struct Shared {
+    /// Of all its sockets, for the peer ends with them.
+    _unshared: Vec<Mark>,
     watch: Watch,
     pub name: String,
     pub info: Arc<TokenInfo>,
@@ -55,7 +58,9 @@ impl Shared {
             outlet: Outlet::new(stream, tag),
             inbox: Mutex::default(),
         };
+        let all = link.lanes.iter().chain([&link.admin, &hang_up]);
         Self {
+            _unshared: all.map(Mark::of).collect(),
             watch,
             board: Mutex::new(Board::new(link.lanes.len(), link.max_batch)),
             name: link.name,

@@ -13,6 +13,7 @@ fn a_child_initialises_again() {
         for _ in 0..3 {
             let child = parent.ok("fork", json!({"again": true}));
             assert!(child["ok"].is_string(), "{setup:?}: {child}");
+            assert_eq!(child["kept"], json!([]), "{setup:?}: {child}");
             parent.ok("sign", json!({}));
         }
     }
@@ -25,6 +26,7 @@ fn a_child_that_does_not_is_told_so() {
         let mut parent = Caller::open(&rig);
         let child = parent.ok("fork", json!({"again": false}));
         assert_eq!(child["rv"], NOT_INITIALIZED, "{setup:?}: {child}");
+        assert_eq!(child["kept"], json!([]), "{setup:?}: {child}");
         parent.ok("sign", json!({}));
     }
 }

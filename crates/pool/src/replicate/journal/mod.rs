@@ -11,8 +11,10 @@ pub(super) use record::{Intent, Part, Record};
 pub(super) use state::State;
 
 use super::files;
+use hsmux_token::fork::Mark;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
+use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -30,7 +32,19 @@ pub(super) struct Journal {
     path: PathBuf,
     writer: Mutex<Writer>,
     /// Held for as long as the journal is open: another writer is refused.
-    _lock: File,
+    _lock: Lock,
+}
+
+struct Lock {
+    _unshared: Mark,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Explicitly: a forked child of an application shares the open file.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 struct Writer {
@@ -137,13 +151,17 @@ pub(super) fn tombstones(folder: &Path) -> Vec<ObjectId> {
     }
 }
 
-fn lock(folder: &Path, deadline: Instant) -> Result<File> {
-    use rustix::fs::{FlockOperation, flock};
+fn lock(folder: &Path, deadline: Instant) -> Result<Lock> {
     let path = folder.join("journal.lock");
     let file = files::open_private(&path)?;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
+            Ok(()) => {
+                return Ok(Lock {
+                    _unshared: Mark::of(&file),
+                    file,
+                });
+            }
             // flock(2) has no time-out.
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                 std::thread::sleep(TURN);
