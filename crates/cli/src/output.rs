@@ -29,6 +29,15 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     }
 }
 
+/// Prints a document: as it is, or as one string of JSON.
+pub fn document(text: &str, as_json: bool) -> anyhow::Result<()> {
+    if as_json {
+        return json(&text);
+    }
+    print!("{text}");
+    Ok(())
+}
+
 /// Prints JSON.
 pub fn json(value: &impl Serialize) -> anyhow::Result<()> {
     println!("{}", serde_json::to_string_pretty(value)?);

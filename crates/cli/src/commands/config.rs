@@ -29,12 +29,14 @@ pub enum Config {
 
 impl Config {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        match self {
+        let text = match self {
             Self::Check => return check(context),
-            Self::Example => print!("{}", config::example()),
-            Self::Path => println!("{}", context.file().display()),
-            Self::Schema => print!("{}", config::markdown()),
-        }
+            Self::Path if context.json => context.file().display().to_string(),
+            Self::Path => format!("{}\n", context.file().display()),
+            Self::Example => config::example(),
+            Self::Schema => config::markdown(),
+        };
+        output::document(&text, context.json)?;
         Ok(Exit::Done)
     }
 }

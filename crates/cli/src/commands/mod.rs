@@ -112,11 +112,8 @@ impl Cli {
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),
-            Command::Completions(command) => {
-                command.run();
-                Ok(Exit::Done)
-            }
-            Command::Man(command) => command.run(),
+            Command::Completions(command) => command.run(context),
+            Command::Man(command) => command.run(context),
         }
     }
 }
@@ -132,8 +129,7 @@ fn show(context: &Context, response: Response) -> anyhow::Result<Exit> {
         Response::Lines(lines) if context.json => crate::output::json(&lines)?,
         Response::Lines(lines) if lines.is_empty() => println!("nothing has changed"),
         Response::Lines(lines) => lines.iter().for_each(|line| println!("{line}")),
-        Response::Text(text) if context.json => crate::output::json(&text)?,
-        Response::Text(text) => print!("{text}"),
+        Response::Text(text) => crate::output::document(&text, context.json)?,
         Response::Failed(failure) => return Err(failure.into()),
     }
     Ok(Exit::Done)

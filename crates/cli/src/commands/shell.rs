@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use super::Cli;
+use crate::context::Context;
 use crate::exit::Exit;
+use crate::output;
 
 /// Options of `hsmux completions`.
 #[derive(Args, Debug)]
@@ -25,16 +28,22 @@ pub struct Man {
 }
 
 impl Completions {
-    pub fn run(self) {
-        let mut out = std::io::stdout();
-        clap_complete::generate(self.shell, &mut Cli::command(), "hsmux", &mut out);
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "hsmux", &mut script);
+        output::document(&String::from_utf8(script)?, context.json)?;
+        Ok(Exit::Done)
     }
 }
 
 impl Man {
-    pub fn run(self) -> anyhow::Result<Exit> {
-        std::fs::create_dir_all(&self.folder)?;
-        clap_mangen::generate_to(Cli::command(), &self.folder)?;
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let folder = || self.folder.display().to_string();
+        std::fs::create_dir_all(&self.folder).with_context(folder)?;
+        clap_mangen::generate_to(Cli::command(), &self.folder).with_context(folder)?;
+        if context.json {
+            output::json(&self.folder)?;
+        }
         Ok(Exit::Done)
     }
 }
