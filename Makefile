@@ -31,7 +31,7 @@ bench: ## The figures of the README, measured side by side in one run (QUICK=1 f
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
 
-install: build ## Program, module, man pages, completions and systemd unit, under DESTDIR and PREFIX
+install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh
 
 uninstall: ## What `make install` has installed

@@ -14,6 +14,7 @@ const FILES: &[&str] = &[
     "usr/share/fish/vendor_completions.d/hsmux.fish",
     "usr/share/p11-kit/modules/hsmux.module",
     "usr/lib/systemd/system/hsmux.service",
+    "usr/lib/sysusers.d/hsmux.conf",
 ];
 
 fn install(root: &Path, more: &str) {
@@ -22,6 +23,7 @@ fn install(root: &Path, more: &str) {
         .env("PREFIX", "/usr")
         .env("LIBDIR", "/usr/lib")
         .env("UNITDIR", "/usr/lib/systemd/system")
+        .env("SYSUSERSDIR", "/usr/lib/sysusers.d")
         .env("BUILT", built(Program::Hsmux).parent().unwrap())
         .args(more)
         .ok();
