@@ -14,7 +14,7 @@ use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
 use crate::job::{Attempt, Lane, Work};
 use crate::need::{Need, Route};
-use crate::proof::Turns;
+use crate::proof::{ByHand, Turns};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
@@ -35,6 +35,7 @@ pub(crate) struct Core {
     pub moved: (Mutex<()>, Condvar),
     /// Where proofs take turns.
     pub turns: Turns,
+    pub by_hand: ByHand,
     /// Seats that are being connected or proved after that.
     pub busy: AtomicUsize,
     /// Numbers for guests.
@@ -72,6 +73,7 @@ impl Core {
             stopping: AtomicBool::new(false),
             moved: (Mutex::new(()), Condvar::new()),
             turns: Turns::default(),
+            by_hand: ByHand::default(),
             busy: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),
             connections: AtomicU64::new(0),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hsmux_token::Uri;
 use serde::{Deserialize, Serialize};
 
 /// Which of several free seats gets a request.
@@ -37,6 +38,8 @@ pub struct Options {
     pub replicas: usize,
     /// Whether every change of a token is refused.
     pub read_only: bool,
+    /// Keys whose uses are counted by their tokens: they are proved when a person asks for it.
+    pub counted: Vec<Uri>,
 }
 
 impl Default for Options {
@@ -50,6 +53,7 @@ impl Default for Options {
             state: PathBuf::from("/var/lib/hsmux"),
             replicas: 1,
             read_only: false,
+            counted: Vec::new(),
         }
     }
 }

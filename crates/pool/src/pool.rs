@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Batch, Error, Kind, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_token::{
+    Batch, Error, Kind, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo,
+};
 use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
@@ -147,6 +149,15 @@ impl Pool {
     /// The same, and every key of it proves itself anew. Meanwhile its other replicas serve.
     pub fn prove(&self, name: &str) -> Result<()> {
         self.reread(name, true)
+    }
+
+    /// Proves those of these keys of a member (or seat) whose uses are counted; each costs one on
+    /// each of its seats.
+    pub fn prove_counted(&self, name: &str, keys: &[ObjectId]) -> Result<()> {
+        for connection in self.connections(name)? {
+            self.core.prove_counted(&connection, keys);
+        }
+        Ok(())
     }
 
     fn reread(&self, name: &str, anew: bool) -> Result<()> {

@@ -147,7 +147,7 @@ pub struct ReplicaStatus {
     pub member: String,
     /// `serving`, `proving`, `away` or `unproved`.
     pub state: String,
-    /// Why it is unproved.
+    /// Why it is unproved and, after the last semicolon, what to do.
     pub reason: Option<String>,
 }
 

@@ -169,20 +169,16 @@ fn verify(context: &Context, key: Option<String>) -> anyhow::Result<Exit> {
     waiting.finish_and_clear();
     let rows = rows?;
     show(context, &rows)?;
-    let faults = table::faults(&rows);
+    let complete = table::complete(&rows);
     if !context.json {
-        for fault in &faults {
+        for fault in table::absent(&rows) {
             println!("{fault}");
         }
-        if faults.is_empty() {
+        if complete {
             println!("every replica has proved itself");
         }
     }
-    Ok(if faults.is_empty() {
-        Exit::Done
-    } else {
-        Exit::Degraded
-    })
+    Ok(if complete { Exit::Done } else { Exit::Degraded })
 }
 
 fn delete(context: &Context, key: String, yes: bool) -> anyhow::Result<Exit> {

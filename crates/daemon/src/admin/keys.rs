@@ -7,6 +7,7 @@ use hsmux_pool::replicate::{Cloned, Fate, Selection};
 use hsmux_pool::{Catalogue, ObjectStatus, Pool, SeatState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
+use super::status::why;
 use super::{Failure, KeyRow, KeySpec, find};
 use crate::daemon::Running;
 
@@ -135,9 +136,9 @@ pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
         .map(|seat| seat.member)
         .collect();
     members.dedup();
-    for member in members {
+    for member in &members {
         // A member that is away is seen in the rows.
-        if let Err(error) = pool.prove(&member) {
+        if let Err(error) = pool.prove(member) {
             tracing::warn!(member, %error, "not proved");
         }
     }
@@ -146,6 +147,11 @@ pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
     };
     let entries = find::entries(&pool.catalogue(), uri)?;
     let ids: Vec<_> = entries.iter().map(|entry| entry.object.id).collect();
+    for member in &members {
+        if let Err(error) = pool.prove_counted(member, &ids) {
+            tracing::warn!(member, %error, "not proved");
+        }
+    }
     Ok(rows_of(pool, &ids))
 }
 
@@ -231,11 +237,7 @@ pub fn until_settled(pool: &Pool, member: &str) -> Result<String> {
             }
             SeatState::Connecting => return Ok(format!("{member} is still connecting")),
             _ => {
-                let why = seat
-                    .reason
-                    .clone()
-                    .or(seat.last_error.clone())
-                    .unwrap_or_default();
+                let why = why(seat).unwrap_or_default();
                 return Err(Error::token(Kind::NoReplica, format!("{member}: {why}")));
             }
         }

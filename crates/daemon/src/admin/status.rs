@@ -189,7 +189,7 @@ impl MemberStatus {
             state(seat.state).clone_into(&mut self.state);
         }
         if !serves {
-            self.reason = seat.reason.clone().or(seat.last_error.clone());
+            self.reason = why(seat);
         }
         self.pids.extend(
             pool.member(&seat.name)
@@ -209,6 +209,7 @@ impl MemberStatus {
     /// A member that serves says which of its keys do not. hsmux's own never do.
     fn note_unproved(&mut self, status: &Status) {
         let shown = |object: &&ObjectStatus| !object.label.starts_with(HIDDEN_LABEL);
+        let mut first = None;
         for object in status.objects.iter().filter(shown) {
             let of_member = |replica: &&ReplicaStatus| replica.member == self.name;
             let mut replicas = object.replicas.iter().filter(of_member);
@@ -216,10 +217,25 @@ impl MemberStatus {
                 continue;
             };
             self.unproved += 1;
-            let reason = format!("{} {:?}: {reason}", object.class, object.label);
-            self.reason.get_or_insert(reason);
+            first.get_or_insert_with(|| format!("{} {:?}: {reason}", object.class, object.label));
         }
+        let more = match self.unproved {
+            0 | 1 => String::new(),
+            keys => format!(" ({keys} keys do not serve from it; hsmux key list says why)"),
+        };
+        self.reason = self.reason.take().or(first.map(|first| first + &more));
     }
+}
+
+/// Why a seat does not serve, without its name, which is said beside it.
+pub fn why(seat: &SeatStatus) -> Option<String> {
+    let why = seat.reason.as_ref().or(seat.last_error.as_ref())?;
+    let names = [&seat.name, &seat.member];
+    let rest = names.into_iter().fold(why.as_str(), |why, name| {
+        let named = why.strip_prefix(name.as_str());
+        named.and_then(|why| why.strip_prefix(": ")).unwrap_or(why)
+    });
+    Some(rest.to_owned())
 }
 
 fn state(state: SeatState) -> &'static str {

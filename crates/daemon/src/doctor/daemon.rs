@@ -4,18 +4,15 @@ use hsmux_pool::config::Config;
 use hsmux_token::Kind;
 
 use super::{Finding, Level, shown};
-use crate::admin::{AdminClient, DaemonStatus, KeyRow, MemberStatus, Request, Response};
+use crate::admin::{AdminClient, KeyRow, MemberStatus, Request, Response};
 use crate::lock::StateLock;
 
-/// Asks the daemon; answers its status, if it runs.
-pub fn examine(config: &Config, findings: &mut Vec<Finding>) -> Option<DaemonStatus> {
+/// Asks the daemon.
+pub fn examine(config: &Config) -> Vec<Finding> {
     let socket = &config.admin.socket.path;
     let client = match AdminClient::connect(socket) {
         Ok(client) => client,
-        Err(error) => {
-            findings.push(unreachable(config, &error));
-            return None;
-        }
+        Err(error) => return vec![unreachable(config, &error)],
     };
     let ask = |request| match client.ask(&request) {
         Ok(response) => Some(response),
@@ -26,14 +23,10 @@ pub fn examine(config: &Config, findings: &mut Vec<Finding>) -> Option<DaemonSta
     };
     let Some(Response::Status(status)) = ask(Request::Status) else {
         let advice = "look into its log";
-        findings.push(Finding::new(
-            Level::Error,
-            "daemon",
-            "it does not answer",
-            advice,
-        ));
-        return None;
+        let silent = Finding::new(Level::Error, "daemon", "it does not answer", advice);
+        return vec![silent];
     };
+    let mut findings = Vec::new();
     if let Some(error) = &status.config_error {
         let problem = format!("the configuration file was not taken over: {error}");
         let advice = "correct it, then hsmux reload";
@@ -44,7 +37,7 @@ pub fn examine(config: &Config, findings: &mut Vec<Finding>) -> Option<DaemonSta
         let members = status.members.len();
         findings.extend(keys.iter().flat_map(|key| of_key(key, members)));
     }
-    Some(*status)
+    findings
 }
 
 fn unreachable(config: &Config, error: &hsmux_token::Error) -> Finding {
@@ -101,17 +94,17 @@ fn of_key(key: &KeyRow, members: usize) -> Vec<Finding> {
     let object = &key.object;
     let secret = matches!(object.class.as_str(), "private key" | "secret key");
     let about = format!("{} {:?}", object.class, object.label);
-    for replica in object
-        .replicas
-        .iter()
-        .filter(|replica| replica.state == "unproved")
-    {
-        let reason = replica.reason.as_deref().unwrap_or_default();
-        let problem = format!("its replica on {} does not serve: {reason}", replica.member);
-        let advice = "delete the wrong key there, or copy the right one: hsmux key clone";
-        findings.push(Finding::new(Level::Error, &about, problem, advice));
-    }
-    if secret && object.members.len() < 2 && members > 1 {
+    let reasons = object.replicas.iter().filter_map(|replica| {
+        let reason = replica.reason.as_ref()?;
+        Some((&replica.member, reason.rsplit_once("; ")?))
+    });
+    findings.extend(reasons.map(|(member, (why, advice))| {
+        let problem = format!("its replica on {member} does not serve: {why}");
+        Finding::new(Level::Error, &about, problem, advice)
+    }));
+    // Where none of its replicas may serve, a copy would not either.
+    let servable = findings.is_empty() || !object.members.is_empty();
+    if secret && servable && object.members.len() < 2 && members > 1 {
         let problem = match object.members.first() {
             Some(only) => format!("{only} alone serves it"),
             None => "no member serves it".to_owned(),

@@ -1,13 +1,14 @@
 //! The modules and their tokens, looked at without logging in.
 
+use std::collections::HashMap;
+
 use hsmux_pool::config::{Config, Isolation, Member};
 use hsmux_token::{TokenFlags, TokenInfo};
 
 use super::{Finding, Found, Level, Probe, opensc, shown};
-use crate::admin::DaemonStatus;
 use crate::members::worker;
 
-pub fn examine(config: &Config, status: Option<&DaemonStatus>, probe: &Probe<'_>) -> Vec<Finding> {
+pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     let processes = config
         .tokens
@@ -25,15 +26,16 @@ pub fn examine(config: &Config, status: Option<&DaemonStatus>, probe: &Probe<'_>
             "set [daemon] worker",
         ));
     }
-    for member in &config.tokens {
-        // config check has said it.
-        if !member.module.is_file() {
-            continue;
-        }
-        match probe(&member.module, &member.env) {
+    let mut probed = HashMap::new();
+    // Of a module that is not there, config check has said it.
+    for member in config.tokens.iter().filter(|m| m.module.is_file()) {
+        let found = probed
+            .entry((&member.module, &member.env))
+            .or_insert_with(|| probe(&member.module, &member.env));
+        match found {
             Ok(found) => {
-                findings.extend(token(member, &found));
-                findings.extend(opensc::examine(config, member, &found));
+                findings.extend(token(member, found));
+                findings.extend(opensc::examine(config, member, found));
             }
             Err(why) => {
                 let problem = format!("{} cannot be loaded: {why}", member.module.display());
@@ -41,9 +43,6 @@ pub fn examine(config: &Config, status: Option<&DaemonStatus>, probe: &Probe<'_>
                 findings.push(Finding::new(Level::Error, &member.name, problem, advice));
             }
         }
-    }
-    if status.is_none() {
-        findings.dedup_by(|a, b| a.problem == b.problem);
     }
     findings
 }
@@ -101,7 +100,7 @@ const FLAGS: &[(TokenFlags, Level, &str, &str)] = &[
         TokenFlags::USER_PIN_COUNT_LOW,
         Level::Warning,
         "a wrong PIN was tried on it since the last login: its PIN counter is low",
-        "find out who did; a login with the right PIN resets the counter",
+        "a login with the right PIN resets it; if it was none of yours, find out who did",
     ),
     (
         TokenFlags::USER_PIN_TO_BE_CHANGED,

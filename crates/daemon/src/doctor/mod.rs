@@ -56,8 +56,15 @@ pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {
         return findings;
     };
     findings.extend(state::examine(&config));
-    let status = daemon::examine(&config, &mut findings);
-    findings.extend(members::examine(&config, status.as_ref(), probe));
+    findings.extend(members::examine(&config, probe));
+    // What the daemon says of a member follows from what is known of it already.
+    let explained = |told: &Finding| {
+        let same = |known: &Finding| known.level == Level::Error && known.about == told.about;
+        findings.iter().any(same)
+    };
+    let mut told = daemon::examine(&config);
+    told.retain(|told| !explained(told));
+    findings.extend(told);
     findings.sort_by_key(|finding| finding.level);
     findings.dedup_by(|a, b| a.about == b.about && a.problem == b.problem);
     findings
@@ -89,12 +96,12 @@ fn of_mistake(mistake: &Mistake) -> Finding {
         0 => mistake.file.display().to_string(),
         line => format!("{}:{line}", mistake.file.display()),
     };
-    Finding::new(
-        level,
-        about,
-        &mistake.message,
-        "edit the file, then hsmux config check",
-    )
+    let advice = if mistake.file.exists() {
+        "edit the file, then hsmux config check".to_owned()
+    } else {
+        format!("hsmux config example > {}", mistake.file.display())
+    };
+    Finding::new(level, about, &mistake.message, advice)
 }
 
 fn shown(path: &Path) -> String {

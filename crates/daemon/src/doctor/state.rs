@@ -56,7 +56,8 @@ fn pins(config: &Config) -> Vec<Finding> {
         let name = member.map_or(&row.label, |member| &member.name);
         let problem = format!("its PIN is held: {}", row.outcome);
         let advice = format!(
-            "put the right PIN into its file, or, if it is right: hsmux pin release {name}"
+            "put the right PIN into its file, then hsmux token resume {name}; if it is right, \
+             hsmux pin release {name}"
         );
         findings.push(Finding::new(Level::Error, name, problem, advice));
     }

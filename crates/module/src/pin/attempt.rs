@@ -68,7 +68,7 @@ impl<'a> Attempt<'a> {
             if hold == Hold::CounterLow {
                 journal.write(user, &mac, Outcome::Held, full)?;
             }
-            return Err(Error::token(Kind::PinHeld, hold.advice()));
+            return Err(Error::token(Kind::PinHeld, hold.explained()));
         }
         let begun = match &before {
             Some(broken) if broken.outcome == Outcome::Attempting => Outcome::Retrying,
@@ -86,13 +86,17 @@ impl<'a> Attempt<'a> {
         if let Err(e) = written {
             tracing::warn!("the outcome of a login is not on record: {e}");
         }
-        let hold = match Verdict::of(&result) {
+        let (verdict, hold) = match Verdict::of(&result) {
             Verdict::Right | Verdict::Untouched => return result,
-            Verdict::Wrong => Hold::Refused,
-            Verdict::Unknown => Hold::UnknownOutcome,
+            Verdict::Wrong => ("the token refused this PIN", Hold::Refused),
+            Verdict::Unknown => (
+                "the token did not say whether this PIN is right, so it may have cost a try",
+                Hold::UnknownOutcome,
+            ),
         };
         result.map_err(|e| {
-            let message = format!("{e}; it is not tried again: {}", hold.advice());
+            let advice = hold.advice();
+            let message = format!("{verdict} ({e}); it is not tried again: {advice}");
             Error::token(Kind::PinHeld, message)
         })
     }

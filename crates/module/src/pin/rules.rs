@@ -52,24 +52,35 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// For people: why, and what to do.
+    /// For people: why a PIN is not tried, and what to do.
+    pub(super) fn explained(self) -> String {
+        let why = match self {
+            Self::Locked => "the token's PIN is locked",
+            Self::FinalTry => "the token says that one more wrong PIN locks it",
+            Self::CounterLow => {
+                "the token's PIN counter is low, and this PIN has never been right on it"
+            }
+            Self::Refused => "the token refused this PIN before, so it is not tried again",
+            Self::UnknownOutcome => {
+                "the outcome of an earlier login with this PIN is unknown, so it may have cost a try"
+            }
+        };
+        format!("{why}; {}", self.advice())
+    }
+
+    /// For people: what to do.
     pub(super) fn advice(self) -> &'static str {
         match self {
-            Self::Locked => "the token's PIN is locked; its security officer can set a new one",
+            Self::Locked => "its security officer can set a new one",
             Self::FinalTry => {
-                "the token says that one more wrong PIN locks it; \
-                 make sure that the PIN is right, then log in once with the vendor's own tool"
-            }
-            Self::CounterLow => {
-                "the token's PIN counter is low, and this PIN has never been right on it; \
-                 make sure that it is, then `hsmux pin release`"
+                "make sure that the PIN is right, then log in once with the vendor's own tool"
             }
             Self::Refused => {
-                "the token refused this PIN before, so it is not tried again; \
-                 correct the PIN in the configuration, or `hsmux pin release` if it is right now"
+                "put the right PIN into its file, then `hsmux token resume`; \
+                 or `hsmux pin release`, if this one is right now"
             }
-            Self::UnknownOutcome => {
-                "the outcome of an earlier login with this PIN is unknown, so it may have cost a try; make sure that the PIN is right, then `hsmux pin release`"
+            Self::CounterLow | Self::UnknownOutcome => {
+                "make sure that the PIN is right, then `hsmux pin release`"
             }
         }
     }

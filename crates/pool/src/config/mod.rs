@@ -69,6 +69,8 @@ pub struct PoolSection {
     pub deadline: Duration,
     /// How many members a new object must reach at once.
     pub replicas: usize,
+    /// Keys with a use counter.
+    pub counted: Vec<Uri>,
 }
 
 /// A unix socket and who may open it.
@@ -186,6 +188,7 @@ impl Config {
             state: self.state.clone(),
             replicas: self.pool.replicas,
             read_only: self.pool.read_only,
+            counted: self.pool.counted.clone(),
         }
     }
 

@@ -119,6 +119,7 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64) -> Option<PoolSection> {
         replicas: fields
             .number("replicas", 1..=members)
             .unwrap_or(members.min(2)) as usize,
+        counted: fields.list("counted", uri).unwrap_or_default(),
     };
     Some(PoolSection {
         label: label?,

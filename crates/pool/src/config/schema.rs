@@ -115,6 +115,12 @@ pub const SECTIONS: &[Section] = &[
                 "2, or 1 in a pool of one",
                 "How many members a new object must reach at once, or it is made on none.",
             ),
+            key(
+                "counted",
+                r#"["pkcs11:object=notary;type=private"]"#,
+                "none",
+                "Keys with a use counter (SmartCard-HSM), which PKCS#11 does not show. A proof would be a use, so they do not prove themselves: `hsmux key verify URI` proves one, by one use on each worker, until that ends.",
+            ),
         ],
     },
     Section {

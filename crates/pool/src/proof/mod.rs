@@ -3,6 +3,7 @@
 //! Keys are proved one by one and serve as soon as they are proved. A private key proves itself
 //! against its public half ([`private`]), a secret key against another member's copy ([`secret`]).
 
+mod counted;
 mod private;
 mod secret;
 
@@ -21,11 +22,13 @@ use crate::job::{Attempt, Purpose};
 use crate::need::Need;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
+pub(crate) use counted::ByHand;
+use counted::{COUNTED, is_counted};
 
 /// What a proof found.
 enum Finding {
     Proved,
-    /// The copy is another key, or cannot be proved: why.
+    /// The copy is another key, or cannot be proved: why, and after the last semicolon what to do.
     Not(String),
 }
 
@@ -41,6 +44,20 @@ const TRIES: usize = 3;
 impl Core {
     /// Proves these keys of a seat, and lets each serve or not.
     pub fn prove(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId]) {
+        self.prove_each(connection, ids, false);
+    }
+
+    /// Proves those of these keys whose uses are counted: a person has asked for it.
+    pub fn prove_counted(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId]) {
+        let counted = |id: &&ObjectId| {
+            let object = self.candidate(connection, id);
+            object.is_some_and(|object| is_counted(&self.options, &object))
+        };
+        let ids: Vec<_> = ids.iter().filter(counted).copied().collect();
+        self.prove_each(connection, &ids, true);
+    }
+
+    fn prove_each(self: &Arc<Self>, connection: &Arc<Connection>, ids: &[ObjectId], by_hand: bool) {
         let mut ids: Vec<_> = ids.iter().filter(|id| provable(id)).copied().collect();
         // Private keys first: they wait for nobody.
         ids.sort_by_key(|id| id.class == Class::SECRET_KEY);
@@ -48,12 +65,14 @@ impl Core {
         let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
         for id in ids {
-            let state = match self.prove_one(connection, &id) {
+            let state = match self.prove_one(connection, &id, by_hand) {
                 Ok(Some(state)) => state,
                 Ok(None) => continue,
                 Err(error) => {
                     failed.push(id);
-                    ReplicaState::Unproved(format!("the proof failed: {error}"))
+                    ReplicaState::Unproved(format!(
+                        "the proof failed: {error}; it is tried again by itself"
+                    ))
                 }
             };
             found.push((id, state));
@@ -123,6 +142,7 @@ impl Core {
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         id: &ObjectId,
+        by_hand: bool,
     ) -> Result<Option<ReplicaState>> {
         let mut tries = 0;
         loop {
@@ -132,13 +152,26 @@ impl Core {
             if let Some(reason) = unprovable(&object) {
                 return Ok(Some(ReplicaState::Unproved(reason.into())));
             }
+            let counted = is_counted(&self.options, &object);
+            if counted && !by_hand {
+                return Ok(Some(if self.by_hand.proved(connection, id) {
+                    ReplicaState::Serving
+                } else {
+                    ReplicaState::Unproved(COUNTED.into())
+                }));
+            }
             let finding = match id.class {
                 Class::SECRET_KEY => secret::prove(self, connection, &object),
                 _ => private::prove(self, connection, &object),
             };
             tries += 1;
             match finding {
-                Ok(Finding::Proved) => return Ok(Some(ReplicaState::Serving)),
+                Ok(Finding::Proved) => {
+                    if counted {
+                        self.by_hand.note(connection, id);
+                    }
+                    return Ok(Some(ReplicaState::Serving));
+                }
                 Ok(Finding::Not(reason)) => {
                     tracing::error!(seat = %connection.record.name, "{id:?} is not proved: {reason}");
                     return Ok(Some(ReplicaState::Unproved(reason)));
@@ -194,7 +227,7 @@ fn unprovable(object: &Object) -> Option<&'static str> {
     if object.attributes.flag(ck::CKA_ALWAYS_AUTHENTICATE) == Some(true) {
         return Some(
             "CKA_ALWAYS_AUTHENTICATE: each use asks for the PIN again, which a pool does not give; \
-             make the key without it to have it served",
+             make a key without it to have it served",
         );
     }
     None

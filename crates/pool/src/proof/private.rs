@@ -25,7 +25,8 @@ pub(super) fn prove(
     };
     if ObjectId::of_public_key(object.id.class, public.spki()) != object.id {
         return Ok(Finding::Not(
-            "its public key is not the one that it is named by".into(),
+            "its public key is not the one that it is named by; delete it there, then hsmux key clone"
+                .into(),
         ));
     }
     let candidate = Candidate {
@@ -49,7 +50,9 @@ pub(super) fn prove(
         }
     }
     Ok(Finding::Not(
-        "the token offers no mechanism by which this key could prove itself".into(),
+        "the token offers no mechanism by which this key could prove itself; make one that may \
+         sign, decrypt, unwrap or derive there"
+            .into(),
     ))
 }
 
@@ -60,7 +63,8 @@ fn without_public_half(object: &Object) -> Finding {
         .get(ck::CKA_PUBLIC_KEY_INFO)
         .is_some_and(|info| !info.is_empty());
     if known {
-        Finding::Not("its public key is of a kind that hsmux cannot check".into())
+        let why = "its public key is of a kind that hsmux cannot check; use RSA or a common curve";
+        Finding::Not(why.into())
     } else {
         Finding::Proved
     }
@@ -244,7 +248,9 @@ fn verdict(good: bool) -> Finding {
     if good {
         Finding::Proved
     } else {
-        Finding::Not("it is another key than its public half says".into())
+        let why =
+            "it is another key than its public half says; delete it there, then hsmux key clone";
+        Finding::Not(why.into())
     }
 }
 

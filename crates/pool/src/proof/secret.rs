@@ -127,7 +127,8 @@ impl Pair<'_> {
             return Ok(self.verdict(same));
         }
         Ok(Finding::Not(format!(
-            "{} and this token have no mechanism in common by which the key could prove itself",
+            "{} and this token have no mechanism in common by which the key could prove itself; \
+             make one that may encipher or sign on both",
             self.trusted.record.name
         )))
     }
@@ -137,7 +138,7 @@ impl Pair<'_> {
             Finding::Proved
         } else {
             Finding::Not(format!(
-                "it is another key than the one on {}",
+                "it is another key than the one on {}; delete the wrong one, then hsmux key clone",
                 self.trusted.record.name
             ))
         }

@@ -1,6 +1,7 @@
 //! The pool over fake tokens with real keys.
 
 mod changes;
+mod counted;
 mod faults;
 mod guests;
 mod health;

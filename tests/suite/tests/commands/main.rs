@@ -2,5 +2,6 @@
 
 mod admin;
 mod bench;
+mod doctor;
 mod keys;
 mod listeners;

@@ -15,23 +15,32 @@ pub fn show(context: &Context, rows: &[KeyRow]) -> anyhow::Result<Exit> {
     }
     let header = ["label", "class", "type", "id", "served by", "trouble"];
     output::table(&header, rows.iter().map(cells));
+    for reason in rows.iter().flat_map(unproved) {
+        println!("\n{reason}");
+    }
     Ok(Exit::Done)
 }
 
-/// What is wrong with replicas, a sentence each.
-pub fn faults(rows: &[KeyRow]) -> Vec<String> {
+/// Whether every member in service has a replica of each, and it serves.
+pub fn complete(rows: &[KeyRow]) -> bool {
+    let mut replicas = rows.iter().flat_map(|row| &row.object.replicas);
+    replicas.all(|replica| replica.state == "serving")
+        && rows.iter().all(|row| row.missing.is_empty())
+}
+
+/// Replicas that are not there, or not now, a sentence each.
+pub fn absent(rows: &[KeyRow]) -> Vec<String> {
     let mut faults = Vec::new();
     for KeyRow {
         object, missing, ..
     } in rows
     {
         let about = format!("{} {:?}", object.class, object.label);
-        for replica in &object.replicas {
-            if replica.state != "serving" {
-                let reason = replica.reason.as_deref().unwrap_or(&replica.state);
-                faults.push(format!("{about} on {}: {reason}", replica.seat));
-            }
-        }
+        faults.extend(object.replicas.iter().filter_map(|replica| {
+            let state = &replica.state;
+            let away = state != "serving" && replica.reason.is_none();
+            away.then(|| format!("{about} on {}: {state}", replica.seat))
+        }));
         faults.extend(
             missing
                 .iter()
@@ -39,6 +48,21 @@ pub fn faults(rows: &[KeyRow]) -> Vec<String> {
         );
     }
     faults
+}
+
+/// Why replicas do not serve, and what to do; once for all workers of a member.
+fn unproved(row: &KeyRow) -> Vec<String> {
+    let object = &row.object;
+    let reasons = object.replicas.iter().filter_map(|replica| {
+        let (member, reason) = (&replica.member, replica.reason.as_ref()?);
+        Some(format!(
+            "{} {:?} on {member}: {reason}",
+            object.class, object.label
+        ))
+    });
+    let mut reasons: Vec<_> = reasons.collect();
+    reasons.dedup();
+    reasons
 }
 
 fn cells(row: &KeyRow) -> Vec<String> {

@@ -1,0 +1,92 @@
+//! What is wrong is said once, of whom, and with what to do.
+
+use std::time::Duration;
+
+use hsmux_suite::{Rig, Setup, StandIn, until};
+use serde_json::Value;
+
+/// Long enough for any machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A member whose PIN is refused, one whose PIN counter is low, and one that serves.
+fn three() -> (Rig, StandIn) {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut tokens = rig.stand_in("vendor", &["good", "low", "refused"]);
+    tokens.set("low", "pin_flags = \"low\"");
+    rig.write_pin("refused", "not-the-pin");
+    (rig, tokens)
+}
+
+fn start(rig: &mut Rig) {
+    rig.start_daemon();
+    rig.wait_for_members(1);
+    until("two members are parked", PATIENCE, || {
+        (rig.members_in("parked").len() == 2).then_some(())
+    });
+}
+
+/// The findings about somebody or something.
+fn findings(rig: &Rig, about: &str) -> Vec<Value> {
+    let found = rig.hsmux("doctor --json").finish();
+    assert_eq!(found.code, Some(3), "{}", found.err);
+    let mut found: Vec<Value> = serde_json::from_str(&found.out).expect("JSON from hsmux doctor");
+    found.retain(|finding| finding["about"] == about);
+    found
+}
+
+#[test]
+fn a_refused_pin_is_told_once() {
+    let (mut rig, _tokens) = three();
+    start(&mut rig);
+    let now = rig.hsmux("status").ok();
+    now.says("\nrefused: the token refused this PIN (C_Login: CKR_PIN_INCORRECT")
+        .says("`hsmux token resume`");
+    assert_eq!(now.out.matches("it is not tried again").count(), 1);
+    assert!(!now.out.contains("before"), "{}", now.out);
+    rig.stop();
+
+    start(&mut rig);
+    let later = rig.hsmux("status").ok();
+    later.says("\nrefused: the token refused this PIN before, so it is not tried again");
+    let low = "\nlow: the token's PIN counter is low, and this PIN has never been right on it";
+    later.says(low);
+    for (member, outcome) in [
+        ("refused", "refused by the token"),
+        ("low", "counter is low"),
+    ] {
+        let found = findings(&rig, member);
+        let errors: Vec<_> = found.iter().filter(|f| f["level"] == "error").collect();
+        let [held] = errors[..] else {
+            panic!("{found:#?}");
+        };
+        let (problem, advice) = (&held["problem"], held["advice"].as_str().unwrap());
+        assert!(problem.as_str().unwrap().contains(outcome), "{held}");
+        assert!(
+            advice.contains(&format!("hsmux pin release {member}")),
+            "{held}"
+        );
+    }
+}
+
+#[test]
+fn a_key_that_cannot_be_served_says_so() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut tokens = rig.stand_in("vendor", &["asks"]);
+    tokens.set("asks", "always_authenticate = true");
+    rig.start();
+    let told =
+        "private key \"ec\" on asks: CKA_ALWAYS_AUTHENTICATE: each use asks for the PIN again";
+    until("the key is told", PATIENCE, || {
+        let listed = rig.hsmux("key list").ok();
+        listed.out.contains(told).then_some(())
+    });
+    rig.hsmux("status")
+        .ok()
+        .says("asks: private key \"ec\": CKA_ALWAYS_AUTHENTICATE");
+    rig.hsmux("key verify").fails().says(told);
+    let found = findings(&rig, "private key \"ec\"");
+    let [asks] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(asks["advice"], "make a key without it to have it served");
+}
