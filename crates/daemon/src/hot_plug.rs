@@ -93,7 +93,7 @@ impl Watcher {
             *self.ending.waiting.lock() = None;
             if error.is_some() && error != said {
                 let error = error.as_ref().map(ToString::to_string).unwrap_or_default();
-                tracing::warn!("cards that come and go are not noticed: {error}");
+                tracing::info!("no readers are watched: {error}");
             }
             said = error;
             thread::park_timeout(self.pause);

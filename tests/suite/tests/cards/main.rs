@@ -3,6 +3,11 @@
 //! Some of these programs exit with 0 when the card refused, and one with 1 when it did not: what
 //! counts is what the card holds and does afterwards.
 
+mod beside;
+mod doctor;
+mod far;
+mod hot_plug;
+mod new_card;
 mod new_keys;
 mod openssl;
 mod p11_kit;
