@@ -32,7 +32,7 @@ impl Engine {
                 Ok(true) => tracing::warn!(%name, number, "taken over from the tokens"),
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::error!(%name, number, %error, "not taken over from the tokens")
+                    tracing::error!(%name, number, %error, "not taken over from the tokens");
                 }
             }
         }

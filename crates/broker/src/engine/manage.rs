@@ -84,7 +84,7 @@ impl Engine {
         for number in key.versions.range(..min_available).map(|(n, _)| *n) {
             self.destroy_version(&key, number).await?;
         }
-        Ok(self.keyring.find(name)?)
+        self.keyring.find(name)
     }
 
     /// Deletes a key that may be deleted.

@@ -19,7 +19,7 @@ impl Store {
             let found: Option<i64> = connection
                 .query_row(sql, [object_blob(object)], |row| row.get(0))
                 .optional()?;
-            Ok(found.unwrap_or(0) as u64)
+            Ok(found.unwrap_or(0).cast_unsigned())
         })
     }
 
@@ -29,7 +29,7 @@ impl Store {
             write.execute(
                 "INSERT INTO budgets VALUES (?1, ?2)
                  ON CONFLICT (object) DO UPDATE SET reserved = max(reserved, ?2)",
-                params![object_blob(object), upto as i64],
+                params![object_blob(object), upto.cast_signed()],
             )
         })
     }

@@ -78,7 +78,7 @@ impl Store {
                 params![
                     name.as_str(),
                     version.number,
-                    version.created as i64,
+                    version.created.cast_signed(),
                     object_blob(&version.object),
                     version.mac.as_ref().map(object_blob),
                     version.certificates,
@@ -172,7 +172,7 @@ fn version(row: &Row<'_>) -> rusqlite::Result<VersionRow> {
     let mac: Option<Vec<u8>> = row.get("mac")?;
     Ok(VersionRow {
         number: row.get("number")?,
-        created: row.get::<_, i64>("created")? as u64,
+        created: row.get::<_, i64>("created")?.cast_unsigned(),
         object: object_of_blob(&row.get::<_, Vec<u8>>("object")?)?,
         mac: mac.map(|blob| object_of_blob(&blob)).transpose()?,
         certificates: row.get("certificates")?,

@@ -123,7 +123,10 @@ fn own_stamp(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
 fn renew_stamp(connection: &mut Connection, file: &Path, trust: Trust) -> rusqlite::Result<()> {
     let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if trust == Trust::Restored {
-        write.execute("UPDATE budgets SET reserved = ?1", [super::LIMIT as i64])?;
+        write.execute(
+            "UPDATE budgets SET reserved = ?1",
+            [super::LIMIT.cast_signed()],
+        )?;
     }
     if trust != Trust::Own {
         let mut stamp = [0; 16];

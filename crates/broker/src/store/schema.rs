@@ -46,14 +46,15 @@ const MIGRATIONS: &[&str] = &["
 /// Brings a file up to date; one of a newer broker is refused.
 pub fn migrate(connection: &Connection) -> rusqlite::Result<()> {
     let version =
-        connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
-    let known = MIGRATIONS.len() as i64;
+        connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
+    let version = version as usize;
+    let known = MIGRATIONS.len();
     if version > known {
         return Err(other(format!(
             "it is of a newer hsmux (version {version}; this one knows {known})"
         )));
     }
-    let missing = MIGRATIONS.iter().enumerate().skip(version as usize);
+    let missing = MIGRATIONS.iter().enumerate().skip(version);
     for (at, migration) in missing {
         let version = at + 1;
         connection.execute_batch(&format!(

@@ -41,8 +41,10 @@ impl Store {
                 Ok(ClientToken {
                     id: row.get("id")?,
                     name: row.get("name")?,
-                    created: row.get::<_, i64>("created")? as u64,
-                    expires: row.get::<_, Option<i64>>("expires")?.map(|at| at as u64),
+                    created: row.get::<_, i64>("created")?.cast_unsigned(),
+                    expires: row
+                        .get::<_, Option<i64>>("expires")?
+                        .map(i64::cast_unsigned),
                     hash: row.get("hash")?,
                 })
             })?;
@@ -59,8 +61,8 @@ impl Store {
                     token.hash,
                     token.id,
                     token.name,
-                    token.created as i64,
-                    token.expires.map(|at| at as i64)
+                    token.created.cast_signed(),
+                    token.expires.map(u64::cast_signed)
                 ],
             )
         })

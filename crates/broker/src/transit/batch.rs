@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 /// The body of a request that may be a batch.
 #[derive(Deserialize)]
 pub struct Batch<Item> {
-    #[serde(default = "none")]
-    batch_input: Option<Vec<Entry<Item>>>,
+    #[serde(rename = "batch_input", default = "none")]
+    entries: Option<Vec<Entry<Item>>>,
     #[serde(default, deserialize_with = "loose::value")]
     partial_failure_response_code: Option<u16>,
     #[serde(flatten)]
@@ -51,7 +51,7 @@ impl<Item> Batch<Item> {
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
-        let Some(entries) = self.batch_input else {
+        let Some(entries) = self.entries else {
             return Ok(Reply::ok(work(self.single).await?));
         };
         if entries.is_empty() {

@@ -73,8 +73,8 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     let name: KeyName = call.key().parse().map_err(Refusal::bad)?;
     let engine = Arc::clone(call.engine());
     let what = data([("type", kind.word().into())]);
-    let work = async move { engine.create(&name, kind).await };
-    let key = call.act("broker-key-create", what, work).await?;
+    let making = async move { engine.create(&name, kind).await };
+    let key = call.act("broker-key-create", what, making).await?;
     Ok(Reply::ok(shown(call.engine(), &key)))
 }
 

@@ -42,7 +42,7 @@ impl Marshaling {
             return Ok(raw.to_vec());
         }
         let (r, s) = raw.split_at(raw.len() / 2);
-        let numbers = [r, s].map(|half| Uint::new(half));
+        let numbers = [r, s].map(Uint::new);
         let [Ok(r), Ok(s)] = numbers else {
             return Err(Refusal::bad("the token's signature is not r and s"));
         };
