@@ -2,6 +2,7 @@
 
 mod audit;
 mod bench;
+mod broker;
 mod card;
 mod config;
 mod doctor;
@@ -11,6 +12,7 @@ mod serve;
 mod shell;
 mod status;
 mod token;
+mod token_auth;
 mod vcard;
 
 use clap::{Parser, Subcommand};
@@ -51,6 +53,11 @@ pub struct Cli {
 enum Command {
     /// Run the daemon
     Serve(serve::Serve),
+    /// Run the daemon with its service over HTTP
+    Broker(broker::Broker),
+    /// Tokens of those who use the broker
+    #[command(subcommand)]
+    TokenAuth(token_auth::TokenAuth),
     /// Show the pool, its listeners and its members
     Status(status::Status),
     /// Say what is wrong with the set-up, and what to do about it
@@ -94,12 +101,14 @@ impl Cli {
     /// Does what the arguments say.
     pub fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
-        if !matches!(self.command, Command::Serve(_)) {
+        if !matches!(self.command, Command::Serve(_) | Command::Broker(_)) {
             // `hsmux ... | head` ends quietly.
             sigpipe::reset();
         }
         match self.command {
             Command::Serve(command) => command.run(context),
+            Command::Broker(command) => command.run(context),
+            Command::TokenAuth(command) => command.run(context),
             Command::Status(command) => command.run(context),
             Command::Doctor(_) => doctor::Doctor::run(context),
             Command::Config(command) => command.run(context),

@@ -40,7 +40,10 @@ impl Serve {
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;
-        Daemon::start(&file)?.run()?;
+        let daemon = Daemon::start(&file)?;
+        // Ends before the pool does.
+        let _broker = super::broker::start(&daemon)?;
+        daemon.run()?;
         Ok(Exit::Done)
     }
 

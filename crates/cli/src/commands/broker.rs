@@ -1,0 +1,68 @@
+//! `hsmux broker`, and the broker inside `hsmux serve`.
+
+use clap::Args;
+use hsmux_broker::Service;
+use hsmux_broker::store::Store;
+use hsmux_daemon::Daemon;
+use std::path::PathBuf;
+
+use super::serve::Serve;
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux broker`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux broker\n  \
+    hsmux broker --backup /var/backups/broker.sqlite\n\n\
+    It serves [broker] of the configuration over HTTP, beside the sockets for PKCS#11, as hsmux serve\n\
+    does wherever there is a [broker]; without that section it refuses to start.\n\
+    SIGTERM and Ctrl+C end it.")]
+pub struct Broker {
+    /// Copy the store into a new file, also while the broker runs, and end
+    #[arg(long, value_name = "FILE")]
+    backup: Option<PathBuf>,
+
+    #[command(flatten)]
+    serve: Serve,
+}
+
+impl Broker {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let section = context.load()?.broker;
+        let section = section.ok_or_else(|| {
+            let file = context.file();
+            let message = format!(
+                "{}: there is no [broker]; add it with listen = [\"127.0.0.1:8200\"]",
+                file.display()
+            );
+            Exit::Usage.because(message)
+        })?;
+        let Some(to) = self.backup else {
+            return self.serve.run(context);
+        };
+        Store::beside(&section.store)?.backup(&to)?;
+        if context.json {
+            crate::output::json(&to)?;
+        } else {
+            println!("{}", to.display());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Starts the broker on a daemon's pool, where the configuration has one.
+pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
+    let running = daemon.running();
+    let config = running.config();
+    let Some(section) = &config.broker else {
+        return Ok(None);
+    };
+    let (pool, audit) = (&running.shared.pool, &running.shared.audit);
+    let current = {
+        let running = running.clone();
+        move || running.config().broker.clone()
+    };
+    let service = Service::start(section, pool.clone(), audit.clone(), current)?;
+    Ok(Some(service))
+}

@@ -1,0 +1,112 @@
+//! `hsmux token-auth`: tokens of the broker's clients.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use hsmux_broker::auth;
+use hsmux_broker::store::Store;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// What is done with clients' tokens.
+#[derive(Subcommand, Debug)]
+pub enum TokenAuth {
+    /// Make a token and print it: it is shown this once
+    Create(Create),
+    /// List tokens, without what lets their owners in
+    #[command(after_help = "Example:\n  hsmux token-auth list")]
+    List,
+    /// Revoke a token by its id, or all of a name
+    Revoke(Revoke),
+}
+
+/// Options of `hsmux token-auth create`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hsmux token-auth create billing --expires 720h")]
+pub struct Create {
+    /// Whose it is: policies name it token:NAME
+    name: String,
+    /// When it expires, from now [default: never]
+    #[arg(long, value_name = "TIME", value_parser = lifetime)]
+    expires: Option<Duration>,
+}
+
+/// Options of `hsmux token-auth revoke`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hsmux token-auth revoke billing")]
+pub struct Revoke {
+    /// Its id, or the name of those who have it
+    which: String,
+}
+
+impl TokenAuth {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let section = context.load()?.broker;
+        let section = section.ok_or_else(|| {
+            Exit::Usage.because(format!(
+                "{}: there is no [broker]",
+                context.file().display()
+            ))
+        })?;
+        let store = Store::beside(&section.store)?;
+        match self {
+            Self::Create(create) => create.run(context, &store),
+            Self::List => list(context, &store),
+            Self::Revoke(revoke) => {
+                let gone = store.revoke(&revoke.which)?;
+                if context.json {
+                    output::json(&serde_json::json!({ "revoked": gone }))?;
+                } else {
+                    println!("{gone} revoked");
+                }
+                Ok(Exit::Done)
+            }
+        }
+    }
+}
+
+impl Create {
+    fn run(&self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
+        let new = auth::issue(store, &self.name, self.expires)?;
+        let token = String::from_utf8_lossy(new.secret.expose());
+        if context.json {
+            let kept = new.kept;
+            let (id, name, expires) = (kept.id, kept.name, kept.expires);
+            output::json(
+                &serde_json::json!({ "token": token, "id": id, "name": name, "expires": expires }),
+            )?;
+        } else {
+            println!("{token}");
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn list(context: &Context, store: &Store) -> anyhow::Result<Exit> {
+    let tokens = store.tokens()?;
+    if context.json {
+        output::json(&tokens)?;
+        return Ok(Exit::Done);
+    }
+    let rows = tokens.into_iter().map(|token| {
+        let expires = match token.expires {
+            Some(at) if token.is_valid() => output::time(at),
+            Some(_) => "expired".into(),
+            None => "never".into(),
+        };
+        vec![token.id, token.name, output::time(token.created), expires]
+    });
+    output::table(&["id", "name", "created", "expires"], rows);
+    Ok(Exit::Done)
+}
+
+/// `90s`, `15m`, `720h`, `30d`.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let lifetime = humantime::parse_duration(text).map_err(|e| e.to_string())?;
+    if lifetime.is_zero() {
+        return Err("it would expire at once".into());
+    }
+    Ok(lifetime)
+}
