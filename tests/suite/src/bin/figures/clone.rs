@@ -8,7 +8,6 @@ use std::time::Duration;
 use hsmux_bench::Measurement;
 use hsmux_bench::compare::{Bound, Goal, Report};
 use hsmux_suite::Cards;
-use hsmux_token::Result;
 use hsmux_vcard::Timing;
 
 use crate::Effort;
@@ -23,7 +22,7 @@ const KINDS: [&str; 2] = ["rsa:2048", "EC:brainpoolP256r1"];
 const ROUND: Duration = Duration::from_secs(30);
 
 /// Cards with the published times of signatures, which prove each copy.
-pub fn twenty_keys(effort: Effort) -> Result<Report> {
+pub fn twenty_keys(effort: Effort) -> Report {
     preparing("8 cards, one with 20 keys");
     let cards = Cards::paced(1 + TARGETS, &Timing::SmartCardHsm);
     cards.set_up(0..1 + TARGETS);
@@ -53,7 +52,7 @@ pub fn twenty_keys(effort: Effort) -> Result<Report> {
         shares.push(copied_in(share.expect("cards")));
     }
     let (clone, share) = ("hsmux card clone", "the slowest card's own share");
-    Ok(Report::new(
+    Report::new(
         "10 RSA-2048 and 10 brainpoolP256r1 keys to 7 virtual cards that take the published time for each \
          signature, copies for each second",
         [(clone.to_owned(), clones), (share.to_owned(), shares)],
@@ -62,7 +61,7 @@ pub fn twenty_keys(effort: Effort) -> Result<Report> {
             against: share.to_owned(),
             bound: Bound::TimeRatioAtMost(1.1),
         }],
-    ))
+    )
 }
 
 /// All copies.

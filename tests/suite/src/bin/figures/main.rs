@@ -99,7 +99,7 @@ const PARTS: &[Part] = &[
             .try_for_each(|report| page.compared(Ok(report)))
     }),
     ("cards-clone", |effort, page| {
-        page.compared(clone::twenty_keys(effort))
+        page.compared(Ok(clone::twenty_keys(effort)))
     }),
     ("cards-pcscd", |effort, page| {
         page.compared(channel::with_the_times_of_a_card(effort))?;
