@@ -54,7 +54,9 @@ fn show(context: &Context, count: usize) -> anyhow::Result<Exit> {
     if context.json {
         let mut lines: Vec<_> = last.take(count).collect();
         lines.reverse();
-        lines.into_iter().for_each(|line| println!("{line}"));
+        for line in lines {
+            println!("{line}");
+        }
         return Ok(Exit::Done);
     }
     // Checkpoints are for verification.

@@ -29,7 +29,10 @@ pub fn list(config: &Config) -> Result<Vec<PinRow>> {
 /// [`release`] where no daemon runs: the trail gets its line all the same.
 pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
     let trail = Trail::open(&audit::settings(config))?;
-    let who = Who::here(rustix::process::getuid().as_raw(), "hsmux, without a daemon");
+    let who = Who::here(
+        rustix::process::getuid().as_raw(),
+        "hsmux, without a daemon",
+    );
     let request = Request::PinRelease {
         token: token.to_owned(),
     };

@@ -55,7 +55,7 @@ pub struct MemberStatus {
     pub state: String,
     /// Why, where it does not serve, or what is wrong though it does.
     pub reason: Option<String>,
-    /// What the token says of itself.
+    /// What the token said of itself when it was last connected.
     pub token: Option<TokenStatus>,
     /// The process id of its first worker.
     pub pid: Option<u32>,
@@ -232,8 +232,8 @@ pub fn why(seat: &SeatStatus) -> Option<String> {
     let why = seat.reason.as_ref().or(seat.last_error.as_ref())?;
     let names = [&seat.name, &seat.member];
     let rest = names.into_iter().fold(why.as_str(), |why, name| {
-        let named = why.strip_prefix(name.as_str());
-        named.and_then(|why| why.strip_prefix(": ")).unwrap_or(why)
+        let after = why.strip_prefix(name.as_str());
+        after.and_then(|why| why.strip_prefix(": ")).unwrap_or(why)
     });
     Some(rest.to_owned())
 }

@@ -17,8 +17,8 @@ pub fn examine(config: &Config, member: &Member, found: &[Found]) -> Option<Find
     }
     let is_card = |found: &&Found| found.token.flags.contains(TokenFlags::TOKEN_INITIALIZED);
     let cards: Vec<_> = found.iter().filter(is_card).collect();
-    let own = |found: &&Found| member.uri.matches_token(&found.token, Some(found.slot));
-    let problem = match (cards.iter().any(|found| own(&found)), cards.len()) {
+    let own = |found: &Found| member.uri.matches_token(&found.token, Some(found.slot));
+    let problem = match (cards.iter().any(|found| own(found)), cards.len()) {
         (true, 0 | 1) => return None,
         (true, seen) => format!(
             "its worker looks into {seen} cards, which takes time at each start and logs the others out"

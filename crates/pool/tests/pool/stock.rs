@@ -100,7 +100,8 @@ impl Rig {
         };
         let supplies: Vec<_> = names.iter().map(supply).collect();
         let seats = supplies.iter().zip(names).map(|(s, name)| s.seat(name));
-        let (pool, writer) = replicate::start(options, seats.collect(), Hold::Always, None).unwrap();
+        let (pool, writer) =
+            replicate::start(options, seats.collect(), Hold::Always, None).unwrap();
         Self {
             pool,
             _writer: writer,

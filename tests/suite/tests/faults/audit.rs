@@ -16,7 +16,8 @@ const REMARKS: Option<i32> = Some(3);
 /// One member, and a line for each use of a key.
 fn rig(more: &str) -> Rig {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
-    rig.config.module += &format!("\n[audit]\nkeys = true\n{more}");
+    rig.config.module += "\n[audit]\nkeys = true\n";
+    rig.config.module += more;
     rig.start();
     rig
 }

@@ -13,7 +13,12 @@ const LAYERS: &[&[&str]] = &[
     &["hsmux-software", "hsmux-audit"],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
-    &["hsmux-daemon", "hsmux-broker", "hsmux-pkcs11", "hsmux-bench"],
+    &[
+        "hsmux-daemon",
+        "hsmux-broker",
+        "hsmux-pkcs11",
+        "hsmux-bench",
+    ],
     &["hsmux-cli"],
 ];
 
