@@ -1,0 +1,107 @@
+//! A daemon with a broker on a port that the system has chosen.
+
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
+use serde_json::Value;
+
+/// A rig whose daemon has a `[broker]`, and a client of it.
+pub struct Broker {
+    /// The tokens and the daemon.
+    pub rig: Rig,
+    /// `http://127.0.0.1:PORT`
+    pub url: String,
+    /// What a client of the name `app` shows.
+    pub token: String,
+    starts: usize,
+}
+
+/// The name `app` may do everything with keys of its own.
+const BROKER: &str = r#"
+[broker]
+listen = ["127.0.0.1:0"]
+max_body = 65536
+
+[[policy]]
+clients = ["token:app"]
+keys = ["app-*"]
+allow = ["*"]
+"#;
+
+impl Broker {
+    /// So many empty SoftHSM tokens behind it.
+    pub fn start(members: usize) -> Self {
+        let mut rig = Rig::empty(Setup::Daemon, members);
+        rig.config.module.push_str(BROKER);
+        rig.start();
+        let mut broker = Self {
+            rig,
+            url: String::new(),
+            token: String::new(),
+            starts: 0,
+        };
+        broker.find();
+        let token = broker.rig.hsmux("token-auth create app").ok();
+        token.out.trim().clone_into(&mut broker.token);
+        broker
+    }
+
+    /// Starts the daemon again, and waits for all members.
+    pub fn start_again(&mut self) {
+        self.rig.start();
+        self.find();
+    }
+
+    /// Where it listens now: the log of all starts says it once for each.
+    fn find(&mut self) {
+        self.starts += 1;
+        let daemon = self.rig.daemon.as_ref().expect("a daemon");
+        self.url = until("the broker listens", PATIENCE, || {
+            let log = daemon.log();
+            let said = log.split("addresses=[").nth(self.starts)?;
+            let (address, _) = said.split_once(']')?;
+            Some(format!("http://{address}"))
+        });
+    }
+
+    /// A request: the status, and the answer's JSON (null where there is none).
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        self.ask_as(&self.token, method, path, body)
+    }
+
+    /// The same with another token.
+    pub fn ask_as(&self, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let url = format!("{}/v1/transit/{path}", self.url);
+        let done = self
+            .rig
+            .run("curl")
+            .args("--silent --show-error --globoff --write-out \\n%{http_code} --request")
+            .arg(method)
+            .arg("--header")
+            .arg(format!("X-Vault-Token: {token}"))
+            .args("--data-binary @-")
+            .arg(url)
+            .input(body)
+            .ok();
+        let (json, status) = done.out.rsplit_once('\n').expect("a status");
+        let status = status.trim().parse().expect("a status");
+        let json = serde_json::from_str(json).unwrap_or(Value::Null);
+        (status, json)
+    }
+
+    /// A request that has to be answered with 200 or 204: the answer's data.
+    pub fn good(&self, method: &str, path: &str, body: &str) -> Value {
+        let (status, json) = self.ask(method, path, body);
+        assert!(
+            matches!(status, 200 | 204),
+            "{method} {path}: {status} {json}"
+        );
+        json["data"].clone()
+    }
+
+    /// One that has to be refused so, with these words.
+    pub fn refused(&self, method: &str, path: &str, body: &str, status: u16, words: &str) {
+        let (found, json) = self.ask(method, path, body);
+        let errors = json["errors"].to_string();
+        assert_eq!(found, status, "{method} {path} {body}: {json}");
+        assert!(errors.contains(words), "{method} {path} {body}: {errors}");
+    }
+}
