@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_pool::config::{Config, Listener};
+use hsmux_pool::socket::{SocketFile, listen};
 use hsmux_token::Result;
 use hsmux_wire::{Listening, Reactor};
 use parking_lot::Mutex;
@@ -11,7 +12,6 @@ use crate::admin::{AdminService, ListenerStatus};
 use crate::daemon::Running;
 use crate::service::{AppService, Door};
 use crate::settings::Settings;
-use crate::socket::{SocketFile, listen};
 
 /// All open sockets.
 pub struct Doors {

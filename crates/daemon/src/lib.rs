@@ -24,7 +24,6 @@ mod notify;
 mod rights;
 mod service;
 mod settings;
-mod socket;
 mod talk;
 mod throttle;
 mod view;

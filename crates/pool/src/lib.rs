@@ -30,6 +30,7 @@ pub mod replicate;
 mod scheduler;
 mod seatset;
 mod slots;
+pub mod socket;
 mod status;
 mod stock;
 

@@ -1,14 +1,13 @@
 //! Sockets: accept, serve each connection, let what runs end.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use hsmux_pool::config::Socket;
+use hsmux_pool::socket::{self, SocketFile};
 use hsmux_token::{Error, Kind, Result};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -35,9 +34,6 @@ pub enum Listener {
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
-/// Removed when it is dropped.
-pub struct SocketFile(PathBuf);
-
 impl Listener {
     /// Opens an address.
     pub fn tcp(address: SocketAddr, tls: Option<Arc<ServerConfig>>) -> Result<Self> {
@@ -52,24 +48,12 @@ impl Listener {
 
     /// Opens a unix socket; one that a broker has left behind makes room.
     pub fn unix(socket: &Socket) -> Result<Self> {
-        use std::os::unix::net::{UnixListener, UnixStream};
-
-        let path = &socket.path;
-        let failed = |e: std::io::Error| {
-            let message = format!("[broker] socket {}: {e}", path.display());
-            Error::pool(Kind::Environment, message)
-        };
-        if UnixStream::connect(path).is_err() && is_socket(path) {
-            std::fs::remove_file(path).map_err(failed)?;
-        }
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed)?;
-        }
-        let listener = UnixListener::bind(path).map_err(failed)?;
-        let permissions = std::fs::Permissions::from_mode(socket.mode);
-        std::fs::set_permissions(path, permissions).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self::Unix(listener, SocketFile(path.clone())))
+        let (listener, file) = socket::listen(socket)?;
+        listener.set_nonblocking(true).map_err(|e| {
+            let path = socket.path.display();
+            Error::pool(Kind::Environment, format!("[broker] socket {path}: {e}"))
+        })?;
+        Ok(Self::Unix(listener, file))
     }
 
     /// Where it listens, with the port that the system has chosen.
@@ -202,15 +186,4 @@ async fn serve_one(
         .into_owned();
     // A client that breaks off is its own affair.
     let _ = watcher.watch(connection).await;
-}
-
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::metadata(path).is_ok_and(|found| found.file_type().is_socket())
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }

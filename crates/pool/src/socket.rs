@@ -6,8 +6,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::{Socket, group_id};
 use hsmux_token::{Error, Kind, Result};
+
+use crate::config::{Socket, group_id};
 
 /// The file of a listening socket; removed when dropped, unless it is another's by then.
 #[derive(Debug)]
