@@ -59,6 +59,11 @@ fn the_page_of_the_audit_trail_works() {
     run_page("docs/audit.md");
 }
 
+#[test]
+fn the_page_of_the_broker_works() {
+    run_page("docs/broker.md");
+}
+
 /// The page of the configuration is printed by the program, so that both say the same.
 #[test]
 fn the_configuration_page_is_the_programs_own() {
