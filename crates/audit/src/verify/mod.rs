@@ -154,7 +154,11 @@ impl Verifier {
     }
 
     fn line(&mut self, text: &[u8], broken_off: bool) {
-        let parsed = parse(text).ok().filter(|_| line::parts(text).is_some());
+        let parsed = parse(text).ok().filter(|parsed| {
+            let parts = line::parts(text);
+            // Checkpoints are signed, and nothing else is.
+            parts.is_some_and(|parts| parts.signed.is_some() == parsed.checkpoint.is_some())
+        });
         if self.edge.is_none() && self.held.is_empty() && parsed.is_none() {
             self.unchained += 1;
             return;

@@ -232,6 +232,19 @@ fn what_is_wrong_has_its_line_and_nothing_else_has() {
     }
 }
 
+/// Its MAC has a key that is not disclosed then, and the lines after it follow it all the same.
+#[test]
+fn a_checkpoint_that_is_made_a_line_like_others_is_found() {
+    for tail in [0, 2] {
+        let mut written = write(tail);
+        let checkpoint = written.lines.len() - tail - 1;
+        let text = String::from_utf8(written.lines[checkpoint].clone()).unwrap();
+        written.lines[checkpoint] = text.replace("\"checkpoint\"", "\"che_kpoint\"").into();
+        let report = written.verify();
+        assert_eq!(report.verdict, Verdict::Altered, "{report}");
+    }
+}
+
 /// The key of a segment is disclosed: whoever makes its MACs anew still meets the signature.
 #[test]
 fn a_segment_that_is_made_anew_does_not_lead_to_its_checkpoint() {

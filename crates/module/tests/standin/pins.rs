@@ -27,7 +27,7 @@ fn a_wrong_pin_is_shown_once() {
     let standin = StandIn::new("");
     let message = held(standin.open("wrong"));
     assert!(
-        message.contains("member: C_Login: CKR_PIN_INCORRECT"),
+        message.starts_with("member: the token refused this PIN (C_Login: CKR_PIN_INCORRECT"),
         "{message}"
     );
     for _ in 0..3 {
