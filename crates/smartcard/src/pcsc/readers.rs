@@ -1,10 +1,18 @@
 use std::ffi::CString;
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use ::pcsc::{Context, Error, ReaderState, Scope, State};
 
 use super::error::channel_error;
 use crate::channel::ChannelError;
+
+/// Names the socket of another pcscd than the system's.
+const SOCKET: &str = "PCSCLITE_CSOCK_NAME";
+
+/// The system's.
+const USUAL_SOCKET: &str = "/run/pcscd/pcscd.comm";
 
 /// A reader, and what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +61,20 @@ pub fn readers() -> Result<Vec<Reader>, ChannelError> {
 }
 
 pub(super) fn establish() -> Result<Context, ChannelError> {
-    Context::establish(Scope::User)
-        .map_err(|error| channel_error("all readers", "SCardEstablishContext", error))
+    Context::establish(Scope::User).map_err(|error| match error {
+        Error::NoService if is_refused() => ChannelError::NotPermitted,
+        error => channel_error("all readers", "SCardEstablishContext", error),
+    })
+}
+
+/// Whether pcscd is there, but not for this user: the library says then, too, that there is none.
+fn is_refused() -> bool {
+    let socket = std::env::var_os(SOCKET).unwrap_or_else(|| USUAL_SOCKET.into());
+    let stranger = !rustix::process::geteuid().is_root();
+    match UnixStream::connect(socket) {
+        Ok(_) => stranger,
+        Err(error) => error.kind() == ErrorKind::PermissionDenied,
+    }
 }
 
 pub(super) fn names(context: &Context) -> Result<Vec<CString>, ChannelError> {

@@ -90,20 +90,42 @@ fn a_command_sees_the_cards_and_ends_with_its_own_code() {
 /// Without the right to make a network namespace it works, too, and says what that means.
 #[test]
 fn another_user_is_told_that_the_ports_are_open() {
+    let folder = for_everybody();
+    Run::new("setpriv")
+        .args(NOBODY)
+        .arg(folder.path().join("hsmux"))
+        .args("vcard run --count 2 -- opensc-tool -l")
+        .dir(folder.path())
+        .ok()
+        .says("all interfaces")
+        .says("1    Yes");
+}
+
+/// To the PC/SC library that is as if there were no pcscd.
+#[test]
+fn a_user_whom_pcscd_refuses_is_told_so() {
+    let folder = for_everybody();
+    hsmux("vcard run --count 1 -- setpriv")
+        .args(NOBODY)
+        .arg(folder.path().join("hsmux"))
+        .args("card list")
+        .dir(folder.path())
+        .fails()
+        .says("not permitted to use smart cards");
+}
+
+/// Options of setpriv.
+const NOBODY: &str = "--reuid 65534 --regid 65534 --clear-groups --";
+
+/// A folder with the program that any user may run.
+fn for_everybody() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let everybody = |mode| Permissions::from_mode(mode);
     fs::set_permissions(folder.path(), everybody(0o755)).unwrap();
     let program = folder.path().join("hsmux");
     fs::copy(built(Program::Hsmux), &program).unwrap();
     fs::set_permissions(&program, everybody(0o755)).unwrap();
-    Run::new("setpriv")
-        .args("--reuid 65534 --regid 65534 --clear-groups --")
-        .arg(program)
-        .args("vcard run --count 2 -- opensc-tool -l")
-        .dir(folder.path())
-        .ok()
-        .says("all interfaces")
-        .says("1    Yes");
+    folder
 }
 
 #[test]
