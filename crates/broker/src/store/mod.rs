@@ -50,8 +50,8 @@ impl Store {
 
     /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
     pub fn beside(file: &Path) -> Result<Self> {
-        let connection = open::connect(file).map_err(|e| failed(file, &e))?;
-        schema::migrate(&connection).map_err(|e| failed(file, &e))?;
+        let mut connection = open::connect(file).map_err(|e| failed(file, &e))?;
+        schema::migrate(&mut connection).map_err(|e| failed(file, &e))?;
         Ok(Self {
             file: file.to_owned(),
             connection: Mutex::new(connection),

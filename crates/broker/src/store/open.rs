@@ -3,7 +3,7 @@
 //! A random stamp stands in the file and beside it. A backup has none, and a file from elsewhere has
 //! another: the uses of GCM keys since are not in it, and are taken as used up.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -55,12 +55,21 @@ pub fn open(file: &Path) -> Result<(Connection, Trust)> {
 
 /// A connection for this process.
 pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
+    let _alone = alone(file)?;
     let connection = Connection::open(file)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     Ok(connection)
+}
+
+/// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting.
+fn alone(file: &Path) -> rusqlite::Result<File> {
+    let path = file.with_extension("lock");
+    let open = File::options().append(true).create(true).open(&path);
+    let locked = open.and_then(|lock| lock.lock().map(|()| lock));
+    locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
 /// Takes the stamp out of a backup: whatever becomes of it, it is a copy.
@@ -71,13 +80,13 @@ pub fn mark_as_copy(file: &Path) -> rusqlite::Result<()> {
 }
 
 fn sound(file: &Path) -> rusqlite::Result<Connection> {
-    let connection = connect(file)?;
+    let mut connection = connect(file)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
         return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
     }
-    schema::migrate(&connection)?;
+    schema::migrate(&mut connection)?;
     Ok(connection)
 }
 

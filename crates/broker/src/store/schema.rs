@@ -1,6 +1,6 @@
 //! The tables, and how an older file becomes a newer one.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 
 /// One for each version of the schema (PRAGMA user_version), in their order; what is released is not
 /// changed any more.
@@ -43,25 +43,28 @@ const MIGRATIONS: &[&str] = &["
     INSERT INTO origin VALUES (1, NULL);
 "];
 
-/// Brings a file up to date; one of a newer broker is refused.
-pub fn migrate(connection: &Connection) -> rusqlite::Result<()> {
-    let version =
-        connection.pragma_query_value(None, "user_version", |row| row.get::<_, u32>(0))?;
-    let version = version as usize;
-    let known = MIGRATIONS.len();
-    if version > known {
-        return Err(other(format!(
+/// Brings a file up to date; one of a newer broker is refused. Another process may be at it, too.
+pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    if missing(connection)?.is_empty() {
+        return Ok(());
+    }
+    let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in missing(&write)? {
+        write.execute_batch(migration)?;
+    }
+    write.pragma_update(None, "user_version", MIGRATIONS.len())?;
+    write.commit()
+}
+
+/// What has not been done to the file yet.
+fn missing(connection: &Connection) -> rusqlite::Result<&'static [&'static str]> {
+    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    MIGRATIONS.get(version..).ok_or_else(|| {
+        let known = MIGRATIONS.len();
+        other(format!(
             "it is of a newer hsmux (version {version}; this one knows {known})"
-        )));
-    }
-    let missing = MIGRATIONS.iter().enumerate().skip(version);
-    for (at, migration) in missing {
-        let version = at + 1;
-        connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {migration} PRAGMA user_version = {version}; COMMIT;"
-        ))?;
-    }
-    Ok(())
+        ))
+    })
 }
 
 /// An error that is not SQLite's.

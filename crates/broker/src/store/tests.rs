@@ -144,3 +144,22 @@ fn tokens_come_and_go() {
     assert!(store.revoke("billing").is_err());
     assert!(store.tokens().unwrap().is_empty());
 }
+
+/// The broker starts while a command makes the first token.
+#[test]
+fn a_new_file_is_made_once_by_many() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("broker.sqlite");
+        std::thread::scope(|scope| {
+            let broker = scope.spawn(|| Store::open(&file).map(drop));
+            let commands: Vec<_> = (0..3)
+                .map(|_| scope.spawn(|| Store::beside(&file)?.tokens()))
+                .collect();
+            broker.join().unwrap().unwrap();
+            for command in commands {
+                assert_eq!(command.join().unwrap().unwrap(), []);
+            }
+        });
+    }
+}
