@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use hsmux_token::{Error, Kind, Result};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rustix::fs::{FlockOperation, flock};
 
 use super::{PATIENCE, failed, now, schema};
 
@@ -68,7 +69,10 @@ pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
 fn alone(file: &Path) -> rusqlite::Result<File> {
     let path = file.with_extension("lock");
     let open = File::options().append(true).create(true).open(&path);
-    let locked = open.and_then(|lock| lock.lock().map(|()| lock));
+    let locked = open.and_then(|lock| {
+        flock(&lock, FlockOperation::LockExclusive)?;
+        Ok(lock)
+    });
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
