@@ -2,7 +2,7 @@ use std::fs;
 
 use hsmux_vcard::{Order, Timing};
 
-use crate::{Cards, Member, OPENSC, Rig, Run, Setup};
+use crate::{Cards, Member, OPENSC, Program, Rig, Run, Setup, built};
 
 /// Virtual cards with the same keys, `ec` (P-256, id 10) and perhaps `rsa` (2048 bits, id 11), and a
 /// daemon over OpenSC's module that has each of them as a member.
@@ -42,6 +42,15 @@ impl CardPool {
         };
         (0..count).for_each(|card| pool.add_member(card, count));
         pool
+    }
+
+    /// `hsmux card` beside the daemon, which lends it the cards of its members.
+    pub fn card_beside(&self, line: &str) -> Run {
+        self.cards
+            .run(built(Program::Hsmux).to_str().unwrap())
+            .args("card")
+            .args(line)
+            .env("HSMUX_CONFIG", self.rig.path("hsmux.toml"))
     }
 
     /// Writes a member into [`Rig::config`], whose OpenSC ignores the readers of the others of the first `count`.

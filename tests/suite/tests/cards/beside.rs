@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{CardPool, Cards, PATIENCE, Program, Run, built, until};
+use hsmux_suite::{CardPool, Cards, PATIENCE, Run, until};
 use hsmux_vcard::{Order, Timing};
 use serde_json::Value;
 
@@ -17,23 +17,11 @@ fn pool() -> CardPool {
     pool
 }
 
-/// `hsmux card` with the daemon's configuration.
-fn card(pool: &CardPool, line: &str) -> Run {
-    pool.cards
-        .run(built(Program::Hsmux).to_str().unwrap())
-        .args("card")
-        .args(line)
-        .env("HSMUX_CONFIG", pool.rig.path("hsmux.toml"))
-}
-
 fn backup(pool: &CardPool, index: usize, pin: &str) -> Run {
     let serial = Cards::serial(index);
     let file = format!("backup-{index}");
     let _ = fs::remove_file(pool.cards.path(&file));
-    card(
-        pool,
-        &format!("backup {file} --card {serial} --pin file:{pin}"),
-    )
+    pool.card_beside(&format!("backup {file} --card {serial} --pin file:{pin}"))
 }
 
 fn listed(run: Run) -> (i32, Value) {
@@ -44,7 +32,7 @@ fn listed(run: Run) -> (i32, Value) {
 
 /// What a card says of its user's PIN.
 fn tries(pool: &CardPool, index: usize) -> String {
-    let (_, listed) = listed(card(pool, "list --json"));
+    let (_, listed) = listed(pool.card_beside("list --json"));
     let cards = listed["cards"].as_array().unwrap();
     let of_card = |card: &&Value| card["serial"] == Cards::serial(index).as_str();
     let card = cards.iter().find(of_card).unwrap();
@@ -57,20 +45,20 @@ fn a_bad_card_hides_no_other() {
     // ENUMERATE OBJECTS.
     let refuses: Order = "status=6F00".parse().unwrap();
     pool.cards.readers.obey(1, refuses.only(None, Some(0x58)));
-    let (code, found) = listed(card(&pool, "list --json"));
+    let (code, found) = listed(pool.card_beside("list --json"));
     assert_eq!(code, 3, "{found}");
     assert_eq!(found["cards"][0]["keys"].as_array().unwrap().len(), 1);
     assert_eq!(found["cards"][1]["serial"], Cards::serial(1).as_str());
     let error = found["cards"][1]["error"].as_str().unwrap();
     assert!(error.contains("6F00"), "{error}");
-    card(&pool, "list").finish().says("6F00");
+    pool.card_beside("list").finish().says("6F00");
 
     pool.cards.readers.obey(1, Order::Clear);
-    assert_eq!(listed(card(&pool, "list --json")).0, 0);
+    assert_eq!(listed(pool.card_beside("list --json")).0, 0);
 
     // One that does not even say its serial number.
     pool.cards.readers.obey(1, "mute".parse().unwrap());
-    let (code, found) = listed(card(&pool, "list --json"));
+    let (code, found) = listed(pool.card_beside("list --json"));
     assert_eq!(code, 3, "{found}");
     assert_eq!(found["cards"].as_array().unwrap().len(), 1, "{found}");
     let others = found["others"].to_string();
@@ -123,11 +111,11 @@ fn a_pin_that_was_set_is_no_longer_the_refused_one() {
     let pool = pool();
     let serial = Cards::serial(0);
     backup(&pool, 0, "wrong.pin").fails().says("tried once");
-    card(&pool, &format!("pin change --card {serial}"))
+    pool.card_beside(&format!("pin change --card {serial}"))
         .args("--pin file:user.pin --new-pin file:wrong.pin")
         .ok();
     backup(&pool, 0, "wrong.pin").ok();
-    card(&pool, &format!("pin unblock --card {serial}"))
+    pool.card_beside(&format!("pin unblock --card {serial}"))
         .args("--so-pin file:so.pin --new-pin file:user.pin")
         .ok();
     backup(&pool, 0, "user.pin").ok();

@@ -1,37 +1,24 @@
 //! New cards for a pool that works.
 
-use hsmux_suite::Program;
-use hsmux_suite::{Caller, CardPool, Cards, PATIENCE, Run, built, until};
+use hsmux_suite::{Caller, CardPool, Cards, PATIENCE, until};
 use hsmux_vcard::{Order, Timing};
 use serde_json::json;
 
 const KEY: [(&str, &str, &str); 1] = [("EC:prime256v1", "10", "ec")];
 const MEMBERS: usize = 2;
 
-/// `hsmux card` beside the daemon, which lends it the cards of its members.
-fn card(pool: &CardPool, line: &str) -> Run {
-    pool.cards
-        .run(built(Program::Hsmux).to_str().unwrap())
-        .args("card")
-        .args(line)
-        .env("HSMUX_CONFIG", pool.rig.path("hsmux.toml"))
-}
-
 /// Blank from its box to a replica of the first card, which goes on serving.
 fn make_replica(pool: &CardPool, new: usize) {
     pool.cards.readers.obey(new, Order::Plug);
     pool.cards.readers.wait().unwrap();
     let (first, serial) = (Cards::serial(0), Cards::serial(new));
-    card(pool, &format!("init --card {serial} --label card{new}"))
+    pool.card_beside(&format!("init --card {serial} --label card{new}"))
         .args("--dkek-shares 1 --so-pin file:so.pin --pin file:user.pin --yes")
         .ok();
-    card(
-        pool,
-        &format!("dkek import-share share.pbe --card {serial}"),
-    )
-    .args("--password file:password")
-    .ok();
-    card(pool, &format!("clone --from {first} --to {serial}"))
+    pool.card_beside(&format!("dkek import-share share.pbe --card {serial}"))
+        .args("--password file:password")
+        .ok();
+    pool.card_beside(&format!("clone --from {first} --to {serial}"))
         .args("--pin file:user.pin")
         .ok();
 }
