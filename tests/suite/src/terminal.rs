@@ -5,8 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::{PATIENCE, Run};
+use crate::{PATIENCE, Run, until};
 
 /// A program at a pseudo-terminal, and the person who answers it.
 pub struct Terminal {
@@ -53,9 +54,12 @@ impl Terminal {
         }
     }
 
-    /// Waits for a question, and types a line.
+    /// Waits for a question whose answer is not shown, and types it.
+    ///
+    /// A program that asks turns the echo off after its question, and throws away what was typed
+    /// before (`TCSAFLUSH`): so the answer comes after the echo is off.
     #[track_caller]
-    pub fn answer(&mut self, question: &str, line: &str) -> &mut Self {
+    pub fn answer_hidden(&mut self, question: &str, line: &str) -> &mut Self {
         let deadline = Instant::now() + PATIENCE;
         let place = loop {
             if let Some(place) = self.seen[self.answered..].find(question) {
@@ -65,6 +69,10 @@ impl Terminal {
             assert!(more, "{question:?} was never asked\n{}", self.seen);
         };
         self.answered = place;
+        until("the echo is turned off", PATIENCE, || {
+            let modes = tcgetattr(&self.keyboard).expect("ask for the terminal's modes");
+            (!modes.local_modes.contains(LocalModes::ECHO)).then_some(())
+        });
         writeln!(self.keyboard, "{line}").expect("type a line");
         self
     }

@@ -127,8 +127,8 @@ fn pins_are_asked_for_at_a_terminal() {
     let cards = Cards::blank(1);
     let mut terminal = Terminal::start(cards.sc_hsm_tool(0, "--initialize --label asked"));
     terminal
-        .answer("Enter SO-PIN", Cards::SO_PIN)
-        .answer("Enter initial User-PIN", Cards::PIN);
+        .answer_hidden("Enter SO-PIN", Cards::SO_PIN)
+        .answer_hidden("Enter initial User-PIN", Cards::PIN);
     let shown = terminal.ok();
     assert!(!shown.contains(Cards::PIN), "{shown}");
     cards.status(0).says("User PIN tries left  : 3");
