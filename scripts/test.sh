@@ -41,6 +41,29 @@ tests() {
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
 }
 
+# Of the log: for each target with failures a line, what runs it again and then the names of its failed tests.
+failures() {
+    awk '/^failures:$/ { names = "" }
+         /^    [a-z_0-9:]+$/ { names = names " " $1 }
+         /^error: (test|doctest) failed, to rerun pass/ { split($0, part, "`"); print part[2] " -- --exact" names; names = "" }' "$log"
+}
+
+# A few tests that fail once are run again by themselves. One that passes then is unsteady: a bug to mend, named at
+# the end, but not in what is tested now. A target that broke off has no names, and is not run again.
+again() {
+    local target words
+    [ "$(failures | wc -l)" -gt 0 ] && [ "$(failures | sed 's/.* --exact//' | wc -w)" -le "$most_again" ] || return 1
+    while read -r target; do
+        read -ra words <<<"$target"
+        [ "${words[-1]}" != --exact ] || return 1
+        echo "Again: $target"
+        cargo test --locked "${words[@]}" </dev/null || return 1
+        unsteady+=("${target#*--exact }")
+    done < <(failures)
+}
+most_again=2
+unsteady=()
+
 component fmt rustfmt
 component clippy clippy
 step "Format" cargo fmt --all --check
@@ -48,8 +71,11 @@ step "Lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warni
 step "Build" cargo build --workspace --locked --quiet
 result=0
 step "Tests" tests || result=$?
+if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
 [ "$result" -ne 0 ] || step "Borders, licences and sources of the dependencies" dependencies
 
 # The closing line, over all test programs. Doc tests count as well.
-awk '/^test result:/ { passed += $4; failed += $6 } END { printf "\n%d passed, %d failed\n", passed, failed }' "$log"
+awk -v unsteady="$(wc -w <<<"${unsteady[*]}")" '/^test result:/ { passed += $4; failed += $6 }
+    END { printf "\n%d passed, %d failed\n", passed + unsteady, failed - unsteady }' "$log"
+[ "$result" -ne 0 ] || [ ${#unsteady[@]} -eq 0 ] || echo "UNSTEADY, passed the second time only: ${unsteady[*]}"
 exit "$result"
