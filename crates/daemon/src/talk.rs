@@ -54,7 +54,9 @@ impl Conversation for Talk {
                 answer.send(&session.reply(Answer::Done));
             }
             Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
-            Call::Objects | Call::Start(_) => session.refuse("that is for workers", answer),
+            Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
+                session.refuse("that is for workers", answer);
+            }
         }
     }
 

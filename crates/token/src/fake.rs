@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::{
-    Batch, Error, Kind, MechanismInfo, Object, Operation, Outcome, Request, Result, Snapshot,
-    Token, TokenFlags, TokenInfo, ck,
+    Batch, Error, Kind, MechanismInfo, Object, Operation, Outcome, Pace, Request, Result, Seen,
+    Snapshot, Token, TokenFlags, TokenInfo, ck,
 };
 
 /// What a token answers to an operation.
@@ -46,6 +46,9 @@ struct Inner {
 struct State {
     latency: Duration,
     snapshot: Arc<Snapshot>,
+    /// What was told by the last reading or look.
+    told: Arc<Snapshot>,
+    pace: Vec<Pace>,
     waiting: VecDeque<Request>,
     threads: u32,
     fault: Option<(Error, usize)>,
@@ -113,6 +116,11 @@ impl FakeToken {
         let mut state = self.0.state.lock();
         let epoch = state.snapshot.epoch + 1;
         state.snapshot = Arc::new(Snapshot { epoch, objects });
+    }
+
+    /// What it says from now on of how long its work takes.
+    pub fn set_pace(&self, pace: Vec<Pace>) {
+        self.0.state.lock().pace = pace;
     }
 
     /// The next `times` operations fail with this error; `usize::MAX` for all.
@@ -226,8 +234,30 @@ impl Token for FakeToken {
         state.reads += 1;
         match &state.ended {
             Some(error) => Err(error.clone()),
-            None => Ok(Arc::clone(&state.snapshot)),
+            None => {
+                state.told = Arc::clone(&state.snapshot);
+                Ok(Arc::clone(&state.snapshot))
+            }
         }
+    }
+
+    fn look(&self) -> Result<Seen> {
+        let mut state = self.0.state.lock();
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
+        }
+        let now = Arc::clone(&state.snapshot);
+        let before = std::mem::replace(&mut state.told, Arc::clone(&now));
+        let (old, new) = (&before.objects, &now.objects);
+        let here = |object: &&Object| new.iter().any(|other| other.id == object.id);
+        Ok(Seen {
+            made: new.iter().filter(|o| !old.contains(o)).cloned().collect(),
+            gone: old.iter().filter(|o| !here(o)).map(|o| o.id).collect(),
+        })
+    }
+
+    fn pace(&self) -> Vec<Pace> {
+        self.0.state.lock().pace.clone()
     }
 
     fn submit(&self, batch: Batch) {

@@ -19,6 +19,7 @@ mod table;
 mod template;
 mod token;
 mod uri;
+mod watch;
 
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
@@ -31,6 +32,7 @@ pub use rv::name as rv_name;
 pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name};
 pub use token::{Batch, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};
+pub use watch::{Pace, Seen, Work};
 
 /// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.
 pub use cryptoki_sys as ck;

@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
-use crate::{Error, Operation, Outcome, Result, Snapshot};
+use crate::{Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot};
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
 pub trait Token: Send + Sync {
@@ -16,6 +16,18 @@ pub trait Token: Send + Sync {
 
     /// Reads all token objects. Blocks, and may be slow: never called for a request.
     fn objects(&self) -> Result<Arc<Snapshot>>;
+
+    /// What has come and gone since the last look, or since the objects were read. Reads only what is
+    /// new; blocks. One looks at a time.
+    fn look(&self) -> Result<Seen> {
+        let message = "this token can be read, and not looked at";
+        Err(Error::request(Kind::Unsupported, message))
+    }
+
+    /// How long its work takes, by kind; nothing where that is not measured. Cheap.
+    fn pace(&self) -> Vec<Pace> {
+        Vec::new()
+    }
 
     /// Starts every request of the batch; each one's `done` is called once, on any thread.
     ///
@@ -47,10 +59,22 @@ pub trait Token: Send + Sync {
                 .timed_out()
             {
                 return Err(Error::pool(
-                    crate::Kind::Deadline,
+                    Kind::Deadline,
                     format!("{}: no answer by the deadline", operation.call()),
                 ));
             }
+        }
+    }
+
+    /// Runs several operations on this thread, each until its time, and tells each answer by its place
+    /// in `operations` as soon as it is there. A token that is faster so takes some of them together.
+    fn execute_all(
+        &self,
+        operations: &[(Operation, Instant)],
+        tell: &mut dyn FnMut(usize, Result<Outcome>),
+    ) {
+        for (place, (operation, deadline)) in operations.iter().enumerate() {
+            tell(place, self.execute(operation, *deadline));
         }
     }
 

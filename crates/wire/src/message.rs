@@ -4,7 +4,9 @@
 //! an unknown one is skipped, so a newer peer may say more than an older one reads; what an older
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
-use hsmux_token::{Blob, Borrow, Error, Object, Operation, Outcome, Secret, Snapshot, TokenInfo};
+use hsmux_token::{
+    Blob, Borrow, Error, Object, Operation, Outcome, Pace, Secret, Seen, Snapshot, TokenInfo,
+};
 use minicbor::{Decode, Encode};
 
 /// The newest version that this code speaks.
@@ -82,6 +84,13 @@ pub enum Call {
     /// Of workers: what to load; opaque to the wire.
     #[n(7)]
     Start(#[n(0)] Secret),
+    /// What has come to the token and gone from it since the last [`Call::Look`] or [`Call::Objects`];
+    /// answered by [`Answer::Seen`]. Of workers.
+    #[n(8)]
+    Look,
+    /// How long work takes; answered by [`Answer::Pace`]. Of workers.
+    #[n(9)]
+    Pace,
 }
 
 /// One operation of a batch.
@@ -140,6 +149,12 @@ pub enum Answer {
     /// A worker that starts has come to this call, which may crash or hang; the answer is to follow.
     #[n(8)]
     Doing(#[n(0)] String),
+    /// See [`Call::Look`].
+    #[n(9)]
+    Seen(#[n(0)] Seen),
+    /// See [`Call::Pace`].
+    #[n(10)]
+    Pace(#[n(0)] Vec<Pace>),
 }
 
 /// The catalogue as one client may see it.
@@ -165,10 +180,14 @@ impl Call {
     pub fn repeatable(&self) -> bool {
         match self {
             Self::Execute(items) => items.iter().all(|item| item.operation.repeatable()),
-            Self::Info | Self::Objects | Self::Catalogue { .. } | Self::Login(_) | Self::Logout => {
-                true
-            }
-            Self::Admin(_) | Self::Start(_) => false,
+            Self::Info
+            | Self::Objects
+            | Self::Catalogue { .. }
+            | Self::Login(_)
+            | Self::Logout
+            | Self::Pace => true,
+            // What was seen is not seen again.
+            Self::Admin(_) | Self::Start(_) | Self::Look => false,
         }
     }
 
@@ -179,11 +198,14 @@ impl Call {
                 .first()
                 .map_or("nothing", |item| item.operation.call()),
             Self::Info => "C_GetTokenInfo",
-            Self::Objects | Self::Catalogue { .. } => "the catalogue",
+            Self::Objects => "reading the objects",
+            Self::Catalogue { .. } => "the catalogue",
             Self::Login(_) => "C_Login",
             Self::Logout => "C_Logout",
             Self::Admin(_) => "administration",
             Self::Start(_) => "the start of a worker",
+            Self::Look => "a look at the objects",
+            Self::Pace => "the pace of work",
         }
     }
 }

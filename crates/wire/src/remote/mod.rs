@@ -7,8 +7,9 @@ mod shared;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Batch, Error, Kind, Result, Snapshot, Token, TokenInfo};
+use hsmux_token::{Batch, Error, Kind, Pace, Result, Seen, Snapshot, Token, TokenInfo};
 
+use crate::connection::Connection;
 use crate::reactor::Reactor;
 use crate::{Answer, Call, frame};
 pub use link::{Keeper, Link};
@@ -41,13 +42,36 @@ impl RemoteToken {
         Ok(token)
     }
 
+    /// Asks over the administration's socket.
+    fn ask(&self, admin: &mut Connection, call: &Call) -> Result<Answer> {
+        if let Some(lost) = self.shared.board.lock().lost() {
+            return Err(lost);
+        }
+        let deadline = Instant::now() + OBJECTS_WITHIN;
+        let frame = match admin.exchange(call, Some(deadline)) {
+            Ok(frame) => frame,
+            Err(broken) if broken.is_late() => {
+                self.abort(&format!("{} takes too long", call.name()));
+                return Err(self.verdict(call));
+            }
+            Err(broken) => {
+                self.shared.lose(&broken.to_string());
+                return Err(self.verdict(call));
+            }
+        };
+        match frame::decode_reply(self.shared.version, &frame.into())?.answer {
+            Answer::Failed(error) => Err(error),
+            answer => Ok(answer),
+        }
+    }
+
     /// What became of the peer, once that is known.
-    fn verdict(&self) -> Error {
+    fn verdict(&self, call: &Call) -> Error {
         let (tell, told) = mpsc::channel();
         self.on_lost(Box::new(move |error| drop(tell.send(error))));
         told.recv_timeout(FATE_WITHIN)
             .unwrap_or_else(|_| Error::lost(format!("{} is gone", self.shared.name)))
-            .at("reading the objects")
+            .at(call.name())
     }
 
     /// The reactor that it lives on.
@@ -62,26 +86,28 @@ impl Token for RemoteToken {
     }
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
-        let mut admin = self.shared.admin.lock();
-        if let Some(lost) = self.shared.board.lock().lost() {
-            return Err(lost);
-        }
-        let deadline = Instant::now() + OBJECTS_WITHIN;
-        let frame = match admin.exchange(&Call::Objects, Some(deadline)) {
-            Ok(frame) => frame,
-            Err(broken) if broken.is_late() => {
-                self.abort("reading its objects takes too long");
-                return Err(self.verdict());
-            }
-            Err(broken) => {
-                self.shared.lose(&broken.to_string());
-                return Err(self.verdict());
-            }
-        };
-        match frame::decode_reply(self.shared.version, &frame.into())?.answer {
+        match self.ask(&mut self.shared.admin.lock(), &Call::Objects)? {
             Answer::Objects(snapshot) => Ok(Arc::new(snapshot)),
-            Answer::Failed(error) => Err(error),
-            other => Err(Error::protocol(format!("expected objects, got {other:?}"))),
+            other => Err(unexpected("objects", &other)),
+        }
+    }
+
+    fn look(&self) -> Result<Seen> {
+        match self.ask(&mut self.shared.admin.lock(), &Call::Look)? {
+            Answer::Seen(seen) => Ok(seen),
+            other => Err(unexpected("what was seen", &other)),
+        }
+    }
+
+    /// Nothing while somebody reads the objects, which may take long.
+    fn pace(&self) -> Vec<Pace> {
+        let Some(mut admin) = self.shared.admin.try_lock() else {
+            return Vec::new();
+        };
+        match self.ask(&mut admin, &Call::Pace) {
+            Ok(Answer::Pace(pace)) => pace,
+            // That the worker has ended is told otherwise.
+            _ => Vec::new(),
         }
     }
 
@@ -115,4 +141,8 @@ impl Drop for RemoteToken {
         self.shared.finish(&error);
         self.shared.keeper.release();
     }
+}
+
+fn unexpected(wanted: &str, answer: &Answer) -> Error {
+    Error::protocol(format!("expected {wanted}, got {answer:?}"))
 }

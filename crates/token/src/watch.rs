@@ -1,0 +1,74 @@
+//! What can be watched of a token beside its work: what others have done to it, and how fast it is.
+
+use minicbor::{Decode, Encode};
+
+use crate::{Borrow, Object, ObjectId, Verb};
+
+/// What has come to a token and what has gone from it since it was looked at last, by whomever.
+#[derive(Clone, Default, Debug, PartialEq, Encode, Decode)]
+#[cbor(array, context_bound = "Borrow")]
+pub struct Seen {
+    /// Objects that are there now, or have another name or other attributes.
+    #[n(0)]
+    pub made: Vec<Object>,
+    /// Objects of which no copy is left.
+    #[n(1)]
+    pub gone: Vec<ObjectId>,
+}
+
+impl Seen {
+    /// Whether nothing has changed.
+    pub fn is_empty(&self) -> bool {
+        self.made.is_empty() && self.gone.is_empty()
+    }
+}
+
+/// How long one kind of work takes within a process that holds a token: the vendor's calls alone.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Pace {
+    /// What was done.
+    #[n(0)]
+    pub work: Work,
+    /// With which key, the last time.
+    #[n(1)]
+    pub key: ObjectId,
+    /// The lower quartile of the last operations, in nanoseconds: what waits for a CPU or for others is
+    /// above it as long as some do not.
+    #[n(2)]
+    pub nanos: u64,
+    /// How many operations of this kind there were.
+    #[n(3)]
+    pub count: u64,
+}
+
+/// Work that takes the same time each time: with the output's length it tells sizes of keys apart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Work {
+    /// What was done.
+    #[n(0)]
+    pub verb: Verb,
+    /// `CKM_*`.
+    #[n(1)]
+    pub mechanism: u64,
+    /// Bits of the input's length in bytes.
+    #[n(2)]
+    pub input: u32,
+    /// Bits of the output's length in bytes.
+    #[n(3)]
+    pub output: u32,
+}
+
+impl Work {
+    /// Lengths in bytes.
+    pub fn new(verb: Verb, mechanism: u64, input: usize, output: usize) -> Self {
+        let bits = |len: usize| usize::BITS - len.leading_zeros();
+        Self {
+            verb,
+            mechanism,
+            input: bits(input),
+            output: bits(output),
+        }
+    }
+}
