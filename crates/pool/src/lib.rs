@@ -33,6 +33,7 @@ mod slots;
 pub mod socket;
 mod status;
 mod stock;
+mod traffic;
 
 pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
 pub use changes::Changes;
@@ -40,4 +41,6 @@ pub use connector::{Connector, Seat};
 pub use guest::Guest;
 pub use options::{Options, Policy};
 pub use pool::Pool;
+pub use scheduler::Spread;
 pub use status::{ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus};
+pub use traffic::{SeatTraffic, Traffic};

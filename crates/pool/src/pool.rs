@@ -15,7 +15,7 @@ use crate::guest::Home;
 use crate::job::Job;
 use crate::record::{Connection, Record, State};
 use crate::seatset::SeatSet;
-use crate::{Changes, Options, Seat, Status};
+use crate::{Changes, Options, Seat, Status, Traffic};
 
 mod queue;
 mod renew;
@@ -93,6 +93,14 @@ impl Pool {
         Status {
             changes: self.changes_waiting(),
             ..crate::status::of(&self.core)
+        }
+    }
+
+    /// What the seats do, without a look at the objects.
+    pub fn traffic(&self) -> Traffic {
+        Traffic {
+            changes: self.changes_waiting(),
+            ..crate::traffic::of(&self.core)
         }
     }
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Term;
+use super::spread::Spread;
 
 /// What a seat is, to the scheduler.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Load<W, C> {
     weighted: u64,
     /// When it last finished an operation.
     pub last: Instant,
+    /// How long those took that it has answered.
+    pub spread: Spread,
 }
 
 pub(super) struct Run<W> {
@@ -93,6 +96,7 @@ impl<W, C> Load<W, C> {
             samples: 0,
             weighted: FLOOR,
             last: Instant::now(),
+            spread: Spread::default(),
         }
     }
 
@@ -146,6 +150,7 @@ impl<W, C> Load<W, C> {
         match verdict {
             Verdict::Aside => return run.work,
             Verdict::Served => {
+                self.spread.add(took);
                 self.samples = MEMORY.min(self.samples + 1);
                 self.latency = self.latency - self.latency / self.samples + took / self.samples;
             }

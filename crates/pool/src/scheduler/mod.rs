@@ -10,6 +10,7 @@ mod load;
 mod queue;
 #[cfg(test)]
 mod simulation;
+mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +20,7 @@ use load::Load;
 pub(crate) use load::{Capacity, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
+pub use spread::Spread;
 
 use crate::Policy;
 use crate::seatset::SeatSet;
@@ -87,10 +89,14 @@ pub(crate) struct Overdue<W, C> {
 }
 
 /// What one seat does now.
+#[derive(Default)]
 pub(crate) struct Activity {
     pub running: usize,
     pub lanes: usize,
+    /// Requests in the queue that it could serve.
+    pub waiting: usize,
     pub latency: Duration,
+    pub spread: Spread,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -270,7 +276,9 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(Activity {
             running: load.running.len(),
             lanes: load.capacity.lanes,
+            waiting: self.queue.len_for(seat),
             latency: load.latency(),
+            spread: load.spread,
         })
     }
 

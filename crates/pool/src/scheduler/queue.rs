@@ -50,6 +50,12 @@ impl<W> Queue<W> {
         self.due.len()
     }
 
+    /// How many this seat can serve.
+    pub fn len_for(&self, seat: usize) -> usize {
+        let lines = self.lines.iter().filter(|line| line.able.contains(seat));
+        lines.map(|line| line.waiting.len()).sum()
+    }
+
     pub fn nearest(&self) -> Option<Instant> {
         self.due
             .first_key_value()
