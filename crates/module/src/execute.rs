@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Blob, Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Scope, Verb,
+    Blob, Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Scope, Verb, Work,
 };
 
 use crate::ModuleToken;
@@ -76,11 +76,16 @@ impl ModuleToken {
             } => self.verify_mac(session, mechanism, handle, data),
             Operation::Use {
                 verb,
+                key,
                 mechanism,
                 data,
-                ..
             } => {
+                let begun = Instant::now();
                 let bytes = library.crypt(session, *verb, mechanism, handle, data)?;
+                if let ObjectRef::Token(key) = key {
+                    let work = Work::new(*verb, mechanism.kind, data.len(), bytes.len());
+                    self.paces.note(work, *key, begun.elapsed());
+                }
                 Ok(Outcome::Bytes(Blob(bytes)))
             }
             Operation::Random { len } if *len > MOST_RANDOM => Err(Error::request(
@@ -131,7 +136,7 @@ impl ModuleToken {
     }
 
     /// The handle of an object. One that is not in the cache may have been made by another process.
-    fn handle(&self, object: &ObjectRef) -> Result<Handle> {
+    pub(crate) fn handle(&self, object: &ObjectRef) -> Result<Handle> {
         let id = match object {
             ObjectRef::Session(object) => return Ok(object.handle),
             ObjectRef::Token(id) => id,
@@ -222,7 +227,7 @@ fn code(result: &Result<Outcome>) -> Option<u64> {
     result.as_ref().err().and_then(Error::code)
 }
 
-fn is_about_handle(error: &Error) -> bool {
+pub(crate) fn is_about_handle(error: &Error) -> bool {
     matches!(
         error.code(),
         Some(

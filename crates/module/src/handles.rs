@@ -18,8 +18,15 @@ impl Handles {
         self.0.store(all.into());
     }
 
-    pub(crate) fn insert(&self, id: ObjectId, handle: Handle) {
-        self.change(|map| map.insert(id, handle));
+    pub(crate) fn insert_all(&self, new: &[(ObjectId, Handle)]) {
+        if !new.is_empty() {
+            self.change(|map| map.extend(new.iter().copied()));
+        }
+    }
+
+    /// Takes out all others.
+    pub(crate) fn keep(&self, wanted: impl Fn(&ObjectId, &Handle) -> bool) {
+        self.change(|map| map.retain(|id, handle| wanted(id, handle)));
     }
 
     pub(crate) fn remove(&self, id: &ObjectId) {

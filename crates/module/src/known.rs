@@ -1,6 +1,6 @@
 //! The token's objects as they were read last, and what has come and gone by our own calls since.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::ck::CKA_CHECK_VALUE;
@@ -39,6 +39,30 @@ impl Known {
         if self.objects.write().remove(&handle).is_some() {
             self.epoch.fetch_add(1, Ordering::AcqRel);
         }
+    }
+
+    /// Objects that others have removed.
+    pub fn remove_all(&self, lost: &[Handle]) {
+        let mut objects = self.objects.write();
+        let before = objects.len();
+        for handle in lost {
+            objects.remove(handle);
+        }
+        let changed = objects.len() != before;
+        self.epoch.fetch_add(u64::from(changed), Ordering::AcqRel);
+    }
+
+    /// Of the handles that a search has found those that are new, and known ones that it has not found.
+    pub fn compare(&self, found: &[Handle]) -> (Vec<Handle>, Vec<Handle>) {
+        let objects = self.objects.read();
+        let new = found.iter().filter(|handle| !objects.contains_key(handle));
+        let new: Vec<_> = new.copied().collect();
+        if objects.len() + new.len() == found.len() {
+            return (new, Vec::new());
+        }
+        let found: HashSet<_> = found.iter().collect();
+        let lost = objects.keys().filter(|handle| !found.contains(handle));
+        (new, lost.copied().collect())
     }
 
     /// Everything has been read; answers the epoch of it.

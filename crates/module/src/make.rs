@@ -106,18 +106,21 @@ impl ModuleToken {
         let others = self.kin(&all);
         all.extend(others);
         let named = hsmux_software::identify(&self.serial(), all);
+        let mut of_token = Vec::new();
         let made = handles.iter().zip(named).map(|(&handle, object)| {
-            let of_token = object.attributes.flag(CKA_TOKEN) == Some(true);
-            if of_token {
-                self.handles.insert(object.id, handle);
+            let session = object.attributes.flag(CKA_TOKEN) != Some(true);
+            if !session {
+                of_token.push((object.id, handle));
                 self.known.insert(handle, object.clone().without_secrets());
             }
             Made {
-                session: (!of_token).then_some(SessionObject { owner: 0, handle }),
+                session: session.then_some(SessionObject { owner: 0, handle }),
                 object,
             }
         });
-        Ok(Outcome::Objects(made.collect()))
+        let made = made.collect();
+        self.handles.insert_all(&of_token);
+        Ok(Outcome::Objects(made))
     }
 
     /// The known public keys and certificates with the same CKA_ID: a private key is named by them.

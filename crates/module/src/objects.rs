@@ -17,7 +17,7 @@ use crate::library::{Handle, Session};
 use crate::sessions::Purpose;
 
 /// How long a reader waits for a session: others may be reading, or making keys.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Whether the secret parts of keys are read, where a token gives them out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl ModuleToken {
         Ok(())
     }
 
-    fn refresh(&self) -> Result<Arc<Snapshot>> {
+    pub(crate) fn refresh(&self) -> Result<Arc<Snapshot>> {
         let lease = self
             .sessions
             .lease(Purpose::Keep, Instant::now() + PATIENCE)?;

@@ -4,13 +4,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Batch, Error, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_token::{
+    Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+};
 
 use crate::Options;
 use crate::handles::Handles;
 use crate::known::Known;
 use crate::library::LibraryRef;
 use crate::lock::FileLock;
+use crate::pace::Paces;
 use crate::sessions::{Purpose, Sessions};
 use crate::threads::Threads;
 use crate::{pin, slots};
@@ -25,6 +28,7 @@ pub struct ModuleToken {
     pub(crate) handles: Handles,
     pub(crate) known: Known,
     info: Arc<TokenInfo>,
+    pub(crate) paces: Paces,
     threads: Arc<Threads>,
     aborted: AtomicBool,
 }
@@ -58,6 +62,7 @@ impl ModuleToken {
             known: Known::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
+            paces: Paces::default(),
         }))
     }
 }
@@ -73,6 +78,14 @@ impl Token for ModuleToken {
 
     fn submit(&self, batch: Batch) {
         self.threads.submit(batch);
+    }
+
+    fn look(&self) -> Result<Seen> {
+        self.look_around().map_err(|e| e.at(&self.name))
+    }
+
+    fn pace(&self) -> Vec<Pace> {
+        self.paces.all()
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {

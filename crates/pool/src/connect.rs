@@ -69,6 +69,7 @@ impl Core {
             return connection.token.abort("the seat is no longer wanted");
         };
         tracing::info!(seat = %record.name, serial = %info.serial, "in service");
+        self.mind(record);
         self.watch(&connection);
         self.moved();
         self.prove(&connection, &unproved);
@@ -102,13 +103,7 @@ impl Core {
             record.index,
             connection.generation,
             Arc::clone(connection),
-            Capacity {
-                lanes: connection.info.lanes as usize,
-                weight: record.seat.weight,
-                timeout: record.seat.timeout,
-                member: self.first_of(&record.member),
-                far: connection.token.process().is_some(),
-            },
+            self.capacity(connection),
         );
         let grants = scheduler.fill(Instant::now());
         drop(scheduler);
@@ -118,8 +113,20 @@ impl Core {
         Some(unproved)
     }
 
+    /// What a connection is to the scheduler.
+    pub fn capacity(&self, connection: &Connection) -> Capacity {
+        let record = &connection.record;
+        Capacity {
+            lanes: connection.info.lanes as usize,
+            weight: record.seat.weight,
+            timeout: record.seat.timeout,
+            member: self.first_of(&record.member),
+            far: connection.token.process().is_some(),
+        }
+    }
+
     /// Learns of the connection's end, also if it has ended while the seat was being installed.
-    fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
+    pub fn watch(self: &Arc<Self>, connection: &Arc<Connection>) {
         let core = Arc::downgrade(self);
         let watched = Arc::downgrade(connection);
         connection.token.on_lost(Box::new(move |error| {

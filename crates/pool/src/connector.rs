@@ -10,6 +10,30 @@ pub trait Connector: Send + Sync {
     /// Blocks for as long as the vendor's module takes; called on a thread of its own, again after
     /// each loss. A PIN that was refused is never sent twice: the second call says so.
     fn connect(&self) -> Result<Arc<dyn Token>>;
+
+    /// How the pool looks after the member while it serves.
+    fn care(&self) -> Care {
+        Care::default()
+    }
+
+    /// A connection beside those that serve, to look at the token: [`Token::look`]. Only asked for
+    /// where [`Care::look`] says so.
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        self.connect()
+    }
+}
+
+/// How the pool looks after a member while it serves: by default not at all.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Care {
+    /// Keys that others add or remove are looked for, all the time.
+    pub look: bool,
+    /// A connection that has become slow, or does not see what others have added, is replaced by a
+    /// fresh one: [`Connector::connect`] is called while the old one serves.
+    pub replace: bool,
+    /// The same of a token that can leave its slot: a card has one login and one reader, which a second
+    /// process would share.
+    pub cards: bool,
 }
 
 impl<F: Fn() -> Result<Arc<dyn Token>> + Send + Sync> Connector for F {

@@ -1,8 +1,8 @@
 //! The running pool: what its parts share.
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
@@ -12,7 +12,9 @@ use parking_lot::{Condvar, Mutex};
 use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
+use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
+use crate::minder::Minders;
 use crate::need::{Need, Route};
 use crate::proof::{ByHand, Turns};
 use crate::record::{Connection, Record};
@@ -40,6 +42,10 @@ pub(crate) struct Core {
     pub busy: AtomicUsize,
     /// Numbers for guests.
     pub guests: AtomicUsize,
+    /// Where guests live.
+    pub homes: Mutex<Vec<Weak<Home>>>,
+    /// Who looks after the members.
+    pub minders: Minders,
     connections: AtomicU64,
 }
 
@@ -76,6 +82,8 @@ impl Core {
             by_hand: ByHand::default(),
             busy: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),
+            homes: Mutex::default(),
+            minders: Minders::default(),
             connections: AtomicU64::new(0),
             options,
         })

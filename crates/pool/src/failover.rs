@@ -56,18 +56,25 @@ impl Core {
 
     /// A seat no longer has an object that it had: it was deleted behind our back.
     fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
-        let index = connection.record.index;
         connection.record.life.lock().note(error);
         let ids = token_objects(need);
         tracing::warn!(seat = %connection.record.name, "{error}; this replica leaves");
         if let [id] = ids[..] {
-            self.publish(|registry| registry.drop_replica(index, &id));
+            self.lost_sight(connection, id);
         } else {
             // One of several is gone: reading the objects says which.
             self.in_background(connection, |core, connection| {
                 let _ = core.reread(connection, false);
             });
         }
+    }
+
+    /// A connection does not find an object: its replica leaves, and whoever looks after the member finds
+    /// out whether the token still has it.
+    pub fn lost_sight(self: &Arc<Self>, connection: &Connection, id: ObjectId) {
+        let (index, generation) = (connection.record.index, connection.generation);
+        self.publish(|registry| registry.lose(index, generation, &id));
+        self.missed(connection, id);
     }
 
     /// The seat may have lost its mind: it serves on, and proves the keys in question anew.

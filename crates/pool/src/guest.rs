@@ -1,13 +1,14 @@
 //! One application's side of a pool: its session objects live together, as on a bare token.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hsmux_token::{Batch, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
+use crate::core::Core;
 use crate::need::Route;
 use crate::seatset::SeatSet;
 use crate::{Policy, Pool};
@@ -53,7 +54,20 @@ impl Guest {
             number,
             settled: Mutex::default(),
         });
+        let mut homes = pool.core.homes.lock();
+        homes.retain(|home| home.strong_count() > 0);
+        homes.push(Arc::downgrade(&home));
+        drop(homes);
         Self { pool, home }
+    }
+}
+
+impl Core {
+    /// Whether session objects of a guest live on this connection, or may.
+    pub fn is_home(&self, generation: u64) -> bool {
+        let homes = self.homes.lock();
+        let mut homes = homes.iter().filter_map(Weak::upgrade);
+        homes.any(|home| home.settled.lock().generation == generation)
     }
 }
 

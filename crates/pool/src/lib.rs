@@ -19,6 +19,7 @@ mod inline;
 mod job;
 mod keeper;
 mod life;
+mod minder;
 mod need;
 mod options;
 mod pool;
@@ -37,7 +38,7 @@ mod traffic;
 
 pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
 pub use changes::Changes;
-pub use connector::{Connector, Seat};
+pub use connector::{Care, Connector, Seat};
 pub use guest::Guest;
 pub use options::{Options, Policy};
 pub use pool::Pool;

@@ -61,6 +61,11 @@ impl Core {
         let mut life = record.life.lock();
         let current = life.connection.as_ref();
         if current.is_none_or(|current| current.generation != connection.generation) {
+            drop(life);
+            // Another one serves in its place, and what it still runs is to end.
+            if self.scheduler.lock().is_leaving(connection.generation) {
+                self.close(connection, error);
+            }
             return;
         }
         life.note(error);
@@ -145,7 +150,7 @@ impl Core {
 }
 
 /// Another attempt might lock the token.
-fn pin_refused(error: &Error) -> bool {
+pub(crate) fn pin_refused(error: &Error) -> bool {
     matches!(
         error.kind(),
         Kind::PinHeld

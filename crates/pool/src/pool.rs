@@ -188,6 +188,7 @@ impl Pool {
         }
         self.core.alarm.now();
         self.core.moved();
+        self.core.stop_minding();
     }
 
     /// [`Token::submit`] for a guest with this home, or for nobody.

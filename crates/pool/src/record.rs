@@ -21,6 +21,8 @@ pub(crate) struct Record {
     expected: AtomicU64,
     pub served: AtomicU64,
     pub failed: AtomicU64,
+    /// Connections that were replaced while they served.
+    pub replaced: AtomicU64,
     /// Keys whose proof failed for another reason than the key.
     pub retry: Mutex<Retry>,
     /// When a suspicion was last followed up.
@@ -95,6 +97,7 @@ impl Record {
             expected: AtomicU64::new(0),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            replaced: AtomicU64::new(0),
             retry: Mutex::default(),
             suspected: Mutex::new(None),
         })
@@ -132,6 +135,13 @@ impl Connection {
     /// Whether it is still the one that its seat serves by.
     pub fn is_current(&self) -> bool {
         self.record.life.lock().is_by(self)
+    }
+
+    /// Whether another one serves in its seat, and it was connected later: to take over, perhaps.
+    pub fn comes_after_the_current(&self) -> bool {
+        let life = self.record.life.lock();
+        let current = life.connection.as_ref();
+        current.is_some_and(|current| current.generation < self.generation)
     }
 
     /// The seat as the registry is to know it.

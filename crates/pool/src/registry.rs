@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use hsmux_token::{
-    Class, MechanismInfo, NameMap, Object, ObjectId, Snapshot, TokenFlags, TokenInfo, ck,
+    Class, MechanismInfo, NameMap, Object, ObjectId, Seen, Snapshot, TokenFlags, TokenInfo, ck,
 };
 
 use crate::Options;
@@ -89,6 +89,23 @@ impl Registry {
         unproved
     }
 
+    /// Whether it is news for the seat that these are there and those are gone.
+    pub fn is_news(&self, index: usize, seen: &Seen) -> bool {
+        let known =
+            |object: &Object| self.replica(index, &object.id).map(|r| &*r.object) == Some(object);
+        !seen.made.iter().all(known) || seen.gone.iter().any(|id| self.replica(index, id).is_some())
+    }
+
+    /// Others have changed the seat's token: says what is to be proved.
+    pub fn learn(&mut self, index: usize, holder: &Holder, seen: &Seen) -> Vec<ObjectId> {
+        for id in &seen.gone {
+            self.drop_replica(index, id);
+        }
+        let made = seen.made.iter();
+        made.filter_map(|object| self.put(index, holder, object, false, false))
+            .collect()
+    }
+
     /// Whether a change may mean more for the seat than what was made and is gone.
     pub fn in_doubt(&self, index: usize, made: &[Object], gone: &[ObjectId]) -> bool {
         let doubles = |id: &ObjectId| self.replica(index, id).is_some_and(|r| r.twins);
@@ -155,6 +172,14 @@ impl Registry {
     /// The seat no longer has the object.
     pub fn drop_replica(&mut self, index: usize, id: &ObjectId) {
         self.edit(id, |entry| entry.replicas.retain(|r| r.index != index));
+    }
+
+    /// The seat no longer has the object, as this connection has found.
+    pub fn lose(&mut self, index: usize, generation: u64, id: &ObjectId) {
+        let current = self.seats.get(&index).map(|holder| holder.generation);
+        if current == Some(generation) {
+            self.drop_replica(index, id);
+        }
     }
 
     /// The next edition.

@@ -73,6 +73,10 @@ pub struct SeatStatus {
     /// Moving average of these operations, from the moment that one has a lane of the seat to its
     /// answer: what it waited in the queue is not in it. 0 before the first.
     pub latency_us: u64,
+    /// How often its connection was replaced while it served: it was slow, or did not see what others
+    /// had added.
+    #[serde(default)]
+    pub replaced: u64,
     /// Objects that it holds.
     pub objects: usize,
     /// Of these, keys that did not prove themselves.
@@ -215,6 +219,7 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         latency_us: activity.map_or(0, |activity| micros(activity.latency)),
         served: record.served.load(Ordering::Relaxed),
         failed: record.failed.load(Ordering::Relaxed),
+        replaced: record.replaced.load(Ordering::Relaxed),
         objects: 0,
         unproved: 0,
     };

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use hsmux_token::{Error, Object, ObjectId, Result, Snapshot};
+use hsmux_token::{Error, Object, ObjectId, Result, Seen, Snapshot};
 
 use crate::core::Core;
 use crate::record::{Connection, Record};
@@ -67,12 +67,65 @@ impl Core {
         })
     }
 
+    /// Others have changed the token of a seat, as somebody beside it has seen.
+    pub fn learn(self: &Arc<Self>, connection: &Arc<Connection>, seen: &Seen) -> Result<()> {
+        let index = connection.record.index;
+        let mut registry = self.registry.lock();
+        registry.amendments.note(index, &seen.made, &seen.gone);
+        let news = registry.is_news(index, seen);
+        drop(registry);
+        if !news {
+            return Ok(());
+        }
+        self.write_down(connection, |registry, holder| {
+            registry.learn(index, holder, seen)
+        })
+    }
+
+    /// All that a token holds, read by somebody beside the connection, who began before `reading`.
+    pub fn learn_all(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        reading: Reading<'_>,
+        snapshot: &Snapshot,
+    ) -> Result<()> {
+        self.write_down(connection, |registry, holder| {
+            reading.install(registry, holder, snapshot, false)
+        })
+    }
+
+    /// [`Self::take_stock`], and what is new is proved in the background.
+    fn write_down(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
+    ) -> Result<()> {
+        let unproved = self.note_stock(connection, write)?;
+        if !unproved.is_empty() {
+            self.in_background(connection, move |core, connection| {
+                core.prove(connection, &unproved);
+            });
+        }
+        Ok(())
+    }
+
     /// Writes down what a connection holds while it serves, and proves what is new.
     fn take_stock(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
     ) -> Result<()> {
+        let unproved = self.note_stock(connection, write)?;
+        self.prove(connection, &unproved);
+        Ok(())
+    }
+
+    /// Says what is to be proved.
+    fn note_stock(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        write: impl FnOnce(&mut Registry, &Holder) -> Vec<ObjectId>,
+    ) -> Result<Vec<ObjectId>> {
         let record = &connection.record;
         let life = record.life.lock();
         if !life.serves_by(connection) {
@@ -82,8 +135,7 @@ impl Core {
         drop(life);
         self.carry_out(aftermath);
         self.moved();
-        self.prove(connection, &unproved);
-        Ok(())
+        Ok(unproved)
     }
 }
 

@@ -49,6 +49,7 @@ struct State {
     /// What was told by the last reading or look.
     told: Arc<Snapshot>,
     pace: Vec<Pace>,
+    paced: usize,
     waiting: VecDeque<Request>,
     threads: u32,
     fault: Option<(Error, usize)>,
@@ -161,6 +162,11 @@ impl FakeToken {
         self.0.state.lock().reads
     }
 
+    /// How often it was asked how long its work takes.
+    pub fn paced(&self) -> usize {
+        self.0.state.lock().paced
+    }
+
     /// How often the pool has ended the connection.
     pub fn aborts(&self) -> usize {
         self.0.state.lock().aborts
@@ -257,7 +263,9 @@ impl Token for FakeToken {
     }
 
     fn pace(&self) -> Vec<Pace> {
-        self.0.state.lock().pace.clone()
+        let mut state = self.0.state.lock();
+        state.paced += 1;
+        state.pace.clone()
     }
 
     fn submit(&self, batch: Batch) {

@@ -71,6 +71,8 @@ pub struct PoolSection {
     pub replicas: usize,
     /// Keys with a use counter.
     pub counted: Vec<Uri>,
+    /// Whether members are watched that do not say otherwise.
+    pub watch: bool,
 }
 
 /// A unix socket and who may open it.
@@ -162,6 +164,8 @@ pub struct Member {
     pub timeout: Duration,
     /// Environment of its workers.
     pub env: Vec<(String, String)>,
+    /// Whether it is watched; `None`: as `[pool]` says, and no card.
+    pub watch: Option<bool>,
     /// Where it stands in the file.
     pub line: usize,
 }

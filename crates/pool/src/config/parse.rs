@@ -50,7 +50,10 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
 
     let tokens = members(source, document);
     let count = tokens.len().max(1) as u64;
-    let pool = one(source, document, "pool", |fields| pool(fields, count));
+    let serves_keys = document.contains_key("broker");
+    let pool = one(source, document, "pool", |fields| {
+        pool(fields, count, serves_keys)
+    });
     let read_only = pool.as_ref().is_some_and(|pool| pool.read_only);
     let (state, worker) = one(source, document, "daemon", |fields| {
         let state = fields.path("state");
@@ -95,7 +98,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     })
 }
 
-fn pool(fields: &mut Fields<'_, '_, '_>, members: u64) -> Option<PoolSection> {
+fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> Option<PoolSection> {
     let policies = [
         ("least-loaded", Policy::LeastLoaded),
         ("round-robin", Policy::RoundRobin),
@@ -120,6 +123,7 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64) -> Option<PoolSection> {
             .number("replicas", 1..=members)
             .unwrap_or(members.min(2)) as usize,
         counted: fields.list("counted", uri).unwrap_or_default(),
+        watch: fields.flag("watch").unwrap_or(broker),
     };
     Some(PoolSection {
         label: label?,
@@ -317,6 +321,7 @@ fn member(fields: &mut Fields<'_, '_, '_>) -> Option<Placed<Member>> {
             .duration("timeout")
             .unwrap_or(Duration::from_secs(10)),
         env: fields.env("env").unwrap_or_default(),
+        watch: fields.flag("watch"),
         line: fields.source.line(fields.span.start),
     };
     if member.isolation == Isolation::Thread {

@@ -121,6 +121,12 @@ pub const SECTIONS: &[Section] = &[
                 "none",
                 "Keys with a use counter (SmartCard-HSM), which PKCS#11 does not show. A proof would be a use, so they do not prove themselves: `hsmux key verify URI` proves one, by one use on each worker, until that ends.",
             ),
+            key(
+                "watch",
+                "true",
+                "true with [broker], else false",
+                "Watch the members: a process for each looks for keys that other programs add or remove, which are known within a second, and workers that have become slow or blind are replaced while they serve. With hundreds of keys a look takes milliseconds, a few times a second; see operations.md. Takes effect at the start.",
+            ),
         ],
     },
     Section {
@@ -372,6 +378,12 @@ pub const SECTIONS: &[Section] = &[
                 r#"{ SOFTHSM2_CONF = "softhsm2.conf" }"#,
                 "none",
                 "Environment variables for the worker.",
+            ),
+            key(
+                "watch",
+                "false",
+                "as [pool] watch; false for a card",
+                "Watch this member; true watches a card, too (a token whose slot says that it can leave it), with a second login.",
             ),
         ],
     },

@@ -8,7 +8,7 @@ use hsmux_token::{Result, Token};
 
 use super::{Config, Isolation, Member, PinSource};
 use crate::process::{Environment, ProcessConnector, ThreadConnector};
-use crate::{Connector, Seat};
+use crate::{Care, Connector, Seat};
 
 impl Config {
     /// The seats of all members. `worker` is the executable that is started as worker process, with
@@ -33,6 +33,12 @@ impl Config {
             Isolation::Process => member.workers,
             Isolation::Thread => 1,
         };
+        let watch = member.watch.unwrap_or(self.pool.watch);
+        let care = Care {
+            look: watch,
+            replace: watch && isolation == Isolation::Process,
+            cards: member.watch == Some(true),
+        };
         let seat = |number| {
             let name = match number {
                 1 => member.name.clone(),
@@ -43,6 +49,7 @@ impl Config {
                     member: member.clone(),
                     environment: self.environment(member),
                     isolation,
+                    care,
                     state: self.state.clone(),
                     worker: worker.to_owned(),
                     name: name.clone(),
@@ -97,9 +104,18 @@ struct MemberConnector {
     member: Member,
     environment: Environment,
     isolation: Isolation,
+    care: Care,
     state: PathBuf,
     worker: PathBuf,
     name: String,
+}
+
+impl MemberConnector {
+    fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
+        ProcessConnector::new(&self.worker, options)
+            .environment(self.environment.clone())
+            .connect()
+    }
 }
 
 impl Connector for MemberConnector {
@@ -108,9 +124,19 @@ impl Connector for MemberConnector {
         options.name.clone_from(&self.name);
         match self.isolation {
             Isolation::Thread => ThreadConnector::new(options).connect(),
-            Isolation::Process => ProcessConnector::new(&self.worker, options)
-                .environment(self.environment.clone())
-                .connect(),
+            Isolation::Process => self.start(options),
         }
+    }
+
+    fn care(&self) -> Care {
+        self.care
+    }
+
+    /// A process of its own, also beside a module that is in this one.
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        let mut options = self.member.open_options(&self.state)?;
+        options.name = format!("{}, looking", self.member.name);
+        options.sessions = 1;
+        self.start(options)
     }
 }

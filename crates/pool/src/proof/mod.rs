@@ -3,6 +3,7 @@
 //! Keys are proved one by one and serve as soon as they are proved. A private key proves itself
 //! against its public half ([`private`]), a secret key against another member's copy ([`secret`]).
 
+mod beside;
 mod counted;
 mod private;
 mod secret;
@@ -160,6 +161,9 @@ impl Core {
                     ReplicaState::Unproved(COUNTED.into())
                 }));
             }
+            if self.is_proved_by_another(connection, id) {
+                return Ok(Some(ReplicaState::Serving));
+            }
             let finding = match id.class {
                 Class::SECRET_KEY => secret::prove(self, connection, &object),
                 _ => private::prove(self, connection, &object),
@@ -177,14 +181,33 @@ impl Core {
                     return Ok(Some(ReplicaState::Unproved(reason)));
                 }
                 Err(error) if error.kind() == Kind::UnknownObject => {
-                    let index = connection.record.index;
-                    self.publish(|registry| registry.drop_replica(index, id));
+                    self.lost_sight(connection, *id);
                     return Ok(None);
                 }
                 Err(error) if tries >= TRIES => return Err(error),
                 Err(_) => {}
             }
         }
+    }
+
+    /// Whether another worker of the same token serves with the key: it is the same key.
+    fn is_proved_by_another(&self, connection: &Connection, id: &ObjectId) -> bool {
+        let catalogue = self.catalogue.load();
+        let replicas = catalogue
+            .entries
+            .get(id)
+            .map_or(&[][..], |entry| &entry.replicas);
+        let own = &connection.record;
+        let mut others = replicas.iter().filter(|replica| {
+            replica.index != own.index
+                && replica.member == own.member
+                && replica.state == ReplicaState::Serving
+        });
+        others.any(|replica| {
+            let record = self.record(replica.index);
+            let other = record.and_then(|record| record.life.lock().connection.clone());
+            other.is_some_and(|other| other.info.serial == connection.info.serial)
+        })
     }
 
     /// What this connection shows of the key.
@@ -197,15 +220,22 @@ impl Core {
         connection.is_current().then(|| Arc::clone(&replica.object))
     }
 
-    /// Runs an operation of a proof on this very connection, in turn with its other requests.
+    /// Runs an operation of a proof on this very connection, in turn with its other requests; one that
+    /// does not serve yet has no others.
     fn on(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         operation: &Operation,
     ) -> Result<Outcome> {
         let need = Need::pinned(operation, connection.generation);
+        let timeout = connection.record.seat.timeout;
+        if connection.comes_after_the_current() {
+            return connection
+                .token
+                .execute(operation, Instant::now() + timeout);
+        }
         let term = Term {
-            deadline: Instant::now() + connection.record.seat.timeout + self.options.deadline,
+            deadline: Instant::now() + timeout + self.options.deadline,
             patience: 1,
         };
         let mut lane = self.wait_for_lane(&need, &Attempt::default(), term)?;

@@ -56,6 +56,35 @@ pub(super) fn prove(
     ))
 }
 
+/// Signatures that prove nothing, by the same mechanisms.
+pub(super) fn samples(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    object: &Object,
+) -> Result<Vec<Operation>> {
+    let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
+        return Ok(Vec::new());
+    };
+    if object.attributes.flag(ck::CKA_SIGN) == Some(false) {
+        return Ok(Vec::new());
+    }
+    let candidate = Candidate {
+        core,
+        connection,
+        object,
+        public,
+    };
+    let ways = candidate.signable(&candidate.challenge()?).into_iter();
+    let offered = ways.filter(|(mechanism, _)| has(connection, mechanism));
+    let signing = offered.map(|(mechanism, data)| Operation::Use {
+        verb: Verb::Sign,
+        key: object.id.into(),
+        mechanism,
+        data: data.into(),
+    });
+    Ok(signing.collect())
+}
+
 /// Such a key is named by its token's serial number, so that no other member can claim to hold it.
 fn without_public_half(object: &Object) -> Finding {
     let known = object
@@ -81,9 +110,7 @@ struct Candidate<'a> {
 
 impl Candidate<'_> {
     fn by_signing(&self) -> Result<Option<Finding>> {
-        let mut challenge = DOMAIN.to_vec();
-        challenge.extend_from_slice(self.connection.info.serial.as_bytes());
-        challenge.extend_from_slice(&random::<32>()?);
+        let challenge = self.challenge()?;
         for (mechanism, data) in self.signable(&challenge) {
             if !has(self.connection, &mechanism) {
                 continue;
@@ -103,6 +130,11 @@ impl Candidate<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn challenge(&self) -> Result<Vec<u8>> {
+        let serial = self.connection.info.serial.as_bytes();
+        Ok([DOMAIN, serial, &random::<32>()?].concat())
     }
 
     /// Mechanisms with what they take, the most common first.

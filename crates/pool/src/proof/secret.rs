@@ -36,6 +36,55 @@ pub(super) fn prove(
     }
 }
 
+/// Compares with the copy of this connection.
+pub(super) fn prove_against(
+    core: &Arc<Core>,
+    trusted: &Arc<Connection>,
+    candidate: &Arc<Connection>,
+    object: &Object,
+) -> Result<Finding> {
+    let pair = Pair {
+        core,
+        trusted,
+        candidate,
+        object,
+    };
+    pair.compare()
+}
+
+/// Work that both can do with the key, on random data.
+pub(super) fn samples(
+    core: &Arc<Core>,
+    trusted: &Arc<Connection>,
+    candidate: &Arc<Connection>,
+    object: &Object,
+) -> Result<Vec<Operation>> {
+    let pair = Pair {
+        core,
+        trusted,
+        candidate,
+        object,
+    };
+    let allowed = |usage| object.attributes.flag(usage) != Some(false);
+    let mut samples = Vec::new();
+    let verbs = [
+        (Verb::Encrypt, allowed(ck::CKA_ENCRYPT), pair.ciphers()?),
+        (Verb::Decrypt, allowed(ck::CKA_DECRYPT), pair.ciphers()?),
+        (Verb::Sign, allowed(ck::CKA_SIGN), pair.macs()),
+    ];
+    for (verb, _, mechanisms) in verbs.into_iter().filter(|(_, allowed, _)| *allowed) {
+        for mechanism in mechanisms {
+            samples.push(Operation::Use {
+                verb,
+                key: object.id.into(),
+                mechanism,
+                data: random::<32>()?.to_vec().into(),
+            });
+        }
+    }
+    Ok(samples)
+}
+
 /// The connection whose copy is trusted; `None` if it is the candidate's own.
 fn trusted_copy(
     core: &Arc<Core>,

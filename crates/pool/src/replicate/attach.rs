@@ -1,10 +1,10 @@
 //! The coordinator behind a pool: the pool's writer, and the guard at the door of every seat.
 
+use super::door::Door;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
-use crate::{Changes, Connector, Options, Pool, Seat};
+use crate::{Changes, Options, Pool, Seat};
 use hsmux_token::{
-    Batch, Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
-    Token, TokenInfo,
+    Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
 };
 use parking_lot::Mutex;
 use std::path::PathBuf;
@@ -146,7 +146,7 @@ impl Writer {
     }
 
     /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
-    fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
+    pub(super) fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
         if self.read_only {
             return None;
         }
@@ -187,21 +187,25 @@ impl Writer {
     }
 
     /// Takes out what was deleted through the pool.
-    fn without_tombstones(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
-        let open = self.held.lock().used.upgrade();
-        let hidden: Vec<ObjectId> = match open {
-            Some(coordinator) => {
-                let ids = snapshot.objects.iter().map(|object| object.id);
-                ids.filter(|id| coordinator.is_tombstoned(id)).collect()
-            }
-            None => journal::tombstones(&super::folder(&self.state)),
-        };
+    pub(super) fn without_tombstones(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
+        let hidden = self.tombstones_among(&snapshot.objects);
         if hidden.is_empty() {
             return snapshot;
         }
         let mut shown = Snapshot::clone(&snapshot);
         shown.objects.retain(|object| !hidden.contains(&object.id));
         Arc::new(shown)
+    }
+
+    pub(super) fn tombstones_among(&self, objects: &[Object]) -> Vec<ObjectId> {
+        let open = self.held.lock().used.upgrade();
+        match open {
+            Some(coordinator) => {
+                let ids = objects.iter().map(|object| object.id);
+                ids.filter(|id| coordinator.is_tombstoned(id)).collect()
+            }
+            None => journal::tombstones(&super::folder(&self.state)),
+        }
     }
 }
 
@@ -213,11 +217,11 @@ impl Changes for Writer {
     /// A seat whose token makes up for what it missed whenever it connects.
     fn admit(&self, seat: Seat) -> Seat {
         Seat {
-            connector: Arc::new(Door {
-                member: seat.member.clone(),
-                connector: seat.connector,
-                writer: Weak::clone(&self.me),
-            }),
+            connector: Arc::new(Door::new(
+                seat.member.clone(),
+                seat.connector,
+                Weak::clone(&self.me),
+            )),
             ..seat
         }
     }
@@ -290,81 +294,4 @@ impl Members for Nobody {
     }
 
     fn changed(&self, _: &str, _: &[Object], _: &[ObjectId]) {}
-}
-
-/// A seat's connector, behind which a token catches up.
-struct Door {
-    member: String,
-    connector: Arc<dyn Connector>,
-    writer: Weak<Writer>,
-}
-
-impl Connector for Door {
-    fn connect(&self) -> Result<Arc<dyn Token>> {
-        let mut token = self.connector.connect()?;
-        let Some(writer) = self.writer.upgrade() else {
-            return Ok(token);
-        };
-        let up_to_date = |token: &Arc<dyn Token>| {
-            writer.bring_up_to_date(&Member {
-                name: self.member.clone(),
-                token: Some(Arc::clone(token)),
-            })
-        };
-        let mut told = up_to_date(&token);
-        if told.as_ref().is_some_and(|told| told.unseen) {
-            token.abort("its module has not seen what came to its token");
-            token = self.connector.connect()?;
-            told = up_to_date(&token);
-        }
-        let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);
-        Ok(Arc::new(Admitted {
-            token,
-            writer: Weak::clone(&self.writer),
-            read: Mutex::new(read),
-        }))
-    }
-}
-
-/// A token that does not show what was deleted.
-struct Admitted {
-    token: Arc<dyn Token>,
-    writer: Weak<Writer>,
-    /// What was read on the way in, for the first who asks.
-    read: Mutex<Option<Arc<Snapshot>>>,
-}
-
-impl Token for Admitted {
-    fn info(&self) -> Arc<TokenInfo> {
-        self.token.info()
-    }
-
-    fn objects(&self) -> Result<Arc<Snapshot>> {
-        let read = self.read.lock().take();
-        let snapshot = read.map_or_else(|| self.token.objects(), Ok)?;
-        Ok(match self.writer.upgrade() {
-            Some(writer) => writer.without_tombstones(snapshot),
-            None => snapshot,
-        })
-    }
-
-    fn submit(&self, batch: Batch) {
-        self.token.submit(batch);
-    }
-
-    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        self.token.execute(operation, deadline)
-    }
-
-    fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
-        self.token.on_lost(lost);
-    }
-
-    fn process(&self) -> Option<u32> {
-        self.token.process()
-    }
-
-    fn abort(&self, reason: &str) {
-        self.token.abort(reason);
-    }
 }

@@ -9,6 +9,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `attach` | a pool that writes through all this |
+//! | `door` | how its seats come in |
 //! | `change` | a change from its beginning |
 //! | `carry_out` | its parts, on enough members or on none |
 //! | `plan`, `keys`, `newborn`, `objects` | what each member has to do, by the kind of operation |
@@ -30,6 +31,7 @@ mod catch_up;
 mod change;
 mod channel;
 mod clone;
+mod door;
 mod each;
 mod files;
 mod journal;

@@ -27,6 +27,8 @@ pub(super) struct Load<W, C> {
     pub connection: C,
     pub capacity: Capacity,
     pub running: Vec<Run<W>>,
+    /// It is given nothing for the moment.
+    pub held: bool,
     /// Credit of the round-robin policy.
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
@@ -75,6 +77,7 @@ const FADING: u32 = 32;
 const MEMORY: u64 = 8;
 /// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
+/// Operations that a lane takes at once, at most.
 /// Nanoseconds below which an operation is not worth the way to a worker and back that its lane
 /// would idle for.
 const FAST: u64 = 500_000;
@@ -93,6 +96,7 @@ impl<W, C> Load<W, C> {
             capacity,
             credit: 0,
             latency: 0,
+            held: false,
             samples: 0,
             weighted: FLOOR,
             last: Instant::now(),
@@ -101,13 +105,14 @@ impl<W, C> Load<W, C> {
     }
 
     pub fn free(&self) -> bool {
-        self.running.len() < self.capacity.lanes
+        !self.held && self.running.len() < self.capacity.lanes
     }
 
     /// Whether a request may be sent to stand behind those that run: they are over sooner than it
     /// would get there later.
     pub fn takes_ahead(&self) -> bool {
         self.capacity.far
+            && !self.held
             && (1..FAST).contains(&self.latency)
             && (self.capacity.lanes..2 * self.capacity.lanes).contains(&self.running.len())
             && !self.running.iter().any(|run| run.slow)

@@ -30,6 +30,8 @@ pub(crate) struct Scheduler<W, C> {
     policy: Policy,
     bound: usize,
     seats: Vec<Option<Load<W, C>>>,
+    /// What still runs on connections in whose place others serve now.
+    leaving: Vec<Load<W, C>>,
     /// Seats with a free lane.
     free: SeatSet,
     /// Seats without one where a request may stand behind those that run. Empty while there is more
@@ -105,6 +107,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             policy,
             bound,
             seats: Vec::new(),
+            leaving: Vec::new(),
             free: SeatSet::EMPTY,
             ahead: SeatSet::EMPTY,
             queue: Queue::new(),
@@ -123,10 +126,37 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.sort_all();
     }
 
+    /// Another connection takes the place of the one by which a seat serves; what runs on that one goes
+    /// on. To be followed by [`Self::next`].
+    pub fn supersede(&mut self, seat: usize, generation: u64, connection: C, capacity: Capacity) {
+        let old = self.seats.get_mut(seat).and_then(Option::take);
+        self.leaving.extend(old.filter(|load| !load.running.is_empty()));
+        self.open(seat, generation, connection, capacity);
+    }
+
+    /// Whether something still runs on a connection in whose place another one serves.
+    pub fn is_leaving(&self, generation: u64) -> bool {
+        self.leaving.iter().any(|load| load.generation == generation)
+    }
+
+    /// While it is held a seat is given nothing, and requests that only it can serve wait. To be followed
+    /// by [`Self::next`].
+    pub fn hold(&mut self, seat: usize, generation: u64, held: bool) {
+        if let Some(Some(load)) = self.seats.get_mut(seat)
+            && load.generation == generation
+        {
+            load.held = held;
+            self.sort(seat);
+        }
+    }
+
     /// A seat goes out of service; what ran there is handed back. `None` if it was not there.
     pub fn close(&mut self, seat: usize, generation: u64) -> Option<Vec<W>> {
         let slot = self.seats.get_mut(seat)?;
-        let load = slot.take_if(|load| load.generation == generation)?;
+        let load = match slot.take_if(|load| load.generation == generation) {
+            Some(load) => load,
+            None => self.take_leaving(generation)?,
+        };
         self.sort_all();
         Some(
             load.running
@@ -209,10 +239,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// Gives a lane back; to be followed by [`Self::next`]. The work is handed over to whoever
     /// gives the lane back first, so that a request is answered once.
     pub fn finish(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
-        let load = self.seats.get_mut(place.seat)?.as_mut()?;
-        if load.generation != place.generation {
-            return None;
-        }
+        let load = self.seats.get_mut(place.seat)?.as_mut();
+        let Some(load) = load.filter(|load| load.generation == place.generation) else {
+            return self.finish_leaving(place, now, verdict);
+        };
         let work = load.finish(place.number, now, verdict);
         self.sort(place.seat);
         work
@@ -240,7 +270,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             running: Vec::new(),
             hung: Vec::new(),
         };
-        for load in self.seats.iter_mut().flatten() {
+        for load in self.seats.iter_mut().flatten().chain(&mut self.leaving) {
             if load.running.iter().any(|run| run.limit <= now) {
                 overdue
                     .hung
@@ -257,7 +287,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
 
     /// When something is due next.
     pub fn nearest(&self) -> Option<Instant> {
-        let runs = self.seats.iter().flatten().flat_map(|load| &load.running);
+        let loads = self.seats.iter().flatten().chain(&self.leaving);
+        let runs = loads.flat_map(|load| &load.running);
         let due = runs.map(|run| match run.work {
             Some(_) => run.deadline.min(run.limit),
             None => run.limit,
@@ -306,6 +337,19 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.free.set(seat, load.is_some_and(Load::free));
         let ahead = self.alone && load.is_some_and(Load::takes_ahead);
         self.ahead.set(seat, ahead);
+    }
+
+    fn take_leaving(&mut self, generation: u64) -> Option<Load<W, C>> {
+        let mut leaving = self.leaving.iter();
+        let at = leaving.position(|load| load.generation == generation)?;
+        Some(self.leaving.swap_remove(at))
+    }
+
+    fn finish_leaving(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
+        let mut load = self.take_leaving(place.generation)?;
+        let work = load.finish(place.number, now, verdict);
+        self.leaving.extend((!load.running.is_empty()).then_some(load));
+        work
     }
 
     /// The same for all, when one has come or gone.

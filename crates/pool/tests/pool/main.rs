@@ -6,6 +6,7 @@ mod faults;
 mod guests;
 mod health;
 mod load;
+mod minding;
 mod serving;
 mod slots;
 mod stock;

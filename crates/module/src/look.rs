@@ -1,0 +1,74 @@
+//! What others have added to the token or removed from it: found by handles, and only the new is read.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use hsmux_token::ck::{CKA_ID, CKA_PUBLIC_KEY_INFO, CKA_TOKEN};
+use hsmux_token::{Attributes, Class, Object, ObjectId, Outcome, Result, Seen};
+
+use crate::ModuleToken;
+use crate::library::{Handle, Session};
+use crate::objects::{PATIENCE, Values};
+use crate::sessions::Purpose;
+
+impl ModuleToken {
+    /// One search, and a reading of what it finds that was not there before. New attributes of an object
+    /// that was there before, and one that took the handle of another, are seen by the next full reading.
+    pub(crate) fn look_around(&self) -> Result<Seen> {
+        let _turn = self.known.reading.lock();
+        let lease = self
+            .sessions
+            .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
+        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
+        let library = self.sessions.library();
+        let found = library.find(lease.session(), &of_token, usize::MAX)?;
+        let (new, lost) = self.known.compare(&found);
+        if new.is_empty() && lost.is_empty() {
+            return Ok(Seen::default());
+        }
+        let before = self.by_name();
+        self.known.remove_all(&lost);
+        self.handles.keep(|_, handle| !lost.contains(handle));
+        let mut made = self.read_each(lease.session(), &new);
+        drop(lease);
+        if made.iter().any(|object| self.may_name_another(object)) {
+            let all = self.refresh()?;
+            let new = |object: &&Object| before.get(&object.id) != Some(object);
+            made = all.objects.iter().filter(new).cloned().collect();
+        }
+        let left = self.by_name();
+        let gone = before.into_keys().filter(|id| !left.contains_key(id));
+        Ok(Seen {
+            made,
+            gone: gone.collect(),
+        })
+    }
+
+    fn by_name(&self) -> HashMap<ObjectId, Object> {
+        let known = self.known.all();
+        known.values().map(|o| (o.id, o.clone())).collect()
+    }
+
+    /// What cannot be read may have gone since the search, or be in the making: the next look tells.
+    fn read_each(&self, session: Session, new: &[Handle]) -> Vec<Object> {
+        match self.named(session, new, Values::Never) {
+            Ok(Outcome::Objects(made)) => made.into_iter().map(|made| made.object).collect(),
+            _ if new.len() > 1 => {
+                let each = new.iter().map(std::slice::from_ref);
+                each.flat_map(|one| self.read_each(session, one)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether an object shows the public half of a private key that nothing has named so far.
+    fn may_name_another(&self, object: &Object) -> bool {
+        let id = object.attributes.get(CKA_ID);
+        matches!(object.id.class, Class::PUBLIC_KEY | Class::CERTIFICATE)
+            && self.known.all().values().any(|other| {
+                other.id.class == Class::PRIVATE_KEY
+                    && other.attributes.get(CKA_ID) == id
+                    && other.attributes.get(CKA_PUBLIC_KEY_INFO).is_none()
+            })
+    }
+}

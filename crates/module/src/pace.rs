@@ -1,0 +1,86 @@
+//! How long the vendor's calls take, by kind of work.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hsmux_token::{ObjectId, Pace, Work};
+use parking_lot::Mutex;
+
+/// How many operations are looked back.
+const WINDOW: usize = 32;
+
+/// Fewer say nothing.
+const FEW: u64 = 8;
+
+/// Kinds of work that are told apart; of more than these the rest is not measured.
+const KINDS: usize = 64;
+
+/// What this process has measured.
+#[derive(Default)]
+pub(crate) struct Paces(Mutex<HashMap<Work, Window>>);
+
+struct Window {
+    key: ObjectId,
+    count: u64,
+    last: [u64; WINDOW],
+}
+
+impl Paces {
+    /// An operation went well.
+    pub fn note(&self, work: Work, key: ObjectId, took: Duration) {
+        let mut kinds = self.0.lock();
+        if kinds.len() >= KINDS && !kinds.contains_key(&work) {
+            return;
+        }
+        let window = kinds.entry(work).or_insert(Window {
+            key,
+            count: 0,
+            last: [0; WINDOW],
+        });
+        window.key = key;
+        window.last[window.count as usize % WINDOW] = took.as_nanos() as u64;
+        window.count += 1;
+    }
+
+    /// Of what was done often enough to say something.
+    pub fn all(&self) -> Vec<Pace> {
+        let kinds = self.0.lock();
+        let full = kinds.iter().filter(|(_, w)| w.count >= FEW);
+        full.map(|(work, window)| {
+            let len = WINDOW.min(window.count as usize);
+            let mut sorted = window.last[..len].to_vec();
+            sorted.sort_unstable();
+            Pace {
+                work: *work,
+                key: window.key,
+                nanos: sorted[len / 4],
+                count: window.count,
+            }
+        })
+        .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_token::{Class, Verb, ck};
+
+    #[test]
+    fn a_few_slow_ones_do_not_count_and_many_do() {
+        let paces = Paces::default();
+        let work = Work::new(Verb::Encrypt, ck::CKM_AES_CBC, 256, 256);
+        let key = ObjectId::of_secret_key(ck::CKK_AES, b"id", b"kcv");
+        let note = |micros| paces.note(work, key, Duration::from_micros(micros));
+        (1..FEW).for_each(|_| note(20));
+        assert_eq!(paces.all(), []);
+        note(20);
+        assert_eq!(paces.all()[0].nanos, 20_000);
+        (FEW..WINDOW as u64).for_each(|_| note(20));
+        (0..WINDOW / 2).for_each(|_| note(5000));
+        assert_eq!(paces.all()[0].nanos, 20_000);
+        (0..WINDOW / 2).for_each(|_| note(60));
+        assert_eq!(paces.all()[0].nanos, 60_000);
+        assert_eq!(paces.all()[0].count, 2 * WINDOW as u64);
+    }
+}

@@ -1,0 +1,118 @@
+//! A worker beside a fresh one: the same work, in turns, while nobody else asks anything of them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Operation, Result, Work};
+
+use crate::core::Core;
+use crate::record::Connection;
+
+/// How often each does the work: enough for its pace to be of this work alone.
+const TIMES: u64 = 32;
+
+/// Slow work is done for this long, and as often as makes a pace.
+const AT_MOST: (Duration, u64) = (Duration::from_millis(20), 8);
+
+/// How long what runs on a worker may take to end before it is compared.
+const QUIET_WITHIN: Duration = Duration::from_secs(1);
+
+/// The fresh one is better if it takes less than this of the time.
+const BETTER: f64 = 0.85;
+
+impl Core {
+    /// Whether `fresh` is faster than `old`, which is given nothing else meanwhile; `None` where they
+    /// cannot be compared.
+    pub(super) fn is_faster(
+        self: &Arc<Self>,
+        fresh: &Arc<Connection>,
+        old: &Arc<Connection>,
+        sample: &Operation,
+    ) -> Result<Option<bool>> {
+        let _held = Held::new(self, old);
+        if !self.is_quiet(old) {
+            return Ok(None);
+        }
+        let begun = Instant::now();
+        for times in 1..=TIMES {
+            for side in [fresh, old] {
+                let limit = Instant::now() + side.record.seat.timeout;
+                side.token.execute(sample, limit)?;
+            }
+            if times >= AT_MOST.1 && begun.elapsed() > AT_MOST.0 {
+                break;
+            }
+        }
+        let (fresh, old) = (paces(fresh, sample), paces(old, sample));
+        let compared = fresh.iter().find_map(|(work, fresh)| {
+            let (_, old) = old.iter().find(|(other, _)| other == work)?;
+            Some((*fresh as f64) < *old as f64 * BETTER)
+        });
+        Ok(compared)
+    }
+
+    /// Waits until nothing runs there.
+    fn is_quiet(&self, connection: &Connection) -> bool {
+        let until = Instant::now() + QUIET_WITHIN;
+        loop {
+            let activity = self.scheduler.lock().activity(connection.record.index);
+            match activity {
+                None => return false,
+                Some(activity) if activity.running == 0 => return true,
+                Some(_) if Instant::now() >= until => return false,
+                Some(_) => std::thread::sleep(Duration::from_micros(200)),
+            }
+        }
+    }
+}
+
+/// What a connection says of this kind of work.
+fn paces(connection: &Connection, sample: &Operation) -> Vec<(Work, u64)> {
+    let Operation::Use {
+        verb,
+        mechanism,
+        data,
+        ..
+    } = sample
+    else {
+        return Vec::new();
+    };
+    let of = Work::new(*verb, mechanism.kind, data.len(), 0);
+    let paces = connection.token.pace().into_iter();
+    let alike = paces.filter(|p| {
+        Work {
+            output: 0,
+            ..p.work
+        } == of
+    });
+    alike.map(|pace| (pace.work, pace.nanos)).collect()
+}
+
+/// While it lives a connection is given no requests.
+struct Held<'a> {
+    core: &'a Arc<Core>,
+    connection: &'a Arc<Connection>,
+}
+
+impl<'a> Held<'a> {
+    fn new(core: &'a Arc<Core>, connection: &'a Arc<Connection>) -> Self {
+        let held = Self { core, connection };
+        held.set(true);
+        held
+    }
+
+    fn set(&self, held: bool) {
+        let (index, generation) = (self.connection.record.index, self.connection.generation);
+        let mut scheduler = self.core.scheduler.lock();
+        scheduler.hold(index, generation, held);
+        let grants = scheduler.fill(Instant::now());
+        drop(scheduler);
+        self.core.hand_out(grants);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.set(false);
+    }
+}

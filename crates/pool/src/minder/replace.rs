@@ -1,0 +1,167 @@
+//! A connection that is replaced while it serves: the fresh one logs in and proves itself first, then it
+//! takes over, and the old one finishes what it runs.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot, TokenInfo};
+
+use super::baseline::Slow;
+use crate::catalogue::ReplicaState;
+use crate::core::Core;
+use crate::record::{Connection, Retry};
+use crate::stock::Reading;
+
+/// Why a connection is to be replaced.
+pub(super) enum Reason {
+    /// It has become slow.
+    Slow(Slow),
+    /// It does not find a key that the token holds.
+    Blind(ObjectId),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow(slow) => write!(f, "it is slow ({slow})"),
+            Self::Blind(key) => write!(
+                f,
+                "its module does not see {key:?}, which others have added"
+            ),
+        }
+    }
+}
+
+impl Core {
+    /// Replaces a connection; `false` if a fresh one is no better.
+    pub(super) fn replace(
+        self: &Arc<Self>,
+        old: &Arc<Connection>,
+        reason: &Reason,
+    ) -> Result<bool> {
+        let record = &old.record;
+        if self.is_home(old.generation) {
+            let message = "session objects of an application may live there";
+            return Err(Error::token(Kind::Unsupported, message));
+        }
+        let reading = self.reading(record);
+        let token = record.seat.connector.connect()?;
+        let info = token.info();
+        let fresh = Arc::new(Connection {
+            record: Arc::clone(record),
+            generation: self.generation(record.index),
+            token,
+            info,
+        });
+        let good = self.is_worth_it(&fresh, old, reason);
+        let taken = good.and_then(|snapshot| match snapshot {
+            Some(snapshot) => self
+                .take_over(&fresh, old, &snapshot, reading)
+                .map(|()| true),
+            None => Ok(false),
+        });
+        if !matches!(taken, Ok(true)) {
+            fresh.token.abort("it is not needed");
+        }
+        taken
+    }
+
+    /// What the fresh connection holds, if it is better than the old one.
+    fn is_worth_it(
+        self: &Arc<Self>,
+        fresh: &Arc<Connection>,
+        old: &Arc<Connection>,
+        reason: &Reason,
+    ) -> Result<Option<Arc<Snapshot>>> {
+        let names =
+            |info: &TokenInfo| (info.serial.clone(), info.label.clone(), info.model.clone());
+        if names(&fresh.info) != names(&old.info) {
+            let message = "a fresh worker finds another token";
+            return Err(Error::token(Kind::Environment, message));
+        }
+        let snapshot = fresh.token.objects()?;
+        let better = match reason {
+            Reason::Blind(key) => snapshot.objects.iter().any(|object| object.id == *key),
+            Reason::Slow(slow) => self.is_proved_and_faster(fresh, old, slow)?,
+        };
+        Ok(better.then_some(snapshot))
+    }
+
+    fn is_proved_and_faster(
+        self: &Arc<Self>,
+        fresh: &Arc<Connection>,
+        old: &Arc<Connection>,
+        slow: &Slow,
+    ) -> Result<bool> {
+        let catalogue = self.catalogue.load_full();
+        let index = old.record.index;
+        let replica = catalogue
+            .entries
+            .get(&slow.key)
+            .and_then(|entry| entry.replica(index));
+        let serves = replica.filter(|replica| replica.state == ReplicaState::Serving);
+        let object = serves.map(|replica| Arc::clone(&replica.object));
+        let object = object.ok_or_else(|| Error::token(Kind::Unproved, "its key has left"))?;
+        let sample = self.prove_beside(fresh, old, &object, slow.work.mechanism)?;
+        let faster = self.is_faster(fresh, old, &sample)?;
+        faster.ok_or_else(|| {
+            let message = "there was no moment to compare it with a fresh worker";
+            Error::token(Kind::Busy, message)
+        })
+    }
+
+    /// The fresh connection serves from here on.
+    fn take_over(
+        self: &Arc<Self>,
+        fresh: &Arc<Connection>,
+        old: &Arc<Connection>,
+        snapshot: &Snapshot,
+        reading: Reading<'_>,
+    ) -> Result<()> {
+        let record = &old.record;
+        let mut life = record.life.lock();
+        if !life.serves_by(old) {
+            return Err(Error::lost("the worker has ended meanwhile"));
+        }
+        // What has proved itself goes on serving: it is the same token, and the worker holds the key.
+        let (unproved, aftermath) =
+            self.edit(|registry| reading.install(registry, &fresh.holder(), snapshot, false));
+        life.connection = Some(Arc::clone(fresh));
+        life.last_seen = Some(Arc::clone(&fresh.info));
+        *record.retry.lock() = Retry::default();
+        let mut scheduler = self.scheduler.lock();
+        scheduler.supersede(
+            record.index,
+            fresh.generation,
+            Arc::clone(fresh),
+            self.capacity(fresh),
+        );
+        let grants = scheduler.fill(Instant::now());
+        drop(scheduler);
+        drop(life);
+        record
+            .replaced
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.carry_out(aftermath);
+        self.hand_out(grants);
+        self.watch(fresh);
+        self.moved();
+        if !unproved.is_empty() {
+            self.in_background(fresh, move |core, connection| {
+                core.prove(connection, &unproved)
+            });
+        }
+        self.let_go(old);
+        Ok(())
+    }
+
+    /// Waits until nothing runs on a connection in whose place another one serves: its process ends with
+    /// the last who knows it.
+    fn let_go(&self, old: &Connection) {
+        let until = Instant::now() + old.record.seat.timeout;
+        while self.scheduler.lock().is_leaving(old.generation) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

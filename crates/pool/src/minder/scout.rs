@@ -1,0 +1,149 @@
+//! A process that only looks: what others have added to a token or removed from it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, ObjectId, Result, Token};
+
+use crate::core::Core;
+use crate::life::pin_refused;
+use crate::record::{Connection, back_off};
+
+/// Between two looks: what others change is to be known within a second.
+const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(700));
+
+/// So many times as long as a look takes rests the scout after it, within these bounds.
+const SHARE: u32 = 9;
+
+/// How long a scout looks before a fresh one takes its place, at first and at last. A module may show
+/// what others have changed to new processes only, and no look by handles sees new attributes.
+const FRESH: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(600));
+
+/// Who looks at one member.
+#[derive(Default)]
+pub(super) struct Scout {
+    looking: Option<Looking>,
+    failures: u32,
+    /// Not tried again before one of the member's connections is another one: its PIN was refused then.
+    refused: Option<Vec<u64>>,
+    /// How long the next one looks.
+    good_for: Option<Duration>,
+}
+
+struct Looking {
+    token: Arc<dyn Token>,
+    /// What the token holds.
+    held: HashSet<ObjectId>,
+    fresh_at: Instant,
+}
+
+/// What a look has found.
+pub(super) struct Looked {
+    /// Somebody has changed the token's objects, or we have.
+    pub changed: bool,
+    /// How long to rest.
+    pub rest: Duration,
+}
+
+impl Scout {
+    /// Whether the token holds a key, as far as it is known.
+    pub fn holds(&self, key: &ObjectId) -> bool {
+        let looking = self.looking.as_ref();
+        looking.is_some_and(|looking| looking.held.contains(key))
+    }
+
+    /// Ends its process.
+    pub fn dismiss(&mut self) {
+        self.looking = None;
+    }
+
+    /// Looks once, and tells the seats that serve.
+    pub fn look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Looked {
+        let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
+        if self.refused.as_ref() == Some(&generations) {
+            return Looked {
+                changed: false,
+                rest: super::IDLE,
+            };
+        }
+        let begun = Instant::now();
+        match self.try_look(core, serving) {
+            Ok(changed) => {
+                self.failures = 0;
+                self.refused = None;
+                let rest = (begun.elapsed() * SHARE).clamp(REST.0, REST.1);
+                Looked { changed, rest }
+            }
+            Err(error) => {
+                let member = &serving[0].record.member;
+                tracing::warn!(%member, "not looked at for what others have changed: {error}");
+                self.looking = None;
+                self.refused = pin_refused(&error).then_some(generations);
+                self.failures += 1;
+                Looked {
+                    changed: false,
+                    rest: back_off(self.failures),
+                }
+            }
+        }
+    }
+
+    /// Whether something has changed.
+    fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<bool> {
+        let mut changed = false;
+        if let Some(looking) = &mut self.looking {
+            let seen = looking.token.look()?;
+            changed = !seen.is_empty();
+            if changed {
+                looking.held.retain(|id| !seen.gone.contains(id));
+                looking
+                    .held
+                    .extend(seen.made.iter().map(|object| object.id));
+                for connection in serving {
+                    // One that has left meanwhile reads everything when it returns.
+                    let _ = core.learn(connection, &seen);
+                }
+            }
+            if Instant::now() < looking.fresh_at {
+                return Ok(changed);
+            }
+        }
+        self.begin_anew(core, serving)?;
+        Ok(changed)
+    }
+
+    /// A fresh process reads everything.
+    fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<()> {
+        let first = &serving[0];
+        let readings: Vec<_> = serving.iter().map(|c| core.reading(&c.record)).collect();
+        let begun = Instant::now();
+        let token = first.record.seat.connector.scout()?;
+        if token.info().serial != first.info.serial {
+            let message = "another token is in its place";
+            return Err(Error::token(Kind::Environment, message));
+        }
+        let snapshot = token.objects()?;
+        let took = begun.elapsed();
+        for (connection, reading) in serving.iter().zip(readings) {
+            let _ = core.learn_all(connection, reading, &snapshot);
+        }
+        let held: HashSet<_> = snapshot.objects.iter().map(|object| object.id).collect();
+        let good_for = match &self.looking {
+            Some(before) if before.held != held => {
+                tracing::debug!(member = %first.record.member, "a fresh process sees other keys");
+                took * SHARE
+            }
+            Some(_) => self.good_for.map_or(FRESH.0, |before| before * 2),
+            None => FRESH.0,
+        };
+        let good_for = good_for.clamp(REST.1, FRESH.1);
+        self.good_for = Some(good_for);
+        self.looking = Some(Looking {
+            token,
+            held,
+            fresh_at: Instant::now() + good_for,
+        });
+        Ok(())
+    }
+}
