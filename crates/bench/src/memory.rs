@@ -29,7 +29,8 @@ pub struct Held {
 /// Samples this process, others, and all that descend from them.
 pub struct Memory {
     family: Family,
-    held: Vec<Held>,
+    /// What every process held so far.
+    pub held: Vec<Held>,
     searched_s: f64,
     alive: Vec<u32>,
 }
@@ -70,11 +71,6 @@ impl Memory {
                 None => return,
             }
         }
-    }
-
-    /// What every process held so far.
-    pub fn held(&self) -> &[Held] {
-        &self.held
     }
 }
 
@@ -124,16 +120,16 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         let own = std::process::id();
-        let of = |pid| memory.held().iter().find(|held| held.pid == pid);
+        let of = |pid| memory.held.iter().find(|held| held.pid == pid);
         let (own, child) = (of(own).unwrap(), of(child.id()).unwrap());
         assert_eq!(own.series.points().len(), 5);
         assert!(own.peak_bytes > 100_000 && child.peak_bytes > 10_000);
         assert_eq!(child.name, "sleep 600");
 
         // A later run goes on with the same process, and does not forget the other one.
-        let mut later = Memory::resume(memory.held().to_vec(), &[]);
+        let mut later = Memory::resume(memory.held.clone(), &[]);
         later.sample(0.6);
-        assert_eq!(later.held().len(), memory.held().len());
+        assert_eq!(later.held.len(), memory.held.len());
     }
 
     #[test]
@@ -147,8 +143,8 @@ mod tests {
         };
         let mut memory = Memory::resume((5_000_000..5_000_100).map(old).collect(), &[]);
         memory.sample(0.0);
-        assert_eq!(memory.held().len(), MOST);
+        assert_eq!(memory.held.len(), MOST);
         let own = std::process::id();
-        assert!(memory.held().iter().any(|held| held.pid == own));
+        assert!(memory.held.iter().any(|held| held.pid == own));
     }
 }

@@ -36,6 +36,7 @@ impl Series {
         if !self.wants(at_s) {
             return;
         }
+        with_room(&mut self.points, MOST + 1, (f64::NAN, f64::NAN));
         self.points.push((at_s, value));
         if self.points.len() > MOST {
             let mut keep = false;
@@ -61,9 +62,34 @@ impl Series {
     }
 }
 
+/// Makes room for so many points, once, in memory that is written to: an instrument that grew point by
+/// point would see itself in the memory that it measures. `filler` is not all zeroes, which costs no memory.
+pub fn with_room<T: Copy>(points: &mut Vec<T>, count: usize, filler: T) {
+    if points.capacity() >= count {
+        return;
+    }
+    let mut roomy = vec![filler; count];
+    roomy.clear();
+    roomy.extend_from_slice(points);
+    *points = roomy;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_made_once() {
+        let mut points = vec![(1.0, 2.0)];
+        with_room(&mut points, 100, (f64::NAN, f64::NAN));
+        assert_eq!(points, [(1.0, 2.0)]);
+        let place = points.as_ptr();
+        for _ in 1..100 {
+            with_room(&mut points, 100, (f64::NAN, f64::NAN));
+            points.push((3.0, 4.0));
+        }
+        assert_eq!((points.len(), points.as_ptr()), (100, place));
+    }
 
     #[test]
     fn a_day_has_few_points_from_its_begin_to_its_end() {

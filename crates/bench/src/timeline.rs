@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::Seen;
+use crate::series::with_room;
 
 /// A moment of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +20,12 @@ pub struct Point {
 
 /// With more points than that, neighbours become one: a run of days is as long as one of minutes.
 const MOST: usize = 4096;
+
+const UNWRITTEN: Point = Point {
+    at_s: f64::NAN,
+    per_second: f64::NAN,
+    failed: u64::MAX,
+};
 
 /// The points so far.
 pub struct Timeline {
@@ -46,6 +53,7 @@ impl Timeline {
         if took < self.least {
             return;
         }
+        with_room(&mut self.points, MOST + 1, UNWRITTEN);
         self.points.push(Point {
             at_s: (before + seen.elapsed).as_secs_f64(),
             per_second: (seen.ops - self.last.ops) as f64 / took,
@@ -69,7 +77,9 @@ impl Timeline {
 
     fn halve(&mut self) {
         let mut begin = 0.0;
-        let merge = |pair: &[Point]| {
+        let count = self.points.len().div_ceil(2);
+        for at in 0..count {
+            let pair = &self.points[2 * at..self.points.len().min(2 * at + 2)];
             let end = pair.last().map_or(begin, |last| last.at_s);
             let mut start = begin;
             let mut ops = 0.0;
@@ -77,15 +87,14 @@ impl Timeline {
                 ops += point.per_second * (point.at_s - start);
                 start = point.at_s;
             }
-            let merged = Point {
+            self.points[at] = Point {
                 at_s: end,
                 per_second: ops / (end - begin),
                 failed: pair.iter().map(|point| point.failed).sum(),
             };
             begin = end;
-            merged
-        };
-        self.points = self.points.chunks(2).map(merge).collect();
+        }
+        self.points.truncate(count);
         // A glance comes every 0.1 s: from now on every second one counts, then every fourth.
         self.least = (self.least * 2.0).max(0.15);
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::mem::swap;
 use std::time::Duration;
 
 use hsmux_token::Result;
@@ -63,10 +64,15 @@ impl<'a> Recorder<'a> {
 
     /// The run has ended after so long.
     pub fn end(self, elapsed: Duration) -> Result<State> {
-        let inner = &mut *self.inner.borrow_mut();
-        self.sample(inner, elapsed);
-        self.save(inner)?;
-        Ok(inner.state.clone())
+        let mut inner = self.inner.borrow_mut();
+        self.sample(&mut inner, elapsed);
+        self.save(&mut inner)?;
+        drop(inner);
+        let Inner {
+            mut state, memory, ..
+        } = self.inner.into_inner();
+        state.memory = memory.held;
+        Ok(state)
     }
 
     fn sample(&self, inner: &mut Inner<'_>, elapsed: Duration) {
@@ -80,8 +86,11 @@ impl<'a> Recorder<'a> {
     fn save(&self, inner: &mut Inner<'_>) -> Result<()> {
         self.ledger.copy_to(&mut inner.state);
         inner.shares.look(&mut inner.state, &mut inner.memory);
-        inner.state.memory = inner.memory.held().to_vec();
-        inner.state.write(&self.options.state)
+        // Lent, not copied: copies that grow with the run would be seen in its memory.
+        swap(&mut inner.state.memory, &mut inner.memory.held);
+        let written = inner.state.write(&self.options.state);
+        swap(&mut inner.state.memory, &mut inner.memory.held);
+        written
     }
 }
 

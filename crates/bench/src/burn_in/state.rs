@@ -1,7 +1,7 @@
 //! The state file: what a burn-in is, and what it found so far.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use hsmux_token::{Error, Kind, Mechanism, Result};
@@ -141,9 +141,10 @@ impl State {
         beside.push(".new");
         let beside = PathBuf::from(beside);
         let written = || -> std::io::Result<()> {
-            let mut file = File::create(&beside)?;
-            file.write_all(&serde_json::to_vec(self)?)?;
-            file.sync_all()?;
+            let mut file = BufWriter::new(File::create(&beside)?);
+            serde_json::to_writer(&mut file, self)?;
+            file.flush()?;
+            file.get_ref().sync_all()?;
             fs::rename(&beside, path)?;
             let folder = path
                 .parent()
