@@ -9,6 +9,8 @@ pub mod auth;
 pub mod engine;
 pub mod http;
 pub mod key;
+pub mod metrics;
+pub mod openapi;
 pub mod policy;
 pub mod refusal;
 pub mod store;

@@ -32,6 +32,12 @@ impl Client {
         self.identities.iter().any(same)
     }
 
+    /// Whether it is a process of this machine, on the unix socket.
+    pub fn is_local(&self) -> bool {
+        let by_kernel = |identity: &String| identity.starts_with("uid:");
+        self.identities.iter().any(by_kernel)
+    }
+
     /// Whether it has shown anything.
     pub fn is_known(&self) -> bool {
         !self.identities.is_empty()

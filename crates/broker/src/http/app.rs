@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, any, get, post};
 use super::{Broker, Call, health, reply};
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
+use crate::{metrics, openapi};
 
 /// The whole service; tests call it without a socket.
 pub fn app(broker: Arc<Broker>) -> Router {
@@ -59,8 +60,14 @@ pub fn app(broker: Arc<Broker>) -> Router {
             "/readyz",
             get(|State(broker): State<Arc<Broker>>| async move { health::ready(&broker) }),
         )
-        .fallback(|uri: Uri| async move { reply::no_route(&uri) })
-        .method_not_allowed_fallback(|| async { reply::refused(&reply::unsupported()) })
+        .route("/v1/openapi.json", get(|| async { openapi::page() }))
+        .route("/metrics", get(readings))
+        .fallback(|State(broker): State<Arc<Broker>>, uri: Uri| async move {
+            reply::counted(&broker, &reply::no_route(&uri))
+        })
+        .method_not_allowed_fallback(|State(broker): State<Arc<Broker>>| async move {
+            reply::counted(&broker, &reply::unsupported())
+        })
         .with_state(broker)
 }
 
@@ -86,10 +93,23 @@ where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
 {
     move |call: Call| {
-        let id = call.id().to_owned();
+        let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
         let answer = handler(call);
-        Box::pin(async move { reply::write(&id, answer.await) })
+        Box::pin(async move {
+            let _in_flight = broker.metrics.request();
+            match answer.await {
+                Ok(reply) => reply::write(&id, reply),
+                Err(refusal) => reply::counted(&broker, &refusal),
+            }
+        })
     }
+}
+
+async fn readings(call: Call) -> Response {
+    let broker = Arc::clone(call.broker());
+    metrics::page(call)
+        .await
+        .unwrap_or_else(|refusal| reply::counted(&broker, &refusal))
 }
 
 fn all_keys(call: &Call) -> Result<Reply, Refusal> {

@@ -1,26 +1,25 @@
-//! A request: who it is, what it may, what becomes of it. Nothing of its body is read before that is known.
+//! A request: who it is, what it may. Nothing of its body is read before that is known.
 
-use std::future::Future;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use hsmux_audit::{Actor, Event, Trail};
+use hsmux_audit::Actor;
 use hsmux_pool::config::Action;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
+use super::record::blocking;
 use super::{Broker, reply};
 use crate::auth::Client;
 use crate::engine::Engine;
+use crate::metrics::Series;
 use crate::refusal::Refusal;
-use crate::transit::Data;
 
 /// The other end of a connection.
 #[derive(Clone, Debug, Default)]
@@ -35,12 +34,14 @@ pub struct Peer {
 pub struct Call {
     broker: Arc<Broker>,
     client: Client,
-    actor: Arc<Actor>,
+    pub(super) actor: Arc<Actor>,
     id: String,
     method: Method,
     query: Vec<(String, String)>,
     name: String,
     variant: Option<String>,
+    /// Where uses of the key are counted, once there is one.
+    pub(super) series: OnceLock<Arc<Series>>,
     /// Behind a lock only because a body alone cannot be shared.
     body: Mutex<Option<Body>>,
 }
@@ -53,7 +54,7 @@ impl FromRequest<Arc<Broker>> for Call {
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
         let read = Self::read(request, broker).await;
-        read.map_err(|refusal| reply::refused(&refusal))
+        read.map_err(|refusal| reply::counted(broker, &refusal))
     }
 }
 
@@ -80,12 +81,22 @@ impl Call {
             query: query(parts.uri.query().unwrap_or_default()),
             name,
             variant,
+            series: OnceLock::new(),
             body: Mutex::new(Some(body)),
         })
     }
 
-    /// Refuses what no policy allows with this key.
+    /// Refuses what no policy allows with this key, and has it on the trail.
     pub fn may(&self, action: Action) -> Result<(), Refusal> {
+        let admitted = self.may_within(action);
+        if let Err(refusal) = &admitted {
+            self.denied(action, refusal);
+        }
+        admitted
+    }
+
+    /// The same within an operation, which has its own line on the trail.
+    pub fn may_within(&self, action: Action) -> Result<(), Refusal> {
         let policy = self.broker.policy.load();
         policy.admit(&self.client, action, &self.name)
     }
@@ -117,64 +128,9 @@ impl Call {
         }
     }
 
-    /// Uses the key, and has it on the trail; also where the client goes away meanwhile.
-    pub async fn using<T>(
-        &self,
-        call: &'static str,
-        work: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        let audit = &self.broker.audit;
-        if !audit.wants_uses() {
-            return work.await;
-        }
-        audit.admit()?;
-        let mut line = Line {
-            audit,
-            event: Some(
-                Event::key_use(&self.actor, call, self.name.clone()).request(self.id.clone()),
-            ),
-            begun: Instant::now(),
-            outcome: Some("given up: the client has gone".into()),
-        };
-        let result = work.await;
-        line.outcome = result
-            .as_ref()
-            .err()
-            .map(|refusal| refusal.text().to_owned());
-        result
-    }
-
-    /// Changes keys, with a line on the trail before and after. It goes on where the client goes away.
-    pub async fn act<T: Send + 'static>(
-        &self,
-        act: &'static str,
-        mut fields: Data,
-        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
-    ) -> Result<T, Refusal> {
-        fields.insert("key".into(), Value::from(self.name.as_str()));
-        let event = Event::act(&self.actor, act, fields).request(self.id.clone());
-        let audit = Arc::clone(&self.broker.audit);
-        let done = tokio::spawn(async move {
-            let (trail, begun) = (Arc::clone(&audit), event.clone().outcome("begun"));
-            blocking(move || trail.announce(begun)).await?;
-            let result = work.await;
-            let event = match &result {
-                Ok(_) => event,
-                Err(refusal) => event.outcome(refusal.text()),
-            };
-            // It is done, whatever becomes of its line, which is tried again.
-            let kept = blocking(move || audit.commit(event)).await;
-            if let Err(refusal) = kept {
-                tracing::error!(act, "not on the audit trail yet: {}", refusal.text());
-            }
-            result
-        });
-        done.await.unwrap_or_else(|e| {
-            Err(Refusal::new(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                e.to_string(),
-            ))
-        })
+    /// What all requests share.
+    pub fn broker(&self) -> &Arc<Broker> {
+        &self.broker
     }
 
     /// The keys and the pool.
@@ -214,27 +170,6 @@ impl Call {
     }
 }
 
-/// A use of a key on its way to the trail.
-struct Line<'a> {
-    audit: &'a Trail,
-    event: Option<Event>,
-    begun: Instant,
-    outcome: Option<String>,
-}
-
-impl Drop for Line<'_> {
-    fn drop(&mut self) {
-        if let Some(event) = self.event.take() {
-            let micros = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-            let event = event.took(micros);
-            self.audit.record(match self.outcome.take() {
-                Some(outcome) => event.outcome(outcome),
-                None => event,
-            });
-        }
-    }
-}
-
 /// What the connection has shown, and the token in `X-Vault-Token` or `Authorization: Bearer`. A token that
 /// is not known may have been made just now.
 async fn identify(
@@ -258,14 +193,6 @@ async fn identify(
         identities.insert(0, format!("token:{}", owner.name));
     }
     Ok(Client::new(identities))
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> hsmux_token::Result<T> + Send + 'static,
-) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|e| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    Ok(done?)
 }
 
 fn query(text: &str) -> Vec<(String, String)> {

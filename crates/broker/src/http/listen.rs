@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-use super::Peer;
+use super::{Broker, Peer, app};
 use crate::auth;
 
 /// A client that takes longer for its TLS handshake, or for the head of a request, is let go.
@@ -65,15 +65,24 @@ impl Listener {
     }
 
     /// Serves until `end` says so; returns when what ran has ended.
-    pub async fn serve(self, app: Router, mut end: watch::Receiver<bool>) -> std::io::Result<()> {
-        let open = Open::of(self)?;
+    pub async fn serve(
+        self,
+        broker: Arc<Broker>,
+        mut end: watch::Receiver<bool>,
+    ) -> std::io::Result<()> {
+        let (app, open) = (app(Arc::clone(&broker)), Open::of(self)?);
         let graceful = GracefulShutdown::new();
         loop {
             tokio::select! {
                 () = said(&mut end) => break,
                 accepted = open.accept() => match accepted {
                     Ok(stream) => {
-                        tokio::spawn(stream.serve(app.clone(), graceful.watcher()));
+                        let counted = broker.metrics.connection();
+                        let serving = stream.serve(app.clone(), graceful.watcher());
+                        tokio::spawn(async move {
+                            serving.await;
+                            drop(counted);
+                        });
                     }
                     // The system has no more descriptors, for example: a little later again.
                     Err(error) => {

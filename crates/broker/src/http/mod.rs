@@ -3,7 +3,8 @@
 //! | file | one idea |
 //! |---|---|
 //! | `app` | every path, once |
-//! | `call` | a request: who it is, what it may, what becomes of it |
+//! | `call` | a request: who it is, what it may |
+//! | `record` | what becomes of it: counted, and on the audit trail |
 //! | `reply` | the dialect's envelope and its errors |
 //! | `health` | whether it lives and serves |
 //! | `service` | start, reload, end |
@@ -13,11 +14,13 @@ mod app;
 mod call;
 mod health;
 mod listen;
+mod record;
 mod reply;
 mod service;
 mod tls;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
@@ -25,10 +28,12 @@ use hsmux_token::Result;
 
 use crate::auth::Tokens;
 use crate::engine::Engine;
+use crate::metrics::Metrics;
 use crate::policy::Policy;
 
 pub use app::app;
 pub use call::{Call, Peer};
+pub(crate) use reply::text;
 pub use service::Service;
 
 /// What all requests share.
@@ -37,6 +42,9 @@ pub struct Broker {
     pub(crate) tokens: Tokens,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) audit: Arc<Trail>,
+    pub(crate) metrics: Metrics,
+    /// Whether everybody may read them.
+    pub(crate) open_metrics: AtomicBool,
     pub(crate) max_body: usize,
 }
 
@@ -51,10 +59,18 @@ impl Broker {
         Ok(Arc::new(Self {
             tokens: Tokens::new(Arc::clone(engine.store()))?,
             policy: ArcSwap::from_pointee(policy),
+            metrics: Metrics::new()?,
+            open_metrics: AtomicBool::new(false),
             engine,
             audit,
             max_body,
         }))
+    }
+
+    /// Whether `/metrics` is for everybody, or for those alone who are on this machine's socket or are
+    /// allowed to read it.
+    pub fn open_metrics(&self, open: bool) {
+        self.open_metrics.store(open, Ordering::Relaxed);
     }
 
     /// The keys.

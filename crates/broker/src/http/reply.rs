@@ -5,14 +5,16 @@ use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
 use serde_json::{Value, json};
 
+use super::Broker;
+use crate::metrics::Reason;
 use crate::refusal::Refusal;
 use crate::transit::Reply;
 
 /// The answer to the request of that id.
-pub fn write(id: &str, result: Result<Reply, Refusal>) -> Response {
-    match result {
-        Ok(Reply::Nothing) => empty(StatusCode::NO_CONTENT),
-        Ok(Reply::Data(status, data)) => {
+pub fn write(id: &str, reply: Reply) -> Response {
+    match reply {
+        Reply::Nothing => empty(StatusCode::NO_CONTENT),
+        Reply::Data(status, data) => {
             let envelope = json!({
                 "request_id": id,
                 "lease_id": "",
@@ -26,8 +28,13 @@ pub fn write(id: &str, result: Result<Reply, Refusal>) -> Response {
             });
             body(status, &envelope)
         }
-        Err(refusal) => refused(&refusal),
     }
+}
+
+/// An error, which is counted.
+pub fn counted(broker: &Broker, refusal: &Refusal) -> Response {
+    broker.metrics.refused(Reason::of(refusal));
+    refused(refusal)
 }
 
 /// An error.
@@ -45,10 +52,17 @@ pub fn refused(refusal: &Refusal) -> Response {
 
 /// JSON with a status.
 pub fn body(status: StatusCode, value: &Value) -> Response {
-    let mut response = empty(status);
-    *response.body_mut() = Body::from(value.to_string());
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    let mut response = text("application/json", value.to_string());
+    *response.status_mut() = status;
+    response
+}
+
+/// Text of a kind.
+pub fn text(kind: &'static str, text: impl Into<Body>) -> Response {
+    let mut response = empty(StatusCode::OK);
+    *response.body_mut() = text.into();
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response
 }
 
@@ -66,8 +80,8 @@ pub fn unsupported() -> Refusal {
 }
 
 /// 404 of a path that is nothing.
-pub fn no_route(uri: &Uri) -> Response {
+pub fn no_route(uri: &Uri) -> Refusal {
     let path = uri.path().trim_start_matches("/v1/");
     let message = format!("no handler for route {path:?}. route entry not found.");
-    refused(&Refusal::new(StatusCode::NOT_FOUND, message))
+    Refusal::new(StatusCode::NOT_FOUND, message)
 }

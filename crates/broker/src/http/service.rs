@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::listen::Listener;
-use super::{Broker, app, tls};
+use super::{Broker, tls};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
@@ -45,6 +45,7 @@ impl Service {
         let engine = Engine::start(pool, store)?;
         let policy = Policy::new(section.policies.clone(), section.dev);
         let broker = Broker::new(engine, policy, audit, section.max_body)?;
+        broker.open_metrics(section.metrics);
         let listeners = listeners(section)?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let runtime = Builder::new_multi_thread()
@@ -57,7 +58,7 @@ impl Service {
         let (end, ended) = watch::channel(false);
         let mut serving = JoinSet::new();
         for listener in listeners {
-            let work = listener.serve(app(Arc::clone(&broker)), ended.clone());
+            let work = listener.serve(Arc::clone(&broker), ended.clone());
             let work = async {
                 if let Err(error) = work.await {
                     tracing::error!(%error, "the broker does not listen");

@@ -9,6 +9,7 @@ use hsmux_token::{Hash, ObjectId};
 use crate::engine::{Cipher, External, Padding, Target, is_external};
 use crate::http::Call;
 use crate::key::{HASHES, Key, Shape, Version};
+use crate::metrics;
 use crate::refusal::Refusal;
 
 /// The key of a request.
@@ -47,7 +48,9 @@ impl Named {
         let name = call.key();
         let engine = call.engine();
         if is_external(name) {
-            return engine.external(name).map(Self::External);
+            let external = engine.external(name)?;
+            call.count_as(&metrics::external(&external.object));
+            return Ok(Self::External(external));
         }
         engine.keyring().find(name).map(Self::Managed)
     }
@@ -102,7 +105,7 @@ impl Chosen {
         let version = self.version.as_ref();
         let cipher = match (self.shape, choice.mode) {
             (Shape::AesGcm { .. }, Some("cbc")) if version.is_none() => {
-                call.may(Action::RawCbc)?;
+                call.may_within(Action::RawCbc)?;
                 Cipher::RawCbc
             }
             (_, Some(mode)) if mode != "gcm" || !matches!(self.shape, Shape::AesGcm { .. }) => {
@@ -126,7 +129,7 @@ impl Chosen {
             (Shape::Rsa { .. }, _) => {
                 let padding = padding(choice)?;
                 if padding == Padding::Pkcs1 && action != Action::Encrypt {
-                    call.may(Action::Pkcs1Decrypt)?;
+                    call.may_within(Action::Pkcs1Decrypt)?;
                 }
                 Cipher::Rsa(padding)
             }

@@ -39,12 +39,14 @@ pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
             "\"bytes\" is from 1 to {MOST_RANDOM}"
         )));
     }
-    let made = call
-        .engine()
-        .run(Operation::Random { len })
-        .await?
-        .into_bytes()?;
-    let text = written(&made, body.format.as_deref().unwrap_or("base64"))?;
+    let made = async {
+        let made = call.engine().run(Operation::Random { len }).await?;
+        written(
+            &made.into_bytes()?,
+            body.format.as_deref().unwrap_or("base64"),
+        )
+    };
+    let text = call.using("random", made).await?;
     Ok(Reply::ok(data([("random_bytes", text)])))
 }
 
@@ -56,8 +58,11 @@ pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
         .variant()
         .or(body.algorithm.as_deref())
         .unwrap_or("sha2-256");
-    let sum = digest(algorithm(word)?, &bytes("input", body.input.as_deref())?);
-    let text = written(&sum, body.format.as_deref().unwrap_or("hex"))?;
+    let made = async {
+        let sum = digest(algorithm(word)?, &bytes("input", body.input.as_deref())?);
+        written(&sum, body.format.as_deref().unwrap_or("hex"))
+    };
+    let text = call.using("hash", made).await?;
     Ok(Reply::ok(data([("sum", text)])))
 }
 

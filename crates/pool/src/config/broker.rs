@@ -19,6 +19,8 @@ pub struct BrokerSection {
     pub store: PathBuf,
     /// The longest body of a request, in bytes.
     pub max_body: usize,
+    /// Whether everybody may read `/metrics`.
+    pub metrics: bool,
     /// Everybody may do everything, on loopback.
     pub dev: bool,
     /// Each `[[policy]]`.
@@ -91,12 +93,13 @@ actions! {
     SetCertificate "set-certificate" "Keep a certificate with a key.",
     RawCbc "raw-cbc" "AES-CBC without authentication: whoever may alter ciphertexts reads them by the answers.",
     Pkcs1Decrypt "pkcs1-decrypt" "RSA decryption with PKCS#1 v1.5 padding.",
+    Metrics "metrics" "Read `/metrics`, which names all keys; it matters for no key.",
 }
 
 impl Action {
     /// What `"*"` does not stand for: it has to be said by name.
     pub fn by_name_only(self) -> bool {
-        matches!(self, Self::RawCbc | Self::Pkcs1Decrypt)
+        matches!(self, Self::RawCbc | Self::Pkcs1Decrypt | Self::Metrics)
     }
 }
 
@@ -138,6 +141,7 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         max_body: fields
             .number("max_body", 1024..=1 << 30)
             .unwrap_or(MAX_BODY) as usize,
+        metrics: fields.flag("metrics").unwrap_or(false),
         dev: fields.flag("dev").unwrap_or(false),
         policies: Vec::new(),
     };

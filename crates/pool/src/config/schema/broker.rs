@@ -56,6 +56,12 @@ pub(super) const BROKER: Section = Section {
             "The longest body of a request, in bytes.",
         ),
         key(
+            "metrics",
+            "true",
+            "false",
+            "Whether everybody may read /metrics; else those on the unix socket, and whom a policy allows metrics.",
+        ),
+        key(
             "dev",
             "true",
             "false",
@@ -85,7 +91,7 @@ pub(super) const POLICY: Section = Section {
             "allow",
             r#"["encrypt", "decrypt"]"#,
             "required",
-            "What: encrypt, decrypt, rewrap, datakey, datakey-wrapped, sign, verify, hmac, random, hash, list, read, create, config, rotate, trim, delete, csr, set-certificate, or \"*\" for all these; raw-cbc and pkcs1-decrypt by name only.",
+            "What: encrypt, decrypt, rewrap, datakey, datakey-wrapped, sign, verify, hmac, random, hash, list, read, create, config, rotate, trim, delete, csr, set-certificate, or \"*\" for all these; raw-cbc, pkcs1-decrypt and metrics (for which keys do not matter) by name only.",
         ),
     ],
 };

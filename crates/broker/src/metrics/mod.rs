@@ -1,0 +1,202 @@
+//! Numbers for Prometheus: what requests, keys and tokens do.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `series` | what is counted of one key; an operation costs a few atomic additions |
+//! | `reason` | why something was refused, in few words |
+//! | `tokens` | what is read of the pool and the trail when somebody asks |
+//! | `page` | `/metrics`, and who may read it |
+
+mod page;
+mod reason;
+mod series;
+mod tokens;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::Mutex;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+pub use page::{external, page};
+pub use reason::Reason;
+pub use series::{Running, Series};
+
+use series::Families;
+
+/// All that is counted.
+pub struct Metrics {
+    registry: Registry,
+    families: Arc<Families>,
+    /// By what a key is called on the page. Replaced as a whole, so that a look takes no lock.
+    keys: ArcSwap<HashMap<Arc<str>, Arc<Series>>>,
+    /// Held by whoever adds to `keys` or takes away.
+    turn: Mutex<()>,
+    /// Of all keys that are too many.
+    others: Arc<Series>,
+    refusals: [IntCounter; Reason::ALL.len()],
+    requests: IntGauge,
+    connections: IntGauge,
+    accepted: IntCounter,
+}
+
+/// Keys with series of their own: each operation of each is some 20 lines of the page.
+const MOST_KEYS: usize = 500;
+
+/// What the others are called: no key has this name.
+const OTHERS: &str = "*";
+
+impl Metrics {
+    /// Nothing is counted yet.
+    pub fn new() -> Result<Self> {
+        Self::build().map_err(|e| Error::pool(Kind::Environment, format!("metrics: {e}")))
+    }
+
+    fn build() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let families = Arc::new(Families::register(&registry)?);
+        let refusals = IntCounterVec::new(
+            Opts::new(
+                "hsmux_broker_refusals_total",
+                "Requests that were refused, by reason.",
+            ),
+            &["reason"],
+        )?;
+        registry.register(Box::new(refusals.clone()))?;
+        let gauge = |name, help| {
+            let gauge = IntGauge::new(name, help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let accepted = IntCounter::new(
+            "hsmux_broker_connections_total",
+            "Connections that were accepted.",
+        )?;
+        registry.register(Box::new(accepted.clone()))?;
+        Ok(Self {
+            keys: ArcSwap::default(),
+            turn: Mutex::new(()),
+            others: Arc::new(Series::new(OTHERS.into(), Arc::clone(&families))),
+            refusals: Reason::ALL.map(|reason| refusals.with_label_values(&[reason.word()])),
+            requests: gauge(
+                "hsmux_broker_requests_in_flight",
+                "Requests that are known and not answered yet.",
+            )?,
+            connections: gauge("hsmux_broker_connections", "Connections that are open.")?,
+            accepted,
+            families,
+            registry,
+        })
+    }
+
+    /// What is counted of a key, by what it is called on the page; `""` is for what needs no key.
+    pub fn of_key(&self, key: &str) -> Arc<Series> {
+        if let Some(known) = self.keys.load().get(key) {
+            return Arc::clone(known);
+        }
+        let _turn = self.turn.lock();
+        let keys = self.keys.load();
+        if let Some(known) = keys.get(key) {
+            return Arc::clone(known);
+        }
+        if keys.len() >= MOST_KEYS {
+            return Arc::clone(&self.others);
+        }
+        let series = Arc::new(Series::new(key.into(), Arc::clone(&self.families)));
+        let mut more = HashMap::clone(&keys);
+        more.insert(key.into(), Arc::clone(&series));
+        self.keys.store(Arc::new(more));
+        series
+    }
+
+    /// Takes the series of keys away that are no longer there.
+    pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
+        let _turn = self.turn.lock();
+        let keys = self.keys.load();
+        let (kept, gone): (HashMap<_, _>, Vec<_>) = {
+            let (kept, gone): (Vec<_>, Vec<_>) =
+                keys.iter().partition(|(key, _)| is_there(key.as_ref()));
+            let owned = kept.into_iter().map(|(key, of)| (key.clone(), of.clone()));
+            (owned.collect(), gone)
+        };
+        if gone.is_empty() {
+            return;
+        }
+        for (_, series) in &gone {
+            series.take_away();
+        }
+        self.keys.store(Arc::new(kept));
+    }
+
+    /// A request was refused.
+    pub fn refused(&self, reason: Reason) {
+        self.refusals[reason as usize].inc();
+    }
+
+    /// A request is in flight for as long as this lives.
+    pub fn request(&self) -> Held {
+        Held::new(&self.requests)
+    }
+
+    /// A connection is open for as long as this lives.
+    pub fn connection(&self) -> Held {
+        self.accepted.inc();
+        Held::new(&self.connections)
+    }
+}
+
+/// One more of something that is counted while it lasts.
+pub struct Held(IntGauge);
+
+impl Held {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(metrics: &Metrics) -> String {
+        prometheus::TextEncoder::new()
+            .encode_to_string(&metrics.registry.gather())
+            .unwrap()
+    }
+
+    #[test]
+    fn keys_beyond_the_limit_share_their_series() {
+        let metrics = Metrics::new().unwrap();
+        for number in 0..MOST_KEYS + 20 {
+            let series = metrics.of_key(&format!("key-{number}"));
+            drop(series.begin("encrypt"));
+        }
+        let text = page(&metrics);
+        let lines = text
+            .lines()
+            .filter(|line| line.starts_with("hsmux_broker_operations_total"));
+        assert_eq!(lines.count(), MOST_KEYS + 1);
+        let others = r#"hsmux_broker_operations_total{key="*",operation="encrypt"} 20"#;
+        assert!(text.contains(others), "{text}");
+    }
+
+    #[test]
+    fn keys_that_are_gone_leave_nothing() {
+        let metrics = Metrics::new().unwrap();
+        for key in ["stays", "goes"] {
+            drop(metrics.of_key(key).begin("sign"));
+        }
+        metrics.retain(|key| key == "stays");
+        let text = page(&metrics);
+        assert!(text.contains("stays") && !text.contains("goes"), "{text}");
+    }
+}

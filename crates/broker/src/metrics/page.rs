@@ -1,0 +1,58 @@
+//! `/metrics`, and who may read it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::http::StatusCode;
+use axum::response::Response;
+use hsmux_pool::config::Action;
+use hsmux_token::ObjectId;
+use prometheus::{TEXT_FORMAT, TextEncoder};
+
+use crate::Broker;
+use crate::http::{self, Call};
+use crate::refusal::Refusal;
+
+/// Keys that others have made are called by what they are, however a client names them, as the beginning
+/// of the name that `hsmux key list` shows.
+const EXTERNAL: &str = "object:";
+
+/// What such a key is called.
+pub fn external(object: &ObjectId) -> String {
+    format!("{EXTERNAL}{}", hex::encode(&object.name[..8]))
+}
+
+/// `/metrics`: for whoever is on this machine's socket, or is allowed to, or for everybody where the
+/// configuration says so.
+pub async fn page(call: Call) -> Result<Response, Refusal> {
+    let broker = Arc::clone(call.broker());
+    let open = broker.open_metrics.load(Ordering::Relaxed);
+    if !open && !call.client().is_local() {
+        call.may(Action::Metrics)?;
+    }
+    // Long where there are many keys.
+    let written = tokio::task::spawn_blocking(move || write(&broker)).await;
+    let failed = |why: String| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, why);
+    let text = written
+        .map_err(|e| failed(e.to_string()))?
+        .map_err(|e| failed(e.to_string()))?;
+    Ok(http::text(TEXT_FORMAT, text))
+}
+
+fn write(broker: &Broker) -> prometheus::Result<String> {
+    let (metrics, keyring) = (&broker.metrics, broker.engine.keyring());
+    let catalogue = broker.engine.pool().catalogue();
+    let visible = catalogue.entries.values().filter(|entry| entry.visible());
+    let external: HashSet<_> = visible
+        .map(|entry| entry.object.id.name[..8].to_vec())
+        .collect();
+    metrics.retain(|key| match key.strip_prefix(EXTERNAL) {
+        Some(name) => hex::decode(name).is_ok_and(|name| external.contains(&name)),
+        None => key.is_empty() || keyring.get(key).is_some(),
+    });
+    let mut families = metrics.registry.gather();
+    let traffic = broker.engine.pool().traffic();
+    families.extend(super::tokens::families(&traffic, &broker.audit.status()));
+    TextEncoder::new().encode_to_string(&families)
+}

@@ -1,0 +1,188 @@
+//! What is read of the pool and the trail when somebody asks.
+
+use hsmux_audit::Status;
+use hsmux_pool::{SeatTraffic, Traffic};
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
+
+/// What a number says of something.
+struct Row<Of> {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    value: fn(&Of) -> f64,
+}
+
+const fn counter<Of>(name: &'static str, help: &'static str, value: fn(&Of) -> f64) -> Row<Of> {
+    Row {
+        name,
+        help,
+        kind: MetricType::COUNTER,
+        value,
+    }
+}
+
+const fn gauge<Of>(name: &'static str, help: &'static str, value: fn(&Of) -> f64) -> Row<Of> {
+    Row {
+        name,
+        help,
+        kind: MetricType::GAUGE,
+        value,
+    }
+}
+
+static SEAT: [Row<SeatTraffic>; 6] = [
+    counter(
+        "hsmux_token_operations_total",
+        "Operations that a token has answered.",
+        |seat| seat.served as f64,
+    ),
+    counter(
+        "hsmux_token_errors_total",
+        "Operations that failed because of the token.",
+        |seat| seat.failed as f64,
+    ),
+    gauge("hsmux_token_up", "Whether it serves.", |seat| {
+        f64::from(seat.in_service)
+    }),
+    gauge(
+        "hsmux_token_operations_in_flight",
+        "Operations that it runs.",
+        |seat| seat.in_flight as f64,
+    ),
+    gauge(
+        "hsmux_token_lanes",
+        "Operations that it can run at once.",
+        |seat| seat.lanes as f64,
+    ),
+    gauge(
+        "hsmux_token_queue",
+        "Operations that wait and that it could serve.",
+        |seat| seat.waiting as f64,
+    ),
+];
+
+static POOL: [Row<Traffic>; 2] = [
+    gauge(
+        "hsmux_pool_queue",
+        "Operations that wait for a token.",
+        |traffic| traffic.waiting as f64,
+    ),
+    gauge(
+        "hsmux_pool_changes",
+        "Changes of keys that wait for the one under way.",
+        |traffic| traffic.changes as f64,
+    ),
+];
+
+static AUDIT: [Row<Status>; 4] = [
+    gauge(
+        "hsmux_audit_queue",
+        "Lines that wait to be written.",
+        |status| status.waiting as f64,
+    ),
+    gauge(
+        "hsmux_audit_up",
+        "Whether the trail can be written.",
+        |status| f64::from(status.problem.is_none()),
+    ),
+    counter(
+        "hsmux_audit_lost_total",
+        "Lines that were lost.",
+        |status| status.lost as f64,
+    ),
+    counter(
+        "hsmux_audit_refused_total",
+        "Uses of keys that were refused, for the trail could not be written.",
+        |status| status.refused as f64,
+    ),
+];
+
+/// All of it as it is now.
+pub fn families(traffic: &Traffic, audit: &Status) -> Vec<MetricFamily> {
+    let mut families: Vec<_> = SEAT
+        .iter()
+        .map(|row| {
+            let seats = traffic.seats.iter();
+            family(
+                row.name,
+                row.help,
+                row.kind,
+                seats.map(|seat| row.of(seat, labels(seat))),
+            )
+        })
+        .collect();
+    families.push(family(
+        "hsmux_token_operation_seconds",
+        "How long a token took for an operation, without its time in the queue; from zero again after each reconnection.",
+        MetricType::HISTOGRAM,
+        traffic.seats.iter().map(spread),
+    ));
+    families.extend(POOL.iter().map(|row| row.alone(traffic)));
+    families.extend(AUDIT.iter().map(|row| row.alone(audit)));
+    families
+}
+
+impl<Of> Row<Of> {
+    fn alone(&self, of: &Of) -> MetricFamily {
+        family(self.name, self.help, self.kind, [self.of(of, Vec::new())])
+    }
+
+    fn of(&self, of: &Of, labels: Vec<LabelPair>) -> Metric {
+        let (value, mut metric) = ((self.value)(of), Metric::from_label(labels));
+        if self.kind == MetricType::COUNTER {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        } else {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+        }
+        metric
+    }
+}
+
+fn family(
+    name: &str,
+    help: &str,
+    kind: MetricType,
+    metrics: impl IntoIterator<Item = Metric>,
+) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.into());
+    family.set_help(help.into());
+    family.set_field_type(kind);
+    family.set_metric(metrics.into_iter().collect());
+    family
+}
+
+/// The token, and which of its workers.
+fn labels(seat: &SeatTraffic) -> Vec<LabelPair> {
+    let pair = |(name, value): (&str, &str)| {
+        let mut pair = LabelPair::default();
+        pair.set_name(name.into());
+        pair.set_value(value.into());
+        pair
+    };
+    [("token", &*seat.member), ("worker", &*seat.name)]
+        .map(pair)
+        .to_vec()
+}
+
+fn spread(seat: &SeatTraffic) -> Metric {
+    let buckets = seat.spread.cumulative().map(|(bound, count)| {
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(bound.as_secs_f64());
+        bucket.set_cumulative_count(count);
+        bucket
+    });
+    let mut histogram = Histogram::default();
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(seat.spread.count());
+    histogram.set_sample_sum(seat.spread.sum().as_secs_f64());
+    let mut metric = Metric::from_label(labels(seat));
+    metric.set_histogram(histogram);
+    metric
+}

@@ -1,0 +1,112 @@
+//! The service as OpenAPI 3.1 describes it, at `/v1/openapi.json`.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `paths` | every path with its methods: a row each |
+//! | `fields` | what requests and answers are made of |
+//! | `answers` | the envelope, errors, statuses |
+
+mod answers;
+mod fields;
+mod paths;
+
+use std::sync::OnceLock;
+
+use axum::response::Response;
+use serde_json::{Map, Value, json};
+
+use crate::http;
+use paths::{Operation, PATHS};
+
+/// `/v1/openapi.json`.
+pub fn page() -> Response {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    let text = TEXT.get_or_init(|| document().to_string());
+    http::text("application/json", text.as_str())
+}
+
+/// The whole description.
+pub fn document() -> Value {
+    let mut paths = Map::new();
+    for (path, operations) in PATHS {
+        let mut item = Map::new();
+        for operation in *operations {
+            let described = describe(path, operation);
+            item.insert(operation.method.to_owned(), described);
+        }
+        paths.insert((*path).to_owned(), item.into());
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "hsmux broker",
+            "description": "Keys of a pool of HSMs over HTTP, in the Transit dialect of OpenBao and Vault.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "security": [{ "token": [] }, { "bearer": [] }],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "token": { "type": "apiKey", "in": "header", "name": "X-Vault-Token" },
+                "bearer": { "type": "http", "scheme": "bearer" },
+            },
+            "schemas": { "Errors": answers::errors() },
+            "headers": { "RetryAfter": answers::retry_after() },
+        },
+    })
+}
+
+fn describe(path: &str, operation: &Operation) -> Value {
+    let id: String =
+        operation.method.to_owned() + &path.replace(['{', '}', '.'], "").replace('/', "-");
+    let mut described = json!({
+        "operationId": id,
+        "summary": operation.summary,
+        "parameters": fields::parameters(path, operation.query),
+        "responses": answers::responses(operation),
+    });
+    if let Some(body) = operation.body {
+        described["requestBody"] = json!({
+            "content": { "application/json": { "schema": fields::request(body) } },
+        });
+    }
+    if operation.open {
+        described["security"] = json!([]);
+    }
+    described
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The router does not say what it routes; its source does.
+    #[test]
+    fn every_route_is_described() {
+        let source = include_str!("../http/app.rs");
+        let routes = source.split(".route(").skip(1).filter_map(|rest| {
+            let (_, rest) = rest.split_once('"')?;
+            Some(rest.split_once('"')?.0)
+        });
+        let routes: Vec<_> = routes.filter(|path| !path.ends_with('/')).collect();
+        assert!(routes.len() > 20, "{routes:?}");
+        let described: Vec<_> = PATHS.iter().map(|(path, _)| *path).collect();
+        for path in &routes {
+            assert!(described.contains(path), "{path} is not described");
+        }
+        assert_eq!(routes.len(), described.len(), "{described:?}");
+    }
+
+    #[test]
+    fn operations_have_names_of_their_own() {
+        let document = document();
+        let paths = document["paths"].as_object().unwrap().values();
+        let operations = paths.flat_map(|item| item.as_object().unwrap().values());
+        let mut ids: Vec<_> = operations.map(|of| of["operationId"].to_string()).collect();
+        let count = ids.len();
+        ids.sort();
+        ids.dedup();
+        assert_eq!(ids.len(), count, "{ids:?}");
+    }
+}
