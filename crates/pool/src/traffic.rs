@@ -42,8 +42,10 @@ pub struct SeatTraffic {
 }
 
 pub(crate) fn of(core: &Core) -> Traffic {
+    // A guard within the expression below would be held to its end, and the seats ask again.
+    let waiting = core.scheduler.lock().waiting();
     Traffic {
-        waiting: core.scheduler.lock().waiting(),
+        waiting,
         changes: 0,
         seats: core.records().iter().map(|r| seat(core, r)).collect(),
     }
