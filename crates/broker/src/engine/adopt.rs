@@ -1,36 +1,71 @@
-//! Names and versions read from the tokens: what the store does not know, for it was lost, or is older
-//! than the tokens, or a crash came between the two.
+//! The tokens and the store brought together: what the store does not know is read from the tokens, for it
+//! was lost, or is older than they are, or a crash came between the two; what is to go, goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use hsmux_token::{Class, ObjectId, Result, ck};
 
 use super::{Engine, keyring};
 use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings};
-use crate::store::{LIMIT, Trust, VersionRow, now};
+use crate::refusal::Refusal;
+use crate::store::{Store, VersionRow, now};
 
 /// A version as the tokens show it.
 struct Found {
     kind: KeyType,
-    main: Option<(ObjectId, Vec<u8>)>,
-    mac: Option<ObjectId>,
+    main: Option<Part>,
+    mac: Option<Part>,
+}
+
+/// One of its keys, with the CKA_ID.
+struct Part {
+    object: ObjectId,
+    id: Vec<u8>,
+}
+
+/// What became of it.
+enum Fate {
+    Taken,
+    /// Half of it is missing, or it does not fit the key of that name.
+    Left,
+    /// Half of it was made by us when a crash came.
+    Doomed,
 }
 
 impl Engine {
-    /// Takes over what has appeared on the tokens since.
+    /// Takes over what has appeared on the tokens since, and takes from them what is to go.
     pub async fn adopt(self: &Arc<Self>) {
         let _writer = self.writer.lock().await;
         let engine = Arc::clone(self);
         // A panic in there is on the log by itself.
         let _ = tokio::task::spawn_blocking(move || engine.adopt_blocking()).await;
+        if let Err(refusal) = self.destroy_doomed().await {
+            tracing::warn!(
+                "keys that are deleted stay on the tokens: {}",
+                refusal.text()
+            );
+        }
     }
 
     pub(super) fn adopt_blocking(&self) {
-        for ((name, number), found) in self.unknown_versions() {
-            match self.adopt_one(&name, number, found) {
-                Ok(true) => tracing::warn!(%name, number, "taken over from the tokens"),
-                Ok(false) => {}
+        let doomed: HashSet<ObjectId> = match self.store.doomed() {
+            Ok(doomed) => doomed.into_iter().collect(),
+            Err(error) => {
+                return tracing::error!(%error, "nothing is taken over from the tokens");
+            }
+        };
+        let (unknown, strays) = self.unknown_versions(&doomed);
+        for stray in strays {
+            if let Err(error) = self.half(&[&stray]) {
+                tracing::error!(%error, "a key that nobody uses stays on the tokens");
+            }
+        }
+        for ((name, number), found) in unknown {
+            match self.adopt_one(&name, number, &found) {
+                Ok(Fate::Taken) => tracing::warn!(%name, number, "taken over from the tokens"),
+                Ok(Fate::Doomed) => tracing::warn!(%name, number, "was half made, and goes"),
+                Ok(Fate::Left) => {}
                 Err(error) => {
                     tracing::error!(%name, number, %error, "not taken over from the tokens");
                 }
@@ -38,24 +73,38 @@ impl Engine {
         }
     }
 
-    /// By name and number, so that a key's versions come in their order.
-    fn unknown_versions(&self) -> BTreeMap<(KeyName, u32), Found> {
+    /// By name and number, so that a key's versions come in their order; and what stands beside a version
+    /// that is known.
+    fn unknown_versions(
+        &self,
+        doomed: &HashSet<ObjectId>,
+    ) -> (BTreeMap<(KeyName, u32), Found>, Vec<Part>) {
         let catalogue = self.pool.catalogue();
-        let mut unknown: BTreeMap<(KeyName, u32), Found> = BTreeMap::new();
+        let (mut unknown, mut strays) = (BTreeMap::new(), Vec::new());
         let visible = catalogue.entries.values().filter(|entry| entry.visible());
         for object in visible.map(|entry| &entry.object) {
-            if !matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY) {
+            let of_ours = matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY);
+            if !of_ours || doomed.contains(&object.id) {
                 continue;
             }
             let Some((name, mark)) = Mark::of(object) else {
                 continue;
             };
-            let known = self.keyring.get(name.as_str());
-            let known = known.is_some_and(|key| {
-                key.versions.contains_key(&mark.version)
-                    || mark.version < key.settings.min_available
-            });
-            if known {
+            let id = object.attributes.get(ck::CKA_ID).unwrap_or_default();
+            let part = Part {
+                object: object.id,
+                id: id.to_vec(),
+            };
+            let key = self.keyring.get(name.as_str());
+            match key.as_ref().and_then(|key| key.versions.get(&mark.version)) {
+                Some(version) if version.objects().any(|known| known == object.id) => continue,
+                Some(_) => {
+                    strays.push(part);
+                    continue;
+                }
+                None => {}
+            }
+            if key.is_some_and(|key| mark.version < key.settings.min_available) {
                 continue;
             }
             let found = unknown.entry((name, mark.version)).or_insert(Found {
@@ -64,24 +113,18 @@ impl Engine {
                 mac: None,
             });
             match mark.role {
-                Role::Main => {
-                    let id = object.attributes.get(ck::CKA_ID).unwrap_or_default();
-                    found.main = Some((object.id, id.to_vec()));
-                }
-                Role::Mac => found.mac = Some(object.id),
+                Role::Main => found.main = Some(part),
+                Role::Mac => found.mac = Some(part),
             }
         }
-        unknown
+        (unknown, strays)
     }
 
-    /// `false`: half of it is missing, or it does not fit the key of that name.
-    fn adopt_one(&self, name: &KeyName, number: u32, found: Found) -> Result<bool> {
+    fn adopt_one(&self, name: &KeyName, number: u32, found: &Found) -> Result<Fate> {
         let (_, second) = found.kind.shape().specs();
-        let Some((object, id)) = found
-            .main
-            .filter(|_| second.is_some() == found.mac.is_some())
-        else {
-            return Ok(false);
+        let (Some(main), true) = (&found.main, second.is_some() == found.mac.is_some()) else {
+            let parts: Vec<_> = found.parts().collect();
+            return self.half(&parts);
         };
         let there = self.keyring.get(name.as_str());
         let key = there.map_or_else(
@@ -94,24 +137,57 @@ impl Engine {
             |key| Key::clone(&key),
         );
         if key.kind != found.kind {
-            return Ok(false);
+            return Ok(Fate::Left);
         }
         // Nobody has been told of one that was just being made here; of any other the uses are unknown.
-        let fresh = self.store.trust() == Trust::Own && self.store.intends(&id)?;
-        if found.kind.shape().has_budget() && !fresh {
-            self.store.reserve(&object, LIMIT)?;
+        if found.kind.shape().has_budget() && !self.store.intends(&main.id)? {
+            self.store.exhaust(&main.object)?;
         }
         let row = VersionRow {
             number,
             created: now(),
-            object,
-            mac: found.mac,
+            object: main.object,
+            mac: found.mac.as_ref().map(|mac| mac.object),
             certificates: None,
         };
+        let ids: Vec<_> = found.parts().map(|part| part.id.clone()).collect();
         self.store
-            .put_version(name, key.kind, &key.settings, &row)?;
+            .put_version(name, key.kind, &key.settings, &row, &ids)?;
         let version = keyring::load(&self.store, key.kind, &row)?;
         self.keyring.put(key.with(version));
-        Ok(true)
+        Ok(Fate::Taken)
+    }
+
+    /// What is of no use goes if we were about to make it when a crash came.
+    fn half(&self, parts: &[&Part]) -> Result<Fate> {
+        for part in parts {
+            if !self.store.intends(&part.id)? {
+                return Ok(Fate::Left);
+            }
+        }
+        let objects: Vec<_> = parts.iter().map(|part| part.object).collect();
+        self.store.doom(&objects)?;
+        Ok(Fate::Doomed)
+    }
+
+    /// Takes from the tokens what is to go and is there. A token that is away may bring the rest.
+    pub(super) async fn destroy_doomed(&self) -> Result<(), Refusal> {
+        let mut outcome = Ok(());
+        for object in self.store.run(Store::doomed).await? {
+            if self.pool.catalogue().get(&object).is_none() {
+                continue;
+            }
+            match self.destroy(object).await {
+                Ok(()) => self.store.run(move |store| store.gone(&object)).await?,
+                Err(error) => outcome = Err(error.into()),
+            }
+        }
+        outcome
+    }
+}
+
+impl Found {
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        [&self.main, &self.mac].into_iter().flatten()
     }
 }

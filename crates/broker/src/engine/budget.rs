@@ -3,18 +3,22 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
-use hsmux_token::{ObjectId, Result};
+use hsmux_token::{Error, ObjectId, Result};
 
 use crate::refusal::Refusal;
-use crate::store::{BLOCK, LIMIT, Store};
+use crate::store::{LIMIT, Store};
 
 /// How often a key may still encipher. What is handed out was reserved on disk before.
 pub struct Budget {
     object: ObjectId,
-    used: AtomicU64,
-    reserved: AtomicU64,
-    turn: tokio::sync::Mutex<()>,
+    /// The next use, which is handed out if it is before `end`.
+    next: AtomicU64,
+    /// Of the block that was reserved last.
+    end: AtomicU64,
+    /// Held by whoever reserves, with the last failure: who has waited meanwhile has the same answer.
+    turn: tokio::sync::Mutex<Option<(Instant, Error)>>,
 }
 
 impl Budget {
@@ -23,49 +27,70 @@ impl Budget {
         let reserved = store.reserved(&object)?;
         Ok(Self {
             object,
-            used: AtomicU64::new(reserved),
-            reserved: AtomicU64::new(reserved),
-            turn: tokio::sync::Mutex::new(()),
+            next: AtomicU64::new(reserved),
+            end: AtomicU64::new(reserved),
+            turn: tokio::sync::Mutex::new(None),
         })
-    }
-
-    /// Whether the key only deciphers from now on.
-    pub fn is_spent(&self) -> bool {
-        self.used.load(Ordering::Relaxed) >= LIMIT
     }
 
     /// One use.
     pub async fn take(&self, store: &Arc<Store>) -> Result<(), Refusal> {
-        let mine = self.used.fetch_add(1, Ordering::Relaxed);
-        while mine >= self.reserved.load(Ordering::Acquire) {
-            let _turn = self.turn.lock().await;
-            let reserved = self.reserved.load(Ordering::Acquire);
-            if mine < reserved {
-                break;
+        let begun = Instant::now();
+        while !self.take_reserved() {
+            let mut turn = self.turn.lock().await;
+            if self.left() {
+                continue;
             }
-            if mine >= LIMIT {
-                return Err(Refusal::bad(
-                    "this version of the key has enciphered as often as it safely may, or was \
-                     restored from a backup; it only deciphers: rotate the key",
-                ));
+            if let Some((at, error)) = &*turn
+                && *at > begun
+            {
+                return Err(error.clone().into());
             }
-            let (object, upto) = (self.object, (reserved + BLOCK).min(LIMIT));
-            store.run(move |store| store.reserve(&object, upto)).await?;
-            self.reserved.store(upto, Ordering::Release);
+            let object = self.object;
+            match store.run(move |store| store.reserve(&object)).await {
+                // In this order: nobody takes a use between the two blocks, which may be another's.
+                Ok(Some(block)) => {
+                    self.next.store(block.start, Ordering::SeqCst);
+                    self.end.store(block.end, Ordering::SeqCst);
+                }
+                Ok(None) => {
+                    return Err(Refusal::bad(
+                        "this version of the key has enciphered as often as it safely may, or was \
+                         restored from a backup; it only deciphers: rotate the key",
+                    ));
+                }
+                Err(error) => {
+                    *turn = Some((Instant::now(), error.clone()));
+                    return Err(error.into());
+                }
+            }
         }
         Ok(())
+    }
+
+    fn take_reserved(&self) -> bool {
+        let within = |next: u64| (next < self.end.load(Ordering::SeqCst)).then_some(next + 1);
+        let taken = self
+            .next
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, within);
+        taken.is_ok()
+    }
+
+    fn left(&self) -> bool {
+        self.next.load(Ordering::SeqCst) < self.end.load(Ordering::SeqCst)
     }
 }
 
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {LIMIT}", self.used.load(Ordering::Relaxed))
+        write!(f, "{} of {LIMIT}", self.next.load(Ordering::Relaxed))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::BLOCK;
     use hsmux_token::Class;
 
     fn object() -> ObjectId {
@@ -96,12 +121,38 @@ mod tests {
     async fn a_key_that_is_used_up_enciphers_no_more() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
-        store.reserve(&object(), LIMIT - 1).unwrap();
+        store.exhaust(&object()).unwrap();
         let budget = Budget::load(&store, object()).unwrap();
-        budget.take(&store).await.unwrap();
-        assert!(budget.is_spent());
         let refused = budget.take(&store).await.unwrap_err();
         assert!(refused.text().contains("rotate"), "{refused:?}");
         assert_eq!(store.reserved(&object()).unwrap(), LIMIT);
+    }
+
+    /// As two processes would that have one store: no block is of both.
+    #[tokio::test]
+    async fn two_budgets_of_a_key_have_blocks_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder);
+        let budgets = [0, 1].map(|_| Budget::load(&store, object()).unwrap());
+        for budget in &budgets {
+            budget.take(&store).await.unwrap();
+            budget.take(&store).await.unwrap();
+        }
+        let [next, other] = budgets.map(|budget| budget.next.into_inner());
+        assert_eq!((next, other), (2, BLOCK + 2));
+        assert_eq!(store.reserved(&object()).unwrap(), 2 * BLOCK);
+    }
+
+    #[tokio::test]
+    async fn all_of_a_block_is_handed_out_and_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder);
+        let budget = Arc::new(Budget::load(&store, object()).unwrap());
+        for _ in 0..BLOCK {
+            budget.take(&store).await.unwrap();
+        }
+        assert_eq!(store.reserved(&object()).unwrap(), BLOCK);
+        budget.take(&store).await.unwrap();
+        assert_eq!(store.reserved(&object()).unwrap(), 2 * BLOCK);
     }
 }

@@ -1,11 +1,12 @@
 //! Keys made, rotated, trimmed, deleted: on every member or on none, and then in the store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result};
 
 use super::{Engine, keyring};
-use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings};
+use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, Version};
 use crate::refusal::Refusal;
 use crate::store::{VersionRow, now};
 
@@ -26,7 +27,7 @@ impl Engine {
             name: name.clone(),
             kind,
             settings: Settings::default(),
-            versions: std::collections::BTreeMap::new(),
+            versions: BTreeMap::new(),
         };
         self.add_version(&key).await
     }
@@ -53,7 +54,7 @@ impl Engine {
     /// Destroys all versions below this one.
     pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<Key>, Refusal> {
         let _writer = self.writer.lock().await;
-        let mut key = self.keyring.find(name)?;
+        let key = self.keyring.find(name)?;
         let Settings {
             min_decryption,
             min_encryption,
@@ -80,14 +81,24 @@ impl Engine {
             min_available,
             ..key.settings
         };
-        key = self.save(&key, settings).await?;
-        for number in key.versions.range(..min_available).map(|(n, _)| *n) {
-            self.destroy_version(&key, number).await?;
-        }
-        self.keyring.find(name)
+        let mut trimmed = Key {
+            settings,
+            ..Key::clone(&key)
+        };
+        let kept = trimmed.versions.split_off(&min_available);
+        let objects = objects(&trimmed.versions);
+        trimmed.versions = kept;
+        let (name, kind) = (key.name.clone(), key.kind);
+        self.store
+            .run(move |store| store.trim(&name, kind, &settings, &objects))
+            .await?;
+        self.keyring.put(trimmed);
+        self.destroy_doomed().await?;
+        self.keyring.find(key.name.as_str())
     }
 
-    /// Deletes a key that may be deleted.
+    /// Deletes a key that may be deleted. It is gone when the store says so, and the tokens follow: now, or
+    /// after a crash, or when they are there again.
     pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
@@ -96,13 +107,12 @@ impl Engine {
                 "error deleting policy {name}: deletion is not allowed for this policy"
             )));
         }
-        for number in key.versions.keys() {
-            self.destroy_version(&key, *number).await?;
-        }
-        let gone = key.name.clone();
-        self.store.run(move |store| store.remove_key(&gone)).await?;
+        let (gone, objects) = (key.name.clone(), objects(&key.versions));
+        self.store
+            .run(move |store| store.remove_key(&gone, &objects))
+            .await?;
         self.keyring.remove(&key.name);
-        Ok(())
+        self.destroy_doomed().await
     }
 
     /// Keeps a chain of certificates with a version.
@@ -122,13 +132,13 @@ impl Engine {
             mac: version.mac,
             certificates: Some(chain),
         };
-        self.keep(&key, row).await.map(drop)
+        self.keep(&key, row, Vec::new()).await.map(drop)
     }
 
     async fn add_version(&self, key: &Key) -> Result<Arc<Key>, Refusal> {
         let number = key.latest() + 1;
         let (main, second) = key.kind.shape().specs();
-        let mut made = Vec::new();
+        let (mut ids, mut made) = (Vec::new(), Vec::new());
         let specs = [(Some(main), Role::Main), (second, Role::Mac)];
         for (spec, role) in specs {
             let Some(spec) = spec else { continue };
@@ -138,12 +148,17 @@ impl Engine {
                 version: number,
             };
             let id = mark.to_id()?;
+            ids.push(id.clone());
             let operation = spec.operation(key.name.as_str(), &id);
-            self.store.run(move |store| store.intend(&id)).await?;
-            match self.make(operation).await {
+            let intended = self.store.run(move |store| store.intend(&id)).await;
+            let result = match intended {
+                Ok(()) => self.make(operation).await,
+                Err(error) => Err(error),
+            };
+            match result {
                 Ok(object) => made.push(object),
                 Err(error) => {
-                    self.take_back(&made).await;
+                    self.take_back(&made, ids).await;
                     return Err(error.into());
                 }
             }
@@ -155,13 +170,11 @@ impl Engine {
             mac: made.get(1).copied(),
             certificates: None,
         };
-        match self.keep(key, row).await {
-            Ok(key) => Ok(key),
-            Err(error) => {
-                self.take_back(&made).await;
-                Err(error)
-            }
+        let kept = self.keep(key, row, ids.clone()).await;
+        if kept.is_err() {
+            self.take_back(&made, ids).await;
         }
+        kept
     }
 
     /// The secret or private key that an operation makes.
@@ -173,22 +186,30 @@ impl Engine {
             .ok_or_else(|| Error::protocol("a key was made, and none was answered"))
     }
 
-    async fn take_back(&self, made: &[ObjectId]) {
+    /// What was made goes again. What cannot go now is known by what was intended, and goes later.
+    async fn take_back(&self, made: &[ObjectId], ids: Vec<Vec<u8>>) {
         for object in made {
             if let Err(error) = self.destroy(*object).await {
-                tracing::error!(%error, "a key that nobody will use stays on the tokens");
+                return tracing::error!(%error, "a key that nobody will use stays on the tokens");
             }
+        }
+        if let Err(error) = self.store.run(move |store| store.forget(&ids)).await {
+            tracing::warn!(%error, "what was not made is remembered as intended");
         }
     }
 
     /// Writes a version down, and shows it to requests.
-    async fn keep(&self, key: &Key, row: VersionRow) -> Result<Arc<Key>, Refusal> {
+    async fn keep(
+        &self,
+        key: &Key,
+        row: VersionRow,
+        ids: Vec<Vec<u8>>,
+    ) -> Result<Arc<Key>, Refusal> {
         let (name, kind, settings) = (key.name.clone(), key.kind, key.settings);
         let version = self
             .store
             .run(move |store| {
-                store.put_version(&name, kind, &settings, &row)?;
-                store.forget_intents()?;
+                store.put_version(&name, kind, &settings, &row, &ids)?;
                 keyring::load(store, kind, &row)
             })
             .await?;
@@ -208,30 +229,20 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    async fn destroy_version(&self, key: &Key, number: u32) -> Result<(), Refusal> {
-        let current = self.keyring.find(key.name.as_str())?;
-        let Some(version) = current.versions.get(&number) else {
-            return Ok(());
-        };
-        for object in version.objects() {
-            self.destroy(object).await?;
-        }
-        let name = key.name.clone();
-        self.store
-            .run(move |store| store.remove_version(&name, number))
-            .await?;
-        let mut key = Key::clone(&current);
-        key.versions.remove(&number);
-        self.keyring.put(key);
-        Ok(())
-    }
-
     /// What is gone already is gone.
-    async fn destroy(&self, object: ObjectId) -> Result<()> {
+    pub(super) async fn destroy(&self, object: ObjectId) -> Result<()> {
         let object = object.into();
         match self.change(Operation::Destroy { object }).await {
             Err(error) if error.kind() != Kind::UnknownObject => Err(error),
             _ => Ok(()),
         }
     }
+}
+
+/// All that versions are made of.
+fn objects(versions: &BTreeMap<u32, Arc<Version>>) -> Vec<ObjectId> {
+    versions
+        .values()
+        .flat_map(|version| version.objects())
+        .collect()
 }

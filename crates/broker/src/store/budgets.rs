@@ -1,7 +1,9 @@
 //! Uses of GCM keys, reserved ahead in blocks: what a crash loses was never handed out.
 
+use std::ops::Range;
+
 use hsmux_token::{ObjectId, Result};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Store, object_blob};
 
@@ -14,23 +16,39 @@ pub const BLOCK: u64 = 1 << 16;
 impl Store {
     /// Uses that were reserved so far; the next are counted from there.
     pub fn reserved(&self, object: &ObjectId) -> Result<u64> {
-        self.with(|connection| {
-            let sql = "SELECT reserved FROM budgets WHERE object = ?1";
-            let found: Option<i64> = connection
-                .query_row(sql, [object_blob(object)], |row| row.get(0))
-                .optional()?;
-            Ok(found.unwrap_or(0).cast_unsigned())
+        self.read(|connection| reserved(connection, object))
+    }
+
+    /// The next uses, which nobody else gets; on disk when it returns. `None`: there are none left.
+    pub fn reserve(&self, object: &ObjectId) -> Result<Option<Range<u64>>> {
+        self.write(|write| {
+            let from = reserved(write, object)?;
+            if from >= LIMIT {
+                return Ok(None);
+            }
+            let upto = (from + BLOCK).min(LIMIT);
+            put(write, object, upto)?;
+            Ok(Some(from..upto))
         })
     }
 
-    /// Reserves uses up to this one; on disk when it returns.
-    pub fn reserve(&self, object: &ObjectId, upto: u64) -> Result<()> {
-        self.write(|write| {
-            write.execute(
-                "INSERT INTO budgets VALUES (?1, ?2)
-                 ON CONFLICT (object) DO UPDATE SET reserved = max(reserved, ?2)",
-                params![object_blob(object), upto.cast_signed()],
-            )
-        })
+    /// Nobody knows how often a key was used: it enciphers no more.
+    pub fn exhaust(&self, object: &ObjectId) -> Result<()> {
+        self.write(|write| put(write, object, LIMIT))
     }
+}
+
+fn reserved(connection: &Connection, object: &ObjectId) -> rusqlite::Result<u64> {
+    let sql = "SELECT reserved FROM budgets WHERE object = ?1";
+    let found: Option<i64> = connection
+        .query_row(sql, [object_blob(object)], |row| row.get(0))
+        .optional()?;
+    Ok(found.unwrap_or(0).cast_unsigned())
+}
+
+fn put(connection: &Connection, object: &ObjectId, upto: u64) -> rusqlite::Result<()> {
+    let sql =
+        "INSERT INTO budgets VALUES (?1, ?2) ON CONFLICT (object) DO UPDATE SET reserved = ?2";
+    connection.execute(sql, params![object_blob(object), upto.cast_signed()])?;
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Keys and their versions.
 
 use hsmux_token::{ObjectId, Result};
-use rusqlite::{Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Row, Transaction, params};
 
-use super::{Store, object_blob, object_of_blob};
+use super::{Store, object_blob, object_of_blob, pending};
 use crate::key::{KeyName, KeyType, Settings};
 
 /// A key as the store has it.
@@ -36,7 +36,7 @@ pub struct VersionRow {
 impl Store {
     /// All keys. One whose name or type this broker does not know is left out, and said.
     pub fn keys(&self) -> Result<Vec<KeyRow>> {
-        self.with(|connection| {
+        self.read(|connection| {
             let mut keys = connection.prepare("SELECT * FROM keys ORDER BY name")?;
             let mut versions =
                 connection.prepare("SELECT * FROM versions WHERE key = ?1 ORDER BY number")?;
@@ -63,13 +63,14 @@ impl Store {
         self.write(|write| put_key(write, name, kind, settings))
     }
 
-    /// A version of a key that may be new itself.
+    /// A version of a key that may be new itself; with it, `made` is no longer intended.
     pub fn put_version(
         &self,
         name: &KeyName,
         kind: KeyType,
         settings: &Settings,
         version: &VersionRow,
+        made: &[Vec<u8>],
     ) -> Result<()> {
         self.write(|write| {
             put_key(write, name, kind, settings)?;
@@ -83,48 +84,32 @@ impl Store {
                     version.mac.as_ref().map(object_blob),
                     version.certificates,
                 ],
-            )
+            )?;
+            pending::forget(write, made)
         })
     }
 
-    /// A key is about to be made with this CKA_ID. After a crash it is known by it as one of ours that
-    /// nobody has used yet.
-    pub fn intend(&self, id: &[u8]) -> Result<()> {
-        self.write(|write| write.execute("INSERT INTO intents VALUES (?1)", [id]))
-    }
-
-    /// Whether that was intended and is not done.
-    pub fn intends(&self, id: &[u8]) -> Result<bool> {
-        let sql = "SELECT 1 FROM intents WHERE id = ?1";
-        self.with(|connection| connection.prepare(sql)?.exists([id]))
-    }
-
-    /// What was intended is done, or taken back.
-    pub fn forget_intents(&self) -> Result<()> {
-        self.write(|write| write.execute("DELETE FROM intents", []))
-    }
-
-    /// A version that is destroyed.
-    pub fn remove_version(&self, name: &KeyName, number: u32) -> Result<()> {
-        self.write(|write| {
-            let sql = "DELETE FROM versions WHERE key = ?1 AND number = ?2";
-            write.execute(sql, params![name.as_str(), number])
-        })
-    }
-
-    /// A key that is deleted, with all its versions.
-    pub fn remove_key(&self, name: &KeyName) -> Result<()> {
-        self.write(|write| write.execute("DELETE FROM keys WHERE name = ?1", [name.as_str()]))
-    }
-
-    pub(super) fn write<T>(
+    /// Versions below the first that these settings have are gone, and these objects of theirs are to go.
+    pub fn trim(
         &self,
-        what: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+        name: &KeyName,
+        kind: KeyType,
+        settings: &Settings,
+        objects: &[ObjectId],
     ) -> Result<()> {
-        self.with(|connection| {
-            let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            what(&write)?;
-            write.commit()
+        self.write(|write| {
+            put_key(write, name, kind, settings)?;
+            let sql = "DELETE FROM versions WHERE key = ?1 AND number < ?2";
+            write.execute(sql, params![name.as_str(), settings.min_available])?;
+            pending::doom(write, objects)
+        })
+    }
+
+    /// A key is deleted with all its versions, and these objects of theirs are to go.
+    pub fn remove_key(&self, name: &KeyName, objects: &[ObjectId]) -> Result<()> {
+        self.write(|write| {
+            write.execute("DELETE FROM keys WHERE name = ?1", [name.as_str()])?;
+            pending::doom(write, objects)
         })
     }
 }
@@ -134,7 +119,7 @@ fn put_key(
     name: &KeyName,
     kind: KeyType,
     settings: &Settings,
-) -> rusqlite::Result<usize> {
+) -> rusqlite::Result<()> {
     write.execute(
         "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO UPDATE SET
          deletion_allowed = ?3, min_decryption = ?4, min_encryption = ?5, min_available = ?6",
@@ -146,7 +131,8 @@ fn put_key(
             settings.min_encryption,
             settings.min_available,
         ],
-    )
+    )?;
+    Ok(())
 }
 
 fn key(row: &Row<'_>) -> rusqlite::Result<(String, Option<KeyRow>)> {

@@ -4,23 +4,28 @@
 //! |---|---|
 //! | `schema` | the tables, and how an older file becomes a newer one |
 //! | `open` | whether the file is the one that was written here last |
+//! | `copy` | backups |
 //! | `keys` | keys and their versions |
+//! | `pending` | what a crash may leave half done on the tokens |
 //! | `budgets` | uses of GCM keys, reserved ahead |
 //! | `tokens` | clients' tokens, hashed |
 
 mod budgets;
+mod copy;
 mod keys;
 mod open;
+mod pending;
 mod schema;
 mod tokens;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use budgets::{BLOCK, LIMIT};
 pub use keys::{KeyRow, VersionRow};
@@ -30,36 +35,45 @@ pub use tokens::{ClientToken, TokenHash};
 /// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
 pub struct Store {
     file: PathBuf,
-    connection: Mutex<Connection>,
+    /// In WAL mode whoever reads waits for nobody who writes.
+    reading: Mutex<Connection>,
+    writing: Mutex<Connection>,
     trust: Trust,
+    /// Nobody else serves from this file.
+    _owner: Option<File>,
 }
 
-/// How long a write waits for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a write waits for another one, of this process or of another.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// Opens the file, which is made where it is missing, and moved aside where it is damaged.
+    /// Opens the file for the broker, which is the only one that serves from it. It is made where it is
+    /// missing; one that is damaged is refused.
     pub fn open(file: &Path) -> Result<Self> {
-        let (connection, trust) = open::open(file)?;
-        Ok(Self {
-            file: file.to_owned(),
-            connection: Mutex::new(connection),
-            trust,
-        })
+        let owner = open::own(file)?;
+        let (writing, trust) = open::open(file)?;
+        Self::over(file, writing, trust, Some(owner))
     }
 
     /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
     pub fn beside(file: &Path) -> Result<Self> {
-        let mut connection = open::connect(file).map_err(|e| failed(file, &e))?;
-        schema::migrate(&mut connection).map_err(|e| failed(file, &e))?;
+        let mut writing = open::connect(file).map_err(|e| failed(file, &e))?;
+        schema::migrate(&mut writing).map_err(|e| failed(file, &e))?;
+        Self::over(file, writing, Trust::Own, None)
+    }
+
+    fn over(file: &Path, writing: Connection, trust: Trust, owner: Option<File>) -> Result<Self> {
+        let reading = open::connect(file).map_err(|e| failed(file, &e))?;
         Ok(Self {
             file: file.to_owned(),
-            connection: Mutex::new(connection),
-            trust: Trust::Own,
+            reading: Mutex::new(reading),
+            writing: Mutex::new(writing),
+            trust,
+            _owner: owner,
         })
     }
 
-    /// What the file is worth.
+    /// What the file was worth when it was opened.
     pub fn trust(&self) -> Trust {
         self.trust
     }
@@ -74,25 +88,40 @@ impl Store {
         done.map_err(|e| Error::pool(Kind::Environment, format!("the store: {e}")))?
     }
 
-    /// A copy as of one moment, while the store is in use. Whoever opens the copy is told that it is one.
-    pub fn backup(&self, to: &Path) -> Result<()> {
-        if to.exists() {
-            let message = format!("{} is there already; name a new file", to.display());
-            return Err(Error::request(Kind::Invalid, message));
-        }
-        self.with(|connection| connection.execute("VACUUM INTO ?1", [to.to_string_lossy()]))?;
-        open::mark_as_copy(to).map_err(|e| failed(to, &e))
-    }
-
-    /// Grows with every change by another process.
+    /// Grows with every change through another connection.
     pub fn foreign_version(&self) -> Result<i64> {
-        self.with(|connection| {
+        self.read(|connection| {
             connection.pragma_query_value(None, "data_version", |row| row.get(0))
         })
     }
 
-    fn with<T>(&self, what: impl FnOnce(&mut Connection) -> rusqlite::Result<T>) -> Result<T> {
-        what(&mut self.connection.lock()).map_err(|e| failed(&self.file, &e))
+    fn read<T>(&self, what: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T> {
+        self.with(&self.reading, |connection| what(connection))
+    }
+
+    /// All of it, or nothing; on disk when it returns.
+    fn write<T>(&self, what: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
+        self.with(&self.writing, |connection| {
+            let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let done = what(&write)?;
+            write.commit()?;
+            Ok(done)
+        })
+    }
+
+    fn with<T>(
+        &self,
+        connection: &Mutex<Connection>,
+        what: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T> {
+        let busy = || {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_BUSY);
+            rusqlite::Error::SqliteFailure(code, None)
+        };
+        let mut connection = connection
+            .try_lock_for(PATIENCE)
+            .ok_or_else(|| failed(&self.file, &busy()))?;
+        what(&mut connection).map_err(|e| failed(&self.file, &e))
     }
 }
 
@@ -105,7 +134,9 @@ fn failed(file: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DiskFull) => "; make room on its disk",
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => "; the broker has to write to it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            "; restart the broker, which moves it aside and reads the names from the tokens"
+            "; it is damaged: put a backup in its place, or move it away, and start the broker again: \
+             what a backup lacks is read from the tokens, no key may be deleted until that is allowed \
+             anew, and GCM keys only decrypt until they are rotated"
         }
         _ => "",
     };

@@ -4,14 +4,17 @@
 //! another: the uses of GCM keys since are not in it, and are taken as used up.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, Result};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
-use super::{PATIENCE, failed, now, schema};
+use super::{PATIENCE, failed, schema};
 
 /// What the file is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,38 +23,68 @@ pub enum Trust {
     Own,
     /// It is new, and there was none.
     New,
-    /// It is a copy of an earlier state: budgets are used up.
+    /// It is a copy of an earlier state: budgets are used up, and no key may be deleted.
     Restored,
-    /// There was one, and it is lost or damaged: names are read from the tokens.
+    /// There was one, and it is lost: names are read from the tokens.
     Lost,
 }
 
-/// Opens the file, makes it, or moves a damaged one aside.
+/// Bytes of a stamp.
+const STAMP: usize = 16;
+
+/// How long another owner is waited for.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// Between two attempts.
+const TURN: Duration = Duration::from_millis(20);
+
+/// Opens the file, or makes it. A damaged one is for a person to decide about.
 pub fn open(file: &Path) -> Result<(Connection, Trust)> {
-    let stamp = stamp_file(file);
-    let before = fs::read(&stamp).ok();
+    let failed = |e: rusqlite::Error| failed(file, &e);
+    let stamps = fs::read(stamp_file(file)).ok();
     let there = file.exists();
-    let (mut connection, damaged) = match sound(file) {
-        Ok(connection) => (connection, false),
-        Err(error) if is_damage(&error) => {
-            let aside = set_aside(file)?;
-            tracing::error!(
-                file = %file.display(), aside = %aside.display(), %error,
-                "the store is damaged and was moved aside: names are read from the tokens"
-            );
-            (sound(file).map_err(|e| failed(file, &e))?, true)
-        }
-        Err(error) => return Err(failed(file, &error)),
+    let mut connection = sound(file).map_err(failed)?;
+    let within = own_stamp(&connection).map_err(failed)?;
+    let known = |stamp: &Vec<u8>| {
+        let stamps = stamps.as_deref().unwrap_or_default();
+        stamps.chunks(STAMP).any(|known| known == stamp)
     };
-    let within = own_stamp(&connection).map_err(|e| failed(file, &e))?;
-    let trust = match (there && !damaged, before) {
-        (true, before) if before.is_some() && before == within => Trust::Own,
-        (true, _) => Trust::Restored,
-        (false, None) if !damaged => Trust::New,
-        (false, _) => Trust::Lost,
+    let trust = match (there, &stamps, &within) {
+        (true, _, Some(stamp)) if known(stamp) => Trust::Own,
+        (true, ..) => Trust::Restored,
+        (false, None, _) => Trust::New,
+        (false, Some(_), _) => Trust::Lost,
     };
-    renew_stamp(&mut connection, &stamp, trust).map_err(|e| failed(file, &e))?;
+    renew(&mut connection, file, trust, within).map_err(failed)?;
     Ok((connection, trust))
+}
+
+/// Takes the file for this broker, for as long as that is held: two would not know of each other's keys.
+pub fn own(file: &Path) -> Result<File> {
+    let path = file.with_extension("owner");
+    let failed = |what: String| {
+        let message = format!("{}: {what}", path.display());
+        Err(Error::pool(Kind::Environment, message))
+    };
+    let owner = match File::options().append(true).create(true).open(&path) {
+        Ok(owner) => owner,
+        Err(error) => return failed(error.to_string()),
+    };
+    let deadline = Instant::now() + MOMENT;
+    loop {
+        match flock(&owner, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(owner),
+            // A process that was just killed may not be gone yet; flock(2) has no time-out.
+            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(TURN),
+            Err(Errno::WOULDBLOCK) => {
+                return failed(
+                    "another broker serves from this store; give this one a [broker] store of its own"
+                        .into(),
+                );
+            }
+            Err(error) => return failed(error.to_string()),
+        }
+    }
 }
 
 /// A connection for this process.
@@ -76,13 +109,6 @@ fn alone(file: &Path) -> rusqlite::Result<File> {
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
-/// Takes the stamp out of a backup: whatever becomes of it, it is a copy.
-pub fn mark_as_copy(file: &Path) -> rusqlite::Result<()> {
-    let connection = Connection::open(file)?;
-    connection.execute("UPDATE origin SET stamp = NULL", [])?;
-    Ok(())
-}
-
 fn sound(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = connect(file)?;
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
@@ -94,34 +120,6 @@ fn sound(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(
-        error.sqlite_error_code(),
-        Some(DatabaseCorrupt | NotADatabase)
-    )
-}
-
-fn set_aside(file: &Path) -> Result<PathBuf> {
-    let with = |path: &Path, end: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
-    };
-    let aside = with(file, &format!(".damaged-{}", now()));
-    let moved = |from: &Path, to: &Path| match fs::rename(from, to) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            let message = format!("{}: cannot be moved aside: {e}", from.display());
-            Err(Error::pool(Kind::Environment, message))
-        }
-        _ => Ok(()),
-    };
-    for end in ["-wal", "-shm", ""] {
-        moved(&with(file, end), &with(&aside, end))?;
-    }
-    Ok(aside)
-}
-
 fn stamp_file(file: &Path) -> PathBuf {
     file.with_extension("stamp")
 }
@@ -131,21 +129,53 @@ fn own_stamp(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
     Ok(stamp.optional()?.flatten())
 }
 
-/// A stamp for a file that has none of ours. After a crash in between it is a copy once more, which errs
-/// on the safe side.
-fn renew_stamp(connection: &mut Connection, file: &Path, trust: Trust) -> rusqlite::Result<()> {
+/// A stamp for this start, so that a copy of before is known as one, however it was made. While the two
+/// differ, the one within our own file is good as well; a copy that a crash leaves so is a copy once more.
+fn renew(
+    connection: &mut Connection,
+    file: &Path,
+    trust: Trust,
+    within: Option<Vec<u8>>,
+) -> rusqlite::Result<()> {
+    let mut stamp = vec![0; STAMP];
+    getrandom::fill(&mut stamp).map_err(|e| schema::other(format!("no random bytes: {e}")))?;
+    if let Some(within) = within.filter(|_| trust == Trust::Own) {
+        replace(&stamp_file(file), &[&within[..], &stamp].concat())?;
+    }
     let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     if trust == Trust::Restored {
-        write.execute(
-            "UPDATE budgets SET reserved = ?1",
-            [super::LIMIT.cast_signed()],
-        )?;
+        distrust(&write)?;
     }
-    if trust != Trust::Own {
-        let mut stamp = [0; 16];
-        getrandom::fill(&mut stamp).map_err(|e| schema::other(format!("no random bytes: {e}")))?;
-        write.execute("UPDATE origin SET stamp = ?1", [&stamp[..]])?;
-        fs::write(file, stamp).map_err(|e| schema::other(format!("{}: {e}", file.display())))?;
-    }
-    write.commit()
+    write.execute("UPDATE origin SET stamp = ?1", [&stamp])?;
+    write.commit()?;
+    replace(&stamp_file(file), &stamp)
+}
+
+/// Of a copy nobody knows what has happened since: how often keys were used, which of those that were
+/// about to be made are in use, whose deletion was forbidden again.
+fn distrust(write: &Connection) -> rusqlite::Result<()> {
+    let limit = super::LIMIT.cast_signed();
+    write.execute("UPDATE budgets SET reserved = ?1", [limit])?;
+    let missing = "INSERT OR IGNORE INTO budgets SELECT object, ?1 FROM versions";
+    write.execute(missing, [limit])?;
+    write.execute("UPDATE keys SET deletion_allowed = 0", [])?;
+    write.execute("DELETE FROM intents", []).map(drop)
+}
+
+/// Puts a file in the place of another: a crash leaves the old one or the new one.
+fn replace(file: &Path, contents: &[u8]) -> rusqlite::Result<()> {
+    let new = file.with_extension("stamp-new");
+    let folder = file.parent().filter(|folder| *folder != Path::new(""));
+    let replaced = || {
+        let mut written = File::create(&new)?;
+        written.write_all(contents)?;
+        written.sync_all()?;
+        fs::rename(&new, file)?;
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+    };
+    let hint = |e: &io::Error| match e.kind() {
+        io::ErrorKind::StorageFull => "; make room on its disk",
+        _ => "",
+    };
+    replaced().map_err(|e| schema::other(format!("{}: {e}{}", file.display(), hint(&e))))
 }

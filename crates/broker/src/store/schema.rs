@@ -4,7 +4,8 @@ use rusqlite::{Connection, TransactionBehavior};
 
 /// One for each version of the schema (PRAGMA user_version), in their order; what is released is not
 /// changed any more.
-const MIGRATIONS: &[&str] = &["
+pub(super) const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE keys (
         name TEXT PRIMARY KEY,
         kind TEXT NOT NULL,
@@ -41,7 +42,14 @@ const MIGRATIONS: &[&str] = &["
         stamp BLOB
     ) STRICT;
     INSERT INTO origin VALUES (1, NULL);
-"];
+",
+    "
+    CREATE TABLE doomed (
+        object BLOB PRIMARY KEY,
+        since INTEGER NOT NULL
+    ) STRICT;
+",
+];
 
 /// Brings a file up to date; one of a newer broker is refused. Another process may be at it, too.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {

@@ -34,7 +34,7 @@ impl ClientToken {
 impl Store {
     /// All tokens, those that have expired too.
     pub fn tokens(&self) -> Result<Vec<ClientToken>> {
-        self.with(|connection| {
+        self.read(|connection| {
             let mut tokens =
                 connection.prepare("SELECT * FROM tokens ORDER BY name, created, id")?;
             let rows = tokens.query_map([], |row| {
@@ -64,14 +64,15 @@ impl Store {
                     token.created.cast_signed(),
                     token.expires.map(u64::cast_signed)
                 ],
-            )
+            )?;
+            Ok(())
         })
     }
 
     /// Revokes the token of this id, or all of this name; answers how many.
     pub fn revoke(&self, which: &str) -> Result<usize> {
         let sql = "DELETE FROM tokens WHERE id = ?1 OR name = ?1";
-        let gone = self.with(|connection| connection.execute(sql, [which]))?;
+        let gone = self.write(|write| write.execute(sql, [which]))?;
         if gone == 0 {
             let message = format!("there is no token of the id or name {which}");
             return Err(Error::request(Kind::Invalid, message));

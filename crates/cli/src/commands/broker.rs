@@ -41,7 +41,7 @@ impl Broker {
         let Some(to) = self.backup else {
             return self.serve.run(context);
         };
-        Store::beside(&section.store)?.backup(&to)?;
+        Store::backup(&section.store, &to)?;
         if context.json {
             crate::output::json(&to)?;
         } else {

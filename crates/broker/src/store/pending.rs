@@ -1,0 +1,70 @@
+//! What a crash may leave half done on the tokens: keys that are about to be made, and keys that are to go.
+
+use hsmux_token::{ObjectId, Result};
+use rusqlite::{Connection, params};
+
+use super::{Store, now, object_blob, object_of_blob};
+
+/// What is to go and was not seen on any token for so long, in seconds, is gone.
+const FORGOTTEN: u64 = 90 * 24 * 3600;
+
+impl Store {
+    /// A key is about to be made with this CKA_ID. After a crash it is known by it as one of ours that
+    /// nobody has used yet.
+    pub fn intend(&self, id: &[u8]) -> Result<()> {
+        self.write(|write| {
+            let sql = "INSERT OR IGNORE INTO intents VALUES (?1)";
+            write.execute(sql, [id]).map(drop)
+        })
+    }
+
+    /// Whether that was intended and is not done.
+    pub fn intends(&self, id: &[u8]) -> Result<bool> {
+        let sql = "SELECT 1 FROM intents WHERE id = ?1";
+        self.read(|connection| connection.prepare(sql)?.exists([id]))
+    }
+
+    /// What was intended is taken back.
+    pub fn forget(&self, ids: &[Vec<u8>]) -> Result<()> {
+        self.write(|write| forget(write, ids))
+    }
+
+    /// These objects are to go from the tokens, whenever they are seen there.
+    pub fn doom(&self, objects: &[ObjectId]) -> Result<()> {
+        self.write(|write| doom(write, objects))
+    }
+
+    /// What is still to go.
+    pub fn doomed(&self) -> Result<Vec<ObjectId>> {
+        self.read(|connection| {
+            let mut doomed = connection.prepare("SELECT object FROM doomed")?;
+            let rows = doomed.query_map([], |row| object_of_blob(&row.get::<_, Vec<u8>>(0)?))?;
+            rows.collect()
+        })
+    }
+
+    /// An object that is gone.
+    pub fn gone(&self, object: &ObjectId) -> Result<()> {
+        self.write(|write| {
+            let sql = "DELETE FROM doomed WHERE object = ?1";
+            write.execute(sql, [object_blob(object)]).map(drop)
+        })
+    }
+}
+
+pub(super) fn forget(write: &Connection, ids: &[Vec<u8>]) -> rusqlite::Result<()> {
+    let mut delete = write.prepare("DELETE FROM intents WHERE id = ?1")?;
+    ids.iter().try_for_each(|id| delete.execute([id]).map(drop))
+}
+
+pub(super) fn doom(write: &Connection, objects: &[ObjectId]) -> rusqlite::Result<()> {
+    let now = now();
+    let old = now.saturating_sub(FORGOTTEN).cast_signed();
+    write.execute("DELETE FROM doomed WHERE since < ?1", [old])?;
+    let mut insert = write.prepare("INSERT OR IGNORE INTO doomed VALUES (?1, ?2)")?;
+    objects.iter().try_for_each(|object| {
+        insert
+            .execute(params![object_blob(object), now.cast_signed()])
+            .map(drop)
+    })
+}
