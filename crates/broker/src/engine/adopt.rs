@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hsmux_token::{Class, ObjectId, Result, ck};
 
 use super::{Engine, keyring};
-use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings};
+use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, halves};
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow, now};
 
@@ -165,8 +165,8 @@ impl Engine {
                 return Ok(Fate::Left);
             }
         }
-        let objects: Vec<_> = parts.iter().map(|part| part.object).collect();
-        self.store.doom(&objects)?;
+        let objects = parts.iter().flat_map(|part| halves(part.object));
+        self.store.doom(&objects.collect::<Vec<_>>())?;
         Ok(Fate::Doomed)
     }
 

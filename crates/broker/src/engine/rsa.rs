@@ -1,10 +1,10 @@
 //! Enciphering with the public half of an RSA key, deciphering with the private one.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hsmux_token::{Blob, Error, Hash, Mechanism, Oaep, ObjectId, Params, Result, Verb, ck};
+use hsmux_token::{Blob, Error, Hash, Mechanism, Oaep, ObjectId, Params, Result, Scope, Verb, ck};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
@@ -26,10 +26,18 @@ pub enum Padding {
 /// A bad PKCS#1 v1.5 padding is answered with a text that looks like any other, always the same for the
 /// same ciphertext: nothing tells the two apart (draft-irtf-cfrg-rsa-guidance, section 7).
 pub struct Rejection {
-    secret: Zeroizing<[u8; 32]>,
+    /// By key: what the texts are made from.
+    secrets: Mutex<HashMap<ObjectId, Secret>>,
+    /// For keys that do not sign.
+    own: Secret,
     /// Keys and paddings that were seen to decipher.
     readable: Mutex<HashSet<(ObjectId, Padding)>>,
 }
+
+type Secret = Zeroizing<[u8; 32]>;
+
+/// What a key signs for its secret, which is then the same after a restart and on every host.
+const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
 
 /// An answer to PKCS#1 v1.5 comes at a multiple of this: tokens and failover take longer for bad padding.
 const BEAT: Duration = Duration::from_millis(100);
@@ -37,26 +45,25 @@ const BEAT: Duration = Duration::from_millis(100);
 impl Rejection {
     pub fn new() -> Result<Self> {
         Ok(Self {
-            secret: Zeroizing::new(random()?),
+            secrets: Mutex::default(),
+            own: Zeroizing::new(random()?),
             readable: Mutex::default(),
         })
     }
+}
 
-    /// What is answered in place of a text of at most `room` bytes.
-    fn text(&self, sealed: &[u8], room: usize) -> Vec<u8> {
-        let block = |number: u32| {
-            let mut hash = Sha256::new();
-            hash.update(*self.secret);
-            hash.update(number.to_be_bytes());
-            hash.update(sealed);
-            hash.finalize()
-        };
-        let first = block(0);
-        let len = usize::from(u16::from_be_bytes([first[0], first[1]])) % (room + 1);
-        let mut text: Vec<u8> = (1..).flat_map(block).take(len).collect();
-        text.truncate(len);
-        text
-    }
+/// What is answered in place of a text of at most `room` bytes.
+fn made_up(secret: &Secret, sealed: &[u8], room: usize) -> Vec<u8> {
+    let block = |number: u32| {
+        let mut hash = Sha256::new();
+        hash.update(**secret);
+        hash.update(number.to_be_bytes());
+        hash.update(sealed);
+        hash.finalize()
+    };
+    let first = block(0);
+    let len = usize::from(u16::from_be_bytes([first[0], first[1]])) % (room + 1);
+    (1..).flat_map(block).take(len).collect()
 }
 
 impl Engine {
@@ -85,16 +92,21 @@ impl Engine {
         padding: Padding,
         sealed: Vec<u8>,
     ) -> Result<Bytes, Refusal> {
-        let begun = Instant::now();
-        let room = self.public_key(key)?.signature_len().saturating_sub(11);
         let sealed = Bytes::from(sealed);
+        let instead = match padding {
+            Padding::Oaep(_) => Vec::new(),
+            Padding::Pkcs1 => {
+                let room = self.public_key(key)?.signature_len().saturating_sub(11);
+                made_up(&self.rejection_secret(key).await?, &sealed, room)
+            }
+        };
+        let begun = Instant::now();
         let opened = self
             .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
             .await;
         if padding != Padding::Pkcs1 {
             return opened.map_err(|error| padding.refused(&error));
         }
-        let instead = self.rejection.text(&sealed, room);
         let answer = match opened {
             Err(error) if judged(&error) == super::aead::unreadable() => Ok(instead.into()),
             other => other.map_err(|error| padding.refused(&error)),
@@ -102,6 +114,21 @@ impl Engine {
         let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
         tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
         answer
+    }
+
+    async fn rejection_secret(&self, key: ObjectId) -> Result<Secret> {
+        if let Some(known) = self.rejection.secrets.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let mechanism = Mechanism::plain(ck::CKM_RSA_PKCS);
+        let signed = self.with_key(Verb::Sign, key, mechanism, SIGNED.to_vec());
+        let secret = match signed.await {
+            Ok(signature) => Zeroizing::new(Sha256::digest(&signature).into()),
+            Err(error) if error.scope() == Scope::Request => self.rejection.own.clone(),
+            Err(error) => return Err(error),
+        };
+        let mut secrets = self.rejection.secrets.lock();
+        Ok(secrets.entry(key).or_insert(secret).clone())
     }
 }
 

@@ -94,8 +94,13 @@ impl Key {
 impl Version {
     /// All objects of the tokens that it is made of.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
-        let public = (self.object.class == Class::PRIVATE_KEY)
-            .then(|| self.object.with_class(Class::PUBLIC_KEY));
-        [Some(self.object), self.mac, public].into_iter().flatten()
+        halves(self.object).chain(self.mac)
     }
+}
+
+/// A key as the tokens hold it: of a pair both halves.
+pub(crate) fn halves(key: ObjectId) -> impl Iterator<Item = ObjectId> {
+    let private = key.class == Class::PRIVATE_KEY;
+    let public = private.then(|| key.with_class(Class::PUBLIC_KEY));
+    [Some(key), public].into_iter().flatten()
 }

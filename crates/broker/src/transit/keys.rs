@@ -27,6 +27,7 @@ struct Unwanted {
     derived: Option<bool>,
     #[serde(default, deserialize_with = "loose::value")]
     convergent_encryption: Option<bool>,
+    auto_rotate_period: Option<Value>,
 }
 
 impl Unwanted {
@@ -45,12 +46,27 @@ impl Unwanted {
                 self.convergent_encryption,
                 "convergent_encryption: nonces are new and random each time",
             ),
+            (
+                self.auto_rotate_period
+                    .as_ref()
+                    .map(|period| !is_zero(period)),
+                "auto_rotate_period: ask for keys/NAME/rotate by a timer of your own",
+            ),
         ];
         let wanted = fields.into_iter().find(|(field, _)| *field == Some(true));
         wanted.map_or(Ok(()), |(_, why)| {
             Err(Refusal::bad(format!("not supported: {why}")))
         })
     }
+}
+
+/// `0`, `"0"`, `"0s"`.
+fn is_zero(period: &Value) -> bool {
+    let text = period
+        .as_str()
+        .map_or_else(|| period.to_string(), str::to_owned);
+    let number = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    number.chars().all(|c| c == '0')
 }
 
 /// `POST keys/:name`
