@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{Method, Uri};
+use axum::http::Uri;
 use axum::response::Response;
-use axum::routing::{MethodRouter, any, get, post};
+use axum::routing::{MethodRouter, get, post};
 
 use super::{Broker, Call, health, reply};
 use crate::refusal::Refusal;
@@ -18,15 +18,9 @@ use crate::{metrics, openapi};
 /// The whole service; tests call it without a socket.
 pub fn app(broker: Arc<Broker>) -> Router {
     Router::new()
-        .route(
-            "/v1/transit/keys",
-            any(act(|call| async move { all_keys(&call) })),
-        )
-        .route(
-            "/v1/transit/keys/",
-            any(act(|call| async move { all_keys(&call) })),
-        )
-        .route("/v1/transit/keys/{name}", any(act(one_key)))
+        .route("/v1/transit/keys", all_keys())
+        .route("/v1/transit/keys/", all_keys())
+        .route("/v1/transit/keys/{name}", one_key())
         .route("/v1/transit/keys/{name}/config", on(keys::config))
         .route("/v1/transit/keys/{name}/rotate", on(keys::rotate))
         .route("/v1/transit/keys/{name}/trim", on(keys::trim))
@@ -52,7 +46,7 @@ pub fn app(broker: Arc<Broker>) -> Router {
         .route("/v1/transit/hash/{variant}", on(plain::hash))
         .route(
             "/v1/auth/token/lookup-self",
-            any(act(|call| async move { health::lookup_self(&call) })),
+            get(act(|call| async move { health::lookup_self(&call) })),
         )
         .route("/v1/sys/health", get(|| async { health::dialect() }))
         .route("/healthz", get(|| async { health::alive() }))
@@ -112,20 +106,24 @@ async fn readings(call: Call) -> Response {
         .unwrap_or_else(|refusal| reply::counted(&broker, &refusal))
 }
 
-fn all_keys(call: &Call) -> Result<Reply, Refusal> {
-    let list = call.method().as_str() == "LIST"
-        || call.method() == Method::GET && call.query("list") == Some("true");
-    if list {
-        return keys::list(call);
-    }
-    Err(reply::unsupported())
+/// LIST is no method that a router knows: it comes by the fallback.
+fn all_keys() -> MethodRouter<Arc<Broker>> {
+    let list = act(|call: Call| async move {
+        let asked = match call.method().as_str() {
+            "LIST" => true,
+            "GET" => call.query("list") == Some("true"),
+            _ => false,
+        };
+        if asked {
+            return keys::list(&call);
+        }
+        Err(reply::unsupported())
+    });
+    get(list.clone()).fallback(list)
 }
 
-async fn one_key(call: Call) -> Result<Reply, Refusal> {
-    match *call.method() {
-        Method::GET | Method::HEAD => keys::read(&call),
-        Method::POST | Method::PUT => keys::create(call).await,
-        Method::DELETE => keys::delete(call).await,
-        _ => Err(reply::unsupported()),
-    }
+fn one_key() -> MethodRouter<Arc<Broker>> {
+    on(keys::create)
+        .get(act(|call| async move { keys::read(&call) }))
+        .delete(act(keys::delete))
 }

@@ -1,6 +1,9 @@
 //! The broker over real tokens, as its clients see it.
 
+mod audit;
+mod external;
 mod hvac;
+mod metrics;
 mod requests;
 mod restarts;
 mod rig;

@@ -29,8 +29,18 @@ allow = ["*"]
 impl Broker {
     /// So many empty SoftHSM tokens behind it.
     pub fn start(members: usize) -> Self {
-        let mut rig = Rig::empty(Setup::Daemon, members);
+        Self::start_with(members, "")
+    }
+
+    /// The same with more of a configuration.
+    pub fn start_with(members: usize, more: &str) -> Self {
+        Self::over(Rig::empty(Setup::Daemon, members), more)
+    }
+
+    /// The same over a rig that is not started yet.
+    pub fn over(mut rig: Rig, more: &str) -> Self {
         rig.config.module.push_str(BROKER);
+        rig.config.module.push_str(more);
         rig.start();
         let mut broker = Self {
             rig,
@@ -69,22 +79,25 @@ impl Broker {
 
     /// The same with another token.
     pub fn ask_as(&self, token: &str, method: &str, path: &str, body: &str) -> (u16, Value) {
-        let url = format!("{}/v1/transit/{path}", self.url);
-        let done = self
-            .rig
-            .run("curl")
-            .args("--silent --show-error --globoff --write-out \\n%{http_code} --request")
-            .arg(method)
-            .arg("--header")
-            .arg(format!("X-Vault-Token: {token}"))
-            .args("--data-binary @-")
-            .arg(url)
-            .input(body)
-            .ok();
-        let (json, status) = done.out.rsplit_once('\n').expect("a status");
+        let done = self.curl(token, method, path, body, "--write-out \\n%{http_code}");
+        let (json, status) = done.rsplit_once('\n').expect("a status");
         let status = status.trim().parse().expect("a status");
         let json = serde_json::from_str(json).unwrap_or(Value::Null);
         (status, json)
+    }
+
+    /// What curl says of a request, with more of its options.
+    pub fn curl(&self, token: &str, method: &str, path: &str, body: &str, more: &str) -> String {
+        let curl = self.rig.run("curl").args("--silent --show-error --globoff");
+        let curl = curl.args(more).arg("--request").arg(method);
+        let done = curl
+            .arg("--header")
+            .arg(format!("X-Vault-Token: {token}"))
+            .args("--data-binary @-")
+            .arg(format!("{}/v1/transit/{path}", self.url))
+            .input(body)
+            .ok();
+        done.out
     }
 
     /// A request that has to be answered with 200 or 204: the answer's data.

@@ -64,6 +64,11 @@ fn the_page_of_the_broker_works() {
     run_page("docs/broker.md");
 }
 
+#[test]
+fn the_page_of_replacing_a_service_works() {
+    run_page("docs/replace-your-encryption-service.md");
+}
+
 /// The page of the configuration is printed by the program, so that both say the same.
 #[test]
 fn the_configuration_page_is_the_programs_own() {
