@@ -1,5 +1,6 @@
 //! The C functions: pointers become slices here, and results become codes.
 
+mod forward;
 mod general;
 mod keys;
 mod nothing;

@@ -8,10 +8,15 @@ use hsmux_token::ck::*;
 use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::churn::Cost;
+
 /// The whole file.
 #[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 pub struct Control {
+    /// Tokens and keys are those of this module; all have the settings of the first `[[token]]`,
+    /// as far as they are about the use of keys (`C_Sign`, `C_Encrypt`, `C_Decrypt`).
+    pub forward: Option<PathBuf>,
     /// C_Initialize ends the process with SIGABRT.
     pub crash_in_initialize: bool,
     /// C_Initialize does not return while this is set.
@@ -78,6 +83,12 @@ pub struct TokenControl {
     pub crash_in_set_pin: Option<When>,
     /// Private and secret keys are others than their public attributes and check values say.
     pub wrong_key: bool,
+    /// Before each operation so many bytes of memory are lost.
+    pub leak: usize,
+    /// With `forward` to SoftHSM: once another process has added or removed keys, each operation takes so
+    /// much more, one after the other, until C_Initialize. `{}` is the published cost: 29 us, and
+    /// 4.9 us for each object of the token.
+    pub churn: Option<Cost>,
     /// Every so-manieth signature is wrong; 0: none.
     pub wrong_signature_every: u64,
     /// The second call of every operation returns this code.
@@ -143,6 +154,8 @@ impl Default for TokenControl {
             login_error: CKR_OK,
             crash_in_set_pin: None,
             wrong_key: false,
+            leak: 0,
+            churn: None,
             wrong_signature_every: 0,
             sign_error: CKR_OK,
             init_error: CKR_OK,
@@ -184,7 +197,12 @@ impl Control {
 
     fn parse(text: &str) -> Result<Self, String> {
         let mut control: Self = toml::from_str(text).map_err(|e| e.to_string())?;
-        for own in std::mem::take(&mut control.token) {
+        let mut own = std::mem::take(&mut control.token);
+        if control.forward.is_some() {
+            own.truncate(1);
+            own.resize_with(1, toml::Table::new);
+        }
+        for own in own {
             let mut table = control.defaults.clone();
             table.extend(own);
             let mut token: TokenControl = table.try_into().map_err(|e| e.to_string())?;
@@ -198,7 +216,11 @@ impl Control {
 
     /// The token in a slot.
     pub fn token(&self, slot: CK_SLOT_ID) -> Result<&TokenControl, CK_RV> {
-        let index = usize::try_from(slot).map_err(|_| CKR_SLOT_ID_INVALID)?;
+        let index = match &self.forward {
+            // Its slots have numbers of their own.
+            Some(_) => 0,
+            None => usize::try_from(slot).map_err(|_| CKR_SLOT_ID_INVALID)?,
+        };
         match self.tokens.get(index) {
             Some(token) if token.present => Ok(token),
             Some(_) => Err(CKR_TOKEN_NOT_PRESENT),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustix::thread::{ClockId, clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{Timespec, clock_gettime};
 
+use crate::churn::Churn;
 use crate::control::{Control, TokenControl};
 
 /// One token's work so far, in this process.
@@ -15,6 +16,8 @@ use crate::control::{Control, TokenControl};
 pub struct Device {
     /// Operations begun, and until when the device is busy, in nanoseconds of the monotonic clock.
     work: Mutex<(u64, u64)>,
+    /// What it costs that other processes change its keys.
+    pub churn: Churn,
 }
 
 impl Device {
@@ -26,7 +29,14 @@ impl Device {
         control: &TokenControl,
         work: impl FnOnce(u64) -> Result<T, CK_RV>,
     ) -> Result<T, CK_RV> {
-        let service = control.service_time_us * 1000;
+        let mut service = control.service_time_us * 1000;
+        if let Some(cost) = &control.churn {
+            service += self.churn.cost(cost);
+        }
+        if control.leak > 0 {
+            // Written to, so that it is memory and not only addresses.
+            std::mem::forget(vec![1_u8; control.leak]);
+        }
         let (number, end) = {
             let mut work = self.work.lock();
             let start = if control.parallel {

@@ -25,6 +25,12 @@
 //! service_time_us = 20000
 //! ```
 //!
+//! # Another module behind it
+//!
+//! With `forward = "/usr/lib/softhsm/libsofthsm2.so"` on top of the file, tokens and keys are those of that
+//! module, and the first `[[token]]` says what faults the use of its keys has. `churn = {}` there makes of
+//! SoftHSM what it was before 2.4.0: slow for good once another process has added or removed keys.
+//!
 //! # What a token holds
 //!
 //! RSA-2048 (CKA_ID 01, label `rsa`), EC P-256 (02, `ec`) and AES-256 (03, `aes`); public, private and
@@ -35,6 +41,7 @@
 #![allow(clippy::missing_safety_doc)] // The standard's.
 
 mod calls;
+mod churn;
 mod control;
 mod device;
 mod keys;

@@ -45,25 +45,32 @@ pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
         C_GenerateRandom: Some(super::keys::C_GenerateRandom),
         ..NOTHING
     };
-    // SAFETY: the standard's promise. Nobody writes to the list, which C takes without const.
-    code(unsafe { put(list, &raw mut LIST) })
+    // A file that cannot be read is the matter of the other calls.
+    let behind = Control::now().ok().and_then(|control| control.forward.clone());
+    // Nobody writes to the list, which C takes without const.
+    let own = || Ok(&raw mut LIST);
+    let chosen = behind.map_or_else(own, |module| super::forward::list(&module));
+    // SAFETY: the standard's promise.
+    code(chosen.and_then(|chosen| unsafe { put(list, chosen) }))
 }
 
 extern "C" fn C_Initialize(_: *mut std::ffi::c_void) -> CK_RV {
-    let begin = || {
-        let control = Control::now()?;
-        if control.crash_in_initialize {
-            std::process::abort();
-        }
-        while Control::now()?.hang_in_initialize {
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        }
-        match control.initialize_error {
-            CKR_OK => World::begin(),
-            code => Err(code),
-        }
-    };
     code(begin())
+}
+
+/// The faults of C_Initialize, and then a new world.
+pub fn begin() -> Result<(), CK_RV> {
+    let control = Control::now()?;
+    if control.crash_in_initialize {
+        std::process::abort();
+    }
+    while Control::now()?.hang_in_initialize {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    match control.initialize_error {
+        CKR_OK => World::begin(),
+        code => Err(code),
+    }
 }
 
 extern "C" fn C_Finalize(_: *mut std::ffi::c_void) -> CK_RV {

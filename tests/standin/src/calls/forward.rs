@@ -1,0 +1,234 @@
+//! Another module behind the stand-in (`forward` of the control file): its tokens and its keys, and in
+//! the use of keys the faults that are ordered.
+
+use std::cell::Cell;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use hsmux_token::ck::*;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::code;
+use crate::churn::folder_of;
+use crate::control::Control;
+use crate::device::Device;
+use crate::world::World;
+
+/// The module behind, once it is loaded; it stays so until the process ends.
+static BEHIND: OnceLock<Behind> = OnceLock::new();
+
+struct Behind {
+    /// Its own functions.
+    real: CK_FUNCTION_LIST,
+    /// The same, but for those that are here.
+    list: CK_FUNCTION_LIST,
+}
+
+/// The list of functions where another module is behind.
+pub fn list(module: &Path) -> Result<*mut CK_FUNCTION_LIST, CK_RV> {
+    let behind = if let Some(behind) = BEHIND.get() {
+        behind
+    } else {
+        let loaded = Behind::load(module)?;
+        BEHIND.get_or_init(|| loaded)
+    };
+    // Nobody writes to the list, which C takes without const.
+    Ok((&raw const behind.list).cast_mut())
+}
+
+impl Behind {
+    fn load(module: &Path) -> Result<Self, CK_RV> {
+        type Get = unsafe extern "C" fn(*mut *mut CK_FUNCTION_LIST) -> CK_RV;
+        let failed = |error: libloading::Error| {
+            eprintln!("hsmux-standin: {}: {error}", module.display());
+            CKR_ARGUMENTS_BAD
+        };
+        // SAFETY: loading runs the constructors of a module that the test has chosen.
+        let library = unsafe { Library::open(Some(module), RTLD_NOW | RTLD_LOCAL) };
+        let library = library.map_err(failed)?;
+        // SAFETY: the type is that of C_GetFunctionList in the standard.
+        let get = unsafe { library.get::<Get>(b"C_GetFunctionList\0") }.map_err(failed)?;
+        let mut list = std::ptr::null_mut();
+        // SAFETY: a place for one pointer.
+        match unsafe { get(&raw mut list) } {
+            CKR_OK if !list.is_null() => {}
+            CKR_OK => return Err(CKR_GENERAL_ERROR),
+            code => return Err(code),
+        }
+        // SAFETY: not null, and by the standard as long-lived as the module.
+        let real = unsafe { *list };
+        std::mem::forget(library);
+        Ok(Self {
+            list: CK_FUNCTION_LIST {
+                C_GetFunctionList: Some(super::general::C_GetFunctionList),
+                C_Initialize: Some(C_Initialize),
+                C_Finalize: Some(C_Finalize),
+                C_OpenSession: Some(C_OpenSession),
+                C_Sign: Some(C_Sign),
+                C_Encrypt: Some(C_Encrypt),
+                C_Decrypt: Some(C_Decrypt),
+                C_GenerateKey: Some(C_GenerateKey),
+                C_GenerateKeyPair: Some(C_GenerateKeyPair),
+                C_CreateObject: Some(C_CreateObject),
+                C_CopyObject: Some(C_CopyObject),
+                C_UnwrapKey: Some(C_UnwrapKey),
+                C_DeriveKey: Some(C_DeriveKey),
+                C_DestroyObject: Some(C_DestroyObject),
+                ..real
+            },
+            real,
+        })
+    }
+}
+
+/// Calls a function of the module behind. Unsafe, as the function is.
+macro_rules! real {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        match BEHIND.get().and_then(|behind| behind.real.$name) {
+            Some(function) => match function($($argument),*) {
+                CKR_OK => Ok(()),
+                code => Err(code),
+            },
+            None => Err(CKR_FUNCTION_NOT_SUPPORTED),
+        }
+    };
+}
+
+unsafe extern "C" fn C_Initialize(arguments: *mut std::ffi::c_void) -> CK_RV {
+    // SAFETY: the standard's promise.
+    let real = || unsafe { real!(C_Initialize(arguments)) };
+    code(super::general::begin().and_then(|()| {
+        real().inspect_err(|_| {
+            // It was begun a moment ago.
+            let _ = World::end();
+        })
+    }))
+}
+
+unsafe extern "C" fn C_Finalize(reserved: *mut std::ffi::c_void) -> CK_RV {
+    // SAFETY: the standard's promise.
+    code(World::end().and_then(|()| unsafe { real!(C_Finalize(reserved)) }))
+}
+
+unsafe extern "C" fn C_OpenSession(
+    slot: CK_SLOT_ID,
+    flags: CK_FLAGS,
+    application: *mut std::ffi::c_void,
+    notify: CK_NOTIFY,
+    session: *mut CK_SESSION_HANDLE,
+) -> CK_RV {
+    // SAFETY: the standard's promise.
+    let open = unsafe { real!(C_OpenSession(slot, flags, application, notify, session)) };
+    code(open.and_then(|()| {
+        let device = World::with(|world| Ok(world.device(slot)))?;
+        device.churn.watch(|| folder_of(&serial(slot)?));
+        Ok(())
+    }))
+}
+
+/// serialNumber of the token in a slot.
+fn serial(slot: CK_SLOT_ID) -> Option<String> {
+    let mut info = CK_TOKEN_INFO::default();
+    // SAFETY: a place for one structure.
+    unsafe { real!(C_GetTokenInfo(slot, &raw mut info)) }.ok()?;
+    let serial = String::from_utf8_lossy(&info.serialNumber);
+    Some(serial.trim().to_owned())
+}
+
+/// The slot of a session and its machine.
+fn device(session: CK_SESSION_HANDLE) -> Result<(CK_SLOT_ID, Arc<Device>), CK_RV> {
+    let mut info = CK_SESSION_INFO::default();
+    // SAFETY: a place for one structure.
+    unsafe { real!(C_GetSessionInfo(session, &raw mut info)) }?;
+    World::with(|world| Ok((info.slotID, world.device(info.slotID))))
+}
+
+/// One use of a key by the machine behind `session`; a question for a length is none.
+fn used(
+    session: CK_SESSION_HANDLE,
+    asks_length: bool,
+    work: impl Fn() -> Result<(), CK_RV>,
+    spoil: impl Fn(),
+) -> Result<(), CK_RV> {
+    if asks_length {
+        return work();
+    }
+    let (slot, device) = device(session)?;
+    let control = Control::now()?;
+    let token = control.token(slot)?;
+    let begun = Cell::new(false);
+    let served = device.serve(slot, token, |number| {
+        begun.set(true);
+        work()?;
+        let every = token.wrong_signature_every;
+        if every > 0 && number.is_multiple_of(every) {
+            spoil();
+        }
+        Ok(())
+    });
+    if !begun.get() {
+        // An error ends an operation: the module behind has to know that, too.
+        let _ = work();
+    }
+    served
+}
+
+/// The second call of each verb; the standard gives all the same arguments.
+macro_rules! uses {
+    ($($name:ident, $spoils:literal;)*) => { $(
+        unsafe extern "C" fn $name(
+            session: CK_SESSION_HANDLE,
+            data: *mut u8,
+            data_len: CK_ULONG,
+            place: *mut u8,
+            len: *mut CK_ULONG,
+        ) -> CK_RV {
+            // SAFETY: the standard's promise.
+            let work = || unsafe { real!($name(session, data, data_len, place, len)) };
+            let spoil = || {
+                if $spoils {
+                    // SAFETY: the module behind has just written a signature there.
+                    unsafe { *place ^= 1 };
+                }
+            };
+            code(used(session, place.is_null(), work, spoil))
+        }
+    )* };
+}
+
+uses! {
+    C_Sign, true;
+    C_Encrypt, false;
+    C_Decrypt, false;
+}
+
+/// Calls that make or remove objects: for this process they are no foreign changes.
+macro_rules! changes {
+    ($($name:ident($($argument:ident: $type:ty),* $(,)?);)*) => { $(
+        unsafe extern "C" fn $name(session: CK_SESSION_HANDLE, $($argument: $type),*) -> CK_RV {
+            // SAFETY: the standard's promise.
+            let change = || unsafe { real!($name(session, $($argument),*)) };
+            code(device(session).and_then(|(_, device)| device.churn.change(change)))
+        }
+    )* };
+}
+
+type Mechanism = *mut CK_MECHANISM;
+type Template = *mut CK_ATTRIBUTE;
+type Made = *mut CK_OBJECT_HANDLE;
+
+changes! {
+    C_GenerateKey(how: Mechanism, template: Template, len: CK_ULONG, made: Made);
+    C_GenerateKeyPair(
+        how: Mechanism, public: Template, public_len: CK_ULONG, private: Template, private_len: CK_ULONG,
+        made_public: Made, made_private: Made,
+    );
+    C_CreateObject(template: Template, len: CK_ULONG, made: Made);
+    C_CopyObject(object: CK_OBJECT_HANDLE, template: Template, len: CK_ULONG, made: Made);
+    C_UnwrapKey(
+        how: Mechanism, key: CK_OBJECT_HANDLE, wrapped: *mut u8, wrapped_len: CK_ULONG,
+        template: Template, len: CK_ULONG, made: Made,
+    );
+    C_DeriveKey(how: Mechanism, key: CK_OBJECT_HANDLE, template: Template, len: CK_ULONG, made: Made);
+    C_DestroyObject(object: CK_OBJECT_HANDLE);
+}
