@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a target of the Makefile needs and that are missing: deps.sh demo|bench|test
+# Tests also have clients that Debian does not have.
 set -euo pipefail
 
 demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client curl git)
+      python3-pykcs11 python3-hvac python3-prometheus-client golang-go curl git)
 
 declare -n wanted=${1:?demo, bench or test}
 
 installed() {
-    # Any JDK with javac will do, not only Debian's default one.
-    if [ "$1" = default-jdk-headless ] && command -v javac >/dev/null; then return 0; fi
+    # Any JDK with javac and any Go will do, not only Debian's default ones.
+    case $1 in
+    default-jdk-headless) ! command -v javac >/dev/null || return 0 ;;
+    golang-go) ! command -v go >/dev/null || return 0 ;;
+    esac
     dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null | grep -qx installed
 }
 
@@ -45,4 +49,10 @@ fi
 if ! command -v cargo >/dev/null; then
     echo "Rust is missing: install it from https://rustup.rs (1.88 or newer), then run this again." >&2
     exit 1
+fi
+
+if [ "$1" = test ]; then
+    for client in go; do
+        "$(dirname "$0")/clients.sh" "$client" >/dev/null
+    done
 fi

@@ -2,6 +2,7 @@
 
 mod audit;
 mod external;
+mod go;
 mod hvac;
 mod metrics;
 mod requests;

@@ -1,6 +1,6 @@
 //! A daemon with a broker on a port that the system has chosen.
 
-use hsmux_suite::{PATIENCE, Rig, Setup, until};
+use hsmux_suite::{PATIENCE, Rig, Run, Setup, source, until};
 use serde_json::Value;
 
 /// A rig whose daemon has a `[broker]`, and a client of it.
@@ -25,6 +25,13 @@ clients = ["token:app"]
 keys = ["app-*"]
 allow = ["*"]
 "#;
+
+/// A client that Debian does not have: where `scripts/clients.sh` has put it, now or before.
+pub fn fetched(client: &str) -> String {
+    let script = source().join("scripts/clients.sh");
+    let done = Run::new(script).arg(client).limit(900).ok();
+    done.out.trim().to_owned()
+}
 
 impl Broker {
     /// So many empty SoftHSM tokens behind it.
