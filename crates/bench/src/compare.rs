@@ -52,6 +52,9 @@ pub enum Bound {
     TimeRatioAtMost(f64),
     /// Median latency of the one less that of the other, in microseconds, at most.
     AddedMedianAtMost(f64),
+    /// 99th percentile of the one's latencies over the median of the other's, at most. The two may be
+    /// the same.
+    TailAtMost(f64),
 }
 
 /// What comparing found. Its JSON is described by `docs/bench-schema.json`.
@@ -196,6 +199,7 @@ impl Bound {
             Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => "throughput",
             Self::TimeRatioAtMost(_) => "time",
             Self::AddedMedianAtMost(_) => "added latency, p50",
+            Self::TailAtMost(_) => "p99 over p50",
         }
     }
 
@@ -207,6 +211,7 @@ impl Bound {
             }
             Self::TimeRatioAtMost(_) => of.elapsed_s / against.elapsed_s,
             Self::AddedMedianAtMost(_) => p50(of)? - p50(against)?,
+            Self::TailAtMost(_) => of.latency_us?.p99 / p50(against)?,
         };
         value.is_finite().then_some(value)
     }
@@ -215,7 +220,9 @@ impl Bound {
         match self {
             Self::RateRatioAtLeast(bound) => value >= bound,
             Self::RateRatioWithin(share) => (value - 1.0).abs() <= share,
-            Self::TimeRatioAtMost(bound) | Self::AddedMedianAtMost(bound) => value <= bound,
+            Self::TimeRatioAtMost(bound)
+            | Self::AddedMedianAtMost(bound)
+            | Self::TailAtMost(bound) => value <= bound,
         }
     }
 }
@@ -224,7 +231,7 @@ fn p50(measurement: &Measurement) -> Option<f64> {
     Some(measurement.latency_us?.p50)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;
     if values.len().is_multiple_of(2) {

@@ -95,12 +95,20 @@ pub fn table<const N: usize>(
     heads: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    wide_table(&heads, rows)
+}
+
+/// The same with as many columns as there are.
+pub fn wide_table(
+    heads: &[impl ToString],
+    rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
+) -> String {
     let mut table = Table::new();
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
-        .set_header(heads);
+        .set_header(heads.iter().map(ToString::to_string));
     for row in rows {
         table.add_row(row);
     }

@@ -4,6 +4,9 @@
 //! - [`sign`]: the signing evaluation of one key;
 //! - [`scale`]: throughput against the number of members, with a report of charts;
 //! - [`burn_in`]: so many signatures that they take hours, each verified, interrupted and resumed;
+//! - [`http`]: a service that speaks the Transit dialect, over HTTP;
+//! - [`churn`]: what it costs that keys come and go, beside what was published;
+//! - [`cipher`]: half enciphering, half deciphering, by one key of a token;
 //! - [`compare`]: variants of the same work side by side, judged by their ratios.
 //!
 //! Every command is a set of options and a `run` that answers a report; a report is JSON by
@@ -11,9 +14,12 @@
 
 pub mod burn_in;
 pub mod cards;
+pub mod churn;
+pub mod cipher;
 pub mod compare;
 pub mod engine;
 mod format;
+pub mod http;
 mod machine;
 mod measurement;
 mod memory;
@@ -32,7 +38,7 @@ pub use engine::{Control, Load, Phase, Plan, Progress, Until};
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
-pub use reference::{ScalingRow, SigningRow, scaling};
+pub use reference::{ChurnRow, ScalingRow, SigningRow, scaling};
 pub use report::Head;
 
 pub use target::{About, Key, mechanism};

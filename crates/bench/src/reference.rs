@@ -81,6 +81,22 @@ impl ScalingRow {
     }
 }
 
+/// A published run of a threaded HTTP service over SoftHSM: AES-256-CBC by one key, 16 clients, half
+/// enciphering and half deciphering, while keys were added and removed between the runs.
+///
+/// Source: `crates/bench/reference/softhsm-key-churn.csv`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChurnRow {
+    /// From 1.
+    pub run: u32,
+    /// Keys in the token, with the one in use.
+    pub keys: usize,
+    /// Whether the service was restarted before the run.
+    pub restarted: bool,
+    /// Requests per second.
+    pub per_second: f64,
+}
+
 /// The published rows of a kind of key (`rsa-2048`) that make a curve: one for each number of HSMs,
 /// rising, without those that contradict themselves.
 pub fn curve<'a>(rows: &'a [ScalingRow], kind: &str) -> Vec<&'a ScalingRow> {
@@ -111,6 +127,19 @@ pub fn signing() -> Vec<SigningRow> {
             client_memory_mb: cells[10].parse().ok()?,
             daemon_cpu_percent: cells[11].parse().ok(),
             daemon_memory_mb: cells[12].parse().ok(),
+        })
+    })
+}
+
+/// All rows of `softhsm-key-churn.csv`.
+pub fn churn() -> Vec<ChurnRow> {
+    let table = include_str!("../reference/softhsm-key-churn.csv");
+    rows(table, |cells: [&str; 4]| {
+        Some(ChurnRow {
+            run: cells[0].parse().ok()?,
+            keys: cells[1].parse().ok()?,
+            restarted: cells[2] == "yes",
+            per_second: cells[3].parse().ok()?,
         })
     })
 }
@@ -154,6 +183,10 @@ mod tests {
         let scaling = scaling();
         assert_eq!(scaling.len(), 10);
         assert_eq!((scaling[4].hsms, scaling[4].per_second), (8, 12.1));
+        let churn = churn();
+        assert_eq!(churn.len(), 10);
+        assert_eq!((churn[3].keys, churn[3].restarted), (52, true));
+        assert_eq!((churn[6].keys, churn[6].per_second), (52, 3505.33));
     }
 
     /// 500,000 signatures in 12,185 s are 41.0 per second; printed is 32.8.

@@ -13,22 +13,14 @@ use clap::Parser;
 use hsmux_daemon::admin;
 
 use crate::commands::Cli;
-use crate::exit::Exit;
 
 fn main() -> ExitCode {
-    // These speak with their parent only, and hold PINs: they are not for clap to look at.
+    // These speak with their parent only, and some hold PINs: they are not for clap to look at.
     match std::env::args_os().nth(1) {
         Some(first) if first == "worker" => return hsmux_pool::process::worker_main(),
         Some(first) if first == admin::DESK => return admin::desk_main(),
+        Some(first) if first == commands::PART => return commands::part_main(),
         _ => {}
     }
-    let cli = Cli::parse();
-    match cli.run() {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            let exit = Exit::of(&error);
-            eprintln!("hsmux: {error:#}");
-            exit.into()
-        }
-    }
+    Cli::parse().main()
 }

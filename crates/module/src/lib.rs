@@ -12,6 +12,7 @@ mod admin;
 mod classes;
 mod execute;
 mod handles;
+mod key_writer;
 mod known;
 mod library;
 mod lock;
@@ -29,6 +30,7 @@ mod threads;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};
+pub use key_writer::KeyWriter;
 pub use library::observe;
 pub use options::{Options, SlotSelector};
 pub use slots::{SlotInfo, slots};

@@ -7,6 +7,7 @@
 mod check;
 mod progress;
 mod round;
+mod waiting;
 mod worker;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,6 +22,7 @@ use crate::processes::Accounts;
 pub(crate) use check::Checked;
 pub use progress::{Phase, Progress};
 pub(crate) use round::Seen;
+pub use waiting::{Caller, Callers, Later};
 pub(crate) use worker::Tally;
 
 /// How the operations are started.
@@ -89,9 +91,40 @@ pub struct Control<'a> {
     pub progress: &'a dyn Fn(&Progress),
 }
 
-impl Control<'_> {
+impl<'a> Control<'a> {
+    /// Nobody watches.
+    pub(crate) const fn unseen(stop: &'a AtomicBool) -> Self {
+        Self {
+            stop,
+            progress: &|_| {},
+        }
+    }
+
     fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// How the workers do their operations.
+#[derive(Clone, Copy)]
+enum Work<'a> {
+    /// Each on a thread of its own.
+    Blocking(&'a Run<'a>),
+    /// As futures, on a few threads.
+    Waiting(&'a Callers<'a>),
+}
+
+impl Work<'_> {
+    /// The threads that so many workers take. Those that wait leave half of the machine to what is
+    /// measured: it often runs on the same one.
+    fn threads(self, workers: usize) -> usize {
+        match self {
+            Self::Blocking(_) => workers,
+            Self::Waiting(_) => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                workers.min((cores / 2).max(1))
+            }
+        }
     }
 }
 
@@ -102,6 +135,24 @@ pub fn measure(
     run: &Run<'_>,
     check: Option<&Check<'_>>,
 ) -> Measurement {
+    measure_work(plan, control, Work::Blocking(run), check)
+}
+
+/// The same with workers that wait as futures, and see themselves whether an answer is right.
+pub fn measure_waiting<'a>(
+    plan: &'a Plan,
+    control: Control<'a>,
+    callers: &'a Callers<'a>,
+) -> Measurement {
+    measure_work(plan, control, Work::Waiting(callers), None)
+}
+
+fn measure_work<'a>(
+    plan: &'a Plan,
+    control: Control<'a>,
+    work: Work<'a>,
+    check: Option<&Check<'_>>,
+) -> Measurement {
     if !plan.warm_up.is_zero() && !control.stopped() {
         let until = Until::Elapsed(plan.warm_up);
         round::run(
@@ -109,7 +160,7 @@ pub fn measure(
                 plan,
                 until,
                 control,
-                run,
+                work,
                 keeps: false,
                 phase: Phase::WarmUp,
             },
@@ -125,7 +176,7 @@ pub fn measure(
             plan,
             until,
             control,
-            run,
+            work,
             keeps: check.is_some(),
             phase: Phase::Measure,
         };

@@ -6,21 +6,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::worker::{self, Tally};
-use super::{Control, Load, Phase, Plan, Progress, Run, Until};
+use super::{Control, Load, Phase, Plan, Progress, Until, Work, waiting};
 
 /// What the workers of a round may hold in memory together. Past it the round ends, answers are
 /// checked, and another round begins.
 const MEMORY: usize = 128 << 20;
 
 /// How often the round is looked at.
-const GLANCE: Duration = Duration::from_millis(100);
+pub(super) const GLANCE: Duration = Duration::from_millis(100);
 
 /// What a round is made of.
 pub struct Setup<'a> {
     pub plan: &'a Plan,
     pub until: Until,
     pub control: Control<'a>,
-    pub run: &'a Run<'a>,
+    pub work: Work<'a>,
     /// Whether the answers are kept, to be checked.
     pub keeps: bool,
     pub phase: Phase,
@@ -46,33 +46,43 @@ pub struct Ended {
 /// Runs a round; `glance` sees it some ten times a second, on the caller's thread.
 pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
     let workers = setup.plan.load.workers();
+    let threads = setup.work.threads(workers);
     let board = Board::new(setup);
-    let barrier = Barrier::new(workers + 1);
+    let barrier = Barrier::new(threads + 1);
     let tallies = thread::scope(|scope| {
         // Nothing is sent: the last worker to leave closes the channel, which ends the wait.
         let (working, ended) = mpsc::channel::<()>();
-        let threads: Vec<_> = (0..workers)
+        let running: Vec<_> = (0..threads)
             .map(|index| {
-                let (board, barrier, run, working) = (&board, &barrier, setup.run, working.clone());
+                let (board, barrier, work) = (&board, &barrier, setup.work);
+                let working = working.clone();
                 scope.spawn(move || {
                     let _working = working;
-                    barrier.wait();
-                    worker::work(index, board, run)
+                    match work {
+                        Work::Blocking(run) => {
+                            barrier.wait();
+                            vec![worker::work(index, board, run)]
+                        }
+                        Work::Waiting(callers) => {
+                            let own = (index..workers).step_by(threads);
+                            waiting::work(own, board, callers, barrier)
+                        }
+                    }
                 })
             })
             .collect();
         drop(working);
-        board.start.get_or_init(Instant::now);
         barrier.wait();
+        board.start();
         while ended.recv_timeout(GLANCE) == Err(mpsc::RecvTimeoutError::Timeout) {
             let seen = board.seen();
             glance(seen);
             (setup.control.progress)(&Progress::of(setup, seen));
         }
         glance(board.seen());
-        threads
+        running
             .into_iter()
-            .map(|thread| {
+            .flat_map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use hsmux_token::Result;
+use hsmux_token::{Error, Result};
 
 use super::round::Board;
 use super::{Load, Run};
@@ -24,7 +24,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             latencies: latencies(),
             faults: BTreeMap::new(),
@@ -42,7 +42,19 @@ impl Tally {
             .map(|(start, end)| &self.answers[start..*end])
     }
 
-    fn record(&mut self, took: Duration, answer: Result<Bytes>, keeps: bool) {
+    /// Of a worker that could not begin.
+    pub(super) fn failed(error: &Error) -> Self {
+        let mut tally = Self::new();
+        count_fault(&mut tally.faults, error.to_string(), 1);
+        tally
+    }
+
+    /// The worker has ended.
+    pub(super) fn end(&mut self, board: &Board<'_>) {
+        self.elapsed = board.start().elapsed();
+    }
+
+    pub(super) fn record(&mut self, took: Duration, answer: Result<Bytes>, keeps: bool) {
         match answer {
             Ok(answer) => {
                 self.latencies.saturating_record(took.as_nanos() as u64);
@@ -77,12 +89,12 @@ pub fn work(index: usize, board: &Board<'_>, run: &Run<'_>) -> Tally {
             board.fill();
         }
     }
-    tally.elapsed = board.start().elapsed();
+    tally.end(board);
     tally
 }
 
 /// When an operation starts.
-enum Pace<'a> {
+pub(super) enum Pace<'a> {
     AtOnce,
     Every {
         interval: Duration,
@@ -91,7 +103,7 @@ enum Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    fn new(board: &'a Board<'a>) -> Self {
+    pub(super) fn new(board: &'a Board<'a>) -> Self {
         match board.load {
             Load::Closed { .. } => Self::AtOnce,
             Load::Open { per_second, .. } => {
@@ -110,18 +122,41 @@ impl<'a> Pace<'a> {
 
     /// The moment that the latency counts from; waits for it when it is still to come.
     fn start_of(&self, claimed: u64) -> Option<Instant> {
-        let Self::Every { interval, board } = self else {
+        let Self::Every { board, .. } = self else {
             return Some(Instant::now());
+        };
+        let (until, begins) = self.intended(claimed)?;
+        (board.wait_until(until) && begins).then_some(until)
+    }
+
+    /// The same without a thread. Its clock ticks in milliseconds: who had to wait for the moment has
+    /// nothing to catch up with, and starts when it wakes.
+    pub(super) async fn start_of_waiting(&self, claimed: u64) -> Option<Instant> {
+        let Self::Every { board, .. } = self else {
+            return Some(Instant::now());
+        };
+        let (until, begins) = self.intended(claimed)?;
+        if begins && until <= Instant::now() {
+            return Some(until);
+        }
+        while until > Instant::now() && !board.stopped() {
+            let slice = until.min(Instant::now() + super::round::GLANCE);
+            tokio::time::sleep_until(slice.into()).await;
+        }
+        (begins && !board.stopped()).then(Instant::now)
+    }
+
+    /// Until when to wait, and whether an operation begins then: the round lasts as long as it was to,
+    /// though nothing starts any more.
+    fn intended(&self, claimed: u64) -> Option<(Instant, bool)> {
+        let Self::Every { interval, board } = self else {
+            return None;
         };
         let offset = interval.as_secs_f64() * claimed as f64;
         let intended = board.start() + Duration::try_from_secs_f64(offset).ok()?;
-        match board.end() {
-            // The round lasts as long as it was to, though nothing starts any more.
-            Some(end) if intended >= end => {
-                board.wait_until(end);
-                None
-            }
-            _ => board.wait_until(intended).then_some(intended),
-        }
+        Some(match board.end() {
+            Some(end) if intended >= end => (end, false),
+            _ => (intended, true),
+        })
     }
 }

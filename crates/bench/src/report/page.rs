@@ -64,10 +64,20 @@ impl Page {
         heads: [&str; N],
         rows: impl IntoIterator<Item = [String; N]>,
     ) {
+        self.wide_table(&heads, rows);
+    }
+
+    /// The same with as many columns as there are.
+    pub fn wide_table(
+        &mut self,
+        heads: &[impl AsRef<str>],
+        rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
+    ) {
         self.html
             .push_str("<div class=\"table\"><table>\n<thead><tr>");
         for head in heads {
-            self.write(format_args!("<th scope=\"col\">{}</th>", escaped(head)));
+            let head = escaped(head.as_ref());
+            self.write(format_args!("<th scope=\"col\">{head}</th>"));
         }
         self.html.push_str("</tr></thead>\n<tbody>\n");
         for row in rows {

@@ -15,11 +15,15 @@ mod token;
 mod token_auth;
 mod vcard;
 
+use std::process::ExitCode;
+
 use clap::{Parser, Subcommand};
 use hsmux_daemon::admin::{Request, Response};
 
 use crate::context::Context;
 use crate::exit::Exit;
+
+pub use bench::part::{COMMAND as PART, main as part_main};
 
 /// hsmux makes one fast, always-on HSM out of many PKCS#11 tokens.
 #[derive(Parser, Debug)]
@@ -98,8 +102,20 @@ enum Command {
 }
 
 impl Cli {
+    /// Does what the arguments say, and tells what went wrong.
+    pub fn main(self) -> ExitCode {
+        match self.run() {
+            Ok(exit) => exit.into(),
+            Err(error) => {
+                let exit = Exit::of(&error);
+                eprintln!("hsmux: {error:#}");
+                exit.into()
+            }
+        }
+    }
+
     /// Does what the arguments say.
-    pub fn run(self) -> anyhow::Result<Exit> {
+    fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
         if !matches!(self.command, Command::Serve(_) | Command::Broker(_)) {
             // `hsmux ... | head` ends quietly.

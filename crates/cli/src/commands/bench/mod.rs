@@ -1,7 +1,10 @@
 //! `hsmux bench`.
 
 mod burn_in;
+mod churn;
 mod compare;
+mod http;
+pub mod part;
 mod run;
 mod scale;
 mod sign;
@@ -23,6 +26,10 @@ pub enum Bench {
     BurnIn(Box<burn_in::BurnIn>),
     /// Compare ways to the same token side by side, by their ratios
     Compare(compare::Compare),
+    /// Ask a service of the Transit dialect over HTTP: the broker, OpenBao, Vault
+    Http(Box<http::Http>),
+    /// Measure what it costs that other programs add and remove keys, beside what was published
+    Churn(churn::Churn),
 }
 
 impl Bench {
@@ -32,6 +39,8 @@ impl Bench {
             Self::Scale(command) => command.run(context),
             Self::BurnIn(command) => command.run(context),
             Self::Compare(command) => command.run(context),
+            Self::Http(command) => command.run(context),
+            Self::Churn(command) => command.run(context),
         }
     }
 }

@@ -108,7 +108,7 @@ pub fn watched<T>(
 fn show(bar: &ProgressBar, progress: &Progress) {
     let doing = match progress.phase {
         Phase::WarmUp => "warming up",
-        Phase::Measure => "signing",
+        Phase::Measure => "measuring",
         Phase::Check => "checking",
     };
     if let Some(of) = progress.of {

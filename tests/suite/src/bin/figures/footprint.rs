@@ -39,7 +39,7 @@ pub fn footprint(effort: Effort) -> Result<Footprint> {
     turns.next("200 callers");
     Client::of(&rig).sign(CALLERS, effort.turn)?;
     let daemon = rig.daemon.as_ref().expect("a daemon").id();
-    let peak_bytes = field(&read(daemon, "status"), "VmHWM:") * 1024;
+    let peak_bytes = peak_memory(daemon);
     let processes: Vec<u32> = rig.workers().into_iter().chain([daemon]).collect();
     let usage = || processes.iter().map(|pid| usage(*pid));
     turns.next("nobody");
@@ -72,6 +72,11 @@ fn usage(pid: u32) -> (u64, u64) {
         status.map_or(0, |status| field(&status, "voluntary_ctxt_switches:"))
     });
     (ticks.sum(), sleeps.sum())
+}
+
+/// The most memory that a process has held, in bytes.
+pub fn peak_memory(pid: u32) -> u64 {
+    field(&read(pid, "status"), "VmHWM:") * 1024
 }
 
 fn read(pid: u32, file: &str) -> String {

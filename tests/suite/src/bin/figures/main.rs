@@ -4,6 +4,7 @@
 //! calls, the embedded pool, the daemon and `p11-kit server` are compared by the very same client.
 //! Variants take turns; only ratios within a round are judged.
 
+mod broker;
 mod cards;
 mod channel;
 mod client;
@@ -108,6 +109,24 @@ const PARTS: &[Part] = &[
     ("footprint", |effort, page| {
         page.weighed(footprint::footprint(effort))
     }),
+    ("broker-churn-standin", |effort, page| {
+        page.compared(broker::over_the_stand_in(effort))
+    }),
+    ("broker-churn-foreign", |effort, page| {
+        page.compared(broker::foreign_churn(effort))
+    }),
+    ("broker-engine", |effort, page| {
+        page.compared(broker::below_http(effort))
+    }),
+    ("broker-http", |effort, page| {
+        page.compared(broker::requests(effort))
+    }),
+    ("broker-batch", |effort, page| {
+        page.compared(broker::batches(effort))
+    }),
+    ("broker-connections", |effort, page| {
+        page.connected(broker::many_connections(effort))
+    }),
 ];
 
 fn main() -> ExitCode {
@@ -138,7 +157,7 @@ fn usage() -> String {
     let names: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
     format!(
         "usage: figures [--quick] [--only PART]... [FILE without extension]\n\
-         parts: {}\ncards: all whose names begin with cards-",
+         parts: {}\ncards, broker: all whose names begin so",
         names.join(", ")
     )
 }

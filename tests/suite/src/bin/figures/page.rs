@@ -8,6 +8,7 @@ use hsmux_bench::compare::{Bound, Figure, Report};
 use hsmux_token::Result;
 use serde::Serialize;
 
+use crate::broker::Connections;
 use crate::footprint::Footprint;
 
 /// All that was measured in one run.
@@ -16,6 +17,7 @@ pub struct Page {
     machine: Machine,
     comparisons: Vec<Report>,
     footprint: Option<Footprint>,
+    connections: Option<Connections>,
 }
 
 impl Page {
@@ -25,6 +27,7 @@ impl Page {
             machine: Machine::this(),
             comparisons: Vec::new(),
             footprint: None,
+            connections: None,
         }
     }
 
@@ -44,10 +47,20 @@ impl Page {
         Ok(())
     }
 
+    /// Takes in what many connections cost, and shows it.
+    pub fn connected(&mut self, connections: Result<Connections>) -> Result<()> {
+        let connections = connections?;
+        let ([name, value, _, goal], reached) = connections.row();
+        println!("{name}: {value}   goal {goal}   {}\n", verdict(reached));
+        self.connections = Some(connections);
+        Ok(())
+    }
+
     /// Whether every goal was reached.
     pub fn reached(&self) -> bool {
         self.comparisons.iter().all(Report::reached)
             && self.footprint.as_ref().is_none_or(Footprint::reached)
+            && self.connections.as_ref().is_none_or(|found| found.row().1)
     }
 
     /// Says what came of it, and writes `file`.md for people and `file`.json for programs.
@@ -90,6 +103,10 @@ impl Page {
         let figures = self.comparisons.iter().flat_map(|report| &report.figures);
         let rows = figures.map(row);
         let rows = rows.chain(self.footprint.iter().flat_map(Footprint::rows));
+        let rows = rows.chain(self.connections.iter().map(|found| {
+            let ([name, value, rounds, goal], reached) = found.row();
+            [name, value, rounds, goal, verdict(reached).to_owned()]
+        }));
         for cells in rows {
             writeln!(page, "| {} |", cells.join(" | ")).expect("a string");
         }
@@ -108,7 +125,7 @@ fn row(figure: &Figure) -> [String; 5] {
             .trim_end_matches('0')
             .to_owned(),
         Bound::RateRatioWithin(share) => format!("within {} %", share * 100.0),
-        Bound::TimeRatioAtMost(bound) => format!("at most {bound}"),
+        Bound::TimeRatioAtMost(bound) | Bound::TailAtMost(bound) => format!("at most {bound}"),
         Bound::AddedMedianAtMost(bound) => format!("at most {bound} us"),
     };
     [

@@ -1,0 +1,161 @@
+//! Parts of the measurement in processes of their own, spoken with in lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{self, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use hsmux_token::{Error, Kind, Result};
+use serde::de::DeserializeOwned;
+
+use super::{Options, Serves, Store};
+use crate::Measurement;
+
+/// A process of ours; it ends when its input does.
+pub struct Child {
+    process: process::Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Child {
+    /// Starts it; it answers a line when it is ready.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let started = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl+C is for the one who measures: a part ends with its input.
+            .process_group(0)
+            .spawn()
+            .map_err(|e| lost(&e))?;
+        Self::of(started)
+    }
+
+    fn of(mut process: process::Child) -> Result<Self> {
+        let (Some(input), Some(output)) = (process.stdin.take(), process.stdout.take()) else {
+            return Err(Error::pool(Kind::Lost, "a process without pipes"));
+        };
+        let mut child = Self {
+            process,
+            input: Some(input),
+            output: BufReader::new(output),
+        };
+        child.answer::<()>()?;
+        Ok(child)
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.process.try_wait(), Ok(None))
+    }
+
+    /// Tells it to do something, and waits for the answer.
+    pub fn ask<T: DeserializeOwned>(&mut self, line: &str) -> Result<T> {
+        self.tell(line)?;
+        self.answer()
+    }
+
+    /// Tells it to do something.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        let input = self.input.as_mut();
+        let input = input.ok_or_else(|| Error::pool(Kind::Lost, "it has been ended"))?;
+        writeln!(input, "{line}").map_err(|e| lost(&e))
+    }
+
+    /// What it answers: JSON, of an error its text.
+    pub fn answer<T: DeserializeOwned>(&mut self) -> Result<T> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line).map_err(|e| lost(&e))?;
+        if read == 0 {
+            return Err(lost(&"it has ended"));
+        }
+        let answer: std::result::Result<T, String> =
+            serde_json::from_str(&line).map_err(|e| Error::protocol(format!("{e}: {line}")))?;
+        answer.map_err(|text| Error::pool(Kind::Lost, text))
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.input = None;
+        // It may hang in the module: what it does is of no use to anybody any more.
+        for _ in 0..200 {
+            if !self.is_running() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn lost(error: &dyn std::fmt::Display) -> Error {
+    Error::pool(Kind::Lost, format!("a part of the measurement: {error}"))
+}
+
+/// Callers in a process that uses the key past hsmux, a thread each.
+pub struct Bare {
+    child: Option<Child>,
+    store: Store,
+    load: String,
+}
+
+impl Bare {
+    pub(super) fn start(store: Store, options: &Options) -> Result<Self> {
+        Ok(Self {
+            child: Some(store.bare_part()?),
+            store,
+            load: format!("load {} {}", options.callers, options.payload),
+        })
+    }
+}
+
+impl Serves for Bare {
+    fn restart(&mut self) -> Result<()> {
+        // The old one ends first.
+        self.child = None;
+        self.child = Some(self.store.bare_part()?);
+        Ok(())
+    }
+
+    fn load(&mut self, during: &mut dyn FnMut() -> Result<()>) -> Result<Measurement> {
+        let child = self.child.as_mut();
+        let child = child.ok_or_else(|| Error::pool(Kind::Lost, "it was not restarted"))?;
+        child.ask::<()>(&self.load)?;
+        let done = during();
+        let measured = child.ask("stop");
+        done.and(measured)
+    }
+}
+
+/// Another process that adds and removes keys.
+pub struct Keys(pub(super) Child);
+
+/// Keys that come and go.
+pub struct Changing<'a>(&'a mut Keys);
+
+impl Keys {
+    /// Adds or removes keys until there are so many beside the one in use.
+    pub fn bring_to(&mut self, count: usize) -> Result<()> {
+        self.0.ask(&format!("keys {count}"))
+    }
+
+    /// Adds and removes a key in turns, with a pause after each change.
+    pub fn change(&mut self, pause: Duration) -> Result<Changing<'_>> {
+        self.0.ask::<()>(&format!("change {}", pause.as_millis()))?;
+        Ok(Changing(self))
+    }
+}
+
+impl Changing<'_> {
+    /// Ends the changes; how many there were.
+    pub fn stop(self) -> Result<u64> {
+        self.0.0.ask("stop")
+    }
+}

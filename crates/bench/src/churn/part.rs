@@ -1,0 +1,169 @@
+//! What a process does that is a part of the measurement: it is told in lines on its standard input,
+//! and ends with it.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+use hsmux_token::{Error, Kind, Result, Token};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::store::LABEL;
+use crate::cipher::Cipher;
+use crate::{Control, Until};
+
+/// The first argument of hsmux for such a process.
+pub const COMMAND: &str = "bench-part";
+
+/// The label of all keys but the one in use.
+const OTHERS: &str = "others";
+
+/// Until somebody says so.
+pub(super) const FOREVER: Duration = Duration::from_secs(1 << 32);
+
+/// What adds and removes keys.
+pub trait Keyring: Send {
+    /// Makes a key with this label.
+    fn add(&mut self, label: &str) -> Result<()>;
+
+    /// Removes the key that was made last.
+    fn remove(&mut self) -> Result<()>;
+}
+
+/// A part of the measurement.
+pub enum Part {
+    /// Uses the key past hsmux.
+    Bare(Arc<dyn Token>),
+    /// Makes the key in use, and adds and removes others.
+    Keys(Box<dyn Keyring>),
+}
+
+impl Part {
+    /// Does as it is told until there is nothing more to read.
+    pub fn serve(mut self, input: impl BufRead, mut output: impl Write) -> Result<()> {
+        let mut lines = input.lines();
+        let (mut count, mut prepared) = (0, None);
+        let ready = match &mut self {
+            Self::Keys(keys) => keys.add(LABEL),
+            Self::Bare(_) => Ok(()),
+        };
+        answer(&mut output, ready)?;
+        while let Some(line) = next(&mut lines)? {
+            let words: Vec<&str> = line.split(' ').collect();
+            let numbers: Vec<usize> = words.iter().filter_map(|word| word.parse().ok()).collect();
+            match (&mut self, words[0], &numbers[..]) {
+                (Self::Bare(token), "load", &[callers, payload]) => {
+                    let cipher = prepare(&mut prepared, token, callers, payload);
+                    let mut wait = || {
+                        answer(&mut output, Ok(()))?;
+                        next(&mut lines).map(drop)
+                    };
+                    let done = cipher.and_then(|cipher| load(cipher, &mut wait));
+                    answer(&mut output, done)?;
+                }
+                (Self::Keys(keys), "keys", &[wanted]) => {
+                    let done = bring_to(&mut **keys, &mut count, wanted);
+                    answer(&mut output, done)?;
+                }
+                (Self::Keys(keys), "change", &[pause]) => {
+                    answer(&mut output, Ok(()))?;
+                    let pause = Duration::from_millis(pause as u64);
+                    let mut wait = || next(&mut lines).map(drop);
+                    let done = change(&mut **keys, pause, &mut wait);
+                    answer(&mut output, done)?;
+                }
+                _ => return Err(Error::request(Kind::Protocol, line)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn next(lines: &mut impl Iterator<Item = std::io::Result<String>>) -> Result<Option<String>> {
+    let line = lines.next().transpose();
+    line.map_err(|e| Error::pool(Kind::Lost, format!("standard input: {e}")))
+}
+
+/// Answers with a line.
+fn answer<T: Serialize>(output: &mut impl Write, done: Result<T>) -> Result<()> {
+    let line = done.map_err(|e| e.to_string());
+    let line =
+        serde_json::to_string(&line).unwrap_or_else(|e| Value::from(e.to_string()).to_string());
+    writeln!(output, "{line}")
+        .and_then(|()| output.flush())
+        .map_err(|e| Error::pool(Kind::Lost, format!("standard output: {e}")))
+}
+
+/// The operations of so many callers, made once: the key is looked for among all that there are.
+fn prepare<'a>(
+    prepared: &'a mut Option<((usize, usize), Cipher)>,
+    token: &Arc<dyn Token>,
+    callers: usize,
+    payload: usize,
+) -> Result<&'a Cipher> {
+    let asked = (callers, payload);
+    let known = prepared.take().filter(|(of, _)| *of == asked);
+    let cipher = match known {
+        Some((_, cipher)) => cipher,
+        None => Cipher::new(Arc::clone(token), LABEL, callers, payload)?,
+    };
+    Ok(&prepared.insert((asked, cipher)).1)
+}
+
+/// Measures until `wait` has returned.
+fn load(cipher: &Cipher, wait: &mut dyn FnMut() -> Result<()>) -> Result<crate::Measurement> {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let measuring = scope.spawn(|| {
+            let forever = Until::Elapsed(FOREVER);
+            cipher.measure(forever, Control::unseen(&stop))
+        });
+        let done = wait();
+        stop.store(true, Relaxed);
+        let measured = measuring.join();
+        let measured = measured.map_err(|_| Error::pool(Kind::Lost, "the callers have panicked"));
+        done.and(measured)
+    })
+}
+
+/// Changes keys until `wait` has returned; how many changes there were.
+fn change(
+    keys: &mut dyn Keyring,
+    pause: Duration,
+    wait: &mut dyn FnMut() -> Result<()>,
+) -> Result<u64> {
+    let (stop, changes) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let changing = scope.spawn(|| {
+            while !stop.load(Relaxed) {
+                keys.add(OTHERS)?;
+                thread::sleep(pause);
+                keys.remove()?;
+                thread::sleep(pause);
+                changes.fetch_add(2, Relaxed);
+            }
+            Ok(())
+        });
+        let done = wait();
+        stop.store(true, Relaxed);
+        let ended = changing.join();
+        ended.unwrap_or_else(|_| Err(Error::pool(Kind::Lost, "the changes have panicked")))?;
+        done
+    })?;
+    Ok(changes.into_inner())
+}
+
+fn bring_to(keys: &mut dyn Keyring, count: &mut usize, wanted: usize) -> Result<()> {
+    while *count < wanted {
+        keys.add(OTHERS)?;
+        *count += 1;
+    }
+    while *count > wanted {
+        keys.remove()?;
+        *count -= 1;
+    }
+    Ok(())
+}

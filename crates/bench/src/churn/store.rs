@@ -1,0 +1,179 @@
+//! A SoftHSM token in a folder of its own, and who uses it.
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hsmux_token::{Error, Kind, Result};
+
+use super::child::Child;
+use super::{Bare, Broker, Keys, Options};
+
+/// The label of the token, and of the key in use.
+pub const LABEL: &str = "churn";
+/// The variable that has the token's PIN.
+pub const PIN: &str = "HSMUX_CHURN_PIN";
+
+/// A token, in a folder of its own.
+#[derive(Clone)]
+pub struct Store {
+    folder: PathBuf,
+    program: PathBuf,
+    softhsm: PathBuf,
+    /// What users of the token load in its place.
+    module: PathBuf,
+    pin: String,
+}
+
+impl Store {
+    /// Makes the folder and initialises a token in it. `program` is hsmux, `softhsm` SoftHSM's module.
+    ///
+    /// `old` is the module that users of the token load in its place: a SoftHSM before 2.4.0, or the
+    /// stand-in for one (tests/standin), which forwards to SoftHSM.
+    pub fn new(folder: &Path, program: &Path, softhsm: &Path, old: Option<&Path>) -> Result<Self> {
+        let mut pin = [0; 8];
+        getrandom::fill(&mut pin).map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
+        let store = Self {
+            folder: folder.to_owned(),
+            program: program.to_owned(),
+            softhsm: softhsm.to_owned(),
+            module: old.unwrap_or(softhsm).to_owned(),
+            pin: u64::from_be_bytes(pin).to_string(),
+        };
+        let tokens = folder.join("tokens");
+        fs::create_dir_all(&tokens).map_err(|e| failed(&tokens, &e))?;
+        let tokens = tokens.display();
+        store.write(
+            "softhsm2.conf",
+            &format!(
+                "directories.tokendir = {tokens}\nobjectstore.backend = file\nlog.level = ERROR\n"
+            ),
+        )?;
+        let control = format!(
+            "forward = \"{}\"\n[defaults]\nchurn = {{}}\n",
+            softhsm.display()
+        );
+        store.write("standin.toml", &control)?;
+        store.write("pin", &store.pin)?;
+        store.initialise()?;
+        Ok(store)
+    }
+
+    fn initialise(&self) -> Result<()> {
+        let pin = format!("env:{PIN}");
+        let mut command = self.command();
+        command
+            .args(["token", "init", "--label", LABEL])
+            .args(["--pin", &pin, "--so-pin", &pin]);
+        command.arg("--module").arg(&self.softhsm);
+        command.arg("--state").arg(self.state());
+        let done = command.output().map_err(|e| failed(&self.program, &e))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        let message = format!("no token could be made: {}", said.trim());
+        Err(Error::pool(Kind::Environment, message))
+    }
+
+    /// Another process that adds and removes keys, through SoftHSM itself. It makes the key in use.
+    pub fn keys(&self) -> Result<Keys> {
+        self.part("keys", &self.softhsm).map(Keys)
+    }
+
+    /// A process that uses the key past hsmux.
+    pub fn bare(&self, options: &Options) -> Result<Bare> {
+        Bare::start(self.clone(), options)
+    }
+
+    /// A broker over the token with so many worker processes, and what asks it.
+    pub fn broker(&self, workers: usize, options: &Options) -> Result<Broker> {
+        self.configure(workers)?;
+        let broker = self.part("broker", &self.module)?;
+        Broker::start(broker, &self.folder.join("broker.sock"), options)
+    }
+
+    /// Writes a configuration of a pool of this token with so many worker processes; its path.
+    pub fn configure(&self, workers: usize) -> Result<PathBuf> {
+        self.write("hsmux.toml", &self.configuration(workers))?;
+        Ok(self.folder.join("hsmux.toml"))
+    }
+
+    fn configuration(&self, workers: usize) -> String {
+        let (folder, module) = (self.folder.display(), self.module.display());
+        let user = rustix::process::getuid().as_raw();
+        let environment = self.environment();
+        let environment =
+            environment.map(|(name, value)| format!("{name} = \"{}\"", value.display()));
+        format!(
+            r#"[pool]
+label = "churn"
+[daemon]
+socket = "{folder}/hsmux.sock"
+state = "{folder}/broker"
+[broker]
+socket = "{folder}/broker.sock"
+[[policy]]
+clients = ["uid:{user}"]
+keys = ["label:{LABEL}"]
+allow = ["encrypt", "decrypt", "raw-cbc"]
+[[token]]
+module = "{module}"
+uri = "pkcs11:token={LABEL}"
+pin = {{ file = "{folder}/pin" }}
+workers = {workers}
+sessions = 1
+env = {{ {} }}
+"#,
+            environment.join(", ")
+        )
+    }
+
+    /// Starts the process that uses the key past hsmux.
+    pub(super) fn bare_part(&self) -> Result<Child> {
+        self.part("bare", &self.module)
+    }
+
+    /// A part of the measurement in a process of its own.
+    fn part(&self, part: &str, module: &Path) -> Result<Child> {
+        let mut command = self.command();
+        command.args([super::part::COMMAND, part]).arg(module);
+        Child::start(command.arg(self.state()))
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command
+            .env(PIN, &self.pin)
+            .env("HSMUX_CONFIG", self.folder.join("hsmux.toml"))
+            .envs(self.environment());
+        command
+    }
+
+    fn environment(&self) -> [(&'static str, PathBuf); 2] {
+        [
+            ("SOFTHSM2_CONF", self.folder.join("softhsm2.conf")),
+            ("HSMUX_STANDIN", self.folder.join("standin.toml")),
+        ]
+    }
+
+    fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// Writes a file that is its owner's alone.
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.folder.join(name);
+        let mut options = fs::File::options();
+        options.create(true).write(true).truncate(true).mode(0o600);
+        let file = options.open(&path);
+        file.and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|e| failed(&path, &e))
+    }
+}
+
+fn failed(path: &Path, error: &std::io::Error) -> Error {
+    Error::pool(Kind::Environment, format!("{}: {error}", path.display()))
+}

@@ -1,0 +1,167 @@
+//! AES-256-CBC by one key of a token, half enciphering and half deciphering: what the brokers that hsmux
+//! replaces do all day, without HTTP.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hsmux_token::{
+    Batch, Class, Done, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Request,
+    Result, Token, Verb, ck,
+};
+use tokio::sync::oneshot;
+
+use crate::Measurement;
+use crate::engine::{self, Caller, Control, Later, Load, Plan, Until};
+
+/// How long one operation may take.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// The prepared operations of so many callers, each on bytes of its own.
+pub struct Cipher {
+    token: Arc<dyn Token>,
+    lines: Vec<Line>,
+}
+
+struct Line {
+    plaintext: Bytes,
+    encrypt: Operation,
+    decrypt: Operation,
+    next: AtomicUsize,
+}
+
+impl Cipher {
+    /// With the token's AES key of this label.
+    pub fn new(
+        token: Arc<dyn Token>,
+        label: &str,
+        callers: usize,
+        payload: usize,
+    ) -> Result<Self> {
+        let key = find(&*token, label)?;
+        let line = |_| Line::new(&*token, key, payload);
+        let lines = (0..callers).map(line).collect::<Result<_>>()?;
+        Ok(Self { token, lines })
+    }
+
+    /// Measures, a thread for each caller.
+    pub fn measure(&self, until: Until, control: Control<'_>) -> Measurement {
+        let run = |caller: usize| {
+            let line = &self.lines[caller];
+            let operation = line.next();
+            line.check(operation, self.token.execute(operation, deadline()))
+        };
+        engine::measure(&self.plan(until), control, &run, None)
+    }
+
+    /// Measures with callers that wait as futures, as a service's do.
+    pub fn measure_waiting(&self, until: Until, control: Control<'_>) -> Measurement {
+        let caller = |index: usize| -> Box<dyn Caller> {
+            let line = &self.lines[index];
+            Box::new(Waiting {
+                token: &*self.token,
+                line,
+            })
+        };
+        engine::measure_waiting(&self.plan(until), control, &caller)
+    }
+
+    fn plan(&self, until: Until) -> Plan {
+        Plan {
+            load: Load::Closed {
+                workers: self.lines.len(),
+            },
+            until,
+            warm_up: Duration::ZERO,
+            processes: Vec::new(),
+        }
+    }
+}
+
+fn deadline() -> Instant {
+    Instant::now() + DEADLINE
+}
+
+fn find(token: &dyn Token, label: &str) -> Result<ObjectId> {
+    let objects = token.objects()?;
+    let named = objects.objects.iter().find(|object| {
+        object.id.class == Class::SECRET_KEY
+            && object.attributes.text(ck::CKA_LABEL).as_deref() == Some(label)
+    });
+    named.map(|object| object.id).ok_or_else(|| {
+        let token = &token.info().label;
+        let message = format!("token {token:?} has no secret key with the label {label:?}");
+        Error::request(Kind::UnknownObject, message)
+    })
+}
+
+impl Line {
+    fn new(token: &dyn Token, key: ObjectId, payload: usize) -> Result<Self> {
+        let mut bytes = vec![0; payload + 16];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            let message = format!("the system gave no random bytes: {error}");
+            Error::pool(Kind::Environment, message)
+        })?;
+        let plaintext = Bytes::copy_from_slice(&bytes[16..]);
+        let iv = bytes[..16].to_vec();
+        let operation = |verb, data: Bytes| Operation::Use {
+            verb,
+            key: ObjectRef::Token(key),
+            mechanism: Mechanism::with_bytes(ck::CKM_AES_CBC_PAD, iv.clone()),
+            data: data.into(),
+        };
+        let encrypt = operation(Verb::Encrypt, plaintext.clone());
+        let ciphertext = token.execute(&encrypt, deadline())?.into_bytes()?;
+        Ok(Self {
+            decrypt: operation(Verb::Decrypt, ciphertext),
+            encrypt,
+            plaintext,
+            next: AtomicUsize::new(0),
+        })
+    }
+
+    /// Enciphers and deciphers in turns.
+    fn next(&self) -> &Operation {
+        match self.next.fetch_add(1, Relaxed) % 2 {
+            0 => &self.encrypt,
+            _ => &self.decrypt,
+        }
+    }
+
+    /// What was deciphered has to be what was enciphered.
+    fn check(&self, operation: &Operation, answer: Result<Outcome>) -> Result<Bytes> {
+        let bytes = answer?.into_bytes()?;
+        if std::ptr::eq(operation, &raw const self.decrypt) && bytes != self.plaintext {
+            return Err(Error::protocol("a text that is not the one enciphered"));
+        }
+        Ok(Bytes::new())
+    }
+}
+
+/// A caller without a thread.
+struct Waiting<'a> {
+    token: &'a dyn Token,
+    line: &'a Line,
+}
+
+impl Caller for Waiting<'_> {
+    fn prepare(&mut self) -> Later<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+        let operation = self.line.next();
+        let (tell, told) = oneshot::channel();
+        self.token.submit(Batch::from_buf([Request {
+            operation: operation.clone(),
+            deadline: deadline(),
+            done: Done::new(move |answer| drop(tell.send(answer))),
+        }]));
+        Box::pin(async move {
+            let answer = told.await;
+            let answer = answer.unwrap_or_else(|_| Err(Error::lost("the token has gone")));
+            self.line.check(operation, answer)
+        })
+    }
+}

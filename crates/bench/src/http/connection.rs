@@ -1,0 +1,147 @@
+//! One client: a connection, and one request after the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hsmux_token::{Error, Kind, Result};
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+
+use super::Options;
+use super::place::Place;
+use super::requests::Prepared;
+use crate::engine::{Caller, Later};
+
+/// A connection to the service, opened when it is needed.
+pub struct Connection<'a> {
+    place: &'a Place,
+    keep_alive: bool,
+    deadline: Duration,
+    open: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl<'a> Connection<'a> {
+    /// Not connected yet.
+    pub fn new(place: &'a Place, options: &Options) -> Self {
+        Self {
+            place,
+            keep_alive: options.keep_alive,
+            deadline: options.deadline,
+            open: None,
+        }
+    }
+
+    /// The body of a request's answer; anything but 200 is an error that begins with its status.
+    pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
+        let asked = tokio::time::timeout(self.deadline, self.answer(request)).await;
+        let result = asked.unwrap_or_else(|_| Err(failed("no answer by the deadline")));
+        if result.is_err() {
+            // What is under way on it is not to be waited for.
+            self.open = None;
+        }
+        let (status, body) = result?;
+        if !self.keep_alive {
+            self.open = None;
+        }
+        if status == StatusCode::OK {
+            return Ok(body);
+        }
+        Err(failed(&format!("{status}{}", reason(&body))))
+    }
+
+    async fn answer(&mut self, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes)> {
+        self.connect().await?;
+        let Some(open) = &mut self.open else {
+            return Err(failed("not connected"));
+        };
+        let answer = open.send_request(request).await;
+        let (head, body) = answer.map_err(|e| failed(&because(&e)))?.into_parts();
+        let body = body.collect().await.map_err(|e| failed(&because(&e)))?;
+        Ok((head.status, body.to_bytes()))
+    }
+
+    /// Connects, unless that is done.
+    pub async fn connect(&mut self) -> Result<()> {
+        if let Some(open) = &mut self.open
+            && open.ready().await.is_ok()
+        {
+            return Ok(());
+        }
+        let stream = self.place.connect().await;
+        let stream = stream.map_err(|e| failed(&format!("not connected: {e}")))?;
+        let shaken = handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|e| failed(&because(&e)))?;
+        // It ends with its sender; what goes wrong on it, the request under way is told.
+        tokio::spawn(async move { drop(connection.await) });
+        self.open = Some(sender);
+        Ok(())
+    }
+}
+
+fn failed(why: &str) -> Error {
+    Error::pool(Kind::Invalid, why)
+}
+
+/// hyper says what it did; the cause says what went wrong.
+fn because(error: &hyper::Error) -> String {
+    match std::error::Error::source(error) {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+/// `: permission denied`: the dialect's `{"errors": [...]}`, or nothing.
+fn reason(body: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    match json["errors"][0].as_str() {
+        Some(text) => format!(": {}", text.trim()),
+        None => String::new(),
+    }
+}
+
+/// A client that goes through its requests, again and again.
+pub struct Client<'a> {
+    connection: Connection<'a>,
+    requests: Arc<[Prepared]>,
+    next: usize,
+}
+
+impl<'a> Client<'a> {
+    /// The client of this index; no two begin with the same request, so that the mix is one at any
+    /// moment.
+    pub fn new(
+        place: &'a Place,
+        options: &Options,
+        requests: Arc<[Prepared]>,
+        index: usize,
+    ) -> Self {
+        Self {
+            connection: Connection::new(place, options),
+            requests,
+            next: index,
+        }
+    }
+}
+
+impl Caller for Client<'_> {
+    fn prepare(&mut self) -> Later<'_, ()> {
+        // The first request says what is wrong.
+        Box::pin(async { drop(self.connection.connect().await) })
+    }
+
+    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+        let at = self.next % self.requests.len();
+        self.next += 1;
+        Box::pin(async move {
+            let prepared = &self.requests[at];
+            let answer = self.connection.ask(prepared.request()).await?;
+            prepared.check(&answer)?;
+            // Nobody looks at it again.
+            Ok(Bytes::new())
+        })
+    }
+}

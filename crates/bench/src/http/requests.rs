@@ -1,0 +1,258 @@
+//! The requests of each client, made before the clock starts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use hsmux_token::{Error, Kind, Result};
+use http_body_util::Full;
+use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{HeaderMap, Method, Request, Uri};
+use memchr::memmem;
+use serde_json::{Map, Value, json};
+use tokio::runtime::Builder;
+
+use super::Options;
+use super::act::Act;
+use super::connection::Connection;
+use super::place::Place;
+
+/// One request, and what its answer has to have.
+pub struct Prepared {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+    /// In the answer, once for each item.
+    expected: String,
+    items: usize,
+}
+
+impl Prepared {
+    /// As it is sent.
+    pub fn request(&self) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(self.body.clone()));
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+
+    /// Whether the answer is one: of a text that was deciphered, whether it is this client's own.
+    pub fn check(&self, answer: &[u8]) -> Result<()> {
+        let found = memmem::find_iter(answer, &self.expected).count();
+        if found >= self.items {
+            return Ok(());
+        }
+        let message = format!(
+            "wrong answer: {found} of {} items are right ({})",
+            self.items,
+            self.uri.path()
+        );
+        Err(Error::pool(Kind::Invalid, message))
+    }
+}
+
+/// The requests of all clients.
+pub struct Requests(Vec<Arc<[Prepared]>>);
+
+impl Requests {
+    /// Asks the service for what requests are made of.
+    pub fn prepare(options: &Options, place: &Place) -> Result<Self> {
+        let invalid = |what| Err(Error::request(Kind::Invalid, what));
+        if options.load.workers() == 0 {
+            return invalid("clients: at least 1");
+        }
+        if options.batch == 0 {
+            return invalid("batch: at least 1 item");
+        }
+        let maker = Maker {
+            options,
+            place,
+            headers: headers(options, place)?,
+        };
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
+        let all = runtime.block_on(async {
+            let mut connection = Connection::new(place, options);
+            let mut all = vec![maker.of_one(&mut connection).await?];
+            maker.try_each(&all[0], &mut connection).await?;
+            while all.len() < options.load.workers() {
+                all.push(maker.of_one(&mut connection).await?);
+            }
+            Ok::<_, Error>(all)
+        });
+        Ok(Self(all.map_err(|e| e.at(&options.url))?))
+    }
+
+    /// Those of one client.
+    pub fn of(&self, client: usize) -> Arc<[Prepared]> {
+        Arc::clone(&self.0[client])
+    }
+}
+
+fn headers(options: &Options, place: &Place) -> Result<HeaderMap> {
+    let value = |bytes: &[u8], what: &str| {
+        HeaderValue::from_bytes(bytes)
+            .map_err(|_| Error::request(Kind::Invalid, format!("{what}: not fit for a header")))
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert(HOST, value(place.host.as_bytes(), "the host")?);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if let Some(token) = &options.token {
+        let mut token = value(token.expose().trim_ascii(), "the token")?;
+        token.set_sensitive(true);
+        headers.insert("x-vault-token", token);
+    }
+    if !options.keep_alive {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(headers)
+}
+
+struct Maker<'a> {
+    options: &'a Options,
+    place: &'a Place,
+    headers: HeaderMap,
+}
+
+impl Maker<'_> {
+    /// The requests of one client, with bytes of its own.
+    async fn of_one(&self, connection: &mut Connection<'_>) -> Result<Arc<[Prepared]>> {
+        let mut payload = vec![0; self.options.payload];
+        getrandom::fill(&mut payload).map_err(|error| {
+            let message = format!("the system gave no random bytes: {error}");
+            Error::pool(Kind::Environment, message)
+        })?;
+        let payload = STANDARD.encode(payload);
+        let mut made = BTreeMap::new();
+        let mut requests = Vec::new();
+        for act in self.options.mix.acts() {
+            let of = match act.of {
+                None => None,
+                Some((other, member)) => {
+                    if !made.contains_key(other) {
+                        let answer = self.ask(other, member, &payload, connection).await?;
+                        made.insert(other, answer);
+                    }
+                    made.get(other).map(|value| (member, value.clone()))
+                }
+            };
+            requests.push(self.request(act, &payload, of, self.options.batch)?);
+        }
+        Ok(requests.into())
+    }
+
+    /// Asks for each kind once: what is refused or wrong is said before anything is measured.
+    async fn try_each(&self, requests: &[Prepared], connection: &mut Connection<'_>) -> Result<()> {
+        let mut tried = Vec::new();
+        for (request, act) in requests.iter().zip(self.options.mix.acts()) {
+            if !tried.contains(&act.name) {
+                tried.push(act.name);
+                let answer = connection.ask(request.request()).await?;
+                request.check(&answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the answer to another act has as `member`.
+    async fn ask(
+        &self,
+        act: &str,
+        member: &str,
+        payload: &str,
+        connection: &mut Connection<'_>,
+    ) -> Result<Value> {
+        let act = Act::find(act).ok_or_else(|| Error::request(Kind::Invalid, act))?;
+        let request = self.request(act, payload, None, 1)?;
+        let answer = connection.ask(request.request()).await?;
+        let json: Value = serde_json::from_slice(&answer).unwrap_or_default();
+        match &json["data"][member] {
+            Value::Null => Err(Error::protocol(format!("{act}: no {member} in the answer"))),
+            value => Ok(value.clone()),
+        }
+    }
+
+    fn request(
+        &self,
+        act: &Act,
+        payload: &str,
+        of: Option<(&str, Value)>,
+        items: usize,
+    ) -> Result<Prepared> {
+        let key = if act.path.ends_with('/') {
+            escaped(&self.options.key)
+        } else {
+            String::new()
+        };
+        let path = format!("{}/v1/{}{key}", self.place.prefix, act.path);
+        let uri = path
+            .parse()
+            .map_err(|_| Error::request(Kind::Invalid, format!("{path}: no path of a URL")))?;
+        let mut headers = self.headers.clone();
+        let (method, body) = if act.is_constant() {
+            headers.remove(CONTENT_TYPE);
+            (Method::GET, Bytes::new())
+        } else {
+            let mut item: Map<String, Value> = self.options.with.clone();
+            let own = act.payload.map(|member| (member, json!(payload)));
+            let all = own.into_iter().chain(of);
+            item.extend(all.map(|(member, value)| (member.to_owned(), value)));
+            let body = match items {
+                1 => Value::Object(item),
+                _ => json!({ "batch_input": vec![item; items] }),
+            };
+            (Method::POST, body.to_string().into())
+        };
+        let expected = match act.name {
+            "decrypt" => payload.to_owned(),
+            "verify" => "true".to_owned(),
+            _ => format!("\"{}\"", act.answer),
+        };
+        let items = if act.is_constant() { 1 } else { items };
+        Ok(Prepared {
+            method,
+            uri,
+            headers,
+            body,
+            expected,
+            items,
+        })
+    }
+}
+
+/// A key's name as part of a path: `pkcs11:object=a` and the like have letters that mean something there.
+fn escaped(name: &str) -> String {
+    let mut path = String::new();
+    for byte in name.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b':' | b'=' => {
+                path.push(char::from(byte));
+            }
+            _ => {
+                // Writing to a String does not fail.
+                let _ = write!(path, "%{byte:02X}");
+            }
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_segment_of_a_path() {
+        assert_eq!(escaped("orders-1"), "orders-1");
+        assert_eq!(
+            escaped("pkcs11:object=a b;id=%01"),
+            "pkcs11:object=a%20b%3Bid=%2501"
+        );
+        assert_eq!(escaped("label:a/b?"), "label:a%2Fb%3F");
+    }
+}

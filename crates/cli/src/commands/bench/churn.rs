@@ -1,0 +1,112 @@
+//! `hsmux bench churn`.
+
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_bench::churn::{self, Options, runs};
+
+use super::run::interrupt;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::{output, progress};
+
+/// Options of `hsmux bench churn`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench churn\n  \
+    hsmux bench churn --old-module target/release/libhsmux_standin.so --html churn.html\n  \
+    hsmux bench churn --runs 4 --more 500 --time 1s --json\n\n\
+    It makes SoftHSM tokens in a temporary folder and needs no configuration. Two ways to the key, the module\n\
+    alone and a broker over it, over SoftHSM as it is here and, with --old-module, over one that behaves as it\n\
+    did before 2.4.0: such a SoftHSM itself, or hsmux's stand-in for it, which its tests build and nobody\n\
+    installs.")]
+pub struct Churn {
+    /// SoftHSM's module
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value = "/usr/lib/softhsm/libsofthsm2.so"
+    )]
+    module: PathBuf,
+    /// A module that behaves as SoftHSM before 2.4.0, beside it
+    #[arg(long, value_name = "FILE")]
+    old_module: Option<PathBuf>,
+    /// How many of the ten published runs
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    runs: usize,
+    /// Further runs, with so many keys
+    #[arg(
+        long,
+        value_name = "N,N,...",
+        value_delimiter = ',',
+        default_value = "1000,5000"
+    )]
+    more: Vec<usize>,
+    /// Callers at the same time
+    #[arg(long, short, default_value_t = 16, value_name = "N")]
+    callers: usize,
+    /// Bytes of a plaintext
+    #[arg(long, default_value_t = 256, value_name = "BYTES")]
+    payload: usize,
+    /// How long after a change a run is measured
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
+    settle: Duration,
+    /// How long a run is measured
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
+    time: Duration,
+    /// Worker processes of a broker
+    #[arg(long, default_value_t = 2, value_name = "N")]
+    workers: usize,
+    /// Write a report with a chart, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Churn {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let old = self.old_module.as_deref().map(std::path::absolute);
+        let old = old.transpose()?;
+        let options = Options {
+            runs: runs(self.runs, &self.more),
+            callers: self.callers,
+            payload: self.payload,
+            settle: self.settle,
+            time: self.time,
+        };
+        let folder = tempfile::Builder::new().prefix("hsmux-churn-").tempdir()?;
+        let spinner = progress::spinner("making tokens");
+        let mut ways = churn::ways(
+            folder.path(),
+            &std::env::current_exe()?,
+            &self.module,
+            old.as_deref(),
+            self.workers,
+            &options,
+        )?;
+        spinner.finish_and_clear();
+        let bar = progress::bar((options.runs.len() * ways.len()) as u64, "");
+        let mut first = true;
+        let mut next = |what: &str| {
+            if !std::mem::take(&mut first) {
+                bar.inc(1);
+            }
+            bar.set_message(what.to_owned());
+            !stop.load(Ordering::Relaxed)
+        };
+        let report = churn::run(&options, &mut ways, &mut next);
+        bar.finish_and_clear();
+        drop(ways);
+        let report = report?;
+        let page = self.html.as_deref().map(|file| (file, report.html()));
+        output::report(&report, context.json, page.as_ref())?;
+        let mut found = report.rows.iter().flat_map(|row| &row.found);
+        Ok(if found.all(|found| found.failed == 0) {
+            Exit::Done
+        } else {
+            Exit::Failed
+        })
+    }
+}

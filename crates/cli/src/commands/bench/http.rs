@@ -1,0 +1,128 @@
+//! `hsmux bench http`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_bench::http::{self, Mix};
+use hsmux_bench::{Load, Until};
+use serde_json::{Map, Value};
+
+use super::run::{interrupt, watched};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+use crate::pin::PinArg;
+
+/// Options of `hsmux bench http`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench http --url unix:/run/hsmux/broker.sock --key orders\n  \
+    hsmux bench http --url https://vault.test:8200 --ca ca.pem --token env:VAULT_TOKEN --key orders\n  \
+    hsmux bench http --key orders --mix encrypt=3,decrypt=1 --clients 64 --time 60s --html http.html\n  \
+    hsmux bench http --key label:old --with '{\"mode\": \"cbc\"}' --batch 100\n  \
+    hsmux bench http --key any --mix health        # what the server answers without any key")]
+pub struct Http {
+    /// The service: http://HOST:PORT, https://HOST:PORT or unix:/path/of/the.sock
+    #[arg(long, env = "VAULT_ADDR", default_value = "http://127.0.0.1:8200")]
+    url: String,
+    /// The root that the server's certificate leads to, PEM
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The client's token: file:PATH, env:NAME, fd:NUMBER or prompt [default: shows none]
+    #[arg(long, value_name = "SOURCE")]
+    token: Option<PinArg>,
+    /// The key's name there
+    #[arg(long, value_name = "NAME")]
+    key: String,
+    /// What is asked for, with shares: of encrypt, decrypt, rewrap, sign, verify, hmac, hash, health
+    #[arg(long, default_value = "encrypt=1,decrypt=1")]
+    mix: Mix,
+    /// Further members of each item, a JSON object
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    with: Option<Members>,
+    /// Clients at the same time, each with a connection of its own
+    #[arg(long, short, default_value_t = 16, value_name = "N")]
+    clients: usize,
+    /// Bytes that are enciphered or signed
+    #[arg(long, default_value_t = 256, value_name = "BYTES")]
+    payload: usize,
+    /// Items of each request
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    batch: usize,
+    /// Open a connection for each request
+    #[arg(long)]
+    no_keep_alive: bool,
+    /// Ask for so long
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "10s")]
+    time: Duration,
+    /// Send so many requests in place of a time
+    #[arg(long, short = 'n', value_name = "M", conflicts_with = "time")]
+    count: Option<u64>,
+    /// Start so many requests a second, whatever becomes of them [default: each client one after the other]
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// The same load before, of which nothing counts
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "500ms")]
+    warm_up: Duration,
+    /// A process to account for with all that descend from it, as the service's own; may be repeated
+    #[arg(long, value_name = "PID")]
+    process: Vec<u32>,
+    /// Write a report with a chart, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Members of a JSON object.
+#[derive(Clone, Debug)]
+struct Members(Map<String, Value>);
+
+fn object(text: &str) -> Result<Members, String> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(members)) => Ok(Members(members)),
+        Ok(_) => Err("not a JSON object".into()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+impl Http {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let html = self.html.clone();
+        let options = self.options()?;
+        let report = watched(&stop, |control| http::run(&options, control))?;
+        let page = html.as_deref().map(|file| (file, report.html()));
+        output::report(&report, context.json, page.as_ref())?;
+        Ok(match report.measurement.failed {
+            0 => Exit::Done,
+            _ => Exit::Failed,
+        })
+    }
+
+    fn options(self) -> anyhow::Result<http::Options> {
+        let workers = self.clients;
+        let load = match self.rate {
+            None => Load::Closed { workers },
+            Some(rate) if rate > 0.0 => Load::Open {
+                per_second: rate,
+                workers,
+            },
+            Some(_) => return Err(Exit::Usage.because("--rate: more than 0")),
+        };
+        let token = self.token.map(|token| token.read("token")).transpose()?;
+        Ok(http::Options {
+            ca: self.ca,
+            token,
+            mix: self.mix,
+            with: self.with.map(|members| members.0).unwrap_or_default(),
+            payload: self.payload,
+            batch: self.batch,
+            keep_alive: !self.no_keep_alive,
+            load,
+            until: self.count.map_or(Until::Elapsed(self.time), Until::Count),
+            warm_up: self.warm_up,
+            processes: self.process,
+            ..http::Options::new(self.url, self.key)
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! Keys that other processes add and remove.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use hsmux_bench::Measurement;
+use hsmux_bench::churn::{Keys, Options, Row, Serves, TURNS, run, runs, ways};
+use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_suite::{Program, SOFTHSM, built};
+use hsmux_token::Result;
+
+use super::{folder, store, usual, workers};
+use crate::Effort;
+use crate::progress::{Turns, preparing};
+
+/// Runs beside the published, by their keys.
+const MORE: [usize; 2] = [1000, 5000];
+
+/// The published table: the bare module and a broker over SoftHSM and over the stand-in for an old one.
+pub fn over_the_stand_in(effort: Effort) -> Result<Report> {
+    preparing("tokens for the published key churn");
+    let options = Options {
+        runs: runs(10, &MORE),
+        time: effort.turn,
+        ..usual()
+    };
+    let folder = folder()?;
+    let mut ways = ways(
+        folder.path(),
+        &built(Program::Hsmux),
+        SOFTHSM.as_ref(),
+        Some(&built(Program::StandIn)),
+        workers(),
+        &options,
+    )?;
+    let step = options.settle + 2 * options.time;
+    let mut turns = Turns::new(vec![step; options.runs.len() * ways.len()]);
+    let found = run(&options, &mut ways, &mut |what| {
+        turns.next(what);
+        true
+    })?;
+    println!("{found}");
+    let (mut series, mut goals) = (Vec::new(), Vec::new());
+    for row in &found.rows {
+        let [bare, broker] = ["bare old", "broker, old"].map(|way| name(row, way));
+        let fresh = format!("{broker}, fresh");
+        goals.push(Goal {
+            of: broker.clone(),
+            against: fresh.clone(),
+            bound: Bound::RateRatioAtLeast(0.95),
+        });
+        for (at, way) in found.ways.iter().enumerate() {
+            let [own, twin] = measured(row, at, options.time);
+            if *way == "bare old" {
+                series.push((bare.clone(), own));
+            } else if *way == "broker, old" {
+                series.extend([(broker.clone(), own), (fresh.clone(), twin)]);
+            }
+        }
+    }
+    // The table of the issue; what is beside it is shown.
+    goals.truncate(10);
+    let title = "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
+                 the bare stand-in";
+    Ok(Report::new(title, series, &goals))
+}
+
+fn name(row: &Row, way: &str) -> String {
+    format!("run {} ({} keys), {way}", row.run.number, row.run.keys)
+}
+
+/// The turns of a way in a run, and those of its twin.
+fn measured(row: &Row, way: usize, time: Duration) -> [Vec<Measurement>; 2] {
+    let found = &row.found[way];
+    let seconds = time.as_secs_f64() / TURNS as f64;
+    let of = |rate: f64, failed| Measurement {
+        failed,
+        ..Measurement::elsewhere((rate * seconds) as u64, seconds, rate)
+    };
+    let turns = || found.turns.iter().enumerate();
+    let failed = |at| if at == 0 { found.failed } else { 0 };
+    [
+        turns().map(|(at, turn)| of(turn.0, failed(at))).collect(),
+        turns().map(|(_, turn)| of(turn.1, 0)).collect(),
+    ]
+}
+
+/// Keys of each token.
+const KEYS: usize = 5000;
+
+/// After each change: some ten changes a second.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Another process that changes keys all the time, on the token in use or on another one.
+pub fn foreign_churn(effort: Effort) -> Result<Report> {
+    preparing(&format!("two tokens of {KEYS} keys"));
+    let folder = folder()?;
+    let (own, other) = (store(&folder, "own")?, store(&folder, "other")?);
+    let filled = |store: &hsmux_bench::churn::Store| -> Result<RefCell<Keys>> {
+        let mut keys = store.keys()?;
+        keys.bring_to(KEYS - 1)?;
+        Ok(RefCell::new(keys))
+    };
+    let (own_keys, other_keys) = (filled(&own)?, filled(&other)?);
+    let options = usual();
+    let bare = RefCell::new(own.bare(&options)?);
+    let broker = RefCell::new(own.broker(workers(), &options)?);
+    let mut variants = Vec::new();
+    let ways: [(&str, &RefCell<dyn Serves>); 2] = [("bare", &bare), ("broker", &broker)];
+    for (way, service) in ways {
+        for (on, keys) in [("another token", &other_keys), ("its token", &own_keys)] {
+            let run = move || {
+                let mut keys = keys.borrow_mut();
+                let changing = keys.change(PAUSE)?;
+                let measured = service.borrow_mut().load(&mut || {
+                    std::thread::sleep(effort.turn);
+                    Ok(())
+                });
+                changing.stop()?;
+                measured
+            };
+            variants.push(Variant::new(format!("{way}, changes on {on}"), run));
+        }
+    }
+    let goal = Goal {
+        of: "broker, changes on its token".into(),
+        against: "broker, changes on another token".into(),
+        bound: Bound::RateRatioAtLeast(0.9),
+    };
+    let title = format!(
+        "SoftHSM, {KEYS} keys, AES-256-CBC, 16 callers, while another process adds and removes keys all the time"
+    );
+    effort.compare(&title, variants, &[goal])
+}
