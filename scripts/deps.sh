@@ -6,7 +6,7 @@ set -euo pipefail
 demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client golang-go curl git)
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git)
 
 declare -n wanted=${1:?demo, bench or test}
 
@@ -52,7 +52,7 @@ if ! command -v cargo >/dev/null; then
 fi
 
 if [ "$1" = test ]; then
-    for client in go; do
+    for client in schemathesis go; do
         "$(dirname "$0")/clients.sh" "$client" >/dev/null
     done
 fi

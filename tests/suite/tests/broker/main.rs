@@ -5,6 +5,7 @@ mod external;
 mod go;
 mod hvac;
 mod metrics;
+mod openapi;
 mod requests;
 mod restarts;
 mod rig;
