@@ -67,6 +67,14 @@ impl Broker {
         self.find();
     }
 
+    /// The same by a command of the test's own.
+    pub fn start_again_by(&mut self, run: Run) {
+        self.rig.write_config();
+        self.rig.start_by(run);
+        self.rig.wait_for_members(self.rig.config.members.len());
+        self.find();
+    }
+
     /// Where it listens now: the log of all starts says it once for each.
     fn find(&mut self) {
         self.starts += 1;
