@@ -1,6 +1,7 @@
 //! The broker over real tokens, as its clients see it.
 
 mod audit;
+mod bench;
 mod batch;
 mod external;
 mod go;

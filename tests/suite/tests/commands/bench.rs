@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use hsmux_suite::{PATIENCE, Process, Rig, SOFTHSM, Setup, until};
+use hsmux_suite::{PATIENCE, Process, Program, Rig, SOFTHSM, Setup, built, until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -118,4 +118,28 @@ fn a_wrong_signature_fails_the_burn_in() {
     assert_eq!(run.code, Some(1), "{run}");
     run.says("times wrong signature")
         .says("CKR_SIGNATURE_INVALID");
+}
+
+/// Three runs are enough to see that all ways work while keys come and go; how fast is for `make bench`.
+#[test]
+fn the_published_key_churn_is_repeated() {
+    let rig = Rig::prepare(Setup::Daemon, 0);
+    let done = rig
+        .hsmux("bench churn --runs 3 --more 60 --callers 2 --settle 50ms --time 200ms --workers 1")
+        .args("--html churn.html --json --old-module")
+        .arg(built(Program::StandIn))
+        .ok();
+    let report: Value = serde_json::from_str(&done.out).expect("JSON from hsmux bench churn");
+    let ways = ["bare SoftHSM", "broker, SoftHSM", "bare old", "broker, old"];
+    assert_eq!(report["ways"], serde_json::json!(ways), "{done}");
+    let rows = report["rows"].as_array().expect("rows");
+    let keys: Vec<_> = rows.iter().map(|row| row["keys"].as_u64()).collect();
+    assert_eq!(keys, [52, 1, 52, 60].map(Some), "{done}");
+    for found in rows.iter().flat_map(|row| row["found"].as_array().unwrap()) {
+        assert_eq!(found["failed"], 0, "{done}");
+        assert!(found["per_second"].as_f64() > Some(0.0), "{done}");
+    }
+    assert!(rows[2]["published_ratio"].as_f64() < Some(0.3), "{done}");
+    let page = fs::read_to_string(rig.path("churn.html")).unwrap();
+    assert!(page.contains("<svg"), "no chart");
 }
