@@ -1,8 +1,8 @@
 //! The broker over real tokens, as its clients see it.
 
 mod audit;
-mod bench;
 mod batch;
+mod bench;
 mod external;
 mod go;
 mod held;
