@@ -16,7 +16,7 @@ use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
 use crate::minder::Minders;
 use crate::need::{Need, Route};
-use crate::proof::{ByHand, Turns};
+use crate::proof::{ByHand, Turns, Wanted};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
@@ -38,6 +38,8 @@ pub(crate) struct Core {
     /// Where proofs take turns.
     pub turns: Turns,
     pub by_hand: ByHand,
+    /// Keys whose proofs are waited for.
+    pub wanted: Wanted,
     /// Seats that are being connected or proved after that.
     pub busy: AtomicUsize,
     /// Numbers for guests.
@@ -80,6 +82,7 @@ impl Core {
             moved: (Mutex::new(()), Condvar::new()),
             turns: Turns::default(),
             by_hand: ByHand::default(),
+            wanted: Wanted::default(),
             busy: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),
             homes: Mutex::default(),
@@ -189,6 +192,9 @@ impl Core {
             }
             let ticket = scheduler.enqueue(able, term, waiting());
             drop(scheduler);
+            if able.is_empty() {
+                need.token_objects().for_each(|key| self.wanted.add(key));
+            }
             self.alarm.by(term.deadline);
             return Ok(Acquired::Waiting(ticket));
         }

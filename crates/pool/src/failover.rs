@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, ObjectId, ObjectRef, Scope, Uses};
+use hsmux_token::{Error, Kind, ObjectId, Scope, Uses};
 
 use crate::core::Core;
 use crate::job::Attempt;
@@ -57,7 +57,7 @@ impl Core {
     /// A seat no longer has an object that it had: it was deleted behind our back.
     fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
         connection.record.life.lock().note(error);
-        let ids = token_objects(need);
+        let ids: Vec<_> = need.token_objects().collect();
         tracing::warn!(seat = %connection.record.name, "{error}; this replica leaves");
         if let [id] = ids[..] {
             self.lost_sight(connection, id);
@@ -84,7 +84,7 @@ impl Core {
         if suspected.is_some_and(|last| now < last + SUSPICION_REST) {
             return;
         }
-        let ids = token_objects(need);
+        let ids: Vec<_> = need.token_objects().collect();
         if ids.is_empty() {
             return;
         }
@@ -114,12 +114,4 @@ impl Core {
             tracing::error!(seat = %connection.record.name, "no thread for a background task: {error}");
         }
     }
-}
-
-fn token_objects(need: &Need) -> Vec<ObjectId> {
-    let ids = need.objects.iter().filter_map(|(object, _)| match object {
-        ObjectRef::Token(id) => Some(*id),
-        ObjectRef::Session(_) => None,
-    });
-    ids.collect()
 }

@@ -82,6 +82,14 @@ impl Need {
         }
     }
 
+    /// Objects of tokens that it uses.
+    pub fn token_objects(&self) -> impl Iterator<Item = ObjectId> {
+        self.objects.iter().filter_map(|(object, _)| match object {
+            ObjectRef::Token(id) => Some(*id),
+            ObjectRef::Session(_) => None,
+        })
+    }
+
     /// The seat that holds the session objects, by the generation of its connection.
     pub fn owner(&self) -> Option<u64> {
         self.objects.iter().find_map(|(object, _)| match object {

@@ -1,5 +1,7 @@
 //! Naming the objects of a token by what they are.
 
+use std::collections::HashMap;
+
 use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck};
 
 use crate::PublicKey;
@@ -10,7 +12,7 @@ use crate::PublicKey;
 /// and exponent, others from the public key or certificate with the same CKA_ID. `serial` is the
 /// token's serial number; it names what only this token can name.
 pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
-    let halves: Vec<Half> = objects.iter().filter_map(Half::of).collect();
+    let halves = Halves::of(&objects);
     objects
         .into_iter()
         .map(|mut attributes| {
@@ -23,6 +25,23 @@ pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
             Object { id, attributes }
         })
         .collect()
+}
+
+/// Public keys by CKA_ID: there may be thousands.
+struct Halves(HashMap<Vec<u8>, Vec<Half>>);
+
+impl Halves {
+    fn of(objects: &[Attributes]) -> Self {
+        let mut halves: HashMap<_, Vec<_>> = HashMap::new();
+        for half in objects.iter().filter_map(Half::of) {
+            halves.entry(half.id.clone()).or_default().push(half);
+        }
+        Self(halves)
+    }
+
+    fn with(&self, id: &[u8]) -> &[Half] {
+        self.0.get(id).map_or(&[], Vec::as_slice)
+    }
 }
 
 /// A public key that the token shows: the public half of private keys with the same CKA_ID.
@@ -47,7 +66,7 @@ impl Half {
     }
 }
 
-fn public_key(attributes: &Attributes, halves: &[Half]) -> Option<PublicKey> {
+fn public_key(attributes: &Attributes, halves: &Halves) -> Option<PublicKey> {
     match class(attributes) {
         Class::PUBLIC_KEY => PublicKey::from_attributes(attributes).ok(),
         Class::PRIVATE_KEY => {
@@ -62,14 +81,12 @@ fn public_key(attributes: &Attributes, halves: &[Half]) -> Option<PublicKey> {
 ///
 /// CKA_ID is not unique on every token: public keys go before certificates, and where several
 /// different keys remain, those with the same label. A guess would only fail its proof later.
-fn other_half(private: &Attributes, halves: &[Half]) -> Option<PublicKey> {
+fn other_half(private: &Attributes, halves: &Halves) -> Option<PublicKey> {
     let id = private.get(ck::CKA_ID).filter(|id| !id.is_empty())?;
     let kind = KeyKind::of(private.number(ck::CKA_KEY_TYPE)?);
     let label = bytes(private, ck::CKA_LABEL);
-    let same_id: Vec<&Half> = halves
-        .iter()
-        .filter(|half| half.id == id && half.key.kind() == kind)
-        .collect();
+    let same_id = halves.with(id).iter();
+    let same_id: Vec<&Half> = same_id.filter(|half| half.key.kind() == kind).collect();
     let only = |wanted: &dyn Fn(&Half) -> bool| {
         let mut keys = same_id
             .iter()

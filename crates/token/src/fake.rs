@@ -238,13 +238,11 @@ impl Token for FakeToken {
     fn objects(&self) -> Result<Arc<Snapshot>> {
         let mut state = self.0.state.lock();
         state.reads += 1;
-        match &state.ended {
-            Some(error) => Err(error.clone()),
-            None => {
-                state.told = Arc::clone(&state.snapshot);
-                Ok(Arc::clone(&state.snapshot))
-            }
+        if let Some(error) = &state.ended {
+            return Err(error.clone());
         }
+        state.told = Arc::clone(&state.snapshot);
+        Ok(Arc::clone(&state.snapshot))
     }
 
     fn look(&self) -> Result<Seen> {

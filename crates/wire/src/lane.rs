@@ -43,6 +43,8 @@ fn answer(call: Call, token: &dyn Token) -> Answer {
             Ok(snapshot) => Answer::Objects((*snapshot).clone()),
             Err(error) => Answer::Failed(error),
         },
+        Call::Look => token.look().map_or_else(Answer::Failed, Answer::Seen),
+        Call::Pace => Answer::Pace(token.pace()),
         other => Answer::Failed(Error::protocol(format!(
             "{} is not for a worker",
             other.name()

@@ -74,6 +74,10 @@ pub struct MemberStatus {
     /// Moving average of one operation on the token, in microseconds, without its wait in the queue:
     /// over the workers by how much each has answered. 0 before the first.
     pub latency_us: u64,
+    /// How often one of its workers was replaced while it served: it was slow, or did not see what others
+    /// had added.
+    #[serde(default)]
+    pub replaced: u64,
     /// Objects that it holds.
     pub objects: usize,
     /// Of these, keys that did not prove themselves.
@@ -178,6 +182,7 @@ impl MemberStatus {
             served: 0,
             failed: 0,
             latency_us: 0,
+            replaced: 0,
             objects: 0,
             unproved: 0,
         }
@@ -203,6 +208,7 @@ impl MemberStatus {
         self.in_flight += seat.in_flight;
         self.served += seat.served;
         self.failed += seat.failed;
+        self.replaced += seat.replaced;
         self.objects = self.objects.max(seat.objects);
     }
 

@@ -7,6 +7,7 @@ mod beside;
 mod counted;
 mod private;
 mod secret;
+mod wanted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use counted::ByHand;
 use counted::{COUNTED, is_counted};
+use wanted::Order;
+pub(crate) use wanted::Wanted;
 
 /// What a proof found.
 enum Finding {
@@ -65,7 +68,7 @@ impl Core {
         let mut found = Vec::new();
         let mut failed = Vec::new();
         let mut drawn: Option<Instant> = None;
-        for id in ids {
+        for id in Order::new(&self.wanted, ids) {
             let state = match self.prove_one(connection, &id, by_hand) {
                 Ok(Some(state)) => state,
                 Ok(None) => continue,

@@ -3,6 +3,7 @@
 mod audit;
 mod batch;
 mod bench;
+mod churn;
 mod external;
 mod go;
 mod held;

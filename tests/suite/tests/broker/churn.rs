@@ -1,0 +1,117 @@
+//! Keys that other programs add and remove while the broker runs, and workers that become slow by it.
+
+use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
+
+use crate::rig::Broker;
+
+const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
+
+/// Keys of others, for `app`.
+const OTHERS: &str = r#"
+[[policy]]
+clients = ["token:app"]
+keys = ["label:*"]
+allow = ["*"]
+"#;
+
+/// Another program makes a key.
+fn add(broker: &Broker, label: &str) {
+    let line = format!("--keygen --key-type AES:32 --label {label} --id 77");
+    broker.rig.softhsm.tool("hsm1").args(&line).ok();
+}
+
+/// Another program deletes a key.
+fn delete(broker: &Broker, label: &str) {
+    let line = format!("--delete-object --type secrkey --label {label}");
+    broker.rig.softhsm.tool("hsm1").args(&line).ok();
+}
+
+fn status_of(broker: &Broker, label: &str) -> u16 {
+    broker
+        .ask("POST", &format!("encrypt/label:{label}"), TEXT)
+        .0
+}
+
+#[track_caller]
+fn answers(broker: &Broker, label: &str, wanted: u16) {
+    let what = format!("{label} answers {wanted}");
+    until(&what, PATIENCE, || {
+        (status_of(broker, label) == wanted).then_some(())
+    });
+}
+
+fn listed(broker: &Broker) -> String {
+    broker.rig.pkcs11_tool("--list-objects").ok().out
+}
+
+fn replaced(broker: &Broker) -> u64 {
+    let status = broker.rig.status();
+    status["members"][0]["replaced"].as_u64().expect("a number")
+}
+
+#[test]
+fn keys_of_other_programs_come_and_go_without_a_restart() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.members[0].more.push_str("workers = 2");
+    let broker = Broker::over(rig, OTHERS);
+    let workers = broker.rig.workers();
+    answers(&broker, "aes", 200);
+    assert_eq!(status_of(&broker, "first"), 404);
+    add(&broker, "first");
+    answers(&broker, "first", 200);
+    until("the module shows it", PATIENCE, || {
+        listed(&broker).contains("first").then_some(())
+    });
+    delete(&broker, "first");
+    answers(&broker, "first", 404);
+    until("the module does not", PATIENCE, || {
+        (!listed(&broker).contains("first")).then_some(())
+    });
+
+    // Ours right after one of others, before anybody has looked, and the other way round.
+    add(&broker, "second");
+    broker.good("POST", "keys/app-own", "");
+    answers(&broker, "second", 200);
+    broker.good("POST", "keys/app-own/rotate", "");
+    add(&broker, "third");
+    answers(&broker, "third", 200);
+    delete(&broker, "second");
+    broker.good("POST", "encrypt/app-own", TEXT);
+    answers(&broker, "second", 404);
+    answers(&broker, "third", 200);
+    answers(&broker, "aes", 200);
+    assert_eq!(broker.rig.workers(), workers);
+}
+
+#[test]
+fn a_worker_that_a_foreign_change_makes_slow_is_replaced_and_no_request_fails() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    let mut old = StandIn::new(&rig.path(""), "old", &["hsm1"]);
+    old.set_module(&format!("forward = \"{SOFTHSM}\""));
+    old.set_all("churn = { base_us = 20_000, each_ns = 0 }");
+    rig.config.members = old.members().collect();
+    let broker = Broker::over(rig, OTHERS);
+    let worker = broker.rig.workers();
+    answers(&broker, "aes", 200);
+    assert_eq!(replaced(&broker), 0);
+    // Enough to know how fast it is.
+    let batch: Vec<_> = (0..50).map(|_| TEXT).collect();
+    let batch = format!(r#"{{"batch_input": [{}]}}"#, batch.join(","));
+    let encipher = || broker.good("POST", "encrypt/label:aes", &batch);
+    for _ in 0..20 {
+        encipher();
+    }
+    add(&broker, "other");
+    until("a fresh worker serves", PATIENCE, || {
+        encipher();
+        (replaced(&broker) >= 1).then_some(())
+    });
+    for _ in 0..20 {
+        encipher();
+    }
+    assert_ne!(broker.rig.workers(), worker);
+    assert_eq!(broker.rig.workers().len(), 1);
+    answers(&broker, "other", 200);
+    let log = broker.rig.daemon.as_ref().expect("a daemon").log();
+    assert!(log.contains("a fresh worker serves in its place"), "{log}");
+}
