@@ -151,9 +151,9 @@ impl Engine {
             certificates: None,
         };
         let ids: Vec<_> = found.parts().map(|part| part.id.clone()).collect();
+        let version = keyring::load(&self.store, key.kind, &row)?;
         self.store
             .put_version(name, key.kind, &key.settings, &row, &ids)?;
-        let version = keyring::load(&self.store, key.kind, &row)?;
         self.keyring.put(key.with(version));
         Ok(Fate::Taken)
     }

@@ -209,8 +209,10 @@ impl Engine {
         let version = self
             .store
             .run(move |store| {
+                // In this order: what is written down is made, and is not taken back any more.
+                let version = keyring::load(store, kind, &row)?;
                 store.put_version(&name, kind, &settings, &row, &ids)?;
-                keyring::load(store, kind, &row)
+                Ok(version)
             })
             .await?;
         self.keyring.put(key.with(version));

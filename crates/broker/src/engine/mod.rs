@@ -6,7 +6,7 @@
 //! | `budget` | uses of GCM keys, counted over all replicas |
 //! | `keyring` | the managed keys of now |
 //! | `manage` | keys made, rotated, trimmed, deleted |
-//! | `adopt` | names and versions read from the tokens |
+//! | `adopt` | the store and the tokens brought together |
 //! | `external` | keys that others have made |
 //! | `aead`, `rsa` | enciphering and deciphering |
 //! | `sign`, `mac` | signatures and HMACs |
