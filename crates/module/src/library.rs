@@ -6,6 +6,7 @@
 mod keys;
 mod objects;
 mod observe;
+mod parts;
 mod registry;
 mod sessions;
 mod slots;

@@ -16,6 +16,7 @@ use crate::lock::FileLock;
 use crate::pace::Paces;
 use crate::sessions::{Purpose, Sessions};
 use crate::threads::Threads;
+use crate::together::Apart;
 use crate::{pin, slots};
 
 /// A token that is open and logged in.
@@ -27,6 +28,7 @@ pub struct ModuleToken {
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles,
     pub(crate) known: Known,
+    pub(crate) apart: Apart,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
     threads: Arc<Threads>,
@@ -60,6 +62,7 @@ impl ModuleToken {
             sessions,
             handles: Handles::default(),
             known: Known::default(),
+            apart: Apart::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
             paces: Paces::default(),
@@ -93,6 +96,19 @@ impl Token for ModuleToken {
             return Err(Error::lost("the token was given up").at(&self.name));
         }
         self.run(operation, deadline).map_err(|e| e.at(&self.name))
+    }
+
+    fn execute_all(
+        &self,
+        operations: &[(Operation, Instant)],
+        tell: &mut dyn FnMut(usize, Result<Outcome>),
+    ) {
+        let told = self.run_together(operations, tell);
+        for (place, (operation, deadline)) in operations.iter().enumerate() {
+            if !told.contains(&place) {
+                tell(place, self.execute(operation, *deadline));
+            }
+        }
     }
 
     /// A vendor's call cannot be ended within its process: who called [`Token::submit`] is told at

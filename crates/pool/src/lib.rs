@@ -40,6 +40,7 @@ pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaSta
 pub use changes::Changes;
 pub use connector::{Care, Connector, Seat};
 pub use guest::Guest;
+pub use hsmux_wire::together;
 pub use options::{Options, Policy};
 pub use pool::Pool;
 pub use scheduler::Spread;

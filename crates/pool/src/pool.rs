@@ -5,8 +5,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, Kind, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo,
+    Batch, Error, Kind, ObjectId, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
+use hsmux_wire::together;
 use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
@@ -193,17 +194,29 @@ impl Pool {
 
     /// [`Token::submit`] for a guest with this home, or for nobody.
     pub(crate) fn submit_at(&self, batch: Batch, home: Option<&Arc<Home>>) {
-        for request in batch {
-            if let Err(refused) = request.operation.check() {
-                request.done.complete(Err(refused));
-            } else if request.operation.changes_token() {
-                self.change_on_a_thread(request);
-            } else if self.core.options.threads {
-                self.core.place(Job::new(request, home));
-            } else {
-                let result = self.core.run(&request.operation, request.deadline, home);
-                request.done.complete(result);
+        let submit = || {
+            for request in batch {
+                self.submit_one(request, home);
             }
+        };
+        if self.core.options.threads {
+            together(submit);
+        } else {
+            // Each runs on this thread, which waits for its answer.
+            submit();
+        }
+    }
+
+    fn submit_one(&self, request: Request, home: Option<&Arc<Home>>) {
+        if let Err(refused) = request.operation.check() {
+            request.done.complete(Err(refused));
+        } else if request.operation.changes_token() {
+            self.change_on_a_thread(request);
+        } else if self.core.options.threads {
+            self.core.place(Job::new(request, home));
+        } else {
+            let result = self.core.run(&request.operation, request.deadline, home);
+            request.done.complete(result);
         }
     }
 

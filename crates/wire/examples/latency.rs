@@ -189,7 +189,7 @@ fn daemon(callers: usize, lanes: usize) {
         version: 2,
         lanes: (0..lanes).map(|_| spawn_lane(&mut children)).collect(),
         admin: spawn_lane(&mut children),
-        max_batch: 1,
+        depth: 2,
         keeper: Box::new(()),
     };
     let token = RemoteToken::start(Arc::clone(&reactor), link).unwrap();

@@ -155,6 +155,11 @@ impl Connection {
         }
     }
 
+    /// A whole frame that was read already.
+    pub(crate) fn at_hand(&mut self, limit: usize) -> Result<Option<Vec<u8>>, Broken> {
+        self.inbox.next(limit).map_err(Broken::Malformed)
+    }
+
     /// Waits for something to read.
     ///
     /// Not by a blocking read, which Linux wakes up also when the peer takes in what was written

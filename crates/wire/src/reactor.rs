@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+use crate::cork::together;
 use crate::socket::timespec;
 use vigil::{PAUSES, Vigil};
 
@@ -243,9 +244,11 @@ impl Core {
                 tracing::error!(%errno, "epoll_wait failed; the reactor stops");
                 break;
             }
-            for event in &events {
-                self.dispatch(event, &mut scratch);
-            }
+            together(|| {
+                for event in &events {
+                    self.dispatch(event, &mut scratch);
+                }
+            });
             if next.is_some() {
                 self.expire();
             }

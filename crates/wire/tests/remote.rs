@@ -11,7 +11,9 @@ use common::*;
 use hsmux_token::{
     Batch, Done, Error, Kind, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
-use hsmux_wire::{Reactor, RemoteToken};
+use hsmux_wire::{
+    Answer, Call, Connection, Item, Reactor, RemoteToken, Reply, frame, serve_lane, together,
+};
 
 type Told = mpsc::Receiver<Result<Outcome>>;
 
@@ -42,7 +44,7 @@ fn unserved(reactor: &Arc<Reactor>, lanes: usize) -> (Arc<RemoteToken>, Vec<Unix
     let pairs = (0..=lanes).map(|_| UnixStream::pair().unwrap());
     let (mut near, far): (Vec<_>, Vec<_>) = pairs.unzip();
     let admin = near.pop().unwrap();
-    (start(reactor, near, admin, 1), far)
+    (start(reactor, near, admin, 4), far)
 }
 
 #[test]
@@ -97,7 +99,7 @@ fn unread(lane: &UnixStream) -> usize {
 }
 
 #[test]
-fn a_second_frame_stands_behind_the_first_when_no_lane_is_free() {
+fn frames_stand_behind_others_when_no_lane_is_free() {
     let reactor = Reactor::start().unwrap();
     let (token, far) = unserved(&reactor, 2);
     let sizes = || {
@@ -108,7 +110,18 @@ fn a_second_frame_stands_behind_the_first_when_no_lane_is_free() {
     let mut told = vec![submit(&token, sign(b"1"), LONG)];
     until("the first frame is out", || sizes()[1] > 0);
     let [_, frame] = sizes();
-    for expected in [[1, 1], [1, 2], [2, 2], [2, 2]] {
+    // Four on each lane, evenly.
+    let evenly = [
+        [1, 1],
+        [1, 2],
+        [2, 2],
+        [2, 3],
+        [3, 3],
+        [3, 4],
+        [4, 4],
+        [4, 4],
+    ];
+    for expected in evenly {
         told.push(submit(&token, sign(b"1"), LONG));
         until("so many frames are out", || {
             sizes() == expected.map(|frames| frames * frame)
@@ -149,7 +162,7 @@ fn each_lane_runs_one_at_a_time_and_all_lanes_run() {
     let reactor = Reactor::start().unwrap();
     let crowd = Arc::new(Crowd::default());
     let served: Arc<dyn Token> = crowd.clone();
-    let token = remote_of(&reactor, 4, 1, &served);
+    let token = remote_of(&reactor, 4, 2, &served);
     let told: Vec<_> = (0..40).map(|_| submit(&token, sign(b""), LONG)).collect();
     for told in &told {
         heard(told).unwrap();
@@ -169,6 +182,103 @@ fn those_that_wait_together_may_travel_together() {
         let bytes = heard(told).unwrap().into_bytes().unwrap();
         assert_eq!(usize::from(bytes[0]), n);
     }
+}
+
+/// The items of the next frame at the far end of a lane.
+fn next_frame(lane: &mut Connection) -> Vec<Item> {
+    let frame = lane.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    match frame::decode_call(frame).unwrap() {
+        Call::Execute(items) => items,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_waits_for_a_busy_lane_travels_in_one_frame() {
+    let reactor = Reactor::start().unwrap();
+    let (token, mut far) = unserved(&reactor, 1);
+    let mut told = Vec::new();
+    together(|| {
+        for n in 0..4 {
+            told.push(submit(&token, sign(&[n]), LONG));
+        }
+    });
+    let mut lane = Connection::new(far.remove(0));
+    let first = next_frame(&mut lane);
+    assert_eq!(first.len(), 1, "a lane that is idle does not wait for more");
+    let second = next_frame(&mut lane);
+    assert_eq!(second.len(), 3);
+    // The worker answers the first frame, and dies in the middle of the second.
+    let reply = Reply {
+        epoch: 0,
+        answer: Answer::Results(vec![Ok(Outcome::Done)]),
+    };
+    lane.write(&reply, Some(soon())).unwrap();
+    heard(&told[0]).unwrap();
+    drop(lane);
+    for told in &told[1..] {
+        assert_eq!(heard(told).unwrap_err().kind(), Kind::Lost);
+    }
+}
+
+/// Answers from the last to the first what has come together, and counts that.
+#[derive(Default)]
+struct Backwards(AtomicUsize);
+
+impl Token for Backwards {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Ok(Arc::default())
+    }
+
+    fn submit(&self, _: Batch) {}
+
+    fn execute_all(
+        &self,
+        operations: &[(Operation, Instant)],
+        tell: &mut dyn FnMut(usize, Result<Outcome>),
+    ) {
+        self.0.fetch_max(operations.len(), Ordering::SeqCst);
+        for (place, (operation, deadline)) in operations.iter().enumerate().rev() {
+            tell(place, Echo.execute(operation, *deadline));
+        }
+    }
+}
+
+#[test]
+fn a_worker_runs_together_what_has_come_and_answers_in_its_order() {
+    let backwards = Arc::new(Backwards::default());
+    let (near, far) = UnixStream::pair().unwrap();
+    let mut lane = Connection::new(near);
+    for n in 0..20_u8 {
+        let item = |k: u8| Item {
+            operation: sign(&[n, k]),
+            remaining_us: u64::MAX,
+        };
+        let call = Call::Execute((0..n % 3).map(item).collect());
+        lane.write(&call, Some(soon())).unwrap();
+    }
+    let token = Arc::clone(&backwards);
+    let serving = std::thread::spawn(move || serve_lane(far, 2, &*token));
+    for n in 0..20_u8 {
+        let frame = lane.read(frame::MAX_FRAME, Some(soon())).unwrap();
+        let reply = frame::decode_reply(2, &frame.into()).unwrap();
+        let Answer::Results(results) = reply.answer else {
+            panic!("{reply:?}");
+        };
+        let bytes = results
+            .into_iter()
+            .map(|r| r.unwrap().into_bytes().unwrap());
+        let bytes: Vec<_> = bytes.collect();
+        let expected: Vec<_> = (0..n % 3).map(|k| vec![n, k]).collect();
+        assert_eq!(bytes, expected);
+    }
+    drop(lane);
+    serving.join().unwrap().unwrap();
+    assert!(backwards.0.load(Ordering::SeqCst) > 3);
 }
 
 #[test]

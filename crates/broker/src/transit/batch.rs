@@ -1,9 +1,11 @@
 //! One item or many: each item of a batch has its own answer or error, in its place.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 
 use axum::http::StatusCode;
 use futures_util::{StreamExt, stream};
+use hsmux_pool::together;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -61,7 +63,8 @@ impl<Item> Batch<Item> {
             let working = work(item);
             async move { (reference, working.await) }
         });
-        let answers: Vec<_> = stream::iter(each).buffered(AT_ONCE).collect().await;
+        let mut all = pin!(stream::iter(each).buffered(AT_ONCE).collect::<Vec<_>>());
+        let answers = poll_fn(|context| together(|| all.as_mut().poll(context))).await;
         let status = status(&answers, self.partial_failure_response_code)?;
         let results = answers.into_iter().map(one).collect();
         Ok(Reply::Data(

@@ -15,13 +15,13 @@ use crate::params::with_raw;
 use crate::template::Template;
 
 /// The two steps of a verb. In the standard all verbs have these types (C_Verify apart).
-struct Steps {
+pub(super) struct Steps {
     init: (&'static str, CK_C_SignInit),
     run: (&'static str, CK_C_Sign),
 }
 
 impl Steps {
-    fn of(verb: Verb, f: &CK_FUNCTION_LIST) -> Self {
+    pub(super) fn of(verb: Verb, f: &CK_FUNCTION_LIST) -> Self {
         let (init, run) = match verb {
             Verb::Sign => (("C_SignInit", f.C_SignInit), ("C_Sign", f.C_Sign)),
             Verb::SignRecover => (
@@ -41,7 +41,7 @@ impl Steps {
         Self { init, run }
     }
 
-    fn init(&self, session: Session, mechanism: &Mechanism, key: Handle) -> Result<()> {
+    pub(super) fn init(&self, session: Session, mechanism: &Mechanism, key: Handle) -> Result<()> {
         let (name, Some(init)) = self.init else {
             return Err(Error::vendor(self.init.0, CKR_FUNCTION_NOT_SUPPORTED));
         };

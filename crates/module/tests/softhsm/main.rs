@@ -7,4 +7,5 @@ mod objects;
 mod pins;
 mod session_objects;
 mod threads;
+mod together;
 mod tokens;

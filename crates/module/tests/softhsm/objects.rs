@@ -102,7 +102,7 @@ thread_local! {
 }
 
 /// The vendor's calls of this name that a piece of work makes on this thread.
-fn calls_of(name: &str, work: impl FnOnce()) -> usize {
+pub fn calls_of(name: &str, work: impl FnOnce()) -> usize {
     observe(|call| CALLS.with_borrow_mut(|calls| calls.push(call)));
     CALLS.take();
     work();

@@ -19,6 +19,10 @@ const START_WITHIN: Duration = Duration::from_secs(30);
 /// another program may be one of them.
 const TRIES: usize = 3;
 
+/// Operations on one lane at once. The scheduler sends no more than this to a lane, and that many only to
+/// fast tokens.
+const DEPTH: usize = crate::scheduler::DEEPEST;
+
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -71,7 +75,7 @@ impl ProcessConnector {
                 version: started.version,
                 lanes: started.lanes,
                 admin: started.admin,
-                max_batch: 1,
+                depth: DEPTH,
                 keeper: Box::new(started.child),
             },
         )?;

@@ -20,8 +20,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         }
     }
 
-    /// Of the workers of the least loaded token, one that is about as good and has run last: its
-    /// caches are warm.
+    /// Of the free workers of the least loaded token, one that is about as good and has run last: its
+    /// caches are warm. Where none is free, the least loaded.
     fn least_loaded(&self, free: SeatSet, now: Instant) -> Option<usize> {
         let load = |seat: usize| self.seats[seat].as_ref();
         let cost = |seat: usize| Some((load(seat)?.cost(now), seat));
@@ -29,9 +29,10 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         let member = load(best)?.capacity.member;
         free.iter()
             .filter_map(|seat| Some((seat, load(seat)?)))
-            .filter(|(_, peer)| peer.capacity.member == member && peer.cost(now) / 2 <= least)
+            .filter(|(_, peer)| peer.free() && peer.capacity.member == member)
+            .filter(|(_, peer)| peer.cost(now) / 2 <= least)
             .max_by_key(|(_, peer)| peer.last)
-            .map(|(seat, _)| seat)
+            .map_or(Some(best), |(seat, _)| Some(seat))
     }
 
     /// Smooth weighted round-robin: everybody gains its weight, the richest pays for all.

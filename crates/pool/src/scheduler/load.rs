@@ -33,10 +33,13 @@ pub(super) struct Load<W, C> {
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
     latency: u64,
-    /// Operations in it, up to [`MEMORY`].
+    /// Groups in it, up to [`MEMORY`].
     samples: u64,
     /// The same divided by the weight.
     weighted: u64,
+    /// Operations that came back together last.
+    group: Group,
+    quickest: Quickest,
     /// When it last finished an operation.
     pub last: Instant,
     /// How long those took that it has answered.
@@ -58,6 +61,24 @@ pub(super) struct Run<W> {
     pub work: Option<W>,
 }
 
+/// Operations that were answered together: the first of them has taken the time of all.
+#[derive(Default)]
+struct Group {
+    nanos: u64,
+    count: u64,
+    /// The average without it.
+    before: u64,
+}
+
+/// The least that an operation took lately: what it takes on a machine that is busy with other things says
+/// little about the token.
+struct Quickest {
+    /// Of this window and of the one before, in nanoseconds.
+    nanos: [u64; 2],
+    /// Groups of this window.
+    seen: u32,
+}
+
 /// How an operation ended, as far as the load is concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
@@ -75,9 +96,14 @@ const FADING: u32 = 32;
 /// How many operations an average looks back; the first ones weigh the same, so that one that was slow
 /// because it was the first is soon forgotten.
 const MEMORY: u64 = 8;
+/// How many groups the quickest one is looked for in, or twice as many.
+const WINDOW: u32 = 32;
+/// Nanoseconds between two that were answered together.
+const TOGETHER: u64 = 4000;
 /// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
 /// Operations that a lane takes at once, at most.
+pub(crate) const DEEPEST: usize = 16;
 /// Nanoseconds below which an operation is not worth the way to a worker and back that its lane
 /// would idle for.
 const FAST: u64 = 500_000;
@@ -98,6 +124,11 @@ impl<W, C> Load<W, C> {
             latency: 0,
             held: false,
             samples: 0,
+            group: Group::default(),
+            quickest: Quickest {
+                nanos: [u64::MAX; 2],
+                seen: 0,
+            },
             weighted: FLOOR,
             last: Instant::now(),
             spread: Spread::default(),
@@ -111,11 +142,28 @@ impl<W, C> Load<W, C> {
     /// Whether a request may be sent to stand behind those that run: they are over sooner than it
     /// would get there later.
     pub fn takes_ahead(&self) -> bool {
+        let lanes = self.capacity.lanes;
         self.capacity.far
             && !self.held
-            && (1..FAST).contains(&self.latency)
-            && (self.capacity.lanes..2 * self.capacity.lanes).contains(&self.running.len())
+            && (lanes..lanes * self.depth()).contains(&self.running.len())
             && !self.running.iter().any(|run| run.slow)
+    }
+
+    /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
+    fn depth(&self) -> usize {
+        let [now, before] = self.quickest.nanos;
+        match now.min(before).min(self.group.each()) {
+            each @ 1..FAST => ((FAST / each) as usize).clamp(2, DEEPEST),
+            _ => 1,
+        }
+    }
+
+    /// Whether one runs for much longer than they usually do: who can go elsewhere is not to stand
+    /// behind it.
+    pub fn is_held_up(&self, now: Instant) -> bool {
+        let since = |run: &Run<W>| now.saturating_duration_since(run.started);
+        let longest = self.running.iter().map(since).max();
+        longest.is_some_and(|longest| longest.as_nanos() > u128::from(2 * FAST))
     }
 
     /// Takes no new requests.
@@ -156,8 +204,7 @@ impl<W, C> Load<W, C> {
             Verdict::Aside => return run.work,
             Verdict::Served => {
                 self.spread.add(took);
-                self.samples = MEMORY.min(self.samples + 1);
-                self.latency = self.latency - self.latency / self.samples + took / self.samples;
+                self.learn(took);
             }
             Verdict::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
@@ -169,7 +216,40 @@ impl<W, C> Load<W, C> {
         run.work
     }
 
+    fn learn(&mut self, took: u64) {
+        if took >= TOGETHER || self.group.count == 0 {
+            self.samples = MEMORY.min(self.samples + 1);
+            self.quickest.note(self.group.each());
+            self.group = Group {
+                before: self.latency,
+                ..Group::default()
+            };
+        }
+        self.group.nanos += took;
+        self.group.count += 1;
+        let (before, each) = (self.group.before, self.group.each());
+        self.latency = before - before / self.samples + each / self.samples;
+    }
+
     pub fn latency(&self) -> Duration {
         Duration::from_nanos(self.latency)
+    }
+}
+
+impl Group {
+    /// Nanoseconds; without an operation the most.
+    fn each(&self) -> u64 {
+        self.nanos.checked_div(self.count).unwrap_or(u64::MAX)
+    }
+}
+
+impl Quickest {
+    fn note(&mut self, nanos: u64) {
+        if self.seen == WINDOW {
+            self.nanos = [u64::MAX, self.nanos[0]];
+            self.seen = 0;
+        }
+        self.seen += 1;
+        self.nanos[0] = self.nanos[0].min(nanos);
     }
 }

@@ -17,7 +17,7 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use load::Load;
-pub(crate) use load::{Capacity, Verdict};
+pub(crate) use load::{Capacity, DEEPEST, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub use spread::Spread;
@@ -34,7 +34,7 @@ pub(crate) struct Scheduler<W, C> {
     leaving: Vec<Load<W, C>>,
     /// Seats with a free lane.
     free: SeatSet,
-    /// Seats without one where a request may stand behind those that run. Empty while there is more
+    /// Seats without one where requests may stand behind those that run. Empty while there is more
     /// than one token: another one could become free sooner.
     ahead: SeatSet,
     queue: Queue<W>,
@@ -187,7 +187,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     ) -> Option<Grant<C>> {
         let mut free = able.and(&self.free);
         if free.is_empty() && self.queue.len() == 0 {
-            free = able.and(&self.ahead);
+            let waits_for_nothing = |seat: &usize| {
+                let load = self.seats[*seat].as_ref();
+                load.is_some_and(|load| !load.is_held_up(now))
+            };
+            let ahead = able.and(&self.ahead);
+            free = ahead.iter().filter(waits_for_nothing).collect();
         }
         let seat = self.choose(free, now)?;
         self.run(seat, now, term, work.cloned())

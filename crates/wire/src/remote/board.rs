@@ -14,12 +14,12 @@ type Listener = Box<dyn FnOnce(Error) + Send>;
 
 /// The state of a [`RemoteToken`](super::RemoteToken); no call here blocks or does I/O.
 pub(super) struct Board {
+    /// Lanes that carry nothing; the one that was used last is taken first.
     free: Vec<u16>,
-    /// Lanes that carry one frame and take a second.
-    half: Vec<u16>,
     waiting: VecDeque<Request>,
     running: Vec<OnLane>,
-    max_batch: usize,
+    /// Operations that a lane carries at most.
+    depth: usize,
     /// Until when the reactor is told to wake up.
     armed: Option<Instant>,
     lost: Option<Error>,
@@ -27,9 +27,9 @@ pub(super) struct Board {
     listeners: Vec<Listener>,
 }
 
-/// What a lane carries, in the order in which it will be answered: two frames at most. The second
-/// is there when the peer has answered the first, so that the lane does not idle while the answer
-/// and the next frame pass each other.
+/// What a lane carries, in the order in which it will be answered. Later frames are there when the peer
+/// has answered the first, so that the lane does not idle while the answer and the next frame pass each
+/// other.
 #[derive(Default)]
 struct OnLane {
     operations: VecDeque<Running>,
@@ -69,14 +69,13 @@ pub(super) struct Lost {
 }
 
 impl Board {
-    pub fn new(lanes: usize, max_batch: usize) -> Self {
+    pub fn new(lanes: usize, depth: usize) -> Self {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         Self {
             free: (0..lanes).rev().collect(),
-            half: Vec::with_capacity(lanes.into()),
             waiting: VecDeque::new(),
             running: (0..lanes).map(|_| OnLane::default()).collect(),
-            max_batch: max_batch.max(1),
+            depth: depth.max(1),
             armed: None,
             lost: None,
             finished: false,
@@ -103,16 +102,9 @@ impl Board {
         if self.waiting.is_empty() || self.lost.is_some() {
             return None;
         }
-        let lane = match self.free.pop() {
-            Some(lane) => {
-                self.half.push(lane);
-                lane
-            }
-            None => self.half.pop()?,
-        };
+        let (lane, count) = self.choose()?;
         let running = &mut self.running[usize::from(lane)];
         let now = Instant::now();
-        let count = self.waiting.len().min(self.max_batch);
         let mut items = Vec::with_capacity(count);
         for request in self.waiting.drain(..count) {
             running.operations.push_back(Running {
@@ -128,6 +120,26 @@ impl Board {
         }
         running.frames.push_back(count);
         Some(Load { lane, items })
+    }
+
+    /// A lane for the next frame, and how many of those that wait it is to carry: they are spread over
+    /// all lanes that are as good.
+    fn choose(&mut self) -> Option<(u16, usize)> {
+        let others = self.free.len();
+        if let Some(lane) = self.free.pop() {
+            let share = self.waiting.len().div_ceil(others);
+            return Some((lane, share.min(self.depth)));
+        }
+        let carried = |(lane, on): (u16, &OnLane)| (on.operations.len(), lane);
+        let (carried, lane) = (0..).zip(&self.running).map(carried).min()?;
+        let share = self.waiting.len().div_ceil(self.running.len());
+        let count = share.min(self.depth.checked_sub(carried)?);
+        (count > 0).then_some((lane, count))
+    }
+
+    /// Whether a lane carries nothing.
+    pub fn has_idle_lane(&self) -> bool {
+        !self.free.is_empty()
     }
 
     /// Whether an answer is due on the lane.
@@ -173,10 +185,7 @@ impl Board {
     /// A lane has one frame less than it had.
     fn make_room(&mut self, lane: u16) {
         if self.running[usize::from(lane)].frames.is_empty() {
-            self.half.retain(|half| *half != lane);
             self.free.push(lane);
-        } else {
-            self.half.push(lane);
         }
     }
 

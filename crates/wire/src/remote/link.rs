@@ -44,9 +44,9 @@ pub struct Link {
     pub lanes: Vec<UnixStream>,
     /// For reading objects, so that this takes no lane.
     pub admin: UnixStream,
-    /// How many of the operations that wait together may travel in one frame: above 1 they run one
-    /// after the other, even when another lane comes free.
-    pub max_batch: usize,
+    /// How many operations a lane carries at most: they run one after the other, and those that wait
+    /// together travel in one frame. What finds all lanes full waits here.
+    pub depth: usize,
     /// What stands behind the lanes.
     pub keeper: Box<dyn Keeper>,
 }

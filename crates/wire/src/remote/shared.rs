@@ -13,6 +13,7 @@ use rustix::event::epoll::EventFlags;
 use super::board::{self, Board, Load, Lost};
 use super::{Keeper, Link};
 use crate::connection::Connection;
+use crate::cork::{self, Corked};
 use crate::frame::{self, FrameBuffer, MAX_FRAME};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
@@ -62,7 +63,7 @@ impl Shared {
         Self {
             _unshared: all.map(Mark::of).collect(),
             watch,
-            board: Mutex::new(Board::new(link.lanes.len(), link.max_batch)),
+            board: Mutex::new(Board::new(link.lanes.len(), link.depth)),
             name: link.name,
             info: Arc::new(link.info),
             version: link.version,
@@ -84,8 +85,11 @@ impl Shared {
         }
     }
 
-    pub fn submit(&self, mut batch: Batch) {
-        let admitted = self.board.lock().admit(&mut batch);
+    pub fn submit(self: &Arc<Self>, mut batch: Batch) {
+        let mut board = self.board.lock();
+        let admitted = board.admit(&mut batch);
+        let idle = board.has_idle_lane();
+        drop(board);
         match admitted {
             Ok(None) => {}
             Ok(Some(at)) => self.watch.wake_at(at),
@@ -96,7 +100,9 @@ impl Shared {
                 return;
             }
         }
-        self.load_lanes();
+        if idle || !cork::put_off(self) {
+            self.load_lanes();
+        }
     }
 
     /// Writes all that waits and has a lane.
@@ -230,6 +236,12 @@ impl Shared {
         for lane in &self.lanes {
             self.watch.remove(lane.outlet.stream());
         }
+    }
+}
+
+impl Corked for Shared {
+    fn uncork(&self) {
+        self.load_lanes();
     }
 }
 

@@ -62,13 +62,13 @@ pub fn sign(data: &[u8]) -> Operation {
 /// A token behind lanes that threads of this process serve.
 pub fn remote(reactor: &Arc<Reactor>, lanes: usize) -> Arc<RemoteToken> {
     let token: Arc<dyn Token> = Arc::new(Echo);
-    remote_of(reactor, lanes, 1, &token)
+    remote_of(reactor, lanes, 2, &token)
 }
 
 pub fn remote_of(
     reactor: &Arc<Reactor>,
     lanes: usize,
-    max_batch: usize,
+    depth: usize,
     token: &Arc<dyn Token>,
 ) -> Arc<RemoteToken> {
     let lane = || {
@@ -77,19 +77,14 @@ pub fn remote_of(
         std::thread::spawn(move || serve_lane(far, 2, &*token));
         near
     };
-    start(
-        reactor,
-        (0..lanes).map(|_| lane()).collect(),
-        lane(),
-        max_batch,
-    )
+    start(reactor, (0..lanes).map(|_| lane()).collect(), lane(), depth)
 }
 
 pub fn start(
     reactor: &Arc<Reactor>,
     lanes: Vec<UnixStream>,
     admin: UnixStream,
-    max_batch: usize,
+    depth: usize,
 ) -> Arc<RemoteToken> {
     let keeper: Box<dyn Keeper> = Box::new(());
     let link = Link {
@@ -98,7 +93,7 @@ pub fn start(
         version: 2,
         lanes,
         admin,
-        max_batch,
+        depth,
         keeper,
     };
     RemoteToken::start(Arc::clone(reactor), link).unwrap()

@@ -233,6 +233,34 @@ fn a_worker_killed_under_load() {
     }
 }
 
+/// More callers than workers of the one token: their operations travel together, and one worker after the
+/// other dies with some of them.
+#[test]
+fn a_worker_killed_with_operations_of_many_callers() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let _token = rig.stand_in("vendor", &["one"]);
+    let member = rig.config.members[0].clone();
+    rig.config.members[0] = member.with("workers = 2\nsessions = 1");
+    rig.start();
+    let workers = || -> Vec<u32> {
+        let pids = rig.status()["members"][0]["pids"].take();
+        serde_json::from_value(pids).expect("process ids")
+    };
+    let mut program = Caller::open(&rig);
+    program.ok("start_load", json!({"threads": 16}));
+    for round in 0..4 {
+        let both = || Some(workers()).filter(|workers| workers.len() == 2);
+        let worker = until("both workers run", PATIENCE, both)[round % 2];
+        kill(worker);
+        until("it is replaced", PATIENCE, || {
+            let now = workers();
+            (now.len() == 2 && !now.contains(&worker)).then_some(())
+        });
+        rig.wait_for_members(1);
+    }
+    nothing_failed(&program.ok("stop_load", json!({})));
+}
+
 /// All tokens are taken away and come back: an error within the deadline, then all is well again.
 #[test]
 fn all_members_gone() {

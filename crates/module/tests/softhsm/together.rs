@@ -1,0 +1,116 @@
+//! Operations of several callers at once.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use hsmux_module::ModuleToken;
+use hsmux_token::ck::*;
+use hsmux_token::{Mechanism, ObjectId, ObjectRef, Operation, Result, Token, Verb};
+
+use crate::fixture::{Run, aes, ec_pair, soon, token};
+use crate::objects::calls_of;
+
+fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
+    Operation::Use {
+        verb,
+        key: ObjectRef::Token(key),
+        mechanism,
+        data: data.to_vec().into(),
+    }
+}
+
+fn all(token: &ModuleToken, operations: Vec<Operation>) -> Vec<Result<Bytes>> {
+    let timed: Vec<(Operation, Instant)> = operations.into_iter().map(|o| (o, soon())).collect();
+    let mut answers: Vec<_> = timed.iter().map(|_| None).collect();
+    token.execute_all(&timed, &mut |place, result| {
+        let bytes = result.and_then(hsmux_token::Outcome::into_bytes);
+        assert!(answers[place].replace(bytes).is_none(), "told twice");
+    });
+    answers.into_iter().map(Option::unwrap).collect()
+}
+
+/// Lengths about a block, another IV for each, both mechanisms, two keys, and others in between.
+#[test]
+fn together_they_get_what_each_gets_alone() {
+    let token = token("together");
+    let keys = [1, 2].map(|id| token.made(aes(id)).remove(0).object.id);
+    let signing = token.made(ec_pair(3)).remove(1).object.id;
+    let mut clear = Vec::new();
+    for (n, len) in [0, 1, 15, 16, 17, 31, 32, 256, 300, 4096, 5000_usize]
+        .into_iter()
+        .enumerate()
+    {
+        for (key, kind) in [(keys[0], CKM_AES_CBC_PAD), (keys[n % 2], CKM_AES_CBC)] {
+            let mechanism = Mechanism::with_bytes(kind, vec![n as u8 * 17 + 1; 16]);
+            clear.push((key, mechanism, vec![n as u8; len]));
+        }
+    }
+    let operations = |verb: Verb, texts: &[(ObjectId, Mechanism, Vec<u8>)]| -> Vec<_> {
+        let texts = texts.iter().cloned();
+        let texts = texts.map(|(key, mechanism, data)| with(verb, key, mechanism, &data));
+        texts.collect()
+    };
+    let mut encrypt = operations(Verb::Encrypt, &clear);
+    let sign = with(Verb::Sign, signing, Mechanism::plain(CKM_ECDSA), &[7; 32]);
+    encrypt.insert(3, sign);
+    let mut sealed = Vec::new();
+    let updates = calls_of("C_EncryptUpdate", || sealed = all(&token, encrypt.clone()));
+    assert!(updates > clear.len() / 2, "{updates}");
+    assert_eq!(sealed.remove(3).unwrap().len(), 64);
+    encrypt.remove(3);
+    let mut texts = Vec::new();
+    for ((operation, sealed), (key, mechanism, _)) in encrypt.into_iter().zip(&sealed).zip(&clear) {
+        match (token.bytes(operation), sealed) {
+            (Ok(alone), Ok(together)) => {
+                assert_eq!(alone, together);
+                texts.push((*key, mechanism.clone(), together.to_vec()));
+            }
+            (alone, together) => {
+                let code = alone.unwrap_err().code();
+                assert_eq!(code, together.as_ref().unwrap_err().code());
+                texts.push((*key, mechanism.clone(), vec![9; 3]));
+            }
+        }
+    }
+    let opened = all(&token, operations(Verb::Decrypt, &texts));
+    for ((opened, sealed), (.., clear)) in opened.into_iter().zip(&sealed).zip(&clear) {
+        assert_eq!(opened.is_ok(), sealed.is_ok());
+        assert!(opened.is_err() || opened.unwrap() == clear);
+    }
+}
+
+#[test]
+fn one_bad_padding_is_the_affair_of_one() {
+    let token = token("paddings");
+    let key = token.made(aes(1)).remove(0).object.id;
+    let iv = |n: u8| vec![n; 16];
+    let raw = |last: [u8; 2]| {
+        let mut block = vec![0x20; 16];
+        block[14..].copy_from_slice(&last);
+        let mechanism = Mechanism::with_bytes(CKM_AES_CBC, iv(1));
+        let sealed = token
+            .bytes(with(Verb::Encrypt, key, mechanism, &block))
+            .unwrap();
+        let mechanism = Mechanism::with_bytes(CKM_AES_CBC_PAD, iv(1));
+        with(Verb::Decrypt, key, mechanism, &sealed)
+    };
+    let endings = [
+        [7, 1],
+        [2, 2],
+        [7, 0],
+        [1, 2],
+        [7, 17],
+        [7, 255],
+        [16, 16],
+        [7, 1],
+    ];
+    let operations: Vec<_> = endings.into_iter().map(raw).collect();
+    let answers = all(&token, operations.clone());
+    for ((operation, together), ending) in operations.into_iter().zip(answers).zip(endings) {
+        match (token.bytes(operation), together) {
+            (Ok(alone), Ok(together)) => assert_eq!(alone, together, "{ending:?}"),
+            (Err(alone), Err(together)) => assert_eq!(alone.code(), together.code(), "{ending:?}"),
+            (alone, together) => panic!("{ending:?}: {alone:?}, but {together:?}"),
+        }
+    }
+}
