@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use common::{fits_80_columns, keeps_schema};
-use hsmux_bench::churn::{self, Keyring, Part, Report, runs};
+use hsmux_bench::churn::{Keyring, Part, Report, runs};
 use hsmux_token::Result;
 
 #[test]
@@ -91,7 +91,7 @@ fn report() -> Report {
 
 #[test]
 fn the_report_has_the_published_beside_the_measured() {
-    let report: churn::Report = report();
+    let report = report();
     keeps_schema(&report);
     let text = report.to_string();
     for part in [

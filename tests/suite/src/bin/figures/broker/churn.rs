@@ -70,6 +70,7 @@ fn name(row: &Row, way: &str) -> String {
 }
 
 /// The turns of a way in a run, and those of its twin.
+#[allow(clippy::cast_sign_loss)] // No rate is negative.
 fn measured(row: &Row, way: usize, time: Duration) -> [Vec<Measurement>; 2] {
     let found = &row.found[way];
     let seconds = time.as_secs_f64() / TURNS as f64;
