@@ -33,12 +33,7 @@ struct Line {
 
 impl Cipher {
     /// With the token's AES key of this label.
-    pub fn new(
-        token: Arc<dyn Token>,
-        label: &str,
-        callers: usize,
-        payload: usize,
-    ) -> Result<Self> {
+    pub fn new(token: Arc<dyn Token>, label: &str, callers: usize, payload: usize) -> Result<Self> {
         let key = find(&*token, label)?;
         let line = |_| Line::new(&*token, key, payload);
         let lines = (0..callers).map(line).collect::<Result<_>>()?;

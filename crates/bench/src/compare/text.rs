@@ -64,9 +64,7 @@ fn goal(bound: Bound) -> String {
     match bound {
         Bound::RateRatioAtLeast(least) => format!(">= {}", three(least)),
         Bound::RateRatioWithin(share) => format!("1 +- {}", three(share)),
-        Bound::TimeRatioAtMost(most)
-        | Bound::AddedMedianAtMost(most)
-        | Bound::TailAtMost(most) => {
+        Bound::TimeRatioAtMost(most) | Bound::AddedMedianAtMost(most) | Bound::TailAtMost(most) => {
             format!("<= {}{}", three(most), unit(bound))
         }
     }

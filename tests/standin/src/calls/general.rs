@@ -46,7 +46,9 @@ pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
         ..NOTHING
     };
     // A file that cannot be read is the matter of the other calls.
-    let behind = Control::now().ok().and_then(|control| control.forward.clone());
+    let behind = Control::now()
+        .ok()
+        .and_then(|control| control.forward.clone());
     // Nobody writes to the list, which C takes without const.
     let own = || Ok(&raw mut LIST);
     let chosen = behind.map_or_else(own, |module| super::forward::list(&module));
