@@ -13,6 +13,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod policy;
 pub mod refusal;
+mod stamp;
 pub mod store;
 pub mod transit;
 

@@ -19,6 +19,11 @@ impl Policy {
         Self { rules, dev }
     }
 
+    /// Whether everybody may do everything.
+    pub fn is_dev(&self) -> bool {
+        self.dev
+    }
+
     /// Whether a client may do something with the key of that name, `""` for what needs no key.
     pub fn allows(&self, client: &Client, action: Action, key: &str) -> bool {
         let by = |rule: &Rule| {

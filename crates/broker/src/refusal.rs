@@ -76,8 +76,10 @@ impl From<Error> for Refusal {
             | Kind::PinHeld
             | Kind::PinThrottled
             | Kind::Environment => return Self::later(message, error.retry_after()),
-            // The trail cannot be written, or the token is full.
-            Kind::Vendor(ck::CKR_DEVICE_MEMORY) => return Self::later(message, None),
+            // The trail cannot be written, or the token is full; or the last of the tokens is gone.
+            Kind::Vendor(
+                ck::CKR_DEVICE_MEMORY | ck::CKR_DEVICE_REMOVED | ck::CKR_TOKEN_NOT_PRESENT,
+            ) => return Self::later(message, None),
             Kind::UnknownObject => return Self::no_key(),
             Kind::ReadOnly | Kind::Forbidden | Kind::NotLoggedIn | Kind::PinIncorrect => {
                 StatusCode::FORBIDDEN
@@ -102,6 +104,7 @@ mod tests {
         assert_eq!(status(request(Kind::NoMechanism)), 400);
         assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DATA_LEN_RANGE)), 400);
         assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR)), 500);
+        assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DEVICE_REMOVED)), 503);
         let busy = Refusal::from(Error::busy(7, Duration::from_secs(3)));
         assert_eq!(busy.status.as_u16(), 503);
         assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));

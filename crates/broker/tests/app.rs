@@ -11,7 +11,7 @@ use hsmux_broker::engine::Engine;
 use hsmux_broker::policy::Policy;
 use hsmux_broker::store::Store;
 use hsmux_broker::{Broker, app, auth};
-use hsmux_pool::config::{Action, Rule};
+use hsmux_pool::config::{Action, Limits, Rule};
 use hsmux_pool::{Options, Pool, Seat};
 use hsmux_token::Token;
 use hsmux_token::fake::FakeToken;
@@ -57,7 +57,11 @@ fn rig() -> Rig {
     });
     let engine = Engine::start(pool, store).unwrap();
     let policy = Policy::new(vec![rule], false);
-    let broker = Broker::new(engine, policy, Arc::new(trail.unwrap()), MAX_BODY).unwrap();
+    let limits = Limits {
+        max_body: MAX_BODY,
+        ..Limits::default()
+    };
+    let broker = Broker::new(engine, policy, Arc::new(trail.unwrap()), limits).unwrap();
     Rig {
         app: app(broker),
         token,

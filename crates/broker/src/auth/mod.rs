@@ -1,11 +1,14 @@
-//! Who a client is: its token, its certificate, its user id on the unix socket.
+//! Who a client is: its token, its JWT, its certificate, its user id on the unix socket.
 
 mod certificate;
+mod jws;
+mod jwt;
 mod tokens;
 
 use std::fmt;
 
 pub use certificate::identities as of_certificate;
+pub use jwt::{Issuer, Trust};
 pub use tokens::{NewToken, Tokens, issue};
 
 /// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
@@ -38,6 +41,11 @@ impl Client {
         self.identities.iter().any(by_kernel)
     }
 
+    /// What it is called where one name has to do.
+    pub fn name(&self) -> &str {
+        self.identities.first().map_or("anonymous", String::as_str)
+    }
+
     /// Whether it has shown anything.
     pub fn is_known(&self) -> bool {
         !self.identities.is_empty()
@@ -47,6 +55,6 @@ impl Client {
 /// For the trail.
 impl fmt::Display for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.identities.first().map_or("anonymous", String::as_str))
+        f.write_str(self.name())
     }
 }

@@ -11,6 +11,7 @@ use hsmux_token::{Error, Kind, Result, Secret};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
+use crate::stamp::Stamp;
 use crate::store::{ClientToken, Store, TokenHash, now};
 
 /// The tokens of now, as a request sees them.
@@ -19,6 +20,8 @@ pub struct Tokens {
     known: ArcSwap<HashMap<TokenHash, ClientToken>>,
     /// Of the store, when `known` was read.
     version: Mutex<Option<i64>>,
+    /// Of its files, then or before.
+    stamp: ArcSwap<Stamp>,
 }
 
 /// A token that was just made.
@@ -39,6 +42,7 @@ impl Tokens {
             store,
             known: ArcSwap::default(),
             version: Mutex::new(None),
+            stamp: ArcSwap::default(),
         };
         tokens.refresh()?;
         Ok(tokens)
@@ -52,9 +56,17 @@ impl Tokens {
         found.is_valid().then(|| found.clone())
     }
 
+    /// Whether nobody has written to the store since. It costs no look into it: whoever shows tokens that
+    /// nobody knows, again and again, is not worth one each.
+    pub fn are_current(&self) -> bool {
+        **self.stamp.load() == self.store.stamp()
+    }
+
     /// Takes over what a command has changed since. Blocks.
     pub fn refresh(&self) -> Result<()> {
         let mut version = self.version.lock();
+        // What is written while this reads makes it stale at once.
+        let stamp = self.store.stamp();
         let now = self.store.foreign_version()?;
         if *version != Some(now) {
             let tokens = self.store.tokens()?;
@@ -62,6 +74,7 @@ impl Tokens {
             self.known.store(Arc::new(by_hash.collect()));
             *version = Some(now);
         }
+        self.stamp.store(Arc::new(stamp));
         Ok(())
     }
 }
@@ -109,7 +122,9 @@ mod tests {
         let new = issue(&beside, "billing", None).unwrap();
         let secret = String::from_utf8(new.secret.expose().to_vec()).unwrap();
         assert_eq!(tokens.owner(&secret), None);
+        assert!(!tokens.are_current());
         tokens.refresh().unwrap();
+        assert!(tokens.are_current());
         assert_eq!(tokens.owner(&secret), Some(new.kept.clone()));
         assert_eq!(tokens.owner(&secret[..secret.len() - 1]), None);
         beside.revoke(&new.kept.id).unwrap();

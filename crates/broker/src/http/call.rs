@@ -1,11 +1,11 @@
 //! A request: who it is, what it may. Nothing of its body is read before that is known.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, RawPathParams, Request};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use bytes::Bytes;
 use hsmux_audit::Actor;
@@ -14,7 +14,8 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use super::record::blocking;
+use super::identify::identify;
+use super::limits::Admitted;
 use super::{Broker, reply};
 use crate::auth::Client;
 use crate::engine::Engine;
@@ -26,6 +27,8 @@ use crate::refusal::Refusal;
 pub struct Peer {
     /// `192.0.2.7:50412`, or `unix`.
     pub address: String,
+    /// The first part of that; `None`: this machine.
+    pub ip: Option<IpAddr>,
     /// What the connection has shown: a certificate, a user id.
     pub identities: Vec<String>,
 }
@@ -34,6 +37,7 @@ pub struct Peer {
 pub struct Call {
     broker: Arc<Broker>,
     client: Client,
+    _admitted: Option<Admitted>,
     pub(super) actor: Arc<Actor>,
     id: String,
     method: Method,
@@ -45,9 +49,6 @@ pub struct Call {
     /// Behind a lock only because a body alone cannot be shared.
     body: Mutex<Option<Body>>,
 }
-
-/// A body that takes longer to come is given up.
-const BODY: Duration = Duration::from_secs(30);
 
 impl FromRequest<Arc<Broker>> for Call {
     type Rejection = Response;
@@ -70,10 +71,15 @@ impl Call {
         };
         let (name, variant) = (param("name").unwrap_or_default(), param("variant"));
         let (parts, body) = request.into_parts();
-        let peer = parts.extensions.get::<Peer>().cloned().unwrap_or_default();
-        let client = identify(broker, &parts.headers, peer.identities).await?;
+        let peer = parts
+            .extensions
+            .get::<Arc<Peer>>()
+            .cloned()
+            .unwrap_or_default();
+        let (client, admitted) = identify(broker, &parts.headers, &peer).await?;
         Ok(Self {
-            actor: Arc::new(Actor::client(client.to_string(), peer.address)),
+            actor: Arc::new(Actor::client(client.to_string(), peer.address.clone())),
+            _admitted: admitted,
             broker: Arc::clone(broker),
             client,
             id,
@@ -113,17 +119,23 @@ impl Call {
     }
 
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
-        let collected = Limited::new(body, self.broker.max_body).collect();
-        let Ok(collected) = tokio::time::timeout(BODY, collected).await else {
+        let usage = self.broker.usage.load_full();
+        let limits = usage.limits();
+        let too_long = || {
+            let message = format!("a request has at most {} bytes", limits.max_body);
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+        };
+        if body.size_hint().lower() > limits.max_body as u64 {
+            return Err(too_long());
+        }
+        let collected = Limited::new(body, limits.max_body).collect();
+        let Ok(collected) = tokio::time::timeout(limits.read_timeout, collected).await else {
             let message = "the body of the request did not come";
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
         };
         match collected {
             Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(Refusal::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                format!("a request has at most {} bytes", self.broker.max_body),
-            )),
+            Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
             Err(error) => Err(Refusal::bad(format!("the body of the request: {error}"))),
         }
     }
@@ -168,31 +180,6 @@ impl Call {
         let found = self.query.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
     }
-}
-
-/// What the connection has shown, and the token in `X-Vault-Token` or `Authorization: Bearer`. A token that
-/// is not known may have been made just now.
-async fn identify(
-    broker: &Arc<Broker>,
-    headers: &HeaderMap,
-    mut identities: Vec<String>,
-) -> Result<Client, Refusal> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    let bearer = || text(header::AUTHORIZATION)?.strip_prefix("Bearer ");
-    let token = text("x-vault-token".parse().map_err(|_| Refusal::denied())?).or_else(bearer);
-    let Some(token) = token.map(str::trim).filter(|token| !token.is_empty()) else {
-        return Ok(Client::new(identities));
-    };
-    let mut owner = broker.tokens.owner(token);
-    if owner.is_none() {
-        let broker = Arc::clone(broker);
-        blocking(move || broker.tokens.refresh()).await?;
-    }
-    owner = owner.or_else(|| broker.tokens.owner(token));
-    if let Some(owner) = owner {
-        identities.insert(0, format!("token:{}", owner.name));
-    }
-    Ok(Client::new(identities))
 }
 
 fn query(text: &str) -> Vec<(String, String)> {

@@ -1,49 +1,63 @@
-//! Sockets: accept, serve each connection, let what runs end.
+//! Sockets: accept, find a place for each connection, and serve it.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use hsmux_pool::config::Socket;
 use hsmux_pool::socket::{self, SocketFile};
 use hsmux_token::{Error, Kind, Result};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
-use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
-use tokio_rustls::TlsAcceptor;
-use tower::ServiceExt;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::{Broker, Peer, app};
+use super::connection::{said, serve};
+use super::connections::{Connections, Place};
+use super::patience::Patient;
+use super::tls::Https;
+use super::{Broker, Peer};
 use crate::auth;
 
-/// A client that takes longer for its TLS handshake, or for the head of a request, is let go.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A client that takes longer for its TLS handshake is let go.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+
+/// Connections that the system keeps for us until they are accepted.
+const BACKLOG: i32 = 1024;
+
+/// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
+const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
+
+/// What all listeners share.
+#[derive(Clone)]
+pub struct House {
+    pub broker: Arc<Broker>,
+    pub app: Router,
+    pub connections: Arc<Connections>,
+    /// No more connections.
+    pub end: watch::Receiver<bool>,
+    /// No more requests on those that are open.
+    pub closing: watch::Receiver<bool>,
+}
 
 /// A socket that is open.
 pub enum Listener {
     /// HTTP, or HTTPS.
-    Tcp(StdListener, Option<Arc<ServerConfig>>),
+    Tcp(StdListener, Option<Arc<Https>>),
     /// HTTP on a unix socket, which is removed with this.
     Unix(std::os::unix::net::UnixListener, SocketFile),
 }
 
 impl Listener {
     /// Opens an address.
-    pub fn tcp(address: SocketAddr, tls: Option<Arc<ServerConfig>>) -> Result<Self> {
+    pub fn tcp(address: SocketAddr, https: Option<Arc<Https>>) -> Result<Self> {
         let failed = |e: std::io::Error| {
             let message = format!("[broker] listen {address}: {e}");
             Error::pool(Kind::Environment, message)
         };
-        let listener = StdListener::bind(address).map_err(failed)?;
-        listener.set_nonblocking(true).map_err(failed)?;
-        Ok(Self::Tcp(listener, tls))
+        let listener = listen(address).map_err(failed)?;
+        Ok(Self::Tcp(listener, https))
     }
 
     /// Opens a unix socket; one that a broker has left behind makes room.
@@ -64,49 +78,65 @@ impl Listener {
         }
     }
 
-    /// Serves until `end` says so; returns when what ran has ended.
-    pub async fn serve(
-        self,
-        broker: Arc<Broker>,
-        mut end: watch::Receiver<bool>,
-    ) -> std::io::Result<()> {
-        let (app, open) = (app(Arc::clone(&broker)), Open::of(self)?);
-        let graceful = GracefulShutdown::new();
+    /// Serves until `end` says so.
+    pub async fn serve(self, house: House) -> std::io::Result<()> {
+        let open = Open::of(self)?;
+        let mut end = house.end.clone();
         loop {
             tokio::select! {
                 () = said(&mut end) => break,
-                accepted = open.accept() => match accepted {
-                    Ok(stream) => {
-                        let counted = broker.metrics.connection();
-                        let serving = stream.serve(app.clone(), graceful.watcher());
-                        tokio::spawn(async move {
-                            serving.await;
-                            drop(counted);
-                        });
-                    }
-                    // The system has no more descriptors, for example: a little later again.
-                    Err(error) => {
-                        tracing::warn!(%error, "a connection to the broker was not accepted");
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                },
+                accepted = open.accept() => house.take_in(accepted).await,
             }
         }
-        // Nobody else may connect while what runs ends.
-        drop(open);
-        graceful.shutdown().await;
+        let (all, next) = LAST_CALL;
+        let last = Instant::now() + all;
+        while let Ok(accepted) = timeout_at(last.min(Instant::now() + next), open.accept()).await {
+            house.take_in(accepted).await;
+        }
         Ok(())
     }
 }
 
-/// Waits for the word; whoever would say it being gone is as good.
-async fn said(end: &mut watch::Receiver<bool>) {
-    let _ = end.wait_for(|end| *end).await;
+impl House {
+    async fn take_in(&self, accepted: std::io::Result<Stream>) {
+        let stream = match accepted {
+            Ok(stream) => stream,
+            // The system has no more descriptors, for example: a little later again.
+            Err(error) => {
+                tracing::warn!(%error, "a connection to the broker was not accepted");
+                return tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        };
+        let mut closing = self.closing.clone();
+        let place = tokio::select! {
+            place = self.connections.place() => place,
+            // All are busy to the last.
+            () = said(&mut closing) => return,
+        };
+        let house = self.clone();
+        tokio::spawn(async move {
+            let _counted = house.broker.metrics.connection();
+            stream.serve(&house, &place).await;
+        });
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<StdListener> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// A listener on the runtime.
 enum Open {
-    Tcp(TcpListener, Option<TlsAcceptor>),
+    Tcp(TcpListener, Option<Arc<Https>>),
     Unix(
         UnixListener,
         #[allow(dead_code, reason = "held, not read")] SocketFile,
@@ -115,36 +145,36 @@ enum Open {
 
 /// A connection.
 enum Stream {
-    Tcp(TcpStream, Peer, Option<TlsAcceptor>),
+    Tcp(TcpStream, Peer, Option<Arc<Https>>),
     Unix(UnixStream, Peer),
 }
 
 impl Open {
     fn of(listener: Listener) -> std::io::Result<Self> {
         Ok(match listener {
-            Listener::Tcp(listener, tls) => {
-                Self::Tcp(TcpListener::from_std(listener)?, tls.map(TlsAcceptor::from))
-            }
+            Listener::Tcp(listener, https) => Self::Tcp(TcpListener::from_std(listener)?, https),
             Listener::Unix(listener, file) => Self::Unix(UnixListener::from_std(listener)?, file),
         })
     }
 
     async fn accept(&self) -> std::io::Result<Stream> {
         match self {
-            Self::Tcp(listener, tls) => {
+            Self::Tcp(listener, https) => {
                 let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
                 let peer = Peer {
                     address: address.to_string(),
+                    ip: Some(address.ip()),
                     identities: Vec::new(),
                 };
-                Ok(Stream::Tcp(stream, peer, tls.clone()))
+                Ok(Stream::Tcp(stream, peer, https.clone()))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 let user = stream.peer_cred()?.uid();
                 let peer = Peer {
                     address: "unix".into(),
+                    ip: None,
                     identities: vec![format!("uid:{user}")],
                 };
                 Ok(Stream::Unix(stream, peer))
@@ -154,45 +184,32 @@ impl Open {
 }
 
 impl Stream {
-    async fn serve(self, app: Router, watcher: Watcher) {
+    async fn serve(self, house: &House, place: &Place) {
+        let limits = house.broker.usage.load().limits().clone();
+        let (app, closing) = (house.app.clone(), house.closing.clone());
+        let activity = || Arc::clone(place.activity());
         match self {
-            Self::Unix(stream, peer) => serve_one(app, stream, peer, watcher).await,
-            Self::Tcp(stream, peer, None) => serve_one(app, stream, peer, watcher).await,
-            Self::Tcp(stream, mut peer, Some(tls)) => {
-                let shaken = tokio::time::timeout(PATIENCE, tls.accept(stream)).await;
+            Self::Unix(stream, peer) => {
+                let stream = Patient::new(stream, activity(), &limits);
+                serve(app, stream, peer, place, closing).await;
+            }
+            Self::Tcp(stream, peer, None) => {
+                let stream = Patient::new(stream, activity(), &limits);
+                serve(app, stream, peer, place, closing).await;
+            }
+            Self::Tcp(stream, mut peer, Some(https)) => {
+                let shaken = tokio::select! {
+                    shaken = timeout(HANDSHAKE, https.acceptor().accept(stream)) => shaken,
+                    () = place.told_to_go() => return,
+                };
                 // A client that breaks off is its own affair.
                 let Ok(Ok(stream)) = shaken else { return };
                 let shown = stream.get_ref().1.peer_certificates();
                 let own = shown.and_then(<[_]>::first);
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
-                serve_one(app, stream, peer, watcher).await;
+                let stream = Patient::new(stream, activity(), &limits);
+                serve(app, stream, peer, place, closing).await;
             }
         }
     }
-}
-
-async fn serve_one(
-    app: Router,
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: Peer,
-    watcher: Watcher,
-) {
-    let service = app.map_request(move |mut request: Request<hyper::body::Incoming>| {
-        request.extensions_mut().insert(peer.clone());
-        request
-    });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder
-        .http1()
-        .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(256);
-    let connection = builder
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service))
-        .into_owned();
-    // A client that breaks off is its own affair.
-    let _ = watcher.watch(connection).await;
 }

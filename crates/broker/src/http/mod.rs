@@ -7,29 +7,42 @@
 //! | `record` | what becomes of it: counted, and on the audit trail |
 //! | `reply` | the dialect's envelope and its errors |
 //! | `health` | whether it lives and serves |
-//! | `service` | start, reload, end |
+//! | `identify` | who a request is of |
+//! | `limits` | what one client may cost |
+//! | `service` | start and end |
+//! | `watch` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
+//! | `connection`, `connections`, `patience` | one connection; how many there may be; how long it is waited for |
 
 mod app;
 mod call;
+mod connection;
+mod connections;
 mod health;
+mod identify;
+mod limits;
 mod listen;
+mod patience;
 mod record;
 mod reply;
 mod service;
 mod tls;
+mod watch;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
+use hsmux_pool::config::Limits;
 use hsmux_token::Result;
 
-use crate::auth::Tokens;
+use crate::auth::{Tokens, Trust};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
+
+use limits::Usage;
 
 pub use app::app;
 pub use call::{Call, Peer};
@@ -45,16 +58,17 @@ pub struct Broker {
     pub(crate) metrics: Metrics,
     /// Whether everybody may read them.
     pub(crate) open_metrics: AtomicBool,
-    pub(crate) max_body: usize,
+    pub(crate) usage: ArcSwap<Usage>,
+    pub(crate) trust: Trust,
 }
 
 impl Broker {
-    /// The broker over an engine. `max_body` is in bytes.
+    /// The broker over an engine.
     pub fn new(
         engine: Arc<Engine>,
         policy: Policy,
         audit: Arc<Trail>,
-        max_body: usize,
+        limits: Limits,
     ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             tokens: Tokens::new(Arc::clone(engine.store()))?,
@@ -63,7 +77,8 @@ impl Broker {
             open_metrics: AtomicBool::new(false),
             engine,
             audit,
-            max_body,
+            usage: ArcSwap::from_pointee(Usage::new(limits)),
+            trust: Trust::default(),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! Start, reload, end.
+//! Start and end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,12 +8,17 @@ use hsmux_audit::Trail;
 use hsmux_pool::Pool;
 use hsmux_pool::config::BrokerSection;
 use hsmux_token::{Error, Kind, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
-use super::listen::Listener;
-use super::{Broker, tls};
+use super::connections::Connections;
+use super::listen::{House, Listener};
+use super::tls::Https;
+use super::watch::Watch;
+use super::{Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
@@ -22,19 +27,19 @@ use crate::store::Store;
 pub struct Service {
     broker: Arc<Broker>,
     addresses: Vec<SocketAddr>,
+    connections: Arc<Connections>,
     end: watch::Sender<bool>,
+    closing: watch::Sender<bool>,
     serving: Option<(Runtime, JoinSet<()>)>,
 }
 
-/// What runs may take so long to end.
-const DRAIN: Duration = Duration::from_secs(10);
-
-/// How often it looks for tokens of clients and keys that have come or gone.
-const LOOK: Duration = Duration::from_millis(500);
+/// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
+/// a client that asks all the time learns in time to ask elsewhere.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 impl Service {
     /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
-    /// policies are taken over, all else needs a restart.
+    /// policies, limits, certificates and issuers are taken over, all else needs a restart.
     pub fn start(
         section: &BrokerSection,
         pool: Arc<Pool>,
@@ -44,9 +49,16 @@ impl Service {
         let store = Arc::new(Store::open(&section.store)?);
         let engine = Engine::start(pool, store)?;
         let policy = Policy::new(section.policies.clone(), section.dev);
-        let broker = Broker::new(engine, policy, audit, section.max_body)?;
+        let broker = Broker::new(engine, policy, audit, section.limits.clone())?;
+        broker.trust.refresh(section.jwt.as_ref())?;
         broker.open_metrics(section.metrics);
-        let listeners = listeners(section)?;
+        let https = section
+            .tls
+            .as_ref()
+            .map(Https::start)
+            .transpose()?
+            .map(Arc::new);
+        let listeners = listeners(section, https.as_ref())?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let runtime = Builder::new_multi_thread()
             .thread_name("hsmux-broker")
@@ -56,9 +68,18 @@ impl Service {
                 Error::pool(Kind::Environment, format!("no threads for the broker: {e}"))
             })?;
         let (end, ended) = watch::channel(false);
+        let (closing, closes) = watch::channel(false);
+        let house = House {
+            app: app(Arc::clone(&broker)),
+            broker: Arc::clone(&broker),
+            connections: Connections::new(section.limits.connections.min(files() / 2)),
+            end: ended,
+            closing: closes,
+        };
+        let connections = Arc::clone(&house.connections);
         let mut serving = JoinSet::new();
         for listener in listeners {
-            let work = listener.serve(Arc::clone(&broker), ended.clone());
+            let work = listener.serve(house.clone());
             let work = async {
                 if let Err(error) = work.await {
                     tracing::error!(%error, "the broker does not listen");
@@ -66,11 +87,14 @@ impl Service {
             };
             serving.spawn_on(work, runtime.handle());
         }
-        runtime.spawn(look(Arc::clone(&broker), section.clone(), current));
+        let watch = Watch::new(Arc::clone(&broker), https, section.clone());
+        runtime.spawn(watch.run(current));
         let service = Self {
             broker,
             addresses,
+            connections,
             end,
+            closing,
             serving: Some((runtime, serving)),
         };
         service.announce(section);
@@ -102,20 +126,49 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let _ = self.end.send(true);
-        if let Some((runtime, mut serving)) = self.serving.take() {
-            let drained = async { while serving.join_next().await.is_some() {} };
-            let _ = runtime.block_on(async { tokio::time::timeout(DRAIN, drained).await });
+        if let Some((runtime, serving)) = self.serving.take() {
+            runtime.block_on(self.drain(serving));
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }
 }
 
-fn listeners(section: &BrokerSection) -> Result<Vec<Listener>> {
-    let tls = section.tls.as_ref().map(tls::config).transpose()?;
+impl Service {
+    /// No more connections, then no more requests, then what runs: none takes longer than the pool lets it.
+    async fn drain(&self, mut serving: JoinSet<()>) {
+        let patience = self.broker.engine.pool().options().deadline;
+        let _ = self.end.send(true);
+        self.connections.leave();
+        let accepted = async { while serving.join_next().await.is_some() {} };
+        let _ = timeout(FAREWELL, accepted).await;
+        let _ = timeout(FAREWELL, self.connections.ended()).await;
+        let _ = self.closing.send(true);
+        if timeout(patience, self.connections.ended()).await.is_err() {
+            tracing::warn!("the broker ends while requests run that took longer than {patience:?}");
+        }
+    }
+}
+
+/// How many files this process may have open, once it has asked for all that it may: a connection is one.
+fn files() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let all = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let granted = match setrlimit(Resource::Nofile, all) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    granted.map_or(usize::MAX, |files| {
+        usize::try_from(files).unwrap_or(usize::MAX)
+    })
+}
+
+fn listeners(section: &BrokerSection, https: Option<&Arc<Https>>) -> Result<Vec<Listener>> {
     let tcp = section.listen.iter();
     let mut listeners: Vec<_> = tcp
-        .map(|address| Listener::tcp(*address, tls.clone()))
+        .map(|address| Listener::tcp(*address, https.cloned()))
         .collect::<Result<_>>()?;
     if let Some(socket) = &section.socket {
         listeners.push(Listener::unix(socket)?);
@@ -126,34 +179,4 @@ fn listeners(section: &BrokerSection) -> Result<Vec<Listener>> {
         return Err(Error::pool(Kind::Environment, message));
     }
     Ok(listeners)
-}
-
-/// Takes over what commands and other programs have changed.
-async fn look(
-    broker: Arc<Broker>,
-    mut section: BrokerSection,
-    current: impl Fn() -> Option<BrokerSection> + Send + Sync,
-) {
-    let mut seen = None;
-    loop {
-        tokio::time::sleep(LOOK).await;
-        if let Some(now) = current().filter(|now| now.policies != section.policies) {
-            broker
-                .policy
-                .store(Arc::new(Policy::new(now.policies.clone(), section.dev)));
-            section.policies = now.policies;
-            tracing::info!("the broker has other policies");
-        }
-        let tokens = Arc::clone(&broker);
-        let read = tokio::task::spawn_blocking(move || tokens.tokens.refresh()).await;
-        if let Ok(Err(error)) = read {
-            tracing::warn!(%error, "tokens of clients are as they were");
-        }
-        let now = broker.engine.pool().catalogue().epoch;
-        if seen != Some(now) {
-            seen = Some(now);
-            broker.engine.adopt().await;
-            broker.engine.refresh_external();
-        }
-    }
 }

@@ -32,6 +32,8 @@ pub use keys::{KeyRow, VersionRow};
 pub use open::Trust;
 pub use tokens::{ClientToken, TokenHash};
 
+use crate::stamp::Stamp;
+
 /// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
 pub struct Store {
     file: PathBuf,
@@ -107,6 +109,13 @@ impl Store {
             write.commit()?;
             Ok(done)
         })
+    }
+
+    /// Changes with every write to its files, by whomever.
+    pub fn stamp(&self) -> Stamp {
+        let mut log = self.file.clone().into_os_string();
+        log.push("-wal");
+        Stamp::of([&*self.file, Path::new(&log)])
     }
 
     fn with<T>(

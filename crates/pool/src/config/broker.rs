@@ -1,10 +1,16 @@
 //! `[broker]` and each `[[policy]]`: who may do what over HTTP.
 
+mod jwt;
+mod limits;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::Socket;
 use super::reader::{Fields, Named, suggestion, text};
+
+pub use jwt::Jwt;
+pub use limits::Limits;
 
 /// `[broker]`: the service over HTTP.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +23,10 @@ pub struct BrokerSection {
     pub tls: Option<Tls>,
     /// The SQLite file of names, versions and clients' tokens.
     pub store: PathBuf,
-    /// The longest body of a request, in bytes.
-    pub max_body: usize,
+    /// What a client may cost.
+    pub limits: Limits,
+    /// Whose JWTs let clients in.
+    pub jwt: Option<Jwt>,
     /// Whether everybody may read `/metrics`.
     pub metrics: bool,
     /// Everybody may do everything, on loopback.
@@ -41,7 +49,8 @@ pub struct Tls {
 /// `[[policy]]`: some clients may do some things with some keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rule {
-    /// Who: `token:NAME`, `subject:CN=...`, `dns:...`, `uri:...`, `email:...`, `fingerprint:HEX`, `uid:N`.
+    /// Who: `token:NAME`, `jwt:NAME`, `subject:CN=...`, `dns:...`, `uri:...`, `email:...`, `fingerprint:HEX`,
+    /// `uid:N`.
     pub clients: Vec<String>,
     /// Names of keys, where `*` stands for any characters.
     pub keys: Vec<String>,
@@ -106,6 +115,7 @@ impl Action {
 /// Kinds of identities.
 const CLIENTS: &[&str] = &[
     "token:",
+    "jwt:",
     "subject:",
     "dns:",
     "uri:",
@@ -113,9 +123,6 @@ const CLIENTS: &[&str] = &[
     "fingerprint:",
     "uid:",
 ];
-
-/// 32 MiB, as the dialect's servers have it.
-const MAX_BODY: u64 = 32 << 20;
 
 pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
     let listen = fields.list("listen", |value| {
@@ -138,9 +145,8 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         store: fields
             .path("store")
             .unwrap_or_else(|| state.join("broker.sqlite")),
-        max_body: fields
-            .number("max_body", 1024..=1 << 30)
-            .unwrap_or(MAX_BODY) as usize,
+        limits: limits::limits(fields),
+        jwt: jwt::jwt(fields),
         metrics: fields.flag("metrics").unwrap_or(false),
         dev: fields.flag("dev").unwrap_or(false),
         policies: Vec::new(),

@@ -21,7 +21,7 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
-pub use broker::{Action, BrokerSection, Rule, Tls};
+pub use broker::{Action, BrokerSection, Jwt, Limits, Rule, Tls};
 pub use files::check;
 pub use mistake::{Mistake, Severity};
 pub use pin::PinSource;

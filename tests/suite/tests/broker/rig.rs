@@ -45,9 +45,14 @@ impl Broker {
     }
 
     /// The same over a rig that is not started yet.
-    pub fn over(mut rig: Rig, more: &str) -> Self {
-        rig.config.module.push_str(BROKER);
-        rig.config.module.push_str(more);
+    pub fn over(rig: Rig, more: &str) -> Self {
+        Self::of(rig, &format!("{BROKER}{more}"))
+    }
+
+    /// The same with these sections of the configuration and no others.
+    pub fn of(mut rig: Rig, sections: &str) -> Self {
+        rig.config.module.push('\n');
+        rig.config.module.push_str(sections);
         rig.start();
         let mut broker = Self {
             rig,
@@ -85,6 +90,16 @@ impl Broker {
             let (address, _) = said.split_once(']')?;
             Some(format!("http://{address}"))
         });
+    }
+
+    /// How many operations of callers the tokens have answered.
+    pub fn served(&self) -> u64 {
+        let status = self.rig.status();
+        let members = status["members"].as_array().expect("members");
+        let served = members
+            .iter()
+            .filter_map(|member| member["served"].as_u64());
+        served.sum()
     }
 
     /// A request: the status, and the answer's JSON (null where there is none).

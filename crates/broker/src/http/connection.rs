@@ -1,0 +1,90 @@
+//! One connection: its requests, until the client, its limits or the service end it.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::http::{HeaderValue, Version, header};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tower::ServiceExt;
+
+use super::Peer;
+use super::connections::Place;
+use super::patience::Patient;
+
+/// What a head may take of memory: ten thousand clients may send one at once.
+const BUFFER: usize = 64 << 10;
+
+/// A connection that is to end and on which nothing runs is given so long for its last words.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves it. `closing` becomes true when the service ends: then what runs is the last.
+pub async fn serve(
+    app: Router,
+    stream: Patient<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+    peer: Peer,
+    place: &Place,
+    mut closing: watch::Receiver<bool>,
+) {
+    let (peer, activity) = (Arc::new(peer), Arc::clone(place.activity()));
+    let leaving = place.leaving();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let running = activity.begin();
+        let say_so = leaving.load(Ordering::Acquire) && request.version() < Version::HTTP_2;
+        request.extensions_mut().insert(Arc::clone(&peer));
+        let answer = app.clone().oneshot(request);
+        async move {
+            let mut answer = answer.await;
+            if let (Ok(answer), true) = (&mut answer, say_so) {
+                let close = HeaderValue::from_static("close");
+                answer.headers_mut().insert(header::CONNECTION, close);
+            }
+            drop(running);
+            answer
+        }
+    });
+    let builder = builder();
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let mut ending = false;
+    loop {
+        tokio::select! {
+            // A client that breaks off is its own affair.
+            _ = connection.as_mut() => return,
+            () = place.told_to_go() => if place.activity().is_quiet() { return },
+            () = said(&mut closing), if !ending => {}
+            () = tokio::time::sleep(LAST_WORDS), if ending => {
+                if place.activity().is_quiet() { return }
+            }
+        }
+        ending = true;
+        connection.as_mut().graceful_shutdown();
+    }
+}
+
+/// Waits for the word; whoever would say it being gone is as good.
+pub async fn said(word: &mut watch::Receiver<bool>) {
+    let _ = word.wait_for(|said| *said).await;
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    // How long a head may take is the stream's to say.
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(None)
+        .max_buf_size(BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(256);
+    builder
+}

@@ -1,0 +1,194 @@
+//! Connections: how many there may be, and which one makes room for the next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// All connections of all listeners.
+pub struct Connections {
+    most: usize,
+    places: Arc<Semaphore>,
+    open: Mutex<HashMap<u64, Arc<Activity>>>,
+    next: AtomicU64,
+    leaving: Arc<AtomicBool>,
+}
+
+/// A connection's place among them, until this is dropped.
+pub struct Place {
+    all: Arc<Connections>,
+    number: u64,
+    activity: Arc<Activity>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a connection does.
+pub struct Activity {
+    opened: Instant,
+    running: AtomicUsize,
+    /// Requests so far.
+    requests: AtomicUsize,
+    /// When the last of them ended, in milliseconds after `opened`.
+    quiet: AtomicU64,
+    told: AtomicBool,
+    go: Notify,
+}
+
+/// A request that runs on a connection, until this is dropped.
+pub struct Running(Arc<Activity>);
+
+/// How long one that was told to go is waited for before another one is told, too.
+const A_MOMENT: Duration = Duration::from_millis(50);
+
+impl Connections {
+    /// Places for so many.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            places: Arc::new(Semaphore::new(most)),
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            leaving: Arc::default(),
+        })
+    }
+
+    /// A place for a new connection. Where there is none the one that has been idle longest loses its own;
+    /// where all are busy, this waits.
+    pub async fn place(self: &Arc<Self>) -> Place {
+        let permit = loop {
+            let places = || Arc::clone(&self.places);
+            if let Ok(permit) = places().try_acquire_owned() {
+                break permit;
+            }
+            self.make_room();
+            if let Ok(Ok(permit)) = tokio::time::timeout(A_MOMENT, places().acquire_owned()).await {
+                break permit;
+            }
+        };
+        let activity = Arc::new(Activity {
+            opened: Instant::now(),
+            running: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+            quiet: AtomicU64::new(0),
+            told: AtomicBool::new(false),
+            go: Notify::new(),
+        });
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.open.lock().insert(number, Arc::clone(&activity));
+        Place {
+            all: Arc::clone(self),
+            number,
+            activity,
+            _permit: permit,
+        }
+    }
+
+    /// From now on each answer says that it is the last of its connection.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// Waits until there is none any more.
+    pub async fn ended(&self) {
+        let all = u32::try_from(self.most).unwrap_or(u32::MAX);
+        // An error would say that the places are closed, which they never are.
+        let _ = self.places.acquire_many(all).await;
+    }
+
+    fn make_room(&self) {
+        let open = self.open.lock();
+        let idle = open
+            .values()
+            .filter(|one| one.is_quiet() && !one.told.load(Ordering::Acquire));
+        if let Some(one) = idle.min_by_key(|one| one.quiet_since()) {
+            one.told.store(true, Ordering::Release);
+            one.go.notify_one();
+        }
+    }
+}
+
+impl Place {
+    /// What the connection does.
+    pub fn activity(&self) -> &Arc<Activity> {
+        &self.activity
+    }
+
+    /// Waits for the word that it has to make room.
+    pub async fn told_to_go(&self) {
+        self.activity.go.notified().await;
+    }
+
+    /// Whether the service is about to end.
+    pub fn leaving(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.all.leaving)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all.open.lock().remove(&self.number);
+    }
+}
+
+impl Activity {
+    /// A request begins.
+    pub fn begin(self: &Arc<Self>) -> Running {
+        self.running.fetch_add(1, Ordering::AcqRel);
+        self.requests.fetch_add(1, Ordering::AcqRel);
+        Running(Arc::clone(self))
+    }
+
+    /// Whether no request runs.
+    pub fn is_quiet(&self) -> bool {
+        self.running.load(Ordering::Acquire) == 0
+    }
+
+    /// How many requests it has had.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Acquire)
+    }
+
+    /// When it was opened, or its last request ended.
+    pub fn quiet_since(&self) -> Instant {
+        self.opened + Duration::from_millis(self.quiet.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let quiet = self.0.opened.elapsed().as_millis();
+        let quiet = u64::try_from(quiet).unwrap_or(u64::MAX);
+        self.0.quiet.store(quiet, Ordering::Release);
+        self.0.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_one_that_was_idle_longest_makes_room() {
+        let all = Connections::new(3);
+        let busy = all.place().await;
+        let _running = busy.activity().begin();
+        let (second, third) = (all.place().await, all.place().await);
+        // Both are as old by the clock's grain: the third has done something since.
+        while second.activity().quiet_since() == third.activity().quiet_since() {
+            drop(third.activity().begin());
+        }
+        let newcomer = tokio::spawn({
+            let all = Arc::clone(&all);
+            async move { all.place().await }
+        });
+        second.told_to_go().await;
+        drop(second);
+        let newcomer = newcomer.await.unwrap();
+        assert!(!busy.activity().told.load(Ordering::Acquire));
+        drop((busy, third, newcomer));
+        all.ended().await;
+    }
+}

@@ -1,0 +1,72 @@
+//! Who a request is of: what its connection has shown, and the token in its head.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderName, header};
+
+use super::limits::Admitted;
+use super::record::blocking;
+use super::{Broker, Peer};
+use crate::auth::{Client, Issuer};
+use crate::refusal::Refusal;
+
+/// The client, and its request's place among its others; nobody has none, whom no policy allows anything.
+pub async fn identify(
+    broker: &Arc<Broker>,
+    headers: &HeaderMap,
+    peer: &Peer,
+) -> Result<(Client, Option<Admitted>), Refusal> {
+    let usage = broker.usage.load_full();
+    let mut identities = peer.identities.clone();
+    let token = shown(headers);
+    let mut owner = token.and_then(|token| known(broker, token));
+    if let (Some(token), None) = (token, &owner) {
+        usage.stranger(peer.ip)?;
+        owner = learn(broker, token).await?;
+    }
+    identities.splice(0..0, owner);
+    let client = Client::new(identities);
+    let admitted = if client.is_known() {
+        Some(usage.admit(client.name())?)
+    } else if broker.policy.load().is_dev() {
+        Some(usage.admit(&format!("anonymous {:?}", peer.ip))?)
+    } else {
+        if token.is_none() {
+            usage.stranger(peer.ip)?;
+        }
+        None
+    };
+    Ok((client, admitted))
+}
+
+/// The token in `X-Vault-Token` or `Authorization: Bearer`.
+fn shown(headers: &HeaderMap) -> Option<&str> {
+    let text = |name: HeaderName| headers.get(name)?.to_str().ok();
+    let own = text(HeaderName::from_static("x-vault-token"));
+    let bearer = || text(header::AUTHORIZATION)?.strip_prefix("Bearer ");
+    let token = own.or_else(bearer)?.trim();
+    (!token.is_empty()).then_some(token)
+}
+
+/// Whose it is, as far as memory says.
+fn known(broker: &Broker, token: &str) -> Option<String> {
+    if let (Some(issuer), true) = (broker.trust.issuer(), Issuer::is_jwt(token)) {
+        return issuer.known(token);
+    }
+    let owner = broker.tokens.owner(token)?;
+    Some(format!("token:{}", owner.name))
+}
+
+/// Whose it is, where that takes some work: the signature of a JWT; a look into the store, which a command
+/// may have changed just now.
+async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<String>, Refusal> {
+    if let (Some(issuer), true) = (broker.trust.issuer(), Issuer::is_jwt(token)) {
+        return Ok(issuer.verify(token));
+    }
+    if !broker.tokens.are_current() {
+        let tokens = Arc::clone(broker);
+        blocking(move || tokens.tokens.refresh()).await?;
+    }
+    // Somebody else may have looked just now.
+    Ok(known(broker, token))
+}

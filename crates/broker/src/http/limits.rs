@@ -1,0 +1,223 @@
+//! What one client may cost: how many requests at once, and how many in a second.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use governor::clock::{Clock, MonotonicClock};
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use hsmux_pool::config::Limits;
+use parking_lot::Mutex;
+
+use crate::refusal::Refusal;
+
+/// The clients of now, each with what it uses.
+pub struct Usage {
+    limits: Limits,
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+    strangers: Mutex<HashMap<Address, Arc<Bucket>>>,
+}
+
+/// A request that counts as one of its client's until this is dropped.
+pub struct Admitted(Arc<Client>);
+
+struct Client {
+    bucket: Option<Bucket>,
+    in_flight: AtomicUsize,
+}
+
+/// Where a stranger comes from; `None`: from this machine, over the unix socket.
+type Address = Option<IpAddr>;
+
+type Bucket = RateLimiter<
+    NotKeyed,
+    InMemoryState,
+    MonotonicClock,
+    NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
+>;
+
+/// From so many entries on, those that nobody uses any more make room.
+const MANY: usize = 4096;
+
+impl Usage {
+    /// Nobody uses anything yet.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            clients: Mutex::default(),
+            strangers: Mutex::default(),
+        }
+    }
+
+    /// What holds.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Counts a request of a client that is known by this name, or says when to come back.
+    pub fn admit(&self, client: &str) -> Result<Admitted, Refusal> {
+        let client = self.client(client);
+        let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
+        let admitted = Admitted(client);
+        if before >= self.limits.in_flight {
+            let most = self.limits.in_flight;
+            let message = format!("{most} requests of this client are running already");
+            return Err(too_many(message, Duration::ZERO));
+        }
+        if let Some(bucket) = &admitted.0.bucket {
+            take(bucket)?;
+        }
+        Ok(admitted)
+    }
+
+    /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
+    pub fn stranger(&self, address: Address) -> Result<(), Refusal> {
+        let bucket = {
+            let mut strangers = self.strangers.lock();
+            if is_crowded(strangers.len()) {
+                strangers.retain(|_, bucket| take(bucket).is_err());
+            }
+            let new = || Arc::new(bucket(self.limits.stranger_rate, None));
+            Arc::clone(strangers.entry(network(address)).or_insert_with(new))
+        };
+        take(&bucket)
+    }
+
+    fn client(&self, name: &str) -> Arc<Client> {
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(name) {
+            return Arc::clone(client);
+        }
+        if is_crowded(clients.len()) {
+            clients.retain(|_, client| client.is_in_use());
+        }
+        let client = Arc::new(Client {
+            bucket: self.limits.rate.map(|rate| bucket(rate, self.limits.burst)),
+            in_flight: AtomicUsize::new(0),
+        });
+        clients.insert(name.to_owned(), Arc::clone(&client));
+        client
+    }
+}
+
+impl Client {
+    /// Whether to forget it would forgive it something.
+    fn is_in_use(&self) -> bool {
+        let spent = || {
+            self.bucket
+                .as_ref()
+                .is_some_and(|bucket| take(bucket).is_err())
+        };
+        self.in_flight.load(Ordering::Acquire) > 0 || spent()
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// At every doubling, so that looking through all costs each of them little.
+fn is_crowded(entries: usize) -> bool {
+    entries >= MANY && entries.is_power_of_two()
+}
+
+fn bucket(rate: NonZeroU32, burst: Option<NonZeroU32>) -> Bucket {
+    let quota = Quota::per_second(rate).allow_burst(burst.unwrap_or(rate));
+    RateLimiter::direct_with_clock(quota, MonotonicClock)
+}
+
+fn take(bucket: &Bucket) -> Result<(), Refusal> {
+    bucket.check().map_err(|until| {
+        let wait = until.wait_time_from(bucket.clock().now());
+        too_many("too many requests: come back later".into(), wait)
+    })
+}
+
+fn too_many(message: String, wait: Duration) -> Refusal {
+    Refusal {
+        retry_after: Some(wait),
+        ..Refusal::new(StatusCode::TOO_MANY_REQUESTS, message)
+    }
+}
+
+/// Who has one address of IPv6 has 2^64 of them (RFC 6177).
+fn network(address: Address) -> Address {
+    address.map(|address| match address.to_canonical() {
+        IpAddr::V6(six) => {
+            let network = u128::from(six) >> 64 << 64;
+            IpAddr::V6(network.into())
+        }
+        four @ IpAddr::V4(_) => four,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(limits: Limits) -> Usage {
+        Usage::new(limits)
+    }
+
+    #[test]
+    fn a_client_has_so_many_requests_at_once_whatever_others_do() {
+        let usage = usage(Limits {
+            in_flight: 2,
+            ..Limits::default()
+        });
+        let first = usage.admit("a").ok();
+        let _second = usage.admit("a").ok();
+        let refused = usage.admit("a").err().unwrap();
+        assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.retry_after.is_some());
+        assert!(usage.admit("b").is_ok());
+        drop(first);
+        assert!(usage.admit("a").is_ok());
+    }
+
+    #[test]
+    fn a_client_has_so_many_requests_in_a_second() {
+        let usage = usage(Limits {
+            rate: NonZeroU32::new(1),
+            burst: NonZeroU32::new(3),
+            ..Limits::default()
+        });
+        let admitted = (0..1000).filter(|_| usage.admit("a").is_ok()).count();
+        assert!((3..500).contains(&admitted), "{admitted}");
+        assert!(usage.admit("b").is_ok());
+    }
+
+    #[test]
+    fn strangers_are_told_apart_by_their_networks() {
+        let usage = usage(Limits {
+            stranger_rate: const { NonZeroU32::new(1).unwrap() },
+            ..Limits::default()
+        });
+        let from = |text: &str| usage.stranger(Some(text.parse().unwrap()));
+        let spent = |text: &str| (0..1000).any(|_| from(text).is_err());
+        assert!(spent("192.0.2.1"));
+        assert!(from("192.0.2.2").is_ok());
+        assert!(spent("2001:db8::1"));
+        assert!(from("2001:db8:0:1::1").is_ok());
+    }
+
+    #[test]
+    fn forgotten_is_who_uses_nothing() {
+        let usage = usage(Limits::default());
+        let kept = usage.admit("kept").ok();
+        for n in 0..=MANY {
+            assert!(usage.admit(&n.to_string()).is_ok());
+        }
+        assert!(usage.clients.lock().len() < MANY);
+        assert!(usage.clients.lock().contains_key("kept"));
+        drop(kept);
+    }
+}

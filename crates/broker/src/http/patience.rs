@@ -1,0 +1,175 @@
+//! How long a connection's next bytes are waited for.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hsmux_pool::config::Limits;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::connections::Activity;
+
+/// A stream that ends for its reader when the client takes too long: for the head of a request, for the
+/// next request, for reading an answer. How long a body takes is the request's own affair.
+///
+/// It holds for every protocol and from the first byte on, where hyper's own time-out begins only when
+/// it knows which protocol it is, and makes no difference between half a head and none.
+pub struct Patient<S> {
+    stream: S,
+    activity: Arc<Activity>,
+    /// For a head, and for an answer to be taken.
+    read: Duration,
+    idle: Duration,
+    /// When the first byte of a head came, and how many requests there had been.
+    head: Option<(Instant, usize)>,
+    /// Since when nothing could be written.
+    stuck: Option<Instant>,
+    /// Until when what the client still sends is read, once all is said.
+    linger: Option<Instant>,
+    timer: Pin<Box<Sleep>>,
+}
+
+/// A client that still writes when its connection is closed may lose the answer (RFC 9112, section 9.6).
+const LINGER: Duration = Duration::from_millis(500);
+
+impl<S> Patient<S> {
+    pub fn new(stream: S, activity: Arc<Activity>, limits: &Limits) -> Self {
+        let soon = Instant::now() + limits.read_timeout.min(limits.idle_timeout);
+        Self {
+            stream,
+            activity,
+            read: limits.read_timeout,
+            idle: limits.idle_timeout,
+            head: None,
+            stuck: None,
+            linger: None,
+            timer: Box::pin(sleep_until(soon)),
+        }
+    }
+
+    /// When the client has taken too long; `None` while a request runs.
+    fn due(&mut self) -> Option<Instant> {
+        if !self.activity.is_quiet() {
+            self.head = None;
+            return None;
+        }
+        self.head = self
+            .head
+            .filter(|(_, requests)| *requests == self.activity.requests());
+        Some(match self.head {
+            Some((since, _)) => since + self.read,
+            None => Instant::from_std(self.activity.quiet_since()) + self.idle,
+        })
+    }
+
+    /// Whether that moment has come. A timer that is set for an earlier one stays: requests that follow
+    /// each other need not set it each time.
+    fn is_over(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
+        while Instant::now() < due {
+            if self.timer.is_elapsed() || self.timer.deadline() > due {
+                self.timer.as_mut().reset(due);
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if read.is_ready() {
+            if buf.filled().len() > before && self.head.is_none() && self.activity.is_quiet() {
+                self.head = Some((Instant::now(), self.activity.requests()));
+            }
+            return read;
+        }
+        match self.due() {
+            // As if the client had closed it.
+            Some(due) if self.is_over(due, cx) => return Poll::Ready(Ok(())),
+            Some(_) => {}
+            // hyper does not read again when the request has ended: the timer has to be set by then.
+            None => {
+                let later = Instant::now() + self.idle;
+                self.is_over(later, cx);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.unless_stuck(written, cx)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
+        self.unless_stuck(written, cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        self.unless_stuck(flushed, cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.linger.is_none() {
+            let ended = Pin::new(&mut self.stream).poll_shutdown(cx);
+            ready!(self.unless_stuck(ended, cx))?;
+        }
+        let until = *self.linger.get_or_insert_with(|| Instant::now() + LINGER);
+        let mut rest = [0; 4096];
+        while Instant::now() < until {
+            let mut rest = ReadBuf::new(&mut rest);
+            match Pin::new(&mut self.stream).poll_read(cx, &mut rest) {
+                Poll::Ready(Ok(())) if !rest.filled().is_empty() => {}
+                Poll::Ready(_) => break,
+                Poll::Pending if self.is_over(until, cx) => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S> Patient<S> {
+    fn unless_stuck<T>(
+        &mut self,
+        done: Poll<io::Result<T>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
+        if done.is_ready() {
+            self.stuck = None;
+            return done;
+        }
+        let since = *self.stuck.get_or_insert_with(Instant::now);
+        if self.is_over(since + self.read, cx) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,104 @@
+//! What changes while the broker runs: by commands, by other programs, in files that it names, and in the
+//! configuration when that is read again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_pool::config::BrokerSection;
+use hsmux_token::Result;
+
+use super::Broker;
+use super::limits::Usage;
+use super::tls::Https;
+use crate::policy::Policy;
+
+/// Who looks.
+pub struct Watch {
+    broker: Arc<Broker>,
+    https: Option<Arc<Https>>,
+    /// As it was taken over last.
+    section: BrokerSection,
+    /// The pool's epoch when its keys were looked at.
+    seen: Option<u64>,
+}
+
+/// How often.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Watch {
+    pub fn new(broker: Arc<Broker>, https: Option<Arc<Https>>, section: BrokerSection) -> Self {
+        Self {
+            broker,
+            https,
+            section,
+            seen: None,
+        }
+    }
+
+    /// Takes over what has changed, for ever.
+    pub async fn run(mut self, current: impl Fn() -> Option<BrokerSection> + Send + Sync) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if let Some(now) = current() {
+                self.take_over(now);
+            }
+            self.look_at_files().await;
+            self.look_at_keys().await;
+        }
+    }
+
+    fn take_over(&mut self, now: BrokerSection) {
+        if now.policies != self.section.policies {
+            let policy = Policy::new(now.policies.clone(), self.section.dev);
+            self.broker.policy.store(Arc::new(policy));
+            tracing::info!("the broker has other policies");
+        }
+        if now.limits != self.section.limits {
+            self.broker
+                .usage
+                .store(Arc::new(Usage::new(now.limits.clone())));
+            tracing::info!("the broker has other limits");
+        }
+        self.broker.open_metrics(now.metrics);
+        self.section = BrokerSection {
+            dev: self.section.dev,
+            ..now
+        };
+    }
+
+    async fn look_at_files(&self) {
+        let (broker, https) = (Arc::clone(&self.broker), self.https.clone());
+        let (tls, jwt) = (self.section.tls.clone(), self.section.jwt.clone());
+        let looked = tokio::task::spawn_blocking(move || {
+            let tokens = broker.tokens.refresh().map(|()| false);
+            tell("tokens of clients", tokens);
+            if let (Some(https), Some(tls)) = (https, tls) {
+                tell("certificates", https.refresh(&tls));
+            }
+            tell(
+                "keys of the JWTs' issuer",
+                broker.trust.refresh(jwt.as_ref()),
+            );
+        });
+        if let Err(error) = looked.await {
+            tracing::error!(%error, "the broker has not looked for changes");
+        }
+    }
+
+    async fn look_at_keys(&mut self) {
+        let now = self.broker.engine.pool().catalogue().epoch;
+        if self.seen != Some(now) {
+            self.seen = Some(now);
+            self.broker.engine.adopt().await;
+            self.broker.engine.refresh_external();
+        }
+    }
+}
+
+fn tell(what: &str, taken_over: Result<bool>) {
+    match taken_over {
+        Ok(true) => tracing::info!("the broker has other {what}"),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(%error, "{what} are as they were"),
+    }
+}

@@ -1,0 +1,145 @@
+//! Who is let in, and who is not.
+
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
+
+use crate::connection::Connection;
+use crate::rig::Broker;
+
+const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
+
+/// Whether a key is there is not told to those who may not use it.
+#[test]
+fn a_forbidden_key_looks_like_one_that_is_not_there() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let broker = Broker::of(
+        rig,
+        r#"
+[broker]
+listen = ["127.0.0.1:0"]
+
+[[policy]]
+clients = ["token:app"]
+keys = ["app-*"]
+allow = ["encrypt", "create"]
+
+[[policy]]
+clients = ["token:admin"]
+keys = ["*"]
+allow = ["*"]
+"#,
+    );
+    let admin = broker.rig.hsmux("token-auth create admin").ok();
+    let admin = admin.out.trim();
+    let body = r#"{"type": "aes256-gcm96"}"#;
+    let (status, json) = broker.ask_as(admin, "POST", "keys/secret", body);
+    assert!([200, 204].contains(&status), "{status} {json}");
+    for (method, path) in [
+        ("POST", "encrypt"),
+        ("POST", "decrypt"),
+        ("GET", "keys"),
+        ("DELETE", "keys"),
+    ] {
+        let there = broker.ask(method, &format!("{path}/secret"), TEXT);
+        let absent = broker.ask(method, &format!("{path}/nothing"), TEXT);
+        assert_eq!(there.0, 403, "{method} {path}: {there:?}");
+        assert_eq!(there, absent, "{method} {path}");
+    }
+    broker.good("POST", "keys/app-own", body);
+    broker.good("POST", "encrypt/app-own", TEXT);
+    broker.refused("GET", "keys/app-own", "", 403, "permission denied");
+}
+
+#[test]
+fn a_revoked_token_is_refused_soon_and_a_new_one_taken_at_once() {
+    let broker = Broker::start(1);
+    broker.refused("GET", "keys/app-none", "", 404, "");
+    // Each is known to be unknown before the next one is made.
+    for n in 0..5 {
+        assert_eq!(
+            broker
+                .ask_as(&format!("hsmb.{n}"), "GET", "keys/app-none", "")
+                .0,
+            403
+        );
+        let new = broker.rig.hsmux("token-auth create app").ok();
+        let (status, json) = broker.ask_as(new.out.trim(), "GET", "keys/app-none", "");
+        assert_eq!(status, 404, "{json}");
+    }
+    broker.rig.hsmux("token-auth revoke app").ok();
+    until("the token is refused", PATIENCE, || {
+        let (status, _) = broker.ask("GET", "keys/app-none", "");
+        (status == 403).then_some(())
+    });
+}
+
+#[test]
+fn on_a_unix_socket_the_client_is_its_user() {
+    let user = rustix::process::getuid().as_raw();
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let broker = Broker::of(
+        rig,
+        &format!(
+            r#"
+[broker]
+listen = ["127.0.0.1:0"]
+socket = "broker.sock"
+
+[[policy]]
+clients = ["uid:{user}"]
+keys = ["mine"]
+allow = ["*"]
+
+[[policy]]
+clients = ["uid:{}"]
+keys = ["theirs"]
+allow = ["*"]
+"#,
+            user + 1
+        ),
+    );
+    let socket = broker.rig.path("broker.sock");
+    let mut connection = Connection::unix(&socket);
+    let mut ask = |path: &str| {
+        let answer = connection.ask("GET", path, "", "").expect("an answer");
+        (answer.status, answer.body)
+    };
+    assert_eq!(ask("/v1/transit/keys/mine").0, 404);
+    assert_eq!(ask("/v1/transit/keys/theirs").0, 403);
+    let (status, body) = ask("/v1/auth/token/lookup-self");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains(&format!("uid:{user}")), "{body}");
+    // Over TCP nobody is a user.
+    let mut tcp = Connection::tcp(&broker.url);
+    let answer = tcp
+        .ask("GET", "/v1/transit/keys/mine", "", "")
+        .expect("an answer");
+    assert_eq!(answer.status, 403, "{answer:?}");
+}
+
+#[test]
+fn dev_mode_is_loud_and_for_loopback_only() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let mut broker = Broker::of(rig, "[broker]\nlisten = [\"127.0.0.1:0\"]\ndev = true\n");
+    let log = broker.rig.daemon.as_ref().expect("a daemon").log();
+    let loud = log
+        .lines()
+        .find(|line| line.contains("DEV MODE"))
+        .unwrap_or_default();
+    assert!(loud.contains("WARN"), "{log}");
+    let (status, json) = broker.ask_as("", "POST", "keys/any", r#"{"type": "aes256-gcm96"}"#);
+    assert!([200, 204].contains(&status), "{status} {json}");
+    assert_eq!(broker.ask_as("", "POST", "encrypt/any", TEXT).0, 200);
+    broker.rig.stop();
+    for lines in [
+        "listen = [\"0.0.0.0:0\"]",
+        "listen = [\"127.0.0.1:0\", \"[::]:0\"]",
+        "socket = \"broker.sock\"",
+    ] {
+        broker.rig.config.module = format!("mode = \"daemon\"\n[broker]\ndev = true\n{lines}\n");
+        broker.rig.write_config();
+        for command in ["config check", "broker"] {
+            let refused = broker.rig.hsmux(command).fails();
+            refused.says("loopback only");
+        }
+    }
+}
