@@ -66,10 +66,10 @@ impl Core {
             missed: Mutex::default(),
             woken: Condvar::new(),
         });
-        let core = Arc::downgrade(self);
+        let pool = Arc::downgrade(self);
         let minding = Arc::clone(&minder);
         let thread = std::thread::Builder::new().name(format!("hsmux-minds-{}", record.member));
-        match thread.spawn(move || minding.run(&core)) {
+        match thread.spawn(move || minding.run(&pool)) {
             Ok(_) => {
                 minders.insert(Arc::clone(&record.member), minder);
             }
@@ -176,19 +176,19 @@ impl Round {
             self.scout.dismiss();
             return IDLE;
         };
-        let care = first.record.seat.connector.care();
-        if first.info.slot.is_some() && !care.cards {
+        let wanted = first.record.seat.connector.care();
+        if first.info.slot.is_some() && !wanted.cards {
             return IDLE;
         }
         let mut rest = IDLE;
-        if care.look {
+        if wanted.look {
             let looked = self.scout.look(core, &serving);
             rest = looked.rest;
             if looked.changed {
                 self.allowance.keys_have_changed();
             }
         }
-        if care.replace {
+        if wanted.replace {
             self.missed.extend(missed);
             let trouble = self.trouble(&serving);
             if let Some((connection, reason)) = trouble.filter(|_| self.allowance.is_free()) {

@@ -55,16 +55,16 @@ impl Core {
             info,
         });
         let good = self.is_worth_it(&fresh, old, reason);
-        let taken = good.and_then(|snapshot| match snapshot {
+        let replaced = good.and_then(|snapshot| match snapshot {
             Some(snapshot) => self
                 .take_over(&fresh, old, &snapshot, reading)
                 .map(|()| true),
             None => Ok(false),
         });
-        if !matches!(taken, Ok(true)) {
+        if !matches!(replaced, Ok(true)) {
             fresh.token.abort("it is not needed");
         }
-        taken
+        replaced
     }
 
     /// What the fresh connection holds, if it is better than the old one.
@@ -149,7 +149,7 @@ impl Core {
         self.moved();
         if !unproved.is_empty() {
             self.in_background(fresh, move |core, connection| {
-                core.prove(connection, &unproved)
+                core.prove(connection, &unproved);
             });
         }
         self.let_go(old);
