@@ -1,5 +1,6 @@
 //! Keys that other tools have put on a token, named by URI, label and id.
 
+use std::fmt::Write;
 use std::fs;
 
 use hsmux_suite::{Rig, Setup};
@@ -52,7 +53,10 @@ fn openssl(broker: &Broker, line: &str, input: &[u8]) -> String {
 fn raw_cbc_is_as_others_do_it_and_by_name_only() {
     let (broker, cbc) = start();
     let key = fs::read(broker.rig.keys.file("aes")).expect("the key");
-    let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut hex = String::new();
+    for byte in &key {
+        write!(hex, "{byte:02x}").expect("a string");
+    }
     let iv = [7_u8; 16];
     let line = format!("enc -aes-256-cbc -K {hex} -iv {}", "07".repeat(16));
     fs::write(broker.rig.path("input"), b"secret").expect("the input");

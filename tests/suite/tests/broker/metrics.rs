@@ -96,8 +96,8 @@ fn numbers_are_those_of_the_work() {
         };
         assert!(of("up") > 0.0 && of("lanes") > 0.0, "{text}");
         assert_eq!(
-            of("operation_seconds_count"),
-            of("operations_total"),
+            Some(of("operation_seconds_count")),
+            Some(of("operations_total")),
             "{text}"
         );
         answered += of("operations_total");
