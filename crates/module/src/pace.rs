@@ -64,7 +64,7 @@ impl Paces {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hsmux_token::{Class, Verb, ck};
+    use hsmux_token::{Verb, ck};
 
     #[test]
     fn a_few_slow_ones_do_not_count_and_many_do() {

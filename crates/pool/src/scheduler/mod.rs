@@ -130,13 +130,16 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// on. To be followed by [`Self::next`].
     pub fn supersede(&mut self, seat: usize, generation: u64, connection: C, capacity: Capacity) {
         let old = self.seats.get_mut(seat).and_then(Option::take);
-        self.leaving.extend(old.filter(|load| !load.running.is_empty()));
+        self.leaving
+            .extend(old.filter(|load| !load.running.is_empty()));
         self.open(seat, generation, connection, capacity);
     }
 
     /// Whether something still runs on a connection in whose place another one serves.
     pub fn is_leaving(&self, generation: u64) -> bool {
-        self.leaving.iter().any(|load| load.generation == generation)
+        self.leaving
+            .iter()
+            .any(|load| load.generation == generation)
     }
 
     /// While it is held a seat is given nothing, and requests that only it can serve wait. To be followed
@@ -353,7 +356,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn finish_leaving(&mut self, place: Place, now: Instant, verdict: Verdict) -> Option<W> {
         let mut load = self.take_leaving(place.generation)?;
         let work = load.finish(place.number, now, verdict);
-        self.leaving.extend((!load.running.is_empty()).then_some(load));
+        self.leaving
+            .extend((!load.running.is_empty()).then_some(load));
         work
     }
 

@@ -262,7 +262,9 @@ fn nothing_acknowledged_is_lost_and_nothing_half_made_stays() {
         before = after;
         broker.start_again();
         until_whole(&broker, &["hsm1", "hsm2"]);
-        clients.iter_mut().for_each(|client| client.verify(&broker));
+        for client in &mut clients {
+            client.verify(&broker);
+        }
     }
     let slots = broker.rig.run("pkcs11-tool").arg("--module").arg(SOFTHSM);
     let slots = slots.arg("--list-token-slots").ok();

@@ -10,6 +10,14 @@ use serde_json::{Value, json};
 use crate::held::{MARK, ids_on_token, until_whole};
 use crate::rig::Broker;
 
+/// A program that holds the store, and says so.
+const HOLD: &str = "
+import signal, sqlite3
+store = sqlite3.connect('state/broker.sqlite', isolation_level=None)
+store.execute('BEGIN EXCLUSIVE')
+print('held', flush=True)
+signal.pause()";
+
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
 fn encrypt(broker: &Broker, key: &str) -> String {
@@ -45,12 +53,6 @@ fn while_another_program_holds_the_store_keys_in_use_go_on() {
     }
     broker.good("POST", "keys/app-unused", "");
 
-    const HOLD: &str = "
-import signal, sqlite3
-store = sqlite3.connect('state/broker.sqlite', isolation_level=None)
-store.execute('BEGIN EXCLUSIVE')
-print('held', flush=True)
-signal.pause()";
     let python = broker.rig.run("/usr/bin/python3").arg("-c").arg(HOLD);
     let mut holder = Process::start("holder", &broker.rig.path("."), python);
     holder.wait_for("held");
@@ -234,11 +236,11 @@ fn what_a_crash_has_left_is_finished_or_goes() {
     }
     broker.rig.stop();
     // Made on the tokens, and not written down; of one the second key was not made.
-    let mut lines = String::new();
+    let mut statements = Vec::new();
     for (name, id) in ids_on_token(&broker, "hsm1") {
         if ["app-half", "app-whole", "app-gcm"].contains(&&*name) {
-            lines += &format!("store.execute(\"INSERT INTO intents VALUES (x'{id}')\")\n");
-            lines += &format!("store.execute(\"DELETE FROM keys WHERE name = '{name}'\")\n");
+            statements.push(format!("INSERT INTO intents VALUES (x'{id}')"));
+            statements.push(format!("DELETE FROM keys WHERE name = '{name}'"));
         }
         if name == "app-half" && id[MARK.len() + 2..].starts_with("01") {
             for label in members {
@@ -251,16 +253,17 @@ fn what_a_crash_has_left_is_finished_or_goes() {
     // Deleted from the store, and still on the tokens.
     for name in ["app-deleted", "app-pair"] {
         for column in ["object", "mac"] {
-            lines += &format!(
-                "store.execute(\"INSERT INTO doomed SELECT {column}, strftime('%s') FROM versions \
-                 WHERE key = '{name}' AND {column} NOT NULL\")\n"
-            );
+            statements.push(format!(
+                "INSERT INTO doomed SELECT {column}, strftime('%s') FROM versions \
+                 WHERE key = '{name}' AND {column} NOT NULL"
+            ));
         }
-        lines += &format!("store.execute(\"DELETE FROM keys WHERE name = '{name}'\")\n");
+        statements.push(format!("DELETE FROM keys WHERE name = '{name}'"));
     }
     let program = format!(
         "import sqlite3\nstore = sqlite3.connect('state/broker.sqlite', isolation_level=None)\n\
-         store.execute('PRAGMA foreign_keys = ON')\n{lines}"
+         store.execute('PRAGMA foreign_keys = ON')\nstore.executescript({:?})\n",
+        statements.join(";")
     );
     broker
         .rig
