@@ -7,6 +7,7 @@ mod bench;
 mod certificates;
 mod churn;
 mod connection;
+mod cost;
 mod external;
 mod faults_http;
 mod go;

@@ -1,0 +1,63 @@
+//! What a request costs the token's module, as OpenSC's spy counts: the same however many keys there are.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use hsmux_suite::{OPENSC, PATIENCE, Rig, SOFTHSM, Setup, until};
+
+use crate::rig::Broker;
+
+const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
+const REQUESTS: usize = 20;
+
+/// Calls of the module by their names, for so many times encrypt and decrypt.
+fn calls(broker: &Broker) -> BTreeMap<String, usize> {
+    let said = || fs::read_to_string(broker.rig.path("spy.log")).expect("the spy's log");
+    let before = said().len();
+    for _ in 0..REQUESTS {
+        let sealed = broker.good("POST", "encrypt/app-key", TEXT);
+        let body = serde_json::json!({ "ciphertext": sealed["ciphertext"] }).to_string();
+        broker.good("POST", "decrypt/app-key", &body);
+    }
+    let mut calls = BTreeMap::new();
+    for line in said()[before..].lines() {
+        // `17: C_EncryptInit`
+        if let Some((_, name)) = line.split_once(": C_") {
+            *calls.entry(name.trim().to_owned()).or_default() += 1;
+        }
+    }
+    calls
+}
+
+#[test]
+fn a_request_calls_the_module_as_often_whatever_the_number_of_keys() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.config.pool.push_str("\nwatch = false");
+    let log = rig.path("spy.log");
+    let member = &mut rig.config.members[0];
+    member.module = Path::new(OPENSC).with_file_name("pkcs11-spy.so");
+    member.more = format!(
+        "env = {{ PKCS11SPY = \"{SOFTHSM}\", PKCS11SPY_OUTPUT = \"{}\" }}",
+        log.display()
+    );
+    let broker = Broker::over(rig, "");
+    broker.good("POST", "keys/app-key", "");
+    // What a key and a session need once.
+    calls(&broker);
+    let expected = BTreeMap::from(
+        ["EncryptInit", "Encrypt", "DecryptInit", "Decrypt"]
+            .map(|name| (name.to_owned(), REQUESTS)),
+    );
+    let same = |what: &str| {
+        // The proofs of new keys go on for a moment.
+        until(what, PATIENCE, || {
+            (calls(&broker) == expected).then_some(())
+        });
+    };
+    same("with one key");
+    for number in 0..40 {
+        broker.good("POST", &format!("keys/app-{number}"), "");
+    }
+    same("with forty more");
+}
