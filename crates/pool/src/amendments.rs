@@ -38,6 +38,11 @@ impl Amendments {
         log.map_or_else(Vec::new, |log| log.since[from..].to_vec())
     }
 
+    /// The place after the last one.
+    pub fn noted(&self, index: usize) -> usize {
+        self.0.get(&index).map_or(0, |log| log.since.len())
+    }
+
     /// One has read; the last clears away.
     pub fn end(&mut self, index: usize) {
         if let Some(log) = self.0.get_mut(&index) {

@@ -3,6 +3,7 @@
 //! A change costs no reading: it says itself what is there now. What is amended while a seat is being
 //! read is amended once more on top of what was read, which may be older.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use hsmux_token::{Error, Object, ObjectId, Result, Seen, Snapshot};
@@ -67,18 +68,27 @@ impl Core {
         })
     }
 
-    /// Others have changed the token of a seat, as somebody beside it has seen.
-    pub fn learn(self: &Arc<Self>, connection: &Arc<Connection>, seen: &Seen) -> Result<()> {
-        let index = connection.record.index;
+    /// Others have changed the token of a seat, as somebody beside it has seen, who began to look after
+    /// `reading` did.
+    pub fn learn(
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
+        mut reading: Reading<'_>,
+        seen: &Seen,
+    ) -> Result<()> {
+        let index = reading.index;
         let mut registry = self.registry.lock();
+        let seen = reading.still_true(&registry, seen);
         registry.amendments.note(index, &seen.made, &seen.gone);
-        let news = registry.is_news(index, seen);
+        reading.from = registry.amendments.noted(index);
+        let news = registry.is_news(index, &seen);
         drop(registry);
         if !news {
             return Ok(());
         }
         self.write_down(connection, |registry, holder| {
-            registry.learn(index, holder, seen)
+            let seen = reading.still_true(registry, &seen);
+            registry.learn(index, holder, &seen)
         })
     }
 
@@ -157,6 +167,21 @@ impl Reading<'_> {
         unproved.sort_unstable();
         unproved.dedup();
         unproved
+    }
+
+    /// What was seen, but for what was amended meanwhile: a look does not say whether it came before that.
+    /// A key that is deleted while somebody looks would rise again.
+    fn still_true(&self, registry: &Registry, seen: &Seen) -> Seen {
+        let amended: HashSet<ObjectId> = registry
+            .amendments
+            .since(self.index, self.from)
+            .into_iter()
+            .flat_map(|(made, gone)| made.into_iter().map(|object| object.id).chain(gone))
+            .collect();
+        let mut seen = seen.clone();
+        seen.made.retain(|object| !amended.contains(&object.id));
+        seen.gone.retain(|id| !amended.contains(id));
+        seen
     }
 }
 

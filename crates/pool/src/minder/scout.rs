@@ -9,6 +9,7 @@ use hsmux_token::{Error, Kind, ObjectId, Result, Token};
 use crate::core::Core;
 use crate::life::pin_refused;
 use crate::record::{Connection, back_off};
+use crate::stock::Reading;
 
 /// Between two looks: what others change is to be known within a second.
 const REST: (Duration, Duration) = (Duration::from_millis(250), Duration::from_millis(700));
@@ -93,6 +94,7 @@ impl Scout {
     fn try_look(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<bool> {
         let mut changed = false;
         if let Some(looking) = &mut self.looking {
+            let readings = readings(core, serving);
             let seen = looking.token.look()?;
             changed = !seen.is_empty();
             if changed {
@@ -100,9 +102,9 @@ impl Scout {
                 looking
                     .held
                     .extend(seen.made.iter().map(|object| object.id));
-                for connection in serving {
+                for (connection, reading) in serving.iter().zip(readings) {
                     // One that has left meanwhile reads everything when it returns.
-                    let _ = core.learn(connection, &seen);
+                    let _ = core.learn(connection, reading, &seen);
                 }
             }
             if Instant::now() < looking.fresh_at {
@@ -116,7 +118,7 @@ impl Scout {
     /// A fresh process reads everything.
     fn begin_anew(&mut self, core: &Arc<Core>, serving: &[Arc<Connection>]) -> Result<()> {
         let first = &serving[0];
-        let readings: Vec<_> = serving.iter().map(|c| core.reading(&c.record)).collect();
+        let readings = readings(core, serving);
         let begun = Instant::now();
         let token = first.record.seat.connector.scout()?;
         if token.info().serial != first.info.serial {
@@ -146,4 +148,9 @@ impl Scout {
         });
         Ok(())
     }
+}
+
+/// From now on, what is amended is newer than what is read or seen.
+fn readings<'a>(core: &'a Core, serving: &[Arc<Connection>]) -> Vec<Reading<'a>> {
+    serving.iter().map(|c| core.reading(&c.record)).collect()
 }

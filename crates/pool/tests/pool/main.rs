@@ -5,6 +5,7 @@ mod counted;
 mod faults;
 mod guests;
 mod health;
+mod late_look;
 mod load;
 mod minding;
 mod serving;
