@@ -80,9 +80,9 @@ impl ModuleToken {
                 mechanism,
                 data,
             } => {
-                let begun = Instant::now();
+                let begun = self.paces.begin();
                 let bytes = library.crypt(session, *verb, mechanism, handle, data)?;
-                if let ObjectRef::Token(key) = key {
+                if let (Some(begun), ObjectRef::Token(key)) = (begun, key) {
                     let work = Work::new(*verb, mechanism.kind, data.len(), bytes.len());
                     self.paces.note(work, *key, begun.elapsed());
                 }

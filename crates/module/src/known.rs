@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::ck::CKA_CHECK_VALUE;
+use hsmux_token::sync::{Mutex, RwLock, RwLockReadGuard};
 use hsmux_token::{Attribute, Attributes, Object};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::library::Handle;
 

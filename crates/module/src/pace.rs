@@ -1,10 +1,11 @@
 //! How long the vendor's calls take, by kind of work.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{ObjectId, Pace, Work};
-use parking_lot::Mutex;
 
 /// How many operations are looked back.
 const WINDOW: usize = 32;
@@ -15,9 +16,13 @@ const FEW: u64 = 8;
 /// Kinds of work that are told apart; of more than these the rest is not measured.
 const KINDS: usize = 64;
 
-/// What this process has measured.
+/// What this process has measured since somebody first asked: a pool that does not watch its members
+/// pays for no clock and no lock.
 #[derive(Default)]
-pub(crate) struct Paces(Mutex<HashMap<Work, Window>>);
+pub(crate) struct Paces {
+    asked: AtomicBool,
+    kinds: Mutex<HashMap<Work, Window>>,
+}
 
 struct Window {
     key: ObjectId,
@@ -26,9 +31,14 @@ struct Window {
 }
 
 impl Paces {
+    /// The moment at which an operation begins, if it is measured.
+    pub fn begin(&self) -> Option<Instant> {
+        self.asked.load(Ordering::Relaxed).then(Instant::now)
+    }
+
     /// An operation went well.
     pub fn note(&self, work: Work, key: ObjectId, took: Duration) {
-        let mut kinds = self.0.lock();
+        let mut kinds = self.kinds.lock();
         if kinds.len() >= KINDS && !kinds.contains_key(&work) {
             return;
         }
@@ -44,7 +54,8 @@ impl Paces {
 
     /// Of what was done often enough to say something.
     pub fn all(&self) -> Vec<Pace> {
-        let kinds = self.0.lock();
+        self.asked.store(true, Ordering::Relaxed);
+        let kinds = self.kinds.lock();
         let full = kinds.iter().filter(|(_, w)| w.count >= FEW);
         full.map(|(work, window)| {
             let len = WINDOW.min(window.count as usize);

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Error, Kind, Result};
-use parking_lot::{Condvar, Mutex};
 
 use crate::library::{Library, LibraryRef, Session, Slot};
 
@@ -109,7 +109,7 @@ impl Stack {
             if let Some(session) = idle.pop() {
                 return Ok(session);
             }
-            if self.freed.wait_until(&mut idle, deadline).timed_out() {
+            if self.freed.wait_until(&mut idle, deadline) {
                 return Err(Error::token(
                     Kind::Deadline,
                     "all sessions of the token are busy, and the deadline has passed",

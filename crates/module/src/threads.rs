@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result, Token};
-use parking_lot::{Condvar, Mutex};
 
 use crate::ModuleToken;
 

@@ -11,10 +11,10 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use hsmux_token::ck::{CKM_AES_CBC, CKM_AES_CBC_PAD, CKR_DEVICE_ERROR};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Error, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Params, Result, Token, Verb,
 };
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 use zeroize::Zeroizing;
 

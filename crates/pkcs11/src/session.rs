@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::NameMap;
 use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use hsmux_token::sync::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
 
 use crate::crypt::Active;

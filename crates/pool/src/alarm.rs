@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use hsmux_token::sync::{Condvar, Mutex};
 
 /// Wakes one sleeper at the earliest of many moments, some of which never come to pass: the
 /// sleeper then looks once in vain.

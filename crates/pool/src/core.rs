@@ -6,8 +6,8 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Error, Kind, Result};
-use parking_lot::{Condvar, Mutex};
 
 use crate::Options;
 use crate::alarm::Alarm;

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
-use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
-use parking_lot::{Condvar, Mutex};
 
 use crate::guest::Home;
 use crate::need::Need;
@@ -106,7 +106,7 @@ impl Waiter {
         let mut granted = self.granted.lock();
         while granted.is_none() {
             let timed_out = self.signal.wait_until(&mut granted, until);
-            if timed_out.timed_out() {
+            if timed_out {
                 break;
             }
         }

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::{Mutex, Turn};
 use hsmux_token::{
     Batch, Error, Kind, ObjectId, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 use hsmux_wire::together;
-use parking_lot::Mutex;
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;
@@ -31,7 +31,7 @@ pub struct Pool {
     me: Weak<Self>,
     changes: OnceLock<Arc<dyn Changes>>,
     /// Held by the one writer, and by whoever adds or removes seats.
-    writer: Mutex<()>,
+    writer: Turn<()>,
     waiting: Mutex<Waiting>,
     roster: Mutex<()>,
 }
@@ -51,7 +51,7 @@ impl Pool {
             core,
             me: me.clone(),
             changes: OnceLock::new(),
-            writer: Mutex::new(()),
+            writer: Turn::new(()),
             waiting: Mutex::default(),
             roster: Mutex::new(()),
         });
@@ -341,13 +341,7 @@ impl Pool {
     fn wait_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
         let mut moved = self.core.moved.0.lock();
         while !reached(self) {
-            if self
-                .core
-                .moved
-                .1
-                .wait_until(&mut moved, deadline)
-                .timed_out()
-            {
+            if self.core.moved.1.wait_until(&mut moved, deadline) {
                 return;
             }
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, ObjectId, Token, TokenInfo};
-use parking_lot::Mutex;
 
 use crate::Seat;
 use crate::registry::Holder;

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 
 use crate::{
     Batch, Error, Kind, MechanismInfo, Object, Operation, Outcome, Pace, Request, Result, Seen,
@@ -330,11 +330,10 @@ impl Inner {
         state.calls += 1;
         if !state.latency.is_zero() {
             let until = Instant::now() + state.latency;
-            while state.ended.is_none() && !self.changed.wait_until(&mut state, until).timed_out() {
-            }
+            while state.ended.is_none() && !self.changed.wait_until(&mut state, until) {}
         }
         while state.hanging && state.ended.is_none() {
-            if self.changed.wait_until(&mut state, deadline).timed_out() {
+            if self.changed.wait_until(&mut state, deadline) {
                 return Err(Error::token(Kind::Deadline, "the fake token hangs"));
             }
         }

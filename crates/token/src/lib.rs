@@ -15,6 +15,7 @@ mod name_map;
 mod object;
 mod operation;
 mod rv;
+pub mod sync;
 mod table;
 mod template;
 mod token;

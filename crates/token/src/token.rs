@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::sync::{Condvar, Mutex};
 use minicbor::{Decode, Encode};
-use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::{Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot};
@@ -53,11 +53,7 @@ pub trait Token: Send + Sync {
                 return result;
             }
             // A token answers at its deadline by itself; the grace is for one that does not.
-            if waiter
-                .1
-                .wait_until(&mut answer, deadline + GRACE)
-                .timed_out()
-            {
+            if waiter.1.wait_until(&mut answer, deadline + GRACE) {
                 return Err(Error::pool(
                     Kind::Deadline,
                     format!("{}: no answer by the deadline", operation.call()),

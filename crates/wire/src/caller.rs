@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result};
-use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
 use zeroize::Zeroize;
 

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::{Mutex, Turn};
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
-use parking_lot::Mutex;
 
 use crate::connection::{self, Broken, Connection};
 use crate::count::{Count, Counted};
@@ -30,7 +30,7 @@ pub struct Client {
     idle: Mutex<Vec<Line>>,
     open: Count,
     /// Held while a connection is made: the PIN of the last login that was accepted.
-    login: Mutex<Option<Secret>>,
+    login: Turn<Option<Secret>>,
     welcome: Mutex<Option<Welcome>>,
     epoch: AtomicU64,
 }
@@ -72,7 +72,7 @@ impl Client {
             },
             idle: Mutex::default(),
             open: Count::default(),
-            login: Mutex::default(),
+            login: Turn::default(),
             welcome: Mutex::default(),
             epoch: AtomicU64::new(0),
         })
@@ -170,7 +170,7 @@ impl Client {
     fn fresh(&self, deadline: Instant) -> Result<Line> {
         let mut login = self
             .login
-            .try_lock_until(deadline)
+            .lock_until(deadline)
             .ok_or_else(|| self.late("the greeting"))?;
         let forgotten = self.open.get() == 0;
         let stream =

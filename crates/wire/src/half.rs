@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
-use parking_lot::Mutex;
 
 use crate::frame::MAX_FRAME;
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use parking_lot::Mutex;
+use hsmux_token::sync::Mutex;
 use rustix::event::epoll::EventFlags;
 
 use crate::frame::KEPT;

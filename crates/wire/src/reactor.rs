@@ -13,8 +13,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Mark;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, NameMap, Result};
-use parking_lot::Mutex;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 

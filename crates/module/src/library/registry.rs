@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use hsmux_token::Result;
-use parking_lot::Mutex;
+use hsmux_token::sync::Mutex;
 
 use super::Library;
 

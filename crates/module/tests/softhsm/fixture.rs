@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use hsmux_module::{ModuleToken, Options, init_token, slots};
 use hsmux_token::ck::*;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Made, Mechanism, Operation, Outcome, Result, Secret, Token, TokenFlags, Uri,
 };
-use parking_lot::Mutex;
 
 pub const MODULE: &str = "/usr/lib/softhsm/libsofthsm2.so";
 pub const PIN: &str = "a-user-pin";

@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Operation, Outcome, Result, Secret};
 use hsmux_wire::{Answer, Call, Client, Endpoint, Item, View};
-use parking_lot::Mutex;
 
 use super::{Backend, same};
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 use hsmux_token::ck::CKR_OBJECT_HANDLE_INVALID;
+use hsmux_token::sync::{Mutex, RwLock};
 use hsmux_token::{Attributes, Made, NameMap};
-use parking_lot::{Mutex, RwLock};
 
 use super::numbers::Numbers;
 use super::{Catalogue, Entry, Home};

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::ObjectId;
-use parking_lot::{Condvar, Mutex};
+use hsmux_token::sync::{Condvar, Mutex};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, State};
@@ -145,7 +145,7 @@ impl Minder {
     fn rest(&self, rest: Duration) {
         let until = Instant::now() + rest;
         let mut missed = self.missed.lock();
-        while !missed.now && !self.woken.wait_until(&mut missed, until).timed_out() {}
+        while !missed.now && !self.woken.wait_until(&mut missed, until) {}
     }
 }
 

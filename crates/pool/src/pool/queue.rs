@@ -26,7 +26,7 @@ impl Pool {
         self.core.stand_in_for_the_keeper();
         let _writer = self
             .writer
-            .try_lock_until(deadline)
+            .lock_until(deadline)
             .ok_or_else(|| too_late(call))?;
         let _changing = Changing::begin();
         match self.changes.get() {

@@ -9,8 +9,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use hsmux_token::fork::Mark;
+use hsmux_token::sync::Mutex;
 use hsmux_wire::Keeper;
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 

@@ -7,12 +7,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use hsmux_module::Options;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, Secret, TokenInfo};
 use hsmux_wire::{
     Answer, Broken, Call, Connection, Greeting, Hello, SPOKEN, Versions, Welcome, agree, decode,
     frame,
 };
-use parking_lot::Mutex;
 use zeroize::Zeroize;
 
 use super::child::Child;

@@ -8,9 +8,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use hsmux_module::{ModuleToken, Options};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
 use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
-use parking_lot::Mutex;
 use rustix::process::Signal;
 
 use super::{handover, keep_secrets, start, take_stdin};

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Object, ObjectId};
-use parking_lot::Mutex;
 
 use crate::Options;
 use crate::record::Connection;

@@ -12,11 +12,11 @@ mod wanted;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{
     Attributes, Class, Error, Kind, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome,
     Result, SessionObject, ck,
 };
-use parking_lot::{Condvar, Mutex};
 
 use crate::catalogue::{ReplicaState, is_hidden};
 use crate::core::Core;

@@ -102,7 +102,7 @@ fn trusted_copy(
         if first || !core.options.threads || !candidate.is_current() {
             return None;
         }
-        if core.moved.1.wait_until(&mut moved, until).timed_out() {
+        if core.moved.1.wait_until(&mut moved, until) {
             return None;
         }
     }

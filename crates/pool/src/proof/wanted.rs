@@ -4,7 +4,7 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::ObjectId;
-use parking_lot::Mutex;
+use hsmux_token::sync::Mutex;
 
 /// Past this it is forgotten who was wanted: nearly everything is.
 const MOST: usize = 1024;

@@ -3,10 +3,10 @@
 use super::door::Door;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
 use crate::{Changes, Options, Pool, Seat};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
 };
-use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};

@@ -47,7 +47,7 @@ impl Coordinator {
         self.met(&returned)?;
         let mut told = CatchUp::default();
         if self.owes(&returned.serial) {
-            let _turn = self.turn.write();
+            let _turn = self.turn.lock();
             for (_, result) in self.settle(&returned, &others(members, &returned)) {
                 match result {
                     Ok(effect) => {

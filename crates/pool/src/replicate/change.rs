@@ -24,7 +24,7 @@ impl Coordinator {
         deadline: Instant,
     ) -> Result<Outcome> {
         self.refuse_ours(operation)?;
-        let Some(_turn) = self.turn.try_write_until(deadline) else {
+        let Some(_turn) = self.turn.lock_until(deadline) else {
             return Err(Error::pool(
                 Kind::Deadline,
                 format!(

@@ -243,7 +243,7 @@ impl<'a> Way<'_, 'a> {
     /// Copies one object, and proves it.
     fn carry(&mut self, object: &Object) -> Result<()> {
         let coordinator = self.run.coordinator;
-        let _turn = coordinator.turn.read();
+        let _turn = coordinator.turn.share();
         let name = Name(object.id);
         if coordinator.is_tombstoned(&name.0) && !self.run.buried.contains(&name) {
             return Err(Error::request(

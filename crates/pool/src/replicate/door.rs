@@ -4,10 +4,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
 };
-use parking_lot::Mutex;
 
 use super::{Member, Writer};
 use crate::{Care, Connector};

@@ -59,9 +59,9 @@ pub use members::{Member, Members};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 
+use hsmux_token::sync::Turn;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
-use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,7 +75,7 @@ pub struct Coordinator {
     replicas: usize,
     threads: bool,
     /// One change after the other. Clones run beside each other, but not beside a change.
-    turn: RwLock<()>,
+    turn: Turn<()>,
 }
 
 impl Coordinator {
@@ -97,7 +97,7 @@ impl Coordinator {
             replicator: None,
             replicas,
             threads: true,
-            turn: RwLock::new(()),
+            turn: Turn::new(()),
         })
     }
 

@@ -9,10 +9,10 @@ use super::site::Site;
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Verb,
 };
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::collections::BTreeMap;

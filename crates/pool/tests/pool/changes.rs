@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_pool::{Changes, Options, Pool};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Attribute, Blob, Kind, Operation, Outcome, Token, ck};
-use parking_lot::Mutex;
 
 use crate::vault::*;
 

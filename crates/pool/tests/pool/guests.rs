@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use hsmux_pool::{Guest, Options, Policy, Pool, SeatState};
 use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
     SessionObject, Token, TokenInfo, ck,
 };
-use parking_lot::Mutex;
 
 use crate::vault::*;
 

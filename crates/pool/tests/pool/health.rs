@@ -183,7 +183,7 @@ fn a_member_that_is_removed_finishes_what_it_runs() {
 fn a_member_that_hangs_at_its_login_does_not_hold_up_the_start() {
     let key = Key::new(1);
     let (release, wait) = std::sync::mpsc::channel::<()>();
-    let wait = parking_lot::Mutex::new(wait);
+    let wait = hsmux_token::sync::Mutex::new(wait);
     let one = Supply::new(move || {
         let _ = wait.lock().recv();
         Err(Error::lost("never there"))

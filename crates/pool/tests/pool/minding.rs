@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hsmux_pool::{Care, Connector, Options, Pool, Seat};
 use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Object, Operation, Outcome, Pace, Result, Token, Verb, Work, ck};
-use parking_lot::Mutex;
 
 use crate::vault::*;
 

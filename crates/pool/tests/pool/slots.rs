@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use hsmux_pool::{Options, Pool, SeatState, SeatStatus};
+use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Error, Token};
-use parking_lot::{Condvar, Mutex};
 
 use crate::vault::*;
 
@@ -22,8 +22,9 @@ fn in_slot(slot: &'static str, key: Key) -> (Arc<Supply>, impl Fn(Reader)) {
     let seen = Arc::clone(&shared);
     let supply = Supply::new(move || {
         let mut reader = seen.0.lock();
-        seen.1
-            .wait_while(&mut reader, |reader| *reader == Reader::Stuck);
+        while *reader == Reader::Stuck {
+            seen.1.wait(&mut reader);
+        }
         match *reader {
             Reader::Card => Ok(honest(slot, key)
                 .info(|info| info.slot = Some(slot.to_owned()))

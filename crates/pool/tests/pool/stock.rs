@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hsmux_pool::replicate::{self, Hold, Writer};
 use hsmux_pool::{Options, Pool};
 use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Class, Error, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation,
     Outcome, Result, Token, ck,
 };
-use parking_lot::Mutex;
 
 use crate::vault::*;
 

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use hsmux_pool::{Options, Pool, Seat};
 use hsmux_software::PublicKey;
 use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Class, Error, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
     Token, Verb, ck,
 };
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
-use parking_lot::Mutex;
 
 /// A key of a test; the same `seed` gives the same key.
 #[derive(Clone, Copy)]

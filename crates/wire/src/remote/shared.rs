@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_token::fork::Mark;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Error, TokenInfo};
-use parking_lot::Mutex;
 use rustix::event::epoll::EventFlags;
 
 use super::board::{self, Board, Load, Lost};

@@ -61,7 +61,8 @@ fn every_crate_has_its_layer() {
     }
 }
 
-/// An application that loads the module gets no runtime, no HTTP and no TLS with it.
+/// An application that loads the module gets no runtime, no HTTP and no TLS with it, and no locks that
+/// a fork's child cannot use ([`hsmux_token::sync`]).
 #[test]
 fn the_module_carries_no_runtime() {
     let carried = dependencies("hsmux-pkcs11", "");
@@ -74,6 +75,7 @@ fn the_module_carries_no_runtime() {
         "rustls",
         "clap",
         "tracing-subscriber",
+        "parking_lot",
     ] {
         assert!(!carried.contains(banned), "the module depends on {banned}");
     }

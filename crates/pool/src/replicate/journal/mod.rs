@@ -12,8 +12,8 @@ pub(super) use state::State;
 
 use super::files;
 use hsmux_token::fork::Mark;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, ObjectId, Result};
-use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};

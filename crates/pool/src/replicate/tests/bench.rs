@@ -3,11 +3,11 @@
 use crate::replicate::{Coordinator, Member, Members};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
+use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Attributes, Batch, Class, Made, Mechanism, Object, ObjectId, Operation, Outcome, Result,
     Secret, Snapshot, Token, TokenInfo,
 };
-use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use crate::config::PinSource;
 use crate::replicate::pin_rotate::{Desk, Holder, rotate};
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, Secret};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
