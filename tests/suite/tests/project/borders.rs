@@ -16,6 +16,7 @@ const LAYERS: &[&[&str]] = &[
     &[
         "hsmux-daemon",
         "hsmux-broker",
+        "hsmux-gateway",
         "hsmux-pkcs11",
         "hsmux-bench",
     ],
@@ -74,6 +75,7 @@ fn the_module_carries_no_runtime() {
         "hyper",
         "rustls",
         "clap",
+        "opentelemetry",
         "tracing-subscriber",
         "parking_lot",
     ] {
