@@ -7,6 +7,7 @@
 mod turn;
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{self, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -21,9 +22,14 @@ pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 #[derive(Debug)]
 pub struct MutexGuard<'a, T: ?Sized>(Option<sync::MutexGuard<'a, T>>);
 
-/// Threads that wait for the value under a [`Mutex`] to change.
+/// Threads that wait for the value under a [`Mutex`] to change. To wake nobody costs no system call, which
+/// the standard library's makes in any case.
 #[derive(Debug, Default)]
-pub struct Condvar(sync::Condvar);
+pub struct Condvar {
+    wake: sync::Condvar,
+    /// Changed with the lock held: who changed the value under it afterwards sees who waits.
+    waiting: AtomicUsize,
+}
 
 /// Many readers or one writer.
 #[derive(Debug, Default)]
@@ -82,33 +88,55 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl Condvar {
     /// Nobody waits.
     pub const fn new() -> Self {
-        Self(sync::Condvar::new())
+        Self {
+            wake: sync::Condvar::new(),
+            waiting: AtomicUsize::new(0),
+        }
     }
 
     /// Waits to be notified; may return without.
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
-        let held = guard.0.take().expect(HELD);
-        guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        self.waits(guard, |held| {
+            self.wake.wait(held).unwrap_or_else(PoisonError::into_inner)
+        });
     }
 
     /// Waits to be notified, or until `deadline`: whether that has passed. May return without either.
     pub fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
+        let mut late = false;
+        self.waits(guard, |held| {
+            let waited = self.wake.wait_timeout(held, left);
+            let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            late = timeout.timed_out();
+            held
+        });
+        late
+    }
+
+    fn waits<'a, T>(
+        &self,
+        guard: &mut MutexGuard<'a, T>,
+        wait: impl FnOnce(sync::MutexGuard<'a, T>) -> sync::MutexGuard<'a, T>,
+    ) {
         let held = guard.0.take().expect(HELD);
-        let waited = self.0.wait_timeout(held, left);
-        let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        guard.0 = Some(held);
-        timeout.timed_out()
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        guard.0 = Some(wait(held));
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes one of those that wait.
+    /// Wakes one of those that wait for what was changed under their lock.
     pub fn notify_one(&self) {
-        self.0.notify_one();
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake.notify_one();
+        }
     }
 
-    /// Wakes all that wait.
+    /// Wakes all that wait for what was changed under their lock.
     pub fn notify_all(&self) {
-        self.0.notify_all();
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake.notify_all();
+        }
     }
 }
 
