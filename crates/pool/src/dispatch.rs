@@ -100,6 +100,9 @@ impl Core {
             connection,
             since,
         } = lane;
+        if let Some(course) = &job.course {
+            course.given(&connection.record, since);
+        }
         let mut operation = job.operation.clone();
         if let Err(error) = localize(&mut operation, connection.generation) {
             return self.finished(place, &connection, Err(error));
@@ -167,6 +170,7 @@ impl Core {
     }
 
     fn failed(self: &Arc<Self>, job: Arc<Job>, connection: &Arc<Connection>, error: Error) {
+        job.left_its_seat();
         let answer = self.judge(&job.need, &mut job.attempt.lock(), connection, error);
         match answer {
             Some(error) => job.complete(Err(error)),

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 
+use crate::course::Course;
 use crate::guest::Home;
 use crate::need::Need;
 use crate::record::Connection;
@@ -25,6 +26,8 @@ pub(crate) struct Job {
     pub operation: Operation,
     pub term: Term,
     pub attempt: Mutex<Attempt>,
+    /// Where it is written down how it goes.
+    pub course: Option<Arc<Course>>,
     done: Mutex<Option<Done>>,
 }
 
@@ -60,7 +63,11 @@ pub(crate) struct Attempt {
 }
 
 impl Job {
-    pub fn new(request: Request, home: Option<&Arc<Home>>) -> Arc<Self> {
+    pub fn new(
+        request: Request,
+        home: Option<&Arc<Home>>,
+        course: Option<Arc<Course>>,
+    ) -> Arc<Self> {
         let need = Need::at(&request.operation, home);
         Arc::new(Self {
             term: Term {
@@ -70,15 +77,24 @@ impl Job {
             need,
             operation: request.operation,
             attempt: Mutex::default(),
+            course,
             done: Mutex::new(Some(request.done)),
         })
     }
 
     /// Tells the answer; a second one is dropped.
     pub fn complete(&self, result: Result<Outcome>) {
+        self.left_its_seat();
         let done = self.done.lock().take();
         if let Some(done) = done {
             done.complete(result);
+        }
+    }
+
+    /// It no longer runs, if it did.
+    pub fn left_its_seat(&self) {
+        if let Some(course) = &self.course {
+            course.ended();
         }
     }
 }

@@ -12,6 +12,7 @@ use hsmux_wire::together;
 
 use crate::catalogue::Catalogue;
 use crate::core::Core;
+use crate::course::Course;
 use crate::guest::Home;
 use crate::job::Job;
 use crate::record::{Connection, Record, State};
@@ -192,11 +193,17 @@ impl Pool {
         self.core.stop_minding();
     }
 
+    /// [`Token::submit`] of one request whose course is written down: of what is given to a seat of its own,
+    /// and not of changes, which reach many.
+    pub fn submit_watched(&self, request: Request, course: Arc<Course>) {
+        together(|| self.submit_one(request, None, Some(course)));
+    }
+
     /// [`Token::submit`] for a guest with this home, or for nobody.
     pub(crate) fn submit_at(&self, batch: Batch, home: Option<&Arc<Home>>) {
         let submit = || {
             for request in batch {
-                self.submit_one(request, home);
+                self.submit_one(request, home, None);
             }
         };
         if self.core.options.threads {
@@ -207,13 +214,18 @@ impl Pool {
         }
     }
 
-    fn submit_one(&self, request: Request, home: Option<&Arc<Home>>) {
+    fn submit_one(
+        &self,
+        request: Request,
+        home: Option<&Arc<Home>>,
+        course: Option<Arc<Course>>,
+    ) {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
             self.change_on_a_thread(request);
         } else if self.core.options.threads {
-            self.core.place(Job::new(request, home));
+            self.core.place(Job::new(request, home, course));
         } else {
             let result = self.core.run(&request.operation, request.deadline, home);
             request.done.complete(result);

@@ -1,7 +1,8 @@
-//! `[broker]` and each `[[policy]]`: who may do what over HTTP.
+//! `[broker]`, `[traces]` and each `[[policy]]`: who may do what over HTTP.
 
 mod jwt;
 mod limits;
+mod traces;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -11,9 +12,10 @@ use super::reader::{Fields, Named, suggestion, text};
 
 pub use jwt::Jwt;
 pub use limits::Limits;
+pub use traces::{Traces, traces};
 
 /// `[broker]`: the service over HTTP.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct BrokerSection {
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
@@ -33,6 +35,8 @@ pub struct BrokerSection {
     pub dev: bool,
     /// Each `[[policy]]`.
     pub policies: Vec<Rule>,
+    /// `[traces]`, if it is there.
+    pub traces: Option<Traces>,
 }
 
 /// HTTPS.
@@ -150,6 +154,7 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         metrics: fields.flag("metrics").unwrap_or(false),
         dev: fields.flag("dev").unwrap_or(false),
         policies: Vec::new(),
+        traces: None,
     };
     let strangers = section.listen.iter().any(|at| !at.ip().is_loopback());
     if section.dev && (strangers || section.socket.is_some()) {

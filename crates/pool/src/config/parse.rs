@@ -235,9 +235,15 @@ fn module(fields: &mut Fields<'_, '_, '_>, listeners: &[Listener]) -> ModuleSect
 
 fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Option<BrokerSection> {
     let policies = many(source, document, "policy", broker::rule);
+    let traces = document
+        .contains_key("traces")
+        .then(|| one(source, document, "traces", broker::traces));
     if !document.contains_key("broker") {
-        if let Some(policy) = document.get("policy") {
-            source.error(policy.span(), "[[policy]] is for the broker: add [broker]");
+        for (name, title) in [("policy", "[[policy]]"), ("traces", "[traces]")] {
+            if let Some(section) = document.get(name) {
+                let message = format!("{title} is for the broker: add [broker]");
+                source.error(section.span(), message);
+            }
         }
         return None;
     }
@@ -246,6 +252,7 @@ fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Opti
     });
     Some(BrokerSection {
         policies,
+        traces: traces.flatten(),
         ..section
     })
 }

@@ -314,6 +314,7 @@ pub const SECTIONS: &[Section] = &[
     },
     broker::BROKER,
     broker::POLICY,
+    broker::TRACES,
     Section {
         name: "token",
         repeated: true,

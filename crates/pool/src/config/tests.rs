@@ -190,6 +190,42 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "stands already",
     ),
     (
+        "[daemon]",
+        "[traces]\nendpoint = \"http://127.0.0.1:4318\"\n[daemon]",
+        8,
+        "is for the broker: add [broker]",
+    ),
+    (
+        "[daemon]",
+        "[broker]\n[traces]\n[daemon]",
+        9,
+        "needs endpoint = ",
+    ),
+    (
+        "[daemon]",
+        "[broker]\n[traces]\nendpoint = \"collector:4318\"\n[daemon]",
+        10,
+        "neither with http: nor with https:",
+    ),
+    (
+        "[daemon]",
+        "[broker]\n[traces]\nendpoint = \"http://collector\"\nca = \"ca.pem\"\n[daemon]",
+        11,
+        "begins with https:",
+    ),
+    (
+        "[daemon]",
+        "[broker]\n[traces]\nendpoint = \"http://collector\"\nsample = 1.5\n[daemon]",
+        11,
+        "from 0 to 1",
+    ),
+    (
+        "[daemon]",
+        "[broker]\n[traces]\nendpoint = \"http://collector\"\nsamples = 1\n[daemon]",
+        11,
+        "did you mean \"sample\"",
+    ),
+    (
         "[[token]]\nmodule = \"vendor.so\"",
         "[token]\nmodule = \"vendor.so\"",
         27,

@@ -2,6 +2,7 @@
 
 mod changes;
 mod counted;
+mod course;
 mod faults;
 mod guests;
 mod health;
