@@ -15,6 +15,7 @@ pub mod policy;
 pub mod refusal;
 mod stamp;
 pub mod store;
+pub mod traces;
 pub mod transit;
 
 pub use http::{Broker, Call, Service, app};

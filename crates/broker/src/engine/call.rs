@@ -10,6 +10,7 @@ use hsmux_token::{
 use tokio::sync::oneshot;
 
 use super::{CHANGE, Engine};
+use crate::traces;
 
 impl Engine {
     /// Runs an operation within the pool's deadline.
@@ -45,14 +46,22 @@ impl Engine {
         let (tell, told) = oneshot::channel();
         // Whoever asked may have gone away: then nobody is told.
         let done = Done::new(move |result| drop(tell.send(result)));
-        self.pool.submit(Batch::from_buf([Request {
+        let traced = traces::Operation::begin(&operation);
+        let request = Request {
             operation,
             deadline: Instant::now() + patience,
             done,
-        }]));
+        };
+        match &traced {
+            None => self.pool.submit(Batch::from_buf([request])),
+            Some(traced) => self.pool.submit_watched(request, traced.course()),
+        }
         let result = told
             .await
             .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+        if let Some(traced) = traced {
+            traced.ended(result.as_ref().err());
+        }
         result.map_err(|error| match mechanism {
             Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(&error, kind),
             _ => error,

@@ -13,7 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 use super::{Broker, Call, health, reply};
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
-use crate::{metrics, openapi};
+use crate::{metrics, openapi, traces};
 
 /// The whole service; tests call it without a socket.
 pub fn app(broker: Arc<Broker>) -> Router {
@@ -88,22 +88,24 @@ where
 {
     move |call: Call| {
         let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
+        let trace = call.trace.clone();
         let answer = handler(call);
         Box::pin(async move {
             let _in_flight = broker.metrics.request();
-            match answer.await {
+            let answer = match traces::follow(trace.clone(), answer).await {
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),
-            }
+            };
+            reply::traced(trace.as_deref(), answer)
         })
     }
 }
 
 async fn readings(call: Call) -> Response {
-    let broker = Arc::clone(call.broker());
-    metrics::page(call)
-        .await
-        .unwrap_or_else(|refusal| reply::counted(&broker, &refusal))
+    let (broker, trace) = (Arc::clone(call.broker()), call.trace.clone());
+    let page = metrics::page(call).await;
+    let answer = page.unwrap_or_else(|refusal| reply::counted(&broker, &refusal));
+    reply::traced(trace.as_deref(), answer)
 }
 
 /// LIST is no method that a router knows: it comes by the fallback.

@@ -19,8 +19,10 @@ use super::limits::Admitted;
 use super::{Broker, reply};
 use crate::auth::Client;
 use crate::engine::Engine;
+use crate::key::KeyName;
 use crate::metrics::Series;
 use crate::refusal::Refusal;
+use crate::traces::{self, Trace};
 
 /// The other end of a connection.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +31,8 @@ pub struct Peer {
     pub address: String,
     /// The first part of that; `None`: this machine.
     pub ip: Option<IpAddr>,
+    /// Whether it is HTTPS.
+    pub secure: bool,
     /// What the connection has shown: a certificate, a user id.
     pub identities: Vec<String>,
 }
@@ -46,6 +50,8 @@ pub struct Call {
     variant: Option<String>,
     /// Where uses of the key are counted, once there is one.
     pub(super) series: OnceLock<Arc<Series>>,
+    /// If it is traced.
+    pub(super) trace: Option<Arc<Trace>>,
     /// Behind a lock only because a body alone cannot be shared.
     body: Mutex<Option<Body>>,
 }
@@ -54,8 +60,9 @@ impl FromRequest<Arc<Broker>> for Call {
     type Rejection = Response;
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
-        let read = Self::read(request, broker).await;
-        read.map_err(|refusal| reply::counted(broker, &refusal))
+        let trace = broker.traces.get().and_then(|of| of.begin(&request));
+        let read = traces::follow(trace.clone(), Self::read(request, broker)).await;
+        read.map_err(|refusal| reply::traced(trace.as_deref(), reply::counted(broker, &refusal)))
     }
 }
 
@@ -76,7 +83,16 @@ impl Call {
             .get::<Arc<Peer>>()
             .cloned()
             .unwrap_or_default();
-        let (client, admitted) = identify(broker, &parts.headers, &peer).await?;
+        let trace = traces::current();
+        if let Some(trace) = &trace {
+            trace.id(&id);
+            // Other names of keys are the client's own words.
+            if name.parse::<KeyName>().is_ok() {
+                trace.key(&name);
+            }
+        }
+        let identified = identify(broker, &parts.headers, &peer);
+        let (client, admitted) = traces::timed("authorise", identified).await?;
         Ok(Self {
             actor: Arc::new(Actor::client(client.to_string(), peer.address.clone())),
             _admitted: admitted,
@@ -88,6 +104,7 @@ impl Call {
             name,
             variant,
             series: OnceLock::new(),
+            trace,
             body: Mutex::new(Some(body)),
         })
     }
@@ -110,7 +127,7 @@ impl Call {
     /// The body; an empty one is an empty object.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
-            Some(body) => self.collect(body).await?,
+            Some(body) => traces::timed("body", self.collect(body)).await?,
             None => Bytes::new(),
         };
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };

@@ -165,6 +165,7 @@ impl Open {
                 let peer = Peer {
                     address: address.to_string(),
                     ip: Some(address.ip()),
+                    secure: https.is_some(),
                     identities: Vec::new(),
                 };
                 Ok(Stream::Tcp(stream, peer, https.clone()))
@@ -175,6 +176,7 @@ impl Open {
                 let peer = Peer {
                     address: "unix".into(),
                     ip: None,
+                    secure: false,
                     identities: vec![format!("uid:{user}")],
                 };
                 Ok(Stream::Unix(stream, peer))

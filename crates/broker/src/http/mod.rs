@@ -29,8 +29,8 @@ mod service;
 mod tls;
 mod watch;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
@@ -41,6 +41,7 @@ use crate::auth::{Tokens, Trust};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
+use crate::traces::Traces;
 
 use limits::Usage;
 
@@ -60,6 +61,8 @@ pub struct Broker {
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<Usage>,
     pub(crate) trust: Trust,
+    /// Empty where nothing is traced.
+    pub(crate) traces: OnceLock<Traces>,
 }
 
 impl Broker {
@@ -79,6 +82,7 @@ impl Broker {
             audit,
             usage: ArcSwap::from_pointee(Usage::new(limits)),
             trust: Trust::default(),
+            traces: OnceLock::new(),
         }))
     }
 
@@ -86,6 +90,11 @@ impl Broker {
     /// allowed to read it.
     pub fn open_metrics(&self, open: bool) {
         self.open_metrics.store(open, Ordering::Relaxed);
+    }
+
+    /// Requests are traced from now on; the first call counts.
+    pub fn trace(&self, traces: Traces) {
+        let _ = self.traces.set(traces);
     }
 
     /// The keys.

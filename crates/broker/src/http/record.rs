@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::Call;
 use crate::metrics::{Reason, Running, Series};
 use crate::refusal::Refusal;
+use crate::traces;
 use crate::transit::Data;
 
 impl Call {
@@ -68,6 +69,9 @@ impl Call {
 
     /// Uses are counted under this name, and not under the one that the client has given.
     pub fn count_as(&self, key: &str) {
+        if let Some(trace) = &self.trace {
+            trace.key(key);
+        }
         self.series
             .get_or_init(|| self.broker().metrics.of_key(key));
     }
@@ -87,22 +91,22 @@ impl Call {
         fields.insert("key".into(), Value::from(self.key()));
         let event = Event::act(&self.actor, act, fields).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
-        let done = tokio::spawn(async move {
+        let done = traces::follow(self.trace.clone(), async move {
             let (trail, begun) = (Arc::clone(&audit), event.clone().outcome("begun"));
-            blocking(move || trail.announce(begun)).await?;
+            traces::timed("audit", blocking(move || trail.announce(begun))).await?;
             let result = work.await;
             let event = match &result {
                 Ok(_) => event,
                 Err(refusal) => event.outcome(refusal.text()),
             };
             // It is done, whatever becomes of its line, which is tried again.
-            let kept = blocking(move || audit.commit(event)).await;
+            let kept = traces::timed("audit", blocking(move || audit.commit(event))).await;
             if let Err(refusal) = kept {
                 tracing::error!(act, "not on the audit trail yet: {}", refusal.text());
             }
             result
         });
-        done.await.unwrap_or_else(|e| {
+        tokio::spawn(done).await.unwrap_or_else(|e| {
             Err(Refusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
                 e.to_string(),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::Broker;
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
+use crate::traces::Trace;
 use crate::transit::Reply;
 
 /// The answer to the request of that id.
@@ -29,6 +30,14 @@ pub fn write(id: &str, reply: Reply) -> Response {
             body(status, &envelope)
         }
     }
+}
+
+/// An answer, with which the trace of its request ends.
+pub fn traced(trace: Option<&Trace>, answer: Response) -> Response {
+    if let Some(trace) = trace {
+        trace.answered(answer.status());
+    }
+    answer
 }
 
 /// An error, which is counted.

@@ -22,6 +22,7 @@ use super::{Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
+use crate::traces::Traces;
 
 /// A running broker, with threads of its own. Dropping it ends it: no new requests, then what runs.
 pub struct Service {
@@ -36,6 +37,9 @@ pub struct Service {
 /// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
 /// a client that asks all the time learns in time to ask elsewhere.
 const FAREWELL: Duration = Duration::from_millis(500);
+
+/// So long at most the end waits for a collector of traces.
+const LAST_SPANS: Duration = Duration::from_secs(5);
 
 impl Service {
     /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
@@ -52,6 +56,9 @@ impl Service {
         let broker = Broker::new(engine, policy, audit, section.limits.clone())?;
         broker.trust.refresh(section.jwt.as_ref())?;
         broker.open_metrics(section.metrics);
+        if let Some(traces) = Traces::start(section.traces.as_ref())? {
+            broker.trace(traces);
+        }
         let https = section
             .tls
             .as_ref()
@@ -128,6 +135,9 @@ impl Drop for Service {
     fn drop(&mut self) {
         if let Some((runtime, serving)) = self.serving.take() {
             runtime.block_on(self.drain(serving));
+            if let Some(traces) = self.broker.traces.get() {
+                traces.finish(LAST_SPANS);
+            }
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }

@@ -13,6 +13,7 @@ use prometheus::{TEXT_FORMAT, TextEncoder};
 use crate::Broker;
 use crate::http::{self, Call};
 use crate::refusal::Refusal;
+use crate::traces::Traces;
 
 /// Keys that others have made are called by what they are, however a client names them, as the beginning
 /// of the name that `hsmux key list` shows.
@@ -53,6 +54,8 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     });
     let mut families = metrics.registry.gather();
     let traffic = broker.engine.pool().traffic();
-    families.extend(super::tokens::families(&traffic, &broker.audit.status()));
+    let traces = broker.traces.get().map(Traces::counts);
+    let audit = broker.audit.status();
+    families.extend(super::tokens::families(&traffic, &audit, traces));
     TextEncoder::new().encode_to_string(&families)
 }

@@ -6,6 +6,8 @@ use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
+use crate::traces::Counts;
+
 /// What a number says of something.
 struct Row<Of> {
     name: &'static str,
@@ -99,8 +101,26 @@ static AUDIT: [Row<Status>; 4] = [
     ),
 ];
 
+static TRACES: [Row<Counts>; 3] = [
+    counter(
+        "hsmux_traces_exported_total",
+        "Spans that the collector has taken.",
+        |counts| counts.exported as f64,
+    ),
+    counter(
+        "hsmux_traces_dropped_total",
+        "Spans for which there was no room, or that the collector has not taken.",
+        |counts| counts.dropped as f64,
+    ),
+    gauge(
+        "hsmux_traces_queue",
+        "Spans that wait to be sent.",
+        |counts| counts.waiting as f64,
+    ),
+];
+
 /// All of it as it is now.
-pub fn families(traffic: &Traffic, audit: &Status) -> Vec<MetricFamily> {
+pub fn families(traffic: &Traffic, audit: &Status, traces: Option<Counts>) -> Vec<MetricFamily> {
     let mut families: Vec<_> = SEAT
         .iter()
         .map(|row| {
@@ -121,6 +141,11 @@ pub fn families(traffic: &Traffic, audit: &Status) -> Vec<MetricFamily> {
     ));
     families.extend(POOL.iter().map(|row| row.alone(traffic)));
     families.extend(AUDIT.iter().map(|row| row.alone(audit)));
+    families.extend(
+        traces
+            .iter()
+            .flat_map(|counts| TRACES.iter().map(|row| row.alone(counts))),
+    );
     families
 }
 

@@ -25,6 +25,22 @@ pub fn page() -> Response {
     http::text("application/json", text.as_str())
 }
 
+/// The row that a path is of, as the router finds it: `/v1/transit/encrypt/{name}`.
+pub fn route(path: &str) -> Option<&'static str> {
+    let of = |path: &'static str| path.split('/');
+    let fits = |row: &&'static str| {
+        let mut parts = path.trim_end_matches('/').split('/');
+        let all = of(row).all(|part| {
+            let found = parts.next();
+            found == Some(part) || part.starts_with('{') && found.is_some()
+        });
+        all && parts.next().is_none()
+    };
+    let rows = PATHS.iter().map(|(row, _)| *row).filter(fits);
+    // What is said word for word goes first.
+    rows.min_by_key(|row| row.matches('{').count())
+}
+
 /// The whole description.
 pub fn document() -> Value {
     let mut paths = Map::new();
@@ -96,6 +112,28 @@ mod tests {
             assert!(described.contains(path), "{path} is not described");
         }
         assert_eq!(routes.len(), described.len(), "{described:?}");
+    }
+
+    #[test]
+    fn a_path_has_its_row() {
+        for (path, row) in [
+            ("/v1/transit/encrypt/a", Some("/v1/transit/encrypt/{name}")),
+            (
+                "/v1/transit/encrypt/encrypt",
+                Some("/v1/transit/encrypt/{name}"),
+            ),
+            (
+                "/v1/transit/keys/config/config",
+                Some("/v1/transit/keys/{name}/config"),
+            ),
+            ("/v1/transit/keys/", Some("/v1/transit/keys")),
+            ("/v1/transit/keys/a/b", None),
+            ("/v1/transit/encrypt", None),
+            ("/metrics", Some("/metrics")),
+            ("", None),
+        ] {
+            assert_eq!(route(path), row, "{path}");
+        }
     }
 
     #[test]

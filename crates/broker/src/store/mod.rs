@@ -33,6 +33,7 @@ pub use open::Trust;
 pub use tokens::{ClientToken, TokenHash};
 
 use crate::stamp::Stamp;
+use crate::traces;
 
 /// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
 pub struct Store {
@@ -85,6 +86,7 @@ impl Store {
         self: &Arc<Self>,
         what: impl FnOnce(&Self) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        let _timed = traces::span("store");
         let store = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || what(&store)).await;
         done.map_err(|e| Error::pool(Kind::Environment, format!("the store: {e}")))?

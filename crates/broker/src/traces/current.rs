@@ -1,0 +1,47 @@
+//! The request that a task works for, without everybody handing it on.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+
+use super::Trace;
+use super::request::Child;
+use crate::metrics::Reason;
+use crate::refusal::Refusal;
+
+tokio::task_local! {
+    static CURRENT: Arc<Trace>;
+}
+
+/// The trace of the request that is worked for here, if it has one.
+pub fn current() -> Option<Arc<Trace>> {
+    CURRENT.try_with(Arc::clone).ok()
+}
+
+/// Works for a request: spans of the work are within its own.
+pub async fn follow<T>(trace: Option<Arc<Trace>>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| match &trace {
+        None => work.as_mut().poll(context),
+        Some(trace) => CURRENT.sync_scope(Arc::clone(trace), || work.as_mut().poll(context)),
+    })
+    .await
+}
+
+/// A span of the request that is worked for here, until it is dropped.
+pub fn span(name: &'static str) -> Option<Child> {
+    current()?.child(name)
+}
+
+/// The same for as long as some work takes, and whether that was refused.
+pub async fn timed<T>(
+    name: &'static str,
+    work: impl Future<Output = Result<T, Refusal>>,
+) -> Result<T, Refusal> {
+    let span = span(name);
+    let result = work.await;
+    if let (Some(mut span), Err(refusal)) = (span, &result) {
+        span.failed(Reason::of(refusal).word());
+    }
+    result
+}
