@@ -74,7 +74,9 @@ impl Daemon {
         let seats = config.seats(&members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;
-        reactor.keep_vigil();
+        if config.broker.is_none() {
+            reactor.keep_vigil();
+        }
         Self::start_on(reactor, config, seats)
     }
 

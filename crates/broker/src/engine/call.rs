@@ -14,34 +14,40 @@ use crate::traces;
 
 impl Engine {
     /// Runs an operation within the pool's deadline.
-    pub(crate) async fn run(&self, operation: Operation) -> Result<Outcome> {
-        let patience = self.pool.options().deadline;
-        self.run_within(operation, patience).await
+    pub(crate) fn run(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
+        self.run_within(operation, self.pool.options().deadline)
     }
 
     /// Runs one that changes token objects, which may take minutes.
-    pub(super) async fn change(&self, operation: Operation) -> Result<Outcome> {
-        self.run_within(operation, CHANGE).await
+    pub(super) fn change(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
+        self.run_within(operation, CHANGE)
     }
 
     /// Uses a key.
-    pub(super) async fn with_key(
+    pub(super) fn with_key(
         &self,
         verb: Verb,
         key: ObjectId,
         mechanism: Mechanism,
         data: impl Into<Blob>,
-    ) -> Result<Bytes> {
+    ) -> impl Future<Output = Result<Bytes>> {
         let operation = Operation::Use {
             verb,
             key: key.into(),
             mechanism,
             data: data.into(),
         };
-        self.run(operation).await?.into_bytes()
+        let running = self.run(operation);
+        async { running.await?.into_bytes() }
     }
 
-    async fn run_within(&self, operation: Operation, patience: Duration) -> Result<Outcome> {
+    /// Submits it now: what waits for the answer does not carry the operation, at which several futures
+    /// within each other would each keep a copy.
+    fn run_within(
+        &self,
+        operation: Operation,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Outcome>> {
         let mechanism = operation.mechanism().map(|mechanism| mechanism.kind);
         let (tell, told) = oneshot::channel();
         // Whoever asked may have gone away: then nobody is told.
@@ -56,16 +62,18 @@ impl Engine {
             None => self.pool.submit(Batch::from_buf([request])),
             Some(traced) => self.pool.submit_watched(request, traced.course()),
         }
-        let result = told
-            .await
-            .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
-        if let Some(traced) = traced {
-            traced.ended(result.as_ref().err());
+        async move {
+            let result = told
+                .await
+                .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+            if let Some(traced) = traced {
+                traced.ended(result.as_ref().err());
+            }
+            result.map_err(|error| match mechanism {
+                Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(&error, kind),
+                _ => error,
+            })
         }
-        result.map_err(|error| match mechanism {
-            Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(&error, kind),
-            _ => error,
-        })
     }
 
     /// What the tokens can do in place of a mechanism that they lack.

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Broker, Call, reply};
 use crate::refusal::Refusal;
@@ -38,15 +38,11 @@ pub fn lookup_self(call: &Call) -> Result<Reply, Refusal> {
     if !call.client().is_known() {
         return Err(Refusal::denied());
     }
-    let data = json!({
-        "id": "",
-        "display_name": call.client().to_string(),
-        "policies": [],
-        "ttl": 0,
-        "type": "service",
-    });
-    match data {
-        Value::Object(data) => Ok(Reply::ok(data)),
-        _ => Err(Refusal::denied()),
-    }
+    Ok(Reply::ok([
+        ("id", "".into()),
+        ("display_name", call.client().to_string().into()),
+        ("policies", json!([])),
+        ("ttl", 0.into()),
+        ("type", "service".into()),
+    ]))
 }

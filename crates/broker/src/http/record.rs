@@ -1,12 +1,12 @@
 //! What becomes of a request: counted, and on the audit trail.
 
 use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::http::StatusCode;
 use hsmux_audit::{Event, Trail};
 use hsmux_pool::config::Action;
-use serde_json::Value;
 
 use super::Call;
 use crate::metrics::{Reason, Running, Series};
@@ -21,6 +21,9 @@ impl Call {
         call: &'static str,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
+        // In one place, however it is waited for: a future that is passed on is copied, and made room for
+        // again.
+        let work = pin!(work);
         let mut running = self.series().begin(call);
         let audit = &self.broker().audit;
         let result = if audit.wants_uses() {
@@ -39,7 +42,7 @@ impl Call {
         &self,
         call: &'static str,
         running: &Running<'_>,
-        work: impl Future<Output = Result<T, Refusal>>,
+        work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
     ) -> Result<T, Refusal> {
         let mut line = Line {
             audit: &self.broker().audit,
@@ -88,8 +91,8 @@ impl Call {
         mut fields: Data,
         work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<T, Refusal> {
-        fields.insert("key".into(), Value::from(self.key()));
-        let event = Event::act(&self.actor, act, fields).request(self.id());
+        fields.add("key", self.key());
+        let event = Event::act(&self.actor, act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
         let done = traces::follow(self.trace.clone(), async move {
             let (trail, begun) = (Arc::clone(&audit), event.clone().outcome("begun"));

@@ -3,31 +3,57 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::Broker;
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
 use crate::traces::Trace;
-use crate::transit::Reply;
+use crate::transit::{Data, Reply};
+
+/// What the dialect wraps an answer in.
+#[derive(Serialize)]
+struct Envelope<'a, T> {
+    request_id: &'a str,
+    lease_id: &'static str,
+    renewable: bool,
+    lease_duration: u32,
+    data: T,
+    wrap_info: Option<()>,
+    warnings: Option<()>,
+    auth: Option<()>,
+    mount_type: &'static str,
+}
+
+#[derive(Serialize)]
+struct Results {
+    batch_results: Vec<Data>,
+}
+
+impl<'a, T> Envelope<'a, T> {
+    fn around(id: &'a str, data: T) -> Self {
+        Self {
+            request_id: id,
+            lease_id: "",
+            renewable: false,
+            lease_duration: 0,
+            data,
+            wrap_info: None,
+            warnings: None,
+            auth: None,
+            mount_type: "transit",
+        }
+    }
+}
 
 /// The answer to the request of that id.
 pub fn write(id: &str, reply: Reply) -> Response {
     match reply {
         Reply::Nothing => empty(StatusCode::NO_CONTENT),
-        Reply::Data(status, data) => {
-            let envelope = json!({
-                "request_id": id,
-                "lease_id": "",
-                "renewable": false,
-                "lease_duration": 0,
-                "data": data,
-                "wrap_info": null,
-                "warnings": null,
-                "auth": null,
-                "mount_type": "transit",
-            });
-            body(status, &envelope)
+        Reply::Data(status, data) => body(status, &Envelope::around(id, data)),
+        Reply::Batch(status, batch_results) => {
+            body(status, &Envelope::around(id, Results { batch_results }))
         }
     }
 }
@@ -60,8 +86,10 @@ pub fn refused(refusal: &Refusal) -> Response {
 }
 
 /// JSON with a status.
-pub fn body(status: StatusCode, value: &Value) -> Response {
-    let mut response = text("application/json", value.to_string());
+pub fn body(status: StatusCode, value: &impl Serialize) -> Response {
+    // Neither the dialect's answers nor ours have a map whose names are no text.
+    let written = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = text("application/json", written);
     *response.status_mut() = status;
     response
 }

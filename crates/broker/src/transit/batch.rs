@@ -7,9 +7,8 @@ use axum::http::StatusCode;
 use futures_util::{StreamExt, stream};
 use hsmux_pool::together;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::{Data, Reply, data, loose};
+use super::{Data, Reply, loose};
 use crate::refusal::Refusal;
 
 /// The body of a request that may be a batch.
@@ -39,9 +38,6 @@ fn none<Item>() -> Option<Item> {
 /// that one client's batch does not fill the queue.
 const AT_ONCE: usize = 32;
 
-/// The batch's own member of an answer.
-const RESULTS: &str = "batch_results";
-
 impl<Item> Batch<Item> {
     /// What the request says outside of its items.
     pub fn whole(&self) -> &Item {
@@ -66,25 +62,19 @@ impl<Item> Batch<Item> {
         let mut all = pin!(stream::iter(each).buffered(AT_ONCE).collect::<Vec<_>>());
         let answers = poll_fn(|context| together(|| all.as_mut().poll(context))).await;
         let status = status(&answers, self.partial_failure_response_code)?;
-        let results = answers.into_iter().map(one).collect();
-        Ok(Reply::Data(
-            status,
-            data([(RESULTS, Value::Array(results))]),
-        ))
+        Ok(Reply::Batch(status, answers.into_iter().map(one).collect()))
     }
 }
 
 type Answer = (Option<String>, Result<Data, Refusal>);
 
-fn one((reference, result): Answer) -> Value {
-    let mut members = match result {
-        Ok(members) => members,
-        Err(refusal) => data([("error", refusal.text().into())]),
-    };
+fn one((reference, result): Answer) -> Data {
+    let mut members =
+        result.unwrap_or_else(|refusal| Data::from([("error", refusal.text().into())]));
     if let Some(reference) = reference {
-        members.insert("reference".into(), reference.into());
+        members.add("reference", reference);
     }
-    members.into()
+    members
 }
 
 /// 200 where all went well; else the client's error before ours, unless the client has said which status
@@ -130,7 +120,7 @@ mod tests {
         let work = |item: Item| async move {
             match item.text.as_deref() {
                 Some("busy") => Err(Refusal::later("busy", None)),
-                Some(text) => Ok(data([("length", text.len().into())])),
+                Some(text) => Ok([("length", text.len().into())].into()),
                 None => Err(Refusal::bad("missing text")),
             }
         };
@@ -138,10 +128,12 @@ mod tests {
     }
 
     fn parts(reply: Reply) -> (u16, String) {
-        match reply {
-            Reply::Data(status, data) => (status.as_u16(), Value::from(data).to_string()),
-            Reply::Nothing => (204, String::new()),
-        }
+        let (status, text) = match reply {
+            Reply::Data(status, data) => (status, serde_json::to_string(&data)),
+            Reply::Batch(status, all) => (status, serde_json::to_string(&all)),
+            Reply::Nothing => (StatusCode::NO_CONTENT, Ok(String::new())),
+        };
+        (status.as_u16(), text.unwrap())
     }
 
     #[tokio::test]
@@ -154,7 +146,7 @@ mod tests {
     #[tokio::test]
     async fn each_item_of_a_batch_has_its_answer_in_its_place() {
         let json = r#"{"batch_input": [{"text": "a", "reference": "r"}, {}, {"text": "abc"}]}"#;
-        let expected = r#"{"batch_results":[{"length":1,"reference":"r"},{"error":"missing text"},{"length":3}]}"#;
+        let expected = r#"[{"length":1,"reference":"r"},{"error":"missing text"},{"length":3}]"#;
         assert_eq!(parts(answer(json).await.unwrap()), (400, expected.into()));
         let asked = json.replacen('{', r#"{"partial_failure_response_code": 207, "#, 1);
         assert_eq!(parts(answer(&asked).await.unwrap()).0, 207);

@@ -11,7 +11,7 @@ use x509_cert::der::{Decode, DecodePem, Encode, EncodePem};
 use x509_cert::request::CertReq;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
-use super::{Reply, data, loose};
+use super::{Data, Reply, loose};
 use crate::engine::{Recipe, Scheme};
 use crate::http::Call;
 use crate::refusal::Refusal;
@@ -52,11 +52,11 @@ pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
     let request = CertReq::from_der(&der).map_err(|e| Refusal::bad(format!("csr: {e}")))?;
     let pem = request.to_pem(LineEnding::LF);
     let pem = pem.map_err(|e| Refusal::bad(format!("csr: {e}")))?;
-    Ok(Reply::ok(data([
+    Ok(Reply::ok([
         ("name", key.name.as_str().into()),
         ("type", key.kind.word().into()),
         ("csr", pem.into()),
-    ])))
+    ]))
 }
 
 /// `POST keys/:name/set-certificate`
@@ -92,7 +92,7 @@ pub async fn set_certificate(mut call: Call) -> Result<Reply, Refusal> {
             .set_certificates(name.as_str(), Some(number), text)
             .await
     };
-    let what = data([("version", number.into())]);
+    let what = Data::from([("version", number.into())]);
     call.act("broker-key-set-certificate", what, work).await?;
     Ok(Reply::Nothing)
 }

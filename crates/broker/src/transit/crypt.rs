@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::batch::Batch;
 use super::named::{Choice, Named};
 use super::sealed::Sealed;
-use super::{Data, Reply, base64, bytes, data, loose};
+use super::{Data, Reply, base64, bytes, loose};
 use crate::http::Call;
 use crate::refusal::Refusal;
 
@@ -62,7 +62,7 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let plaintext = open(&call, &key, &item, Action::Decrypt).await?;
-        Ok(data([("plaintext", base64(&plaintext))]))
+        Ok(Data::from([("plaintext", base64(&plaintext))]))
     };
     batch.answer(|item| call.using("decrypt", one(item))).await
 }
@@ -117,7 +117,7 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
         let random = random.into_bytes()?;
         let mut answer = seal(&call, &key, &body.item, random.clone()).await?;
         if shown {
-            answer.insert("plaintext".into(), base64(&random));
+            answer.add("plaintext", base64(&random));
         }
         Ok(answer)
     };
@@ -144,7 +144,7 @@ async fn seal(
         .engine()
         .encrypt(&target, plaintext, &item.aad()?)
         .await?;
-    Ok(data([
+    Ok(Data::from([
         ("ciphertext", Sealed::write(chosen.number, &sealed).into()),
         ("key_version", chosen.number.into()),
     ]))

@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::named::{Chosen, Named};
 use super::sealed::Sealed;
 use super::sign::Item;
-use super::{Data, Reply, data};
+use super::{Data, Reply};
 use crate::engine::Mac;
 use crate::http::Call;
 use crate::key::Shape;
@@ -29,7 +29,7 @@ async fn hmac_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal
         .engine()
         .hmac(chosen.object, algorithm(call, item)?, item.data()?);
     let text = Sealed::write(chosen.number, &mac.await?);
-    Ok(data([
+    Ok(Data::from([
         ("hmac", text.into()),
         ("key_version", chosen.number.into()),
     ]))

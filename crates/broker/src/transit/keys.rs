@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use x509_cert::der::pem::{LineEnding, encode_string};
 
-use super::{Data, Reply, data, loose};
+use super::{Data, Reply, loose};
 use crate::engine::Engine;
 use crate::http::Call;
 use crate::key::{Key, KeyName, KeyType, Settings, Shape, Version};
@@ -88,7 +88,7 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
         .map_err(Refusal::bad)?;
     let name: KeyName = call.key().parse().map_err(Refusal::bad)?;
     let engine = Arc::clone(call.engine());
-    let what = data([("type", kind.word().into())]);
+    let what = Data::from([("type", kind.word().into())]);
     let making = async move { engine.create(&name, kind).await };
     let key = call.act("broker-key-create", what, making).await?;
     Ok(Reply::ok(shown(call.engine(), &key)))
@@ -128,7 +128,7 @@ pub fn list(call: &Call) -> Result<Reply, Refusal> {
             retry_after: None,
         });
     }
-    Ok(Reply::ok(data([("keys", names.into())])))
+    Ok(Reply::ok([("keys", names.into())]))
 }
 
 /// `DELETE keys/:name`
@@ -136,7 +136,7 @@ pub async fn delete(call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Delete)?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.delete(&name).await };
-    call.act("broker-key-delete", Data::new(), work).await?;
+    call.act("broker-key-delete", Data::default(), work).await?;
     Ok(Reply::Nothing)
 }
 
@@ -157,7 +157,7 @@ pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
     let body: Body = call.json().await?;
     body.unwanted.refuse()?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
-    let what = data([
+    let what = Data::from([
         ("min_decryption_version", json!(body.min_decryption_version)),
         ("min_encryption_version", json!(body.min_encryption_version)),
         ("deletion_allowed", json!(body.deletion_allowed)),
@@ -185,7 +185,7 @@ pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Rotate)?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.rotate(&name).await };
-    let key = call.act("broker-key-rotate", Data::new(), work).await?;
+    let key = call.act("broker-key-rotate", Data::default(), work).await?;
     Ok(Reply::ok(shown(call.engine(), &key)))
 }
 
@@ -203,7 +203,7 @@ pub async fn trim(mut call: Call) -> Result<Reply, Refusal> {
         .ok_or_else(|| Refusal::bad("missing min_available_version"))?;
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.trim(&name, min).await };
-    let what = data([("min_available_version", min.into())]);
+    let what = Data::from([("min_available_version", min.into())]);
     let key = call.act("broker-key-trim", what, work).await?;
     Ok(Reply::ok(shown(call.engine(), &key)))
 }
@@ -240,7 +240,7 @@ fn shown(engine: &Engine, key: &Key) -> Data {
             )
         })
         .collect();
-    data([
+    Data::from([
         ("name", key.name.as_str().into()),
         ("type", key.kind.word().into()),
         ("keys", versions.into()),
@@ -265,7 +265,7 @@ fn shown_version(engine: &Engine, shape: Shape, version: &Version) -> Value {
     if !shape.signs() {
         return version.created.into();
     }
-    let mut shown = data([
+    let mut shown = Data::from([
         ("name", name(shape).into()),
         ("creation_time", time(version.created).into()),
     ]);
@@ -276,12 +276,12 @@ fn shown_version(engine: &Engine, shape: Shape, version: &Version) -> Value {
             Shape::Ed25519 => STANDARD.encode(&spki[spki.len().saturating_sub(32)..]),
             _ => encode_string("PUBLIC KEY", LineEnding::LF, spki).unwrap_or_default(),
         };
-        shown.insert("public_key".into(), text.into());
+        shown.add("public_key", text);
     }
     if let Some(chain) = &version.certificates {
-        shown.insert("certificate_chain".into(), chain.as_str().into());
+        shown.add("certificate_chain", chain.as_str());
     }
-    shown.into()
+    Map::from(shown).into()
 }
 
 fn name(shape: Shape) -> String {

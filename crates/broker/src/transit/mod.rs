@@ -3,6 +3,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `sealed` | `vault:v1:...` |
+//! | `answer` | what is answered |
 //! | `batch` | one item or many, each with its own answer |
 //! | `loose` | numbers and flags as the dialect's clients write them |
 //! | `named` | the key that a request means, managed or not |
@@ -12,6 +13,7 @@
 //! | `keys`, `certificate` | keys and what is kept with them |
 //! | `plain` | random, hash: what needs no key |
 
+mod answer;
 pub mod batch;
 pub mod certificate;
 pub mod crypt;
@@ -24,39 +26,13 @@ pub mod plain;
 mod sealed;
 pub mod sign;
 
-use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
-/// The members of an answer.
-pub type Data = Map<String, Value>;
-
-/// What a request is answered with when all is well.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Reply {
-    /// 204.
-    Nothing,
-    /// The dialect's envelope around this, with a status.
-    Data(StatusCode, Data),
-}
-
-impl Reply {
-    /// 200.
-    pub fn ok(data: Data) -> Self {
-        Self::Data(StatusCode::OK, data)
-    }
-}
-
-/// An object of JSON.
-fn data<const N: usize>(members: [(&str, Value); N]) -> Data {
-    members
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
-}
+pub use answer::{Data, Reply};
 
 /// Bytes as the dialect has them.
 fn base64(bytes: &[u8]) -> Value {

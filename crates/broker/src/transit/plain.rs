@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::named::hash as algorithm;
-use super::{Reply, bytes, data, loose};
+use super::{Reply, bytes, loose};
 use crate::http::Call;
 use crate::refusal::Refusal;
 
@@ -47,7 +47,7 @@ pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
         )
     };
     let text = call.using("random", made).await?;
-    Ok(Reply::ok(data([("random_bytes", text)])))
+    Ok(Reply::ok([("random_bytes", text)]))
 }
 
 /// `hash`, `hash/:algorithm`
@@ -63,7 +63,7 @@ pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
         written(&sum, body.format.as_deref().unwrap_or("hex"))
     };
     let text = call.using("hash", made).await?;
-    Ok(Reply::ok(data([("sum", text)])))
+    Ok(Reply::ok([("sum", text)]))
 }
 
 fn written(bytes: &[u8], format: &str) -> Result<Value, Refusal> {

@@ -7,7 +7,7 @@ use super::batch::Batch;
 use super::marshal::Marshaling;
 use super::named::{Chosen, Named, hash};
 use super::sealed::Sealed;
-use super::{Data, Reply, bytes, data, hmac, loose};
+use super::{Data, Reply, bytes, hmac, loose};
 use crate::engine::{Recipe, Scheme, verify as check};
 use crate::http::Call;
 use crate::key::Shape;
@@ -116,7 +116,7 @@ pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
             (None, Some(mac)) => hmac::verify_one(&call, &key, &item, mac).await?,
             _ => return Err(Refusal::bad("one of 'signature' or 'hmac' must be given")),
         };
-        Ok(data([("valid", valid.into())]))
+        Ok(Data::from([("valid", valid.into())]))
     };
     batch.answer(|item| call.using("verify", one(item))).await
 }
@@ -133,7 +133,7 @@ async fn sign_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal
         _ => raw.to_vec(),
     };
     let text = Sealed::write_by(chosen.number, &signature, marshaling.base64());
-    Ok(data([
+    Ok(Data::from([
         ("signature", text.into()),
         ("key_version", chosen.number.into()),
     ]))

@@ -1,0 +1,55 @@
+//! What a request is answered with: few members, whose names are known.
+
+use axum::http::StatusCode;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+/// The members of an answer, in their order.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Data(Vec<(&'static str, Value)>);
+
+/// What a request is answered with when all is well.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reply {
+    /// 204.
+    Nothing,
+    /// The dialect's envelope around this, with a status.
+    Data(StatusCode, Data),
+    /// The same around the answers to the items of a batch.
+    Batch(StatusCode, Vec<Data>),
+}
+
+impl Reply {
+    /// 200.
+    pub fn ok(data: impl Into<Data>) -> Self {
+        Self::Data(StatusCode::OK, data.into())
+    }
+}
+
+impl Data {
+    /// Adds a member, which is not there yet.
+    pub fn add(&mut self, name: &'static str, value: impl Into<Value>) {
+        self.0.push((name, value.into()));
+    }
+}
+
+impl<const N: usize> From<[(&'static str, Value); N]> for Data {
+    fn from(members: [(&'static str, Value); N]) -> Self {
+        Self(members.into())
+    }
+}
+
+impl From<Data> for Map<String, Value> {
+    fn from(data: Data) -> Self {
+        let members = data.0.into_iter();
+        members
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect()
+    }
+}
+
+impl Serialize for Data {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
