@@ -6,6 +6,7 @@
 //! in the [`store`]; keys are in the tokens.
 
 pub mod auth;
+mod deed;
 pub mod engine;
 pub mod http;
 pub mod key;
@@ -13,6 +14,7 @@ pub mod metrics;
 pub mod openapi;
 pub mod policy;
 pub mod refusal;
+mod remote;
 mod stamp;
 pub mod store;
 pub mod traces;

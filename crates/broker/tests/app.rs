@@ -11,7 +11,7 @@ use hsmux_broker::engine::Engine;
 use hsmux_broker::policy::Policy;
 use hsmux_broker::store::Store;
 use hsmux_broker::{Broker, app, auth};
-use hsmux_pool::config::{Action, Limits, Rule};
+use hsmux_pool::config::{Action, Allowance, Limits, Rule};
 use hsmux_pool::{Options, Pool, Seat};
 use hsmux_token::Token;
 use hsmux_token::fake::FakeToken;
@@ -55,13 +55,17 @@ fn rig() -> Rig {
         on_failure: OnFailure::Stop,
         checkpoint: Duration::from_secs(60),
     });
-    let engine = Engine::start(pool, store).unwrap();
+    let trail = Arc::new(trail.unwrap());
+    let engine = Engine::start(pool, store, Arc::clone(&trail)).unwrap();
     let policy = Policy::new(vec![rule], false);
     let limits = Limits {
-        max_body: MAX_BODY,
+        each: Allowance {
+            max_body: MAX_BODY,
+            ..Allowance::default()
+        },
         ..Limits::default()
     };
-    let broker = Broker::new(engine, policy, Arc::new(trail.unwrap()), limits).unwrap();
+    let broker = Broker::new(engine, policy, trail, limits).unwrap();
     Rig {
         app: app(broker),
         token,

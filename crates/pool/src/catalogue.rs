@@ -86,6 +86,12 @@ impl Catalogue {
         self.entries.get(id).filter(|entry| entry.visible())
     }
 
+    /// Whether no member has the object, and none is away that may turn out to have it.
+    pub fn lacks(&self, id: &ObjectId) -> bool {
+        let all_serve = self.expected.minus(&self.in_service).is_empty();
+        self.is_served() && all_serve && !self.entries.contains_key(id)
+    }
+
     /// Whether any seat is in service.
     pub fn is_served(&self) -> bool {
         !self.in_service.is_empty()

@@ -1,12 +1,11 @@
 //! JSON Web Tokens (RFC 7519): an issuer says who the client is, and signs it.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwapOption;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hsmux_pool::config::Jwt;
-use hsmux_token::{Error, Kind, Result};
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use parking_lot::Mutex;
@@ -15,21 +14,24 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::jws;
-use crate::stamp::Stamp;
 
 /// An issuer whose tokens let clients in.
 pub struct Issuer {
     settings: Jwt,
     keys: Vec<(Jwk, DecodingKey)>,
+    /// The hash of the set's text.
+    text: [u8; 32],
     /// Tokens that were found good: a signature is not looked at for each request.
     known: Mutex<HashMap<[u8; 32], Known>>,
 }
 
-/// The issuer of now, if there is one.
-#[derive(Default)]
-pub struct Trust {
-    issuer: ArcSwapOption<Issuer>,
-    seen: Mutex<(Option<Jwt>, Stamp)>,
+/// What there is to say of a token.
+pub enum Verdict {
+    /// Whose it is.
+    Good(String),
+    Bad,
+    /// It names a key that is not in the set.
+    UnknownKey,
 }
 
 struct Known {
@@ -48,46 +50,36 @@ const MANY: usize = 10_000;
 /// By how much its clock may differ from ours.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-impl Trust {
-    /// Whom to ask about a JWT.
-    pub fn issuer(&self) -> Option<Arc<Issuer>> {
-        self.issuer.load_full()
-    }
-
-    /// Reads the issuer's keys where it is another one or they have changed; answers whether that was so.
-    /// What cannot be read is not taken over.
-    pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
-        let mut seen = self.seen.lock();
-        let now = Stamp::of(settings.map(|settings| &*settings.keys));
-        if seen.0.as_ref() == settings && seen.1 == now {
-            return Ok(false);
+impl Verdict {
+    /// Whose it is, if it is good.
+    pub fn owner(self) -> Option<String> {
+        match self {
+            Self::Good(name) => Some(name),
+            Self::Bad | Self::UnknownKey => None,
         }
-        *seen = (settings.cloned(), now);
-        let issuer = settings.cloned().map(Issuer::read).transpose()?;
-        self.issuer.store(issuer.map(Arc::new));
-        Ok(true)
     }
 }
 
 impl Issuer {
-    /// Reads its public keys, a JWK set (RFC 7517). Those that are no use here are passed over.
-    pub fn read(settings: Jwt) -> Result<Self> {
+    /// An issuer with the public keys of a JWK set (RFC 7517). Those that are no use here are passed over.
+    pub fn new(settings: Jwt, text: &[u8]) -> Result<Self, String> {
         jws::install();
-        let file = settings.keys.display();
-        let failed = |e: &dyn std::fmt::Display| {
-            Error::pool(Kind::Environment, format!("[broker] jwt_keys {file}: {e}"))
-        };
-        let text = std::fs::read(&settings.keys).map_err(|e| failed(&e))?;
-        let set: KeySet = serde_json::from_slice(&text).map_err(|e| failed(&e))?;
+        let set: KeySet = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         let keys: Vec<_> = set.keys.into_iter().filter_map(usable).collect();
         if keys.is_empty() {
-            return Err(failed(&"no public key in it that signs tokens"));
+            return Err("no public key in it that signs tokens".into());
         }
         Ok(Self {
             settings,
             keys,
+            text: digest(text),
             known: Mutex::default(),
         })
+    }
+
+    /// Whether these settings and this text would make the same issuer.
+    pub fn is_of(&self, settings: &Jwt, text: &[u8]) -> bool {
+        self.settings == *settings && self.text == digest(text)
     }
 
     /// Whether a text is a JWT at all: three parts, and ours have two.
@@ -98,18 +90,42 @@ impl Issuer {
     /// The client, where the token was found good before.
     pub fn known(&self, token: &str) -> Option<String> {
         let known = self.known.lock();
-        let found = known.get(&digest(token))?;
+        let found = known.get(&digest(token.as_bytes()))?;
         (SystemTime::now() < found.until).then(|| found.name.clone())
     }
 
-    /// The client, where the token is good.
-    pub fn verify(&self, token: &str) -> Option<String> {
+    /// Whether the token is good.
+    pub fn verify(&self, token: &str) -> Verdict {
+        let Some((header, validation)) = self.header(token) else {
+            return Verdict::Bad;
+        };
+        let named = |(jwk, _): &&(Jwk, DecodingKey)| is_named(jwk, &header);
+        if !self.keys.iter().any(|key| named(&key)) {
+            return Verdict::UnknownKey;
+        }
+        let fitting = self.keys.iter().filter(named);
+        let mut fitting = fitting.filter(|(jwk, _)| has_algorithm(jwk, &header));
+        let claims = fitting.find_map(|(_, key)| {
+            let good = decode::<Map<String, Value>>(token, key, &validation).ok()?;
+            Some(good.claims)
+        });
+        let owner = claims.and_then(|claims| self.admit(token, &claims));
+        owner.map_or(Verdict::Bad, Verdict::Good)
+    }
+
+    /// What is said of the signature, where that is understood. What is `crit`ical goes beyond that
+    /// (RFC 7515, section 4.1.11).
+    fn header(&self, token: &str) -> Option<(Header, Validation)> {
+        let (first, _) = token.split_once('.')?;
+        let text = URL_SAFE_NO_PAD.decode(first).ok()?;
+        let members: Map<String, Value> = serde_json::from_slice(&text).ok()?;
         let header = decode_header(token).ok()?;
         let validation = self.validation(header.alg)?;
-        let fitting = self.keys.iter().filter(|(jwk, _)| fits(jwk, &header));
-        let mut good = fitting
-            .filter_map(|(_, key)| decode::<Map<String, Value>>(token, key, &validation).ok());
-        let claims = good.next()?.claims;
+        (!members.contains_key("crit")).then_some((header, validation))
+    }
+
+    /// Who the claims of a good token say that it is.
+    fn admit(&self, token: &str, claims: &Map<String, Value>) -> Option<String> {
         let name = claims.get(&self.settings.name)?.as_str()?;
         let expires = claims.get("exp")?.as_f64()?;
         let expires = Duration::try_from_secs_f64(expires).ok()?;
@@ -145,7 +161,7 @@ impl Issuer {
             known.retain(|_, one| now < one.until);
         }
         if known.len() < MANY {
-            known.insert(digest(token), one);
+            known.insert(digest(token.as_bytes()), one);
         }
     }
 }
@@ -160,13 +176,17 @@ fn usable(key: Value) -> Option<(Jwk, DecodingKey)> {
     Some((jwk, key))
 }
 
-/// A key serves a token that names it, or names none; and its own algorithm, where it has one.
-fn fits(jwk: &Jwk, header: &Header) -> bool {
-    let named = header.kid.is_none() || header.kid == jwk.common.key_id;
-    let own = jwk.common.key_algorithm.map(|own| own.to_string());
-    named && own.is_none_or(|own| own == format!("{:?}", header.alg))
+/// A token names its key, or none.
+fn is_named(jwk: &Jwk, header: &Header) -> bool {
+    header.kid.is_none() || header.kid == jwk.common.key_id
 }
 
-fn digest(token: &str) -> [u8; 32] {
-    Sha256::digest(token.as_bytes()).into()
+/// A key serves its own algorithm only, where it has one.
+fn has_algorithm(jwk: &Jwk, header: &Header) -> bool {
+    let own = jwk.common.key_algorithm.map(|own| own.to_string());
+    own.is_none_or(|own| own == format!("{:?}", header.alg))
+}
+
+fn digest(text: &[u8]) -> [u8; 32] {
+    Sha256::digest(text).into()
 }

@@ -4,12 +4,13 @@ mod certificate;
 mod jws;
 mod jwt;
 mod tokens;
+mod trust;
 
 use std::fmt;
 
 pub use certificate::identities as of_certificate;
-pub use jwt::{Issuer, Trust};
 pub use tokens::{NewToken, Tokens, issue};
+pub use trust::Trust;
 
 /// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

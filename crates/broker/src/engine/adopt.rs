@@ -4,9 +4,12 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use hsmux_audit::Event;
 use hsmux_token::{Class, ObjectId, Result, ck};
+use serde_json::Value;
 
 use super::{Engine, keyring};
+use crate::deed;
 use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, halves};
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow, now};
@@ -63,7 +66,11 @@ impl Engine {
         }
         for ((name, number), found) in unknown {
             match self.adopt_one(&name, number, &found) {
-                Ok(Fate::Taken) => tracing::warn!(%name, number, "taken over from the tokens"),
+                Ok(Fate::Taken) => {
+                    tracing::warn!(%name, number, "taken over from the tokens");
+                    self.audit
+                        .record(self.own_act("broker-key-adopt", &name, number));
+                }
                 Ok(Fate::Doomed) => tracing::warn!(%name, number, "was half made, and goes"),
                 Ok(Fate::Left) => {}
                 Err(error) => {
@@ -170,19 +177,35 @@ impl Engine {
         Ok(Fate::Doomed)
     }
 
-    /// Takes from the tokens what is to go and is there. A token that is away may bring the rest.
+    /// Takes from the tokens what is to go and is there, with lines of its own on the trail. A token that is
+    /// away may bring the rest.
     pub(super) async fn destroy_doomed(&self) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for object in self.store.run(Store::doomed).await? {
-            if self.pool.catalogue().get(&object).is_none() {
+            let Some(entry) = self.pool.catalogue().get(&object).cloned() else {
                 continue;
-            }
-            match self.destroy(object).await {
+            };
+            let (name, version) = match Mark::of(&entry.object) {
+                Some((name, mark)) => (name.to_string(), mark.version),
+                None => (String::new(), 0),
+            };
+            let event = self.own_act("broker-key-destroy", &name, version);
+            let destroying = async { Ok(self.destroy(object).await?) };
+            match deed::carry_out(&self.audit, event, destroying).await {
                 Ok(()) => self.store.run(move |store| store.gone(&object)).await?,
-                Err(error) => outcome = Err(error.into()),
+                Err(refusal) => outcome = Err(refusal),
             }
         }
         outcome
+    }
+
+    /// Something that nobody has asked for, or that was asked for before a crash.
+    fn own_act(&self, act: &str, key: &impl ToString, version: u32) -> Event {
+        let about = [
+            ("key".to_owned(), Value::from(key.to_string())),
+            ("version".to_owned(), version.into()),
+        ];
+        Event::act(&self.own, act, about.into_iter().collect())
     }
 }
 

@@ -45,11 +45,12 @@ impl Keyring {
         self.get(name).ok_or_else(Refusal::no_key)
     }
 
-    /// Names in their order, at most so many after this one.
-    pub fn names(&self, after: &str, limit: usize) -> Vec<String> {
+    /// Names of those keys in their order, at most so many after this one.
+    pub fn names(&self, after: &str, limit: usize, of: impl Fn(&Key) -> bool) -> Vec<String> {
         let keys = self.0.read();
         let from = (Bound::Excluded(after.to_owned()), Bound::Unbounded);
         keys.range(from)
+            .filter(|(_, key)| of(key))
             .take(limit)
             .map(|(name, _)| name.clone())
             .collect()

@@ -11,17 +11,24 @@ use crate::refusal::Refusal;
 use crate::store::{VersionRow, now};
 
 impl Engine {
-    /// Makes a key with one version. One that is there already stays as it is.
+    /// Makes a key with one version. One that is there already stays as it is; one of which nothing is left
+    /// on the tokens has a new version, for a number is never used again.
     pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<Key>, Refusal> {
         let _writer = self.writer.lock().await;
         if let Some(there) = self.keyring.get(name.as_str()) {
-            if there.kind == kind {
-                return Ok(there);
-            }
-            return Err(Refusal::bad(format!(
-                "the key {name} is there already, and its type is {}",
-                there.kind
-            )));
+            let (left, same) = (self.is_left(&there), there.kind == kind);
+            return match (left, same) {
+                (true, true) => Ok(there),
+                (false, true) => self.add_version(&there).await,
+                (true, false) => Err(Refusal::bad(format!(
+                    "the key {name} is there already, and its type is {}",
+                    there.kind
+                ))),
+                (false, false) => Err(Refusal::bad(format!(
+                    "the key {name} was made as {}, and is gone from the tokens: delete it first",
+                    there.kind
+                ))),
+            };
         }
         let key = Key {
             name: name.clone(),

@@ -25,6 +25,7 @@ mod sign;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hsmux_audit::{Actor, Trail};
 use hsmux_pool::Pool;
 use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
@@ -36,7 +37,7 @@ pub use mac::Mac;
 pub use rsa::Padding;
 pub use sign::{Recipe, Scheme, verify};
 
-use crate::key::Version;
+use crate::key::{Key, Version};
 use crate::refusal::Refusal;
 use crate::store::Store;
 
@@ -50,6 +51,9 @@ pub struct Engine {
     writer: tokio::sync::Mutex<()>,
     /// For the answers to bad PKCS#1 v1.5 padding.
     rejection: rsa::Rejection,
+    audit: Arc<Trail>,
+    /// Who does what nobody has asked for.
+    own: Arc<Actor>,
 }
 
 /// How long a change may take: an RSA key is minutes on a card.
@@ -57,12 +61,16 @@ const CHANGE: Duration = Duration::from_secs(600);
 
 impl Engine {
     /// Reads the keys of the store, and those of the tokens that the store does not know. Blocks.
-    pub fn start(pool: Arc<Pool>, store: Arc<Store>) -> Result<Arc<Self>> {
+    pub fn start(pool: Arc<Pool>, store: Arc<Store>, audit: Arc<Trail>) -> Result<Arc<Self>> {
+        let (user, pid) = (rustix::process::getuid(), rustix::process::getpid());
+        let own = Actor::process(user.as_raw(), pid.as_raw_nonzero().get(), "hsmux broker");
         let engine = Arc::new(Self {
             keyring: Keyring::load(&store)?,
             external: external::Index::default(),
             writer: tokio::sync::Mutex::new(()),
             rejection: rsa::Rejection::new()?,
+            own: Arc::new(own),
+            audit,
             pool,
             store,
         });
@@ -80,9 +88,36 @@ impl Engine {
         &self.store
     }
 
+    /// The audit trail.
+    pub fn audit(&self) -> &Arc<Trail> {
+        &self.audit
+    }
+
     /// The managed keys.
     pub fn keyring(&self) -> &Keyring {
         &self.keyring
+    }
+
+    /// A managed key of which a version is left.
+    pub fn key(&self, name: &str) -> Option<Arc<Key>> {
+        let key = self.keyring.get(name)?;
+        self.is_left(&key).then_some(key)
+    }
+
+    /// The names of managed keys of which a version is left, in their order, at most so many after this one.
+    pub fn names(&self, after: &str, limit: usize) -> Vec<String> {
+        self.keyring.names(after, limit, |key| self.is_left(key))
+    }
+
+    /// Whether the tokens have a version, or may have it: no other program has taken it from them.
+    pub fn has(&self, version: &Version) -> bool {
+        let catalogue = self.pool.catalogue();
+        let parts = [Some(version.object), version.mac];
+        !parts.iter().flatten().any(|part| catalogue.lacks(part))
+    }
+
+    fn is_left(&self, key: &Key) -> bool {
+        key.versions.values().any(|version| self.has(version))
     }
 
     /// The public half of a version's private key.

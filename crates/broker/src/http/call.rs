@@ -1,6 +1,7 @@
 //! A request: who it is, what it may. Nothing of its body is read before that is known.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use axum::body::{Body, HttpBody};
@@ -41,7 +42,7 @@ pub struct Peer {
 pub struct Call {
     broker: Arc<Broker>,
     client: Client,
-    _admitted: Option<Admitted>,
+    admitted: Option<Admitted>,
     pub(super) actor: Arc<Actor>,
     id: String,
     method: Method,
@@ -61,7 +62,7 @@ impl FromRequest<Arc<Broker>> for Call {
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
         let trace = broker.traces.get().and_then(|of| of.begin(&request));
-        let read = traces::follow(trace.clone(), Self::read(request, broker)).await;
+        let read = traces::follow(trace.clone(), pin!(Self::read(request, broker))).await;
         read.map_err(|refusal| reply::traced(trace.as_deref(), reply::counted(broker, &refusal)))
     }
 }
@@ -92,10 +93,10 @@ impl Call {
             }
         }
         let identified = identify(broker, &parts.headers, &peer);
-        let (client, admitted) = traces::timed("authorise", identified).await?;
+        let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
         Ok(Self {
             actor: Arc::new(Actor::client(client.to_string(), peer.address.clone())),
-            _admitted: admitted,
+            admitted,
             broker: Arc::clone(broker),
             client,
             id,
@@ -127,7 +128,7 @@ impl Call {
     /// The body; an empty one is an empty object.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
-            Some(body) => traces::timed("body", self.collect(body)).await?,
+            Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
             None => Bytes::new(),
         };
         let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
@@ -138,14 +139,16 @@ impl Call {
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
         let usage = self.broker.usage.load_full();
         let limits = usage.limits();
+        let own = self.admitted.as_ref().map(Admitted::max_body);
+        let longest = own.unwrap_or(limits.each.max_body);
         let too_long = || {
-            let message = format!("a request has at most {} bytes", limits.max_body);
+            let message = format!("a request has at most {longest} bytes");
             Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
         };
-        if body.size_hint().lower() > limits.max_body as u64 {
+        if body.size_hint().lower() > longest as u64 {
             return Err(too_long());
         }
-        let collected = Limited::new(body, limits.max_body).collect();
+        let collected = Limited::new(body, longest).collect();
         let Ok(collected) = tokio::time::timeout(limits.read_timeout, collected).await else {
             let message = "the body of the request did not come";
             return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));

@@ -19,6 +19,7 @@ use tower::ServiceExt;
 use super::Peer;
 use super::connections::Place;
 use super::patience::Patient;
+use super::unread;
 
 /// What a head may take of memory: ten thousand clients may send one at once.
 const BUFFER: usize = 64 << 10;
@@ -38,12 +39,14 @@ pub async fn serve(
     let leaving = place.leaving();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let running = activity.begin();
-        let say_so = leaving.load(Ordering::Acquire) && request.version() < Version::HTTP_2;
+        let (one_by_one, leaving) = (request.version() < Version::HTTP_2, Arc::clone(&leaving));
         request.extensions_mut().insert(Arc::clone(&peer));
+        let (request, rest) = unread::lend(request);
         let answer = app.clone().oneshot(request);
         async move {
             let mut answer = answer.await;
-            if let (Ok(answer), true) = (&mut answer, say_so) {
+            let last = one_by_one && (leaving.load(Ordering::Acquire) || !rest.is_read().await);
+            if let (Ok(answer), true) = (&mut answer, last) {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, HeaderName, header};
 
 use super::limits::Admitted;
-use super::record::blocking;
 use super::{Broker, Peer};
-use crate::auth::{Client, Issuer};
+use crate::auth::Client;
+use crate::deed::blocking;
 use crate::refusal::Refusal;
 
 /// The client, and its request's place among its others; nobody has none, whom no policy allows anything.
@@ -27,9 +27,9 @@ pub async fn identify(
     identities.splice(0..0, owner);
     let client = Client::new(identities);
     let admitted = if client.is_known() {
-        Some(usage.admit(client.name())?)
+        Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {
-        Some(usage.admit(&format!("anonymous {:?}", peer.ip))?)
+        Some(usage.admit(&client, &format!("anonymous {:?}", peer.ip))?)
     } else {
         if token.is_none() {
             usage.stranger(peer.ip)?;
@@ -50,18 +50,18 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
 
 /// Whose it is, as far as memory says.
 fn known(broker: &Broker, token: &str) -> Option<String> {
-    if let (Some(issuer), true) = (broker.trust.issuer(), Issuer::is_jwt(token)) {
-        return issuer.known(token);
+    if broker.trust.judges(token) {
+        return broker.trust.known(token);
     }
     let owner = broker.tokens.owner(token)?;
     Some(format!("token:{}", owner.name))
 }
 
-/// Whose it is, where that takes some work: the signature of a JWT; a look into the store, which a command
-/// may have changed just now.
+/// Whose it is, where that takes some work: the signature of a JWT, or a question to its issuer; a look into
+/// the store, which a command may have changed just now.
 async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<String>, Refusal> {
-    if let (Some(issuer), true) = (broker.trust.issuer(), Issuer::is_jwt(token)) {
-        return Ok(issuer.verify(token));
+    if broker.trust.judges(token) {
+        return broker.trust.owner(token).await;
     }
     if !broker.tokens.are_current() {
         let tokens = Arc::clone(broker);

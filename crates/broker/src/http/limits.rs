@@ -12,20 +12,31 @@ use governor::clock::{Clock, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use hsmux_pool::config::Limits;
+use hsmux_pool::config::{Allowance, Limit, Limits};
 use parking_lot::Mutex;
 
+use crate::auth::Client as Identified;
 use crate::refusal::Refusal;
 
 /// The clients of now, each with what it uses.
 pub struct Usage {
     limits: Limits,
-    clients: Mutex<HashMap<String, Arc<Client>>>,
+    /// Of each `[[limit]]`, and last of those clients that none of them means.
+    classes: Vec<Class>,
     strangers: Mutex<HashMap<Address, Arc<Bucket>>>,
 }
 
+/// Clients that may cost the same, by their names.
+struct Class {
+    allowance: Arc<Allowance>,
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+}
+
 /// A request that counts as one of its client's until this is dropped.
-pub struct Admitted(Arc<Client>);
+pub struct Admitted {
+    client: Arc<Client>,
+    allowance: Arc<Allowance>,
+}
 
 struct Client {
     bucket: Option<Bucket>,
@@ -48,10 +59,15 @@ const MANY: usize = 4096;
 impl Usage {
     /// Nobody uses anything yet.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
+        let special = limits.special.iter().map(|limit| &limit.allowance);
+        let classes = special.chain([&limits.each]).map(|allowance| Class {
+            allowance: Arc::new(allowance.clone()),
             clients: Mutex::default(),
+        });
+        Self {
+            classes: classes.collect(),
             strangers: Mutex::default(),
+            limits,
         }
     }
 
@@ -60,20 +76,12 @@ impl Usage {
         &self.limits
     }
 
-    /// Counts a request of a client that is known by this name, or says when to come back.
-    pub fn admit(&self, client: &str) -> Result<Admitted, Refusal> {
-        let client = self.client(client);
-        let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
-        let admitted = Admitted(client);
-        if before >= self.limits.in_flight {
-            let most = self.limits.in_flight;
-            let message = format!("{most} requests of this client are running already");
-            return Err(too_many(message, Duration::ZERO));
-        }
-        if let Some(bucket) = &admitted.0.bucket {
-            take(bucket)?;
-        }
-        Ok(admitted)
+    /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
+    pub fn admit(&self, client: &Identified, name: &str) -> Result<Admitted, Refusal> {
+        let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
+        let special = &self.limits.special;
+        let class = special.iter().position(means).unwrap_or(special.len());
+        self.classes[class].admit(name)
     }
 
     /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
@@ -88,6 +96,26 @@ impl Usage {
         };
         take(&bucket)
     }
+}
+
+impl Class {
+    fn admit(&self, name: &str) -> Result<Admitted, Refusal> {
+        let client = self.client(name);
+        let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
+        let admitted = Admitted {
+            client,
+            allowance: Arc::clone(&self.allowance),
+        };
+        let most = self.allowance.in_flight;
+        if before >= most {
+            let message = format!("{most} requests of this client are running already");
+            return Err(too_many(message, Duration::ZERO));
+        }
+        if let Some(bucket) = &admitted.client.bucket {
+            take(bucket)?;
+        }
+        Ok(admitted)
+    }
 
     fn client(&self, name: &str) -> Arc<Client> {
         let mut clients = self.clients.lock();
@@ -97,12 +125,20 @@ impl Usage {
         if is_crowded(clients.len()) {
             clients.retain(|_, client| client.is_in_use());
         }
+        let Allowance { rate, burst, .. } = *self.allowance;
         let client = Arc::new(Client {
-            bucket: self.limits.rate.map(|rate| bucket(rate, self.limits.burst)),
+            bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
         });
         clients.insert(name.to_owned(), Arc::clone(&client));
         client
+    }
+}
+
+impl Admitted {
+    /// The longest body of this request.
+    pub fn max_body(&self) -> usize {
+        self.allowance.max_body
     }
 }
 
@@ -120,7 +156,7 @@ impl Client {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+        self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -163,41 +199,48 @@ fn network(address: Address) -> Address {
 mod tests {
     use super::*;
 
-    fn usage(limits: Limits) -> Usage {
-        Usage::new(limits)
+    fn usage(each: Allowance) -> Usage {
+        Usage::new(Limits {
+            each,
+            ..Limits::default()
+        })
+    }
+
+    fn admit(usage: &Usage, name: &str) -> Result<Admitted, Refusal> {
+        usage.admit(&Identified::new(vec![name.into()]), name)
     }
 
     #[test]
     fn a_client_has_so_many_requests_at_once_whatever_others_do() {
-        let usage = usage(Limits {
+        let usage = usage(Allowance {
             in_flight: 2,
-            ..Limits::default()
+            ..Allowance::default()
         });
-        let first = usage.admit("a").ok();
-        let _second = usage.admit("a").ok();
-        let refused = usage.admit("a").err().unwrap();
+        let first = admit(&usage, "a").ok();
+        let _second = admit(&usage, "a").ok();
+        let refused = admit(&usage, "a").err().unwrap();
         assert_eq!(refused.status, StatusCode::TOO_MANY_REQUESTS);
         assert!(refused.retry_after.is_some());
-        assert!(usage.admit("b").is_ok());
+        assert!(admit(&usage, "b").is_ok());
         drop(first);
-        assert!(usage.admit("a").is_ok());
+        assert!(admit(&usage, "a").is_ok());
     }
 
     #[test]
     fn a_client_has_so_many_requests_in_a_second() {
-        let usage = usage(Limits {
+        let usage = usage(Allowance {
             rate: NonZeroU32::new(1),
             burst: NonZeroU32::new(3),
-            ..Limits::default()
+            ..Allowance::default()
         });
-        let admitted = (0..1000).filter(|_| usage.admit("a").is_ok()).count();
+        let admitted = (0..1000).filter(|_| admit(&usage, "a").is_ok()).count();
         assert!((3..500).contains(&admitted), "{admitted}");
-        assert!(usage.admit("b").is_ok());
+        assert!(admit(&usage, "b").is_ok());
     }
 
     #[test]
     fn strangers_are_told_apart_by_their_networks() {
-        let usage = usage(Limits {
+        let usage = Usage::new(Limits {
             stranger_rate: const { NonZeroU32::new(1).unwrap() },
             ..Limits::default()
         });
@@ -211,13 +254,40 @@ mod tests {
 
     #[test]
     fn forgotten_is_who_uses_nothing() {
-        let usage = usage(Limits::default());
-        let kept = usage.admit("kept").ok();
+        let usage = usage(Allowance::default());
+        let kept = admit(&usage, "kept").ok();
         for n in 0..=MANY {
-            assert!(usage.admit(&n.to_string()).is_ok());
+            assert!(admit(&usage, &n.to_string()).is_ok());
         }
-        assert!(usage.clients.lock().len() < MANY);
-        assert!(usage.clients.lock().contains_key("kept"));
+        assert!(usage.classes[0].clients.lock().len() < MANY);
+        assert!(usage.classes[0].clients.lock().contains_key("kept"));
         drop(kept);
+    }
+
+    #[test]
+    fn the_first_limit_that_means_a_client_counts() {
+        let limit = |who: &str, in_flight| Limit {
+            clients: vec![who.into()],
+            allowance: Allowance {
+                in_flight,
+                max_body: 1000 * in_flight,
+                ..Allowance::default()
+            },
+        };
+        let usage = Usage::new(Limits {
+            special: vec![limit("token:big", 3), limit("dns:app", 1), limit("*", 2)],
+            ..Limits::default()
+        });
+        for (identities, most) in [
+            (vec!["token:big", "dns:app"], 3),
+            (vec!["token:small", "dns:app"], 1),
+            (vec!["token:small"], 2),
+        ] {
+            let client = Identified::new(identities.iter().map(|&one| one.into()).collect());
+            let admit = || usage.admit(&client, client.name());
+            let admitted: Vec<_> = (0..most).map(|_| admit().ok().unwrap()).collect();
+            assert_eq!(admitted[0].max_body(), 1000 * most);
+            assert!(admit().is_err(), "{identities:?}");
+        }
     }
 }

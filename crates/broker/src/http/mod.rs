@@ -13,6 +13,7 @@
 //! | `watch` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
 //! | `connection`, `connections`, `patience` | one connection; how many there may be; how long it is waited for |
+//! | `unread` | a body that nobody has read |
 
 mod app;
 mod call;
@@ -27,6 +28,7 @@ mod record;
 mod reply;
 mod service;
 mod tls;
+mod unread;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +62,7 @@ pub struct Broker {
     /// Whether everybody may read them.
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<Usage>,
-    pub(crate) trust: Trust,
+    pub(crate) trust: Arc<Trust>,
     /// Empty where nothing is traced.
     pub(crate) traces: OnceLock<Traces>,
 }
@@ -81,7 +83,7 @@ impl Broker {
             engine,
             audit,
             usage: ArcSwap::from_pointee(Usage::new(limits)),
-            trust: Trust::default(),
+            trust: Arc::default(),
             traces: OnceLock::new(),
         }))
     }

@@ -9,6 +9,7 @@ use hsmux_audit::{Event, Trail};
 use hsmux_pool::config::Action;
 
 use super::Call;
+use crate::deed;
 use crate::metrics::{Reason, Running, Series};
 use crate::refusal::Refusal;
 use crate::traces;
@@ -94,21 +95,8 @@ impl Call {
         fields.add("key", self.key());
         let event = Event::act(&self.actor, act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
-        let done = traces::follow(self.trace.clone(), async move {
-            let (trail, begun) = (Arc::clone(&audit), event.clone().outcome("begun"));
-            traces::timed("audit", blocking(move || trail.announce(begun))).await?;
-            let result = work.await;
-            let event = match &result {
-                Ok(_) => event,
-                Err(refusal) => event.outcome(refusal.text()),
-            };
-            // It is done, whatever becomes of its line, which is tried again.
-            let kept = traces::timed("audit", blocking(move || audit.commit(event))).await;
-            if let Err(refusal) = kept {
-                tracing::error!(act, "not on the audit trail yet: {}", refusal.text());
-            }
-            result
-        });
+        let deed = async move { deed::carry_out(&audit, event, work).await };
+        let done = traces::follow(self.trace.clone(), deed);
         tokio::spawn(done).await.unwrap_or_else(|e| {
             Err(Refusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -137,13 +125,4 @@ impl Drop for Line<'_> {
             });
         }
     }
-}
-
-/// Work that waits for a disk, on a thread for that.
-pub(super) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> hsmux_token::Result<T> + Send + 'static,
-) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|e| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()))?;
-    Ok(done?)
 }

@@ -51,7 +51,7 @@ impl Service {
         current: impl Fn() -> Option<BrokerSection> + Send + Sync + 'static,
     ) -> Result<Self> {
         let store = Arc::new(Store::open(&section.store)?);
-        let engine = Engine::start(pool, store)?;
+        let engine = Engine::start(pool, store, Arc::clone(&audit))?;
         let policy = Policy::new(section.policies.clone(), section.dev);
         let broker = Broker::new(engine, policy, audit, section.limits.clone())?;
         broker.trust.refresh(section.jwt.as_ref())?;
@@ -74,6 +74,8 @@ impl Service {
             .map_err(|e| {
                 Error::pool(Kind::Environment, format!("no threads for the broker: {e}"))
             })?;
+        // That the issuer is away is no reason to be so, too.
+        runtime.block_on(broker.trust.keep_fresh());
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
         let house = House {

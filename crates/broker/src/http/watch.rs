@@ -43,6 +43,9 @@ impl Watch {
                 self.take_over(now);
             }
             self.look_at_files().await;
+            let broker = Arc::clone(&self.broker);
+            // A server may take its time.
+            tokio::spawn(async move { broker.trust.keep_fresh().await });
             self.look_at_keys().await;
         }
     }

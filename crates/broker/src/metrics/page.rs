@@ -56,6 +56,11 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     let traffic = broker.engine.pool().traffic();
     let traces = broker.traces.get().map(Traces::counts);
     let audit = broker.audit.status();
-    families.extend(super::tokens::families(&traffic, &audit, traces));
+    families.extend(super::tokens::families(
+        &traffic,
+        &audit,
+        traces,
+        broker.trust.age(),
+    ));
     TextEncoder::new().encode_to_string(&families)
 }

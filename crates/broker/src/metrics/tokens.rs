@@ -1,5 +1,7 @@
 //! What is read of the pool and the trail when somebody asks.
 
+use std::time::Duration;
+
 use hsmux_audit::Status;
 use hsmux_pool::{SeatTraffic, Traffic};
 use prometheus::proto::{
@@ -16,111 +18,67 @@ struct Row<Of> {
     value: fn(&Of) -> f64,
 }
 
-const fn counter<Of>(name: &'static str, help: &'static str, value: fn(&Of) -> f64) -> Row<Of> {
-    Row {
-        name,
-        help,
-        kind: MetricType::COUNTER,
-        value,
-    }
+/// Tables of rows: what each number says, its name, its help and how it is read.
+macro_rules! tables {
+    ($($table:ident of $of:ty { $($kind:ident $name:literal $help:literal $value:expr;)* })*) => {
+        $(static $table: &[Row<$of>] = &[$(
+            Row { name: $name, help: $help, kind: MetricType::$kind, value: $value },
+        )*];)*
+    };
 }
 
-const fn gauge<Of>(name: &'static str, help: &'static str, value: fn(&Of) -> f64) -> Row<Of> {
-    Row {
-        name,
-        help,
-        kind: MetricType::GAUGE,
-        value,
+tables! {
+    SEAT of SeatTraffic {
+        COUNTER "hsmux_token_operations_total" "Operations that a token has answered."
+            |seat| seat.served as f64;
+        COUNTER "hsmux_token_errors_total" "Operations that failed because of the token."
+            |seat| seat.failed as f64;
+        GAUGE "hsmux_token_up" "Whether it serves."
+            |seat| f64::from(seat.in_service);
+        GAUGE "hsmux_token_operations_in_flight" "Operations that it runs."
+            |seat| seat.in_flight as f64;
+        GAUGE "hsmux_token_lanes" "Operations that it can run at once."
+            |seat| seat.lanes as f64;
+        GAUGE "hsmux_token_queue" "Operations that wait and that it could serve."
+            |seat| seat.waiting as f64;
+    }
+    POOL of Traffic {
+        GAUGE "hsmux_pool_queue" "Operations that wait for a token."
+            |traffic| traffic.waiting as f64;
+        GAUGE "hsmux_pool_changes" "Changes of keys that wait for the one under way."
+            |traffic| traffic.changes as f64;
+    }
+    AUDIT of Status {
+        GAUGE "hsmux_audit_queue" "Lines that wait to be written."
+            |status| status.waiting as f64;
+        GAUGE "hsmux_audit_up" "Whether the trail can be written."
+            |status| f64::from(status.problem.is_none());
+        COUNTER "hsmux_audit_lost_total" "Lines that were lost."
+            |status| status.lost as f64;
+        COUNTER "hsmux_audit_refused_total" "Uses of keys that were refused, for the trail could not be written."
+            |status| status.refused as f64;
+    }
+    TRACES of Counts {
+        COUNTER "hsmux_traces_exported_total" "Spans that the collector has taken."
+            |counts| counts.exported as f64;
+        COUNTER "hsmux_traces_dropped_total" "Spans for which there was no room, or that the collector has not taken."
+            |counts| counts.dropped as f64;
+        GAUGE "hsmux_traces_queue" "Spans that wait to be sent."
+            |counts| counts.waiting as f64;
+    }
+    JWT_KEYS of Duration {
+        GAUGE "hsmux_broker_jwt_keys_age_seconds" "How long ago the keys of the JWTs' issuer were fetched."
+            Duration::as_secs_f64;
     }
 }
-
-static SEAT: [Row<SeatTraffic>; 6] = [
-    counter(
-        "hsmux_token_operations_total",
-        "Operations that a token has answered.",
-        |seat| seat.served as f64,
-    ),
-    counter(
-        "hsmux_token_errors_total",
-        "Operations that failed because of the token.",
-        |seat| seat.failed as f64,
-    ),
-    gauge("hsmux_token_up", "Whether it serves.", |seat| {
-        f64::from(seat.in_service)
-    }),
-    gauge(
-        "hsmux_token_operations_in_flight",
-        "Operations that it runs.",
-        |seat| seat.in_flight as f64,
-    ),
-    gauge(
-        "hsmux_token_lanes",
-        "Operations that it can run at once.",
-        |seat| seat.lanes as f64,
-    ),
-    gauge(
-        "hsmux_token_queue",
-        "Operations that wait and that it could serve.",
-        |seat| seat.waiting as f64,
-    ),
-];
-
-static POOL: [Row<Traffic>; 2] = [
-    gauge(
-        "hsmux_pool_queue",
-        "Operations that wait for a token.",
-        |traffic| traffic.waiting as f64,
-    ),
-    gauge(
-        "hsmux_pool_changes",
-        "Changes of keys that wait for the one under way.",
-        |traffic| traffic.changes as f64,
-    ),
-];
-
-static AUDIT: [Row<Status>; 4] = [
-    gauge(
-        "hsmux_audit_queue",
-        "Lines that wait to be written.",
-        |status| status.waiting as f64,
-    ),
-    gauge(
-        "hsmux_audit_up",
-        "Whether the trail can be written.",
-        |status| f64::from(status.problem.is_none()),
-    ),
-    counter(
-        "hsmux_audit_lost_total",
-        "Lines that were lost.",
-        |status| status.lost as f64,
-    ),
-    counter(
-        "hsmux_audit_refused_total",
-        "Uses of keys that were refused, for the trail could not be written.",
-        |status| status.refused as f64,
-    ),
-];
-
-static TRACES: [Row<Counts>; 3] = [
-    counter(
-        "hsmux_traces_exported_total",
-        "Spans that the collector has taken.",
-        |counts| counts.exported as f64,
-    ),
-    counter(
-        "hsmux_traces_dropped_total",
-        "Spans for which there was no room, or that the collector has not taken.",
-        |counts| counts.dropped as f64,
-    ),
-    gauge(
-        "hsmux_traces_queue",
-        "Spans that wait to be sent.",
-        |counts| counts.waiting as f64,
-    ),
-];
 
 /// All of it as it is now.
-pub fn families(traffic: &Traffic, audit: &Status, traces: Option<Counts>) -> Vec<MetricFamily> {
+pub fn families(
+    traffic: &Traffic,
+    audit: &Status,
+    traces: Option<Counts>,
+    jwt_keys: Option<Duration>,
+) -> Vec<MetricFamily> {
     let mut families: Vec<_> = SEAT
         .iter()
         .map(|row| {
@@ -139,21 +97,25 @@ pub fn families(traffic: &Traffic, audit: &Status, traces: Option<Counts>) -> Ve
         MetricType::HISTOGRAM,
         traffic.seats.iter().map(spread),
     ));
-    families.extend(POOL.iter().map(|row| row.alone(traffic)));
-    families.extend(AUDIT.iter().map(|row| row.alone(audit)));
-    families.extend(
-        traces
-            .iter()
-            .flat_map(|counts| TRACES.iter().map(|row| row.alone(counts))),
-    );
+    families.extend(alone(POOL, Some(traffic)));
+    families.extend(alone(AUDIT, Some(audit)));
+    families.extend(alone(TRACES, traces.as_ref()));
+    families.extend(alone(JWT_KEYS, jwt_keys.as_ref()));
     families
 }
 
-impl<Of> Row<Of> {
-    fn alone(&self, of: &Of) -> MetricFamily {
-        family(self.name, self.help, self.kind, [self.of(of, Vec::new())])
-    }
+/// What there is one of, if it is there.
+fn alone<Of>(rows: &[Row<Of>], of: Option<&Of>) -> impl Iterator<Item = MetricFamily> {
+    let of = of.into_iter();
+    of.flat_map(move |of| {
+        rows.iter().map(move |row| {
+            let metric = row.of(of, Vec::new());
+            family(row.name, row.help, row.kind, [metric])
+        })
+    })
+}
 
+impl<Of> Row<Of> {
     fn of(&self, of: &Of, labels: Vec<LabelPair>) -> Metric {
         let (value, mut metric) = ((self.value)(of), Metric::from_label(labels));
         if self.kind == MetricType::COUNTER {

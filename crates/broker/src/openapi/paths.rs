@@ -70,20 +70,28 @@ macro_rules! written {
 
 const VERSION: Field = field("key_version", Kind::Number);
 const BITS: Field = field("bits", Kind::Number);
+const ASSOCIATED_DATA: Field = field("associated_data", Kind::Base64);
+const NONCE: Field = field("nonce", Kind::Base64);
+const PADDING: Field = field("padding_scheme", Kind::Word(&["oaep", "pkcs1v15"]));
+const OAEP_HASH: Field = field("oaep_hash", Kind::Hash);
+const MODE: Field = field("mode", Kind::Word(&["gcm", "cbc"]));
+const EXPORTABLE: Field = field("exportable", Kind::Flag);
+const BACKUP: Field = field("allow_plaintext_backup", Kind::Flag);
+const INPUT: Field = field("input", Kind::Base64);
 
 const CRYPT: &[Field] = &[
     VERSION,
-    field("associated_data", Kind::Base64),
-    field("nonce", Kind::Base64),
-    field("padding_scheme", Kind::Word(&["oaep", "pkcs1v15"])),
-    field("oaep_hash", Kind::Hash),
-    field("mode", Kind::Word(&["gcm", "cbc"])),
+    ASSOCIATED_DATA,
+    NONCE,
+    PADDING,
+    OAEP_HASH,
+    MODE,
     field("plaintext", Kind::Base64),
     field("ciphertext", Kind::Sealed),
 ];
 const SIGN: &[Field] = &[
     VERSION,
-    field("input", Kind::Base64),
+    INPUT,
     field("signature", Kind::Sealed),
     field("hmac", Kind::Sealed),
     field("hash_algorithm", Kind::HashOrNone),
@@ -95,8 +103,8 @@ const SIGN: &[Field] = &[
 ];
 const CREATE: &[Field] = &[
     field("type", Kind::KeyType),
-    field("exportable", Kind::Flag),
-    field("allow_plaintext_backup", Kind::Flag),
+    EXPORTABLE,
+    BACKUP,
     field("derived", Kind::Flag),
     field("convergent_encryption", Kind::Flag),
 ];
@@ -104,17 +112,17 @@ const CONFIG: &[Field] = &[
     field("min_decryption_version", Kind::Number),
     field("min_encryption_version", Kind::Number),
     field("deletion_allowed", Kind::Flag),
-    field("exportable", Kind::Flag),
-    field("allow_plaintext_backup", Kind::Flag),
+    EXPORTABLE,
+    BACKUP,
 ];
 const DATAKEY: &[Field] = &[
     BITS,
     VERSION,
-    field("associated_data", Kind::Base64),
-    field("nonce", Kind::Base64),
-    field("padding_scheme", Kind::Word(&["oaep", "pkcs1v15"])),
-    field("oaep_hash", Kind::Hash),
-    field("mode", Kind::Word(&["gcm", "cbc"])),
+    ASSOCIATED_DATA,
+    NONCE,
+    PADDING,
+    OAEP_HASH,
+    MODE,
 ];
 const CERTIFICATE: &[Field] = &[
     field("certificate_chain", Kind::Text),
@@ -126,7 +134,7 @@ const RANDOM: &[Field] = &[
     field("format", Kind::Word(&["base64", "hex"])),
 ];
 const HASH: &[Field] = &[
-    field("input", Kind::Base64),
+    INPUT,
     field("algorithm", Kind::Hash),
     field("format", Kind::Word(&["hex", "base64"])),
 ];

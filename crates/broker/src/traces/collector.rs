@@ -2,20 +2,15 @@
 
 use std::env;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::header::HOST;
-use axum::http::{HeaderValue, Request, Response, Uri};
+use axum::http::{Request, Response, Uri};
 use bytes::Bytes;
 use hsmux_pool::config;
 use hsmux_token::{Error, Kind, Result};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::handshake;
-use hyper_util::rt::TokioIo;
 use opentelemetry::KeyValue;
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{
@@ -25,24 +20,16 @@ use opentelemetry_otlp::{
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::SpanExporter as _;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
+
+use crate::remote::Remote;
 
 /// A collector of spans.
 pub struct Collector {
-    url: Uri,
-    tls: Option<TlsConnector>,
+    remote: Remote,
     /// It does not take spans, and that was said.
     away: AtomicBool,
 }
-
-/// The system's roots, where Debian has them.
-const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -69,38 +56,23 @@ impl Collector {
             let why = "there is a user in it; use OTEL_EXPORTER_OTLP_HEADERS";
             return Err(failed("the endpoint", &why));
         }
-        let url: Uri = url.parse().map_err(|e| failed(&url, &e))?;
-        let tls = match url.scheme_str() {
-            _ if url.host().is_none() => return Err(failed(&url, &"it names no host")),
-            Some("http") => None,
-            Some("https") => {
-                let own = section.and_then(|section| section.ca.clone());
-                let roots =
-                    own.or_else(|| said("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from));
-                Some(connector(roots.as_deref().unwrap_or(Path::new(ROOTS)))?)
-            }
-            _ => {
-                return Err(failed(
-                    &url,
-                    &"it begins neither with http: nor with https:",
-                ));
-            }
-        };
+        let own = section.and_then(|section| section.ca.clone());
+        let roots = own.or_else(|| said("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from));
+        let remote = Remote::new(&url, roots.as_deref());
         Ok(Some(Self {
-            url,
-            tls,
+            remote: remote.map_err(|e| failed("the collector", &e))?,
             away: AtomicBool::new(false),
         }))
     }
 
     /// Where spans go.
     pub fn url(&self) -> &Uri {
-        &self.url
+        self.remote.url()
     }
 
     /// What sends spans there.
     pub fn exporter(self, of: &Resource) -> Result<SpanExporter> {
-        let url = self.url.to_string();
+        let url = self.remote.url().to_string();
         let mut exporter = SpanExporter::builder()
             .with_http()
             .with_protocol(Protocol::HttpBinary)
@@ -110,26 +82,6 @@ impl Collector {
             .map_err(|e| failed(&url, &e))?;
         exporter.set_resource(of);
         Ok(exporter)
-    }
-
-    async fn ask(&self, mut request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let (host, port) = (self.url.host().unwrap_or_default(), self.url.port_u16());
-        // An address of IPv6 is in brackets.
-        let name = host.trim_start_matches('[').trim_end_matches(']');
-        let port = port.unwrap_or(if self.tls.is_some() { 443 } else { 80 });
-        let stream = TcpStream::connect((name, port)).await?;
-        let authority = self.url.authority().map(|authority| authority.as_str());
-        let host = HeaderValue::from_str(authority.unwrap_or_default())?;
-        request.headers_mut().insert(HOST, host);
-        let path = self.url.path_and_query().map_or("/", |path| path.as_str());
-        *request.uri_mut() = path.parse()?;
-        match &self.tls {
-            None => exchange(stream, request).await,
-            Some(tls) => {
-                let name = ServerName::try_from(name.to_owned())?;
-                exchange(tls.connect(name, stream).await?, request).await
-            }
-        }
     }
 
     /// Says once that it is away, and once that it is back.
@@ -142,9 +94,11 @@ impl Collector {
         let was_away = self.away.swap(why.is_some(), Ordering::Relaxed);
         match why {
             Some(why) if !was_away => {
-                tracing::warn!(collector = %self.url, why, "spans are not taken: those that do not fit in are lost");
+                tracing::warn!(collector = %self.remote.url(), why, "spans are not taken: those that do not fit in are lost");
             }
-            None if was_away => tracing::info!(collector = %self.url, "spans are taken again"),
+            None if was_away => {
+                tracing::info!(collector = %self.remote.url(), "spans are taken again")
+            }
             _ => {}
         }
     }
@@ -153,7 +107,7 @@ impl Collector {
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let asked = timeout(PATIENCE, self.ask(request)).await;
+        let asked = timeout(PATIENCE, self.remote.ask(request, LONGEST_ANSWER)).await;
         let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}").into()));
         self.note(&answer);
         answer
@@ -162,22 +116,8 @@ impl HttpClient for Collector {
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Collector").field(&self.url).finish()
+        f.debug_tuple("Collector").field(self.remote.url()).finish()
     }
-}
-
-/// One request on a connection of its own: there is one in a second at most.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Bytes>,
-) -> Result<Response<Bytes>, HttpError> {
-    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
-    // It ends with its sender; what goes wrong on it, the request is told.
-    tokio::spawn(async move { drop(connection.await) });
-    let answer = sender.send_request(request.map(Full::new)).await?;
-    let (head, body) = answer.into_parts();
-    let body = Limited::new(body, LONGEST_ANSWER).collect().await?;
-    Ok(Response::from_parts(head, body.to_bytes()))
 }
 
 /// Who sends: `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say more, or otherwise.
@@ -197,23 +137,6 @@ pub fn resource() -> Resource {
 /// "Environment Variable Specification").
 fn said(name: &str) -> Option<String> {
     env::var(name).ok().filter(|said| !said.is_empty())
-}
-
-fn connector(roots: &Path) -> Result<TlsConnector> {
-    let read = CertificateDer::pem_file_iter(roots).map_err(|e| failed(roots.display(), &e))?;
-    let mut store = RootCertStore::empty();
-    // Of the system's roots there may be some that are too old to be read.
-    let (taken, _) = store.add_parsable_certificates(read.filter_map(std::result::Result::ok));
-    if taken == 0 {
-        return Err(failed(roots.display(), &"there is no certificate in it"));
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| failed(roots.display(), &e))?
-        .with_root_certificates(store)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }
 
 fn failed(what: impl fmt::Display, why: &dyn fmt::Display) -> Error {

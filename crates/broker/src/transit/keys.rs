@@ -102,11 +102,7 @@ pub fn read(call: &Call) -> Result<Reply, Refusal> {
         message: None,
         ..Refusal::no_key()
     };
-    let key = call
-        .engine()
-        .keyring()
-        .get(call.key())
-        .ok_or_else(missing)?;
+    let key = call.engine().key(call.key()).ok_or_else(missing)?;
     Ok(Reply::ok(shown(call.engine(), &key)))
 }
 
@@ -117,10 +113,8 @@ pub fn list(call: &Call) -> Result<Reply, Refusal> {
         .query("limit")
         .and_then(|text| text.parse::<usize>().ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
-    let names = call
-        .engine()
-        .keyring()
-        .names(call.query("after").unwrap_or_default(), limit);
+    let after = call.query("after").unwrap_or_default();
+    let names = call.engine().names(after, limit);
     if names.is_empty() {
         return Err(Refusal {
             status: StatusCode::NOT_FOUND,
@@ -227,12 +221,14 @@ fn sensible(key: &Key, settings: Settings) -> Result<Settings, Refusal> {
     Err(Refusal::bad(wrong))
 }
 
-/// A key as the dialect shows it. A public half that is on no token now is left out.
+/// A key as the dialect shows it. Versions that another program has taken from the tokens are left out, and
+/// so is a public half that is on no token now.
 fn shown(engine: &Engine, key: &Key) -> Data {
     let shape = key.kind.shape();
     let versions: Map<String, Value> = key
         .versions
         .values()
+        .filter(|version| engine.has(version))
         .map(|version| {
             (
                 version.number.to_string(),

@@ -1,4 +1,4 @@
-//! `[broker]`, `[traces]` and each `[[policy]]`: who may do what over HTTP.
+//! `[broker]`, `[traces]`, each `[[policy]]` and each `[[limit]]`: who may do what over HTTP.
 
 mod jwt;
 mod limits;
@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use super::Socket;
 use super::reader::{Fields, Named, suggestion, text};
 
-pub use jwt::Jwt;
-pub use limits::Limits;
+pub use jwt::{JwkSet, JwkUrl, Jwt};
+pub use limits::{Allowance, Limit, Limits, limit};
 pub use traces::{Traces, traces};
 
 /// `[broker]`: the service over HTTP.
@@ -25,7 +25,7 @@ pub struct BrokerSection {
     pub tls: Option<Tls>,
     /// The SQLite file of names, versions and clients' tokens.
     pub store: PathBuf,
-    /// What a client may cost.
+    /// What a client may cost, with each `[[limit]]`.
     pub limits: Limits,
     /// Whose JWTs let clients in.
     pub jwt: Option<Jwt>,
@@ -201,7 +201,18 @@ pub fn rule(fields: &mut Fields<'_, '_, '_>) -> Option<Rule> {
             fields.missing(name);
         }
     }
-    let clients = fields.list("clients", |value| {
+    let clients = clients(fields);
+    let keys = fields.list("keys", |value| Ok(text(value)?.to_owned()));
+    let allow = fields.list("allow", |value| actions(text(value)?));
+    Some(Rule {
+        clients: clients?,
+        keys: keys?,
+        allow: allow?.concat(),
+    })
+}
+
+fn clients(fields: &mut Fields<'_, '_, '_>) -> Option<Vec<String>> {
+    fields.list("clients", |value| {
         let text = text(value)?;
         let known = CLIENTS
             .iter()
@@ -213,13 +224,6 @@ pub fn rule(fields: &mut Fields<'_, '_, '_>) -> Option<Rule> {
             "{text:?} is no client; there are {}...",
             CLIENTS.join("..., ")
         ))
-    });
-    let keys = fields.list("keys", |value| Ok(text(value)?.to_owned()));
-    let allow = fields.list("allow", |value| actions(text(value)?));
-    Some(Rule {
-        clients: clients?,
-        keys: keys?,
-        allow: allow?.concat(),
     })
 }
 

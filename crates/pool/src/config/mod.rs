@@ -21,7 +21,9 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
-pub use broker::{Action, BrokerSection, Jwt, Limits, Rule, Tls, Traces};
+pub use broker::{
+    Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls, Traces,
+};
 pub use files::check;
 pub use mistake::{Mistake, Severity};
 pub use pin::PinSource;
@@ -48,7 +50,7 @@ pub struct Config {
     pub module: ModuleSection,
     /// `[audit]`.
     pub audit: AuditSection,
-    /// `[broker]` with each `[[policy]]` and `[traces]`, if it is there.
+    /// `[broker]` with each `[[policy]]`, each `[[limit]]` and `[traces]`, if it is there.
     pub broker: Option<BrokerSection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,

@@ -239,7 +239,11 @@ fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Opti
         .contains_key("traces")
         .then(|| one(source, document, "traces", broker::traces));
     if !document.contains_key("broker") {
-        for (name, title) in [("policy", "[[policy]]"), ("traces", "[traces]")] {
+        for (name, title) in [
+            ("policy", "[[policy]]"),
+            ("limit", "[[limit]]"),
+            ("traces", "[traces]"),
+        ] {
             if let Some(section) = document.get(name) {
                 let message = format!("{title} is for the broker: add [broker]");
                 source.error(section.span(), message);
@@ -247,8 +251,12 @@ fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Opti
         }
         return None;
     }
-    let section = one(source, document, "broker", |fields| {
+    let mut section = one(source, document, "broker", |fields| {
         broker::broker(fields, state)
+    });
+    let each = section.limits.each.clone();
+    section.limits.special = many(source, document, "limit", |fields| {
+        broker::limit(fields, &each)
     });
     Some(BrokerSection {
         policies,

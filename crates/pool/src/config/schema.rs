@@ -314,6 +314,7 @@ pub const SECTIONS: &[Section] = &[
     },
     broker::BROKER,
     broker::POLICY,
+    broker::LIMIT,
     broker::TRACES,
     Section {
         name: "token",

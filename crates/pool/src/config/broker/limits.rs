@@ -1,21 +1,18 @@
-//! What a client of the broker may cost, and how long a slow one is waited for.
+//! What clients of the broker may cost, and how long a slow one is waited for.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::clients;
 use crate::config::reader::Fields;
 
 /// Limits of each client, and of all connections together.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// The longest body of a request, in bytes.
-    pub max_body: usize,
-    /// Requests per second of one client; `None`: any number.
-    pub rate: Option<NonZeroU32>,
-    /// How many of them may come at once.
-    pub burst: Option<NonZeroU32>,
-    /// Requests of one client that may run or wait at once.
-    pub in_flight: usize,
+    /// Of a client that nothing else is said of.
+    pub each: Allowance,
+    /// Each `[[limit]]`: of the first that means a client it has the limits.
+    pub special: Vec<Limit>,
     /// Requests per second from one address that show nothing, or what nobody knows yet.
     pub stranger_rate: NonZeroU32,
     /// Connections of all clients; past it the one that has been idle longest makes room.
@@ -26,7 +23,29 @@ pub struct Limits {
     pub idle_timeout: Duration,
 }
 
-impl Default for Limits {
+/// What one client may cost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Allowance {
+    /// The longest body of a request, in bytes.
+    pub max_body: usize,
+    /// Requests per second; `None`: any number.
+    pub rate: Option<NonZeroU32>,
+    /// How many of them may come at once; `None`: those of a second.
+    pub burst: Option<NonZeroU32>,
+    /// Requests that may run or wait at once.
+    pub in_flight: usize,
+}
+
+/// `[[limit]]`: some clients may cost more than others, or less.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limit {
+    /// Who, as in [`Rule`](super::Rule).
+    pub clients: Vec<String>,
+    /// What each of them may cost.
+    pub allowance: Allowance,
+}
+
+impl Default for Allowance {
     fn default() -> Self {
         Self {
             // As the dialect's servers have it.
@@ -34,6 +53,15 @@ impl Default for Limits {
             rate: None,
             burst: None,
             in_flight: 1024,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            each: Allowance::default(),
+            special: Vec::new(),
             stranger_rate: const { NonZeroU32::new(100).unwrap() },
             connections: 10_000,
             read_timeout: Duration::from_secs(30),
@@ -42,31 +70,124 @@ impl Default for Limits {
     }
 }
 
+/// Of `[broker]`.
 pub fn limits(fields: &mut Fields<'_, '_, '_>) -> Limits {
     let or = Limits::default();
-    let number = |fields: &mut Fields<'_, '_, '_>, name| {
-        let number = fields.number(name, 1..=1_000_000)?;
-        NonZeroU32::new(u32::try_from(number).ok()?)
-    };
-    let limits = Limits {
-        max_body: fields
-            .number("max_body", 1024..=1 << 30)
-            .map_or(or.max_body, |bytes| bytes as usize),
-        rate: number(fields, "rate"),
-        burst: number(fields, "burst"),
-        in_flight: fields
-            .number("in_flight", 1..=1_000_000)
-            .map_or(or.in_flight, |count| count as usize),
-        stranger_rate: number(fields, "stranger_rate").unwrap_or(or.stranger_rate),
+    Limits {
+        each: allowance(fields, &or.each),
+        stranger_rate: per_second(fields, "stranger_rate").unwrap_or(or.stranger_rate),
         connections: fields
             .number("connections", 16..=1_000_000)
             .map_or(or.connections, |count| count as usize),
         read_timeout: fields.duration("read_timeout").unwrap_or(or.read_timeout),
         idle_timeout: fields.duration("idle_timeout").unwrap_or(or.idle_timeout),
+        special: or.special,
+    }
+}
+
+/// Of a `[[limit]]`: what it does not say is as `each` has it.
+pub fn limit(fields: &mut Fields<'_, '_, '_>, each: &Allowance) -> Option<Limit> {
+    if !fields.has("clients") {
+        fields.missing("clients");
+    }
+    let allowance = allowance(fields, each);
+    Some(Limit {
+        clients: clients(fields)?,
+        allowance,
+    })
+}
+
+fn allowance(fields: &mut Fields<'_, '_, '_>, or: &Allowance) -> Allowance {
+    let (rate, burst) = (per_second(fields, "rate"), per_second(fields, "burst"));
+    let allowance = Allowance {
+        max_body: fields
+            .number("max_body", 1024..=1 << 30)
+            .map_or(or.max_body, |bytes| bytes as usize),
+        rate: rate.or(or.rate),
+        // One of another rate says nothing.
+        burst: burst.or(or.burst.filter(|_| rate.is_none())),
+        in_flight: fields
+            .number("in_flight", 1..=1_000_000)
+            .map_or(or.in_flight, |count| count as usize),
     };
-    if limits.burst.is_some() && limits.rate.is_none() {
+    if allowance.burst.is_some() && allowance.rate.is_none() {
         let message = "burst is of a rate: give rate, too";
         fields.source.error(fields.span_of("burst"), message);
     }
-    limits
+    allowance
+}
+
+fn per_second(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<NonZeroU32> {
+    let number = fields.number(name, 1..=1_000_000)?;
+    NonZeroU32::new(u32::try_from(number).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Mistake, parse};
+
+    const GOOD: &str = r#"[pool]
+label = "x"
+[broker]
+listen = ["127.0.0.1:0"]
+rate = 100
+burst = 500
+in_flight = 8
+[[limit]]
+clients = ["token:batch"]
+rate = 1000
+max_body = 4096
+[[limit]]
+clients = ["dns:app.example", "*"]
+burst = 200
+[[token]]
+module = "vendor.so"
+uri = "pkcs11:token=a"
+"#;
+
+    fn read(text: &str) -> Result<Limits, Vec<Mistake>> {
+        let config = parse(std::path::Path::new("/hsmux.toml"), text)?;
+        Ok(config.broker.expect("a broker").limits)
+    }
+
+    #[test]
+    fn what_a_limit_does_not_say_is_as_in_the_broker() {
+        let limits = read(GOOD).unwrap();
+        let [batch, rest] = &limits.special[..] else {
+            panic!("{limits:?}");
+        };
+        assert_eq!(batch.clients, ["token:batch"]);
+        let number = NonZeroU32::new;
+        let batches = Allowance {
+            max_body: 4096,
+            rate: number(1000),
+            burst: None,
+            in_flight: 8,
+        };
+        assert_eq!(batch.allowance, batches);
+        let rests = Allowance {
+            burst: number(200),
+            ..limits.each.clone()
+        };
+        assert_eq!(rest.allowance, rests);
+    }
+
+    #[test]
+    fn mistakes_have_their_lines() {
+        for (good, bad, line, words) in [
+            ("rate = 1000", "rat = 1000", 10, "did you mean \"rate\""),
+            ("rate = 1000", "rate = 0", 10, "from 1 to 1000000"),
+            ("4096", "1", 11, "from 1024 to"),
+            ("token:batch", "batch", 9, "is no client"),
+            ("clients = [\"token:batch\"]", "", 8, "needs clients"),
+            ("rate = 100\nburst = 500", "\n", 14, "burst is of a rate"),
+            ("[broker]", "[breker]", 3, "did you mean \"broker\""),
+        ] {
+            assert!(GOOD.contains(good), "{good}");
+            let mistakes = read(&GOOD.replacen(good, bad, 1)).unwrap_err();
+            let found = |m: &Mistake| m.line == line && m.message.contains(words);
+            assert!(mistakes.iter().any(found), "{bad}: {mistakes:#?}");
+        }
+    }
 }

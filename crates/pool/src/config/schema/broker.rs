@@ -101,7 +101,7 @@ pub(super) const BROKER: Section = Section {
             "jwt_keys",
             r#""jwks.json""#,
             "no JWTs",
-            "The public keys of an issuer of JSON Web Tokens: a JWK set. Read again when it changes.",
+            "The public keys of an issuer of JSON Web Tokens: a JWK set. A file, which is read again when it changes; or `{ url = \"https://...\", ca = \"roots.pem\", refresh = \"15m\", max_age = \"24h\" }`: fetched that often and when a token names a key that is not known, in use for `max_age` when it cannot be; without `ca` the system's roots count.",
         ),
         key(
             "jwt_issuer",
@@ -185,5 +185,28 @@ pub(super) const TRACES: Section = Section {
             "1, or what `OTEL_TRACES_SAMPLER` says",
             "The share of requests that are traced, from 0 to 1. A caller who has decided is followed (`traceparent`).",
         ),
+    ],
+};
+
+pub(super) const LIMIT: Section = Section {
+    name: "limit",
+    repeated: true,
+    help: "What some clients of the broker may cost in place of what [broker] says; the first that means a client counts.",
+    keys: &[
+        key(
+            "clients",
+            r#"["token:orders"]"#,
+            "required",
+            "Who, as in [[policy]].",
+        ),
+        key("max_body", "1048576", "as in [broker]", "As in [broker]."),
+        key("rate", "50", "as in [broker]", "As in [broker]."),
+        key(
+            "burst",
+            "100",
+            "as rate, or as in [broker] where rate is",
+            "As in [broker].",
+        ),
+        key("in_flight", "16", "as in [broker]", "As in [broker]."),
     ],
 };

@@ -1,0 +1,254 @@
+//! The issuer of JWTs as it is now: its keys are read from a file when that changes, or fetched from its server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use hsmux_pool::config::{JwkSet, JwkUrl, Jwt};
+use hsmux_token::{Error, Kind, Result};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+use super::jwt::{Issuer, Verdict};
+use crate::refusal::Refusal;
+use crate::remote::Remote;
+use crate::stamp::Stamp;
+
+/// Whose JWTs let clients in, if anybody's.
+#[derive(Default)]
+pub struct Trust {
+    keys: ArcSwapOption<Keys>,
+    source: Mutex<Source>,
+    /// One asks at a time.
+    turn: tokio::sync::Mutex<()>,
+}
+
+/// The issuer with the keys that it had at that moment.
+struct Keys {
+    issuer: Arc<Issuer>,
+    since: Instant,
+    /// `None`: until their file changes.
+    good_for: Option<Duration>,
+}
+
+/// Where the keys are to be had.
+#[derive(Default)]
+struct Source {
+    settings: Option<Jwt>,
+    stamp: Stamp,
+    /// When the server was asked last, and whether in vain.
+    asked: Option<Instant>,
+    in_vain: bool,
+}
+
+/// Issuers have a few keys, of some hundred bytes each.
+const LONGEST: usize = 256 << 10;
+
+/// How long the server may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Between two questions to a server that does not answer.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// Between two questions because of a token that names a key that is not known: whoever makes such tokens up
+/// does not make us a burden to the issuer.
+const APART: Duration = Duration::from_secs(5);
+
+/// How long a request waits for the server.
+const MOMENT: Duration = Duration::from_secs(2);
+
+impl Trust {
+    /// Whether a token is a JWT, and there is an issuer to know it by.
+    pub fn judges(&self, token: &str) -> bool {
+        Issuer::is_jwt(token) && self.source.lock().settings.is_some()
+    }
+
+    /// The client, where its token was found good before.
+    pub fn known(&self, token: &str) -> Option<String> {
+        self.issuer()?.known(token)
+    }
+
+    /// The client, where its token is good. A key that is not known may be a new one: then the server is
+    /// asked.
+    pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<String>, Refusal> {
+        let judged = self.issuer().map(|issuer| issuer.verify(token));
+        if let Some(verdict @ (Verdict::Good(_) | Verdict::Bad)) = judged {
+            return Ok(verdict.owner());
+        }
+        self.ask_for_a_moment().await;
+        let without = || Refusal::later("the keys of the JWTs' issuer cannot be fetched", None);
+        let issuer = self.issuer().ok_or_else(without)?;
+        Ok(issuer.verify(token).owner())
+    }
+
+    /// How old the keys are that were fetched, if any were.
+    pub fn age(&self) -> Option<Duration> {
+        let keys = self.keys.load();
+        let keys = keys.as_ref().filter(|keys| keys.good_for.is_some())?;
+        Some(keys.since.elapsed())
+    }
+
+    /// Reads the issuer's keys from their file where it is another one or has changed; answers whether that
+    /// was so. What cannot be read is not taken over, and neither is another server before it has answered.
+    /// Blocks.
+    pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
+        let mut source = self.source.lock();
+        let now = Stamp::of(settings.and_then(file));
+        if source.settings.as_ref() == settings && source.stamp == now {
+            return Ok(false);
+        }
+        *source = Source {
+            settings: settings.cloned(),
+            stamp: now,
+            ..Source::default()
+        };
+        let Some(settings) = settings else {
+            self.keys.store(None);
+            return Ok(true);
+        };
+        let Some(file) = file(settings) else {
+            return Ok(false);
+        };
+        let text = std::fs::read(file).map_err(|e| failed(settings, &e))?;
+        self.take_over(settings, &text, None)
+    }
+
+    /// Asks the issuer's server for its keys when it is time to.
+    pub async fn keep_fresh(&self) {
+        self.ask(Source::is_due).await;
+    }
+
+    /// Asks it now, unless that was a moment ago, and does not wait longer than a moment.
+    async fn ask_for_a_moment(self: &Arc<Self>) {
+        let trust = Arc::clone(self);
+        let asking = tokio::spawn(async move { trust.ask(Source::is_rested).await });
+        let _ = timeout(MOMENT, asking).await;
+    }
+
+    async fn ask(&self, whether: fn(&Source, &JwkUrl) -> bool) {
+        let _turn = self.turn.lock().await;
+        let Some((settings, from)) = self.begin(whether) else {
+            return;
+        };
+        let fetched = self.fetch(&settings, &from).await;
+        self.source.lock().in_vain = fetched.is_err();
+        match fetched {
+            Ok(true) => tracing::info!("the broker has other keys of the JWTs' issuer"),
+            Ok(false) => {}
+            Err(error) => {
+                let error = self.with_age(&error, &from);
+                tracing::warn!(%error, "keys of the JWTs' issuer are as they were");
+            }
+        }
+    }
+
+    /// Whether it has other keys by now.
+    async fn fetch(&self, settings: &Jwt, from: &JwkUrl) -> Result<bool> {
+        let url = from.clone();
+        let remote = tokio::task::spawn_blocking(move || Remote::new(&url.url, url.ca.as_deref()));
+        let remote = remote.await.map_err(|e| failed(settings, &e))?;
+        let text = remote?.get("application/json", LONGEST, PATIENCE).await?;
+        let source = self.source.lock();
+        // It may be another one by now.
+        if source.settings.as_ref() != Some(settings) {
+            return Ok(false);
+        }
+        self.take_over(settings, &text, Some(from.max_age))
+    }
+
+    fn take_over(&self, settings: &Jwt, text: &[u8], good_for: Option<Duration>) -> Result<bool> {
+        let before = self.keys.load_full().map(|keys| Arc::clone(&keys.issuer));
+        let same = before.filter(|issuer| issuer.is_of(settings, text));
+        let changed = same.is_none();
+        let issuer = match same {
+            // It remembers tokens that were found good.
+            Some(issuer) => issuer,
+            None => {
+                Arc::new(Issuer::new(settings.clone(), text).map_err(|e| failed(settings, &e))?)
+            }
+        };
+        self.keys.store(Some(Arc::new(Keys {
+            issuer,
+            since: Instant::now(),
+            good_for,
+        })));
+        Ok(changed)
+    }
+
+    /// Whom to ask now, if anybody.
+    fn begin(&self, whether: fn(&Source, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
+        let mut source = self.source.lock();
+        let settings = source.settings.clone()?;
+        let JwkSet::Url(from) = &settings.keys else {
+            return None;
+        };
+        let from = from.clone();
+        whether(&source, &from).then(|| {
+            source.asked = Some(Instant::now());
+            (settings, from)
+        })
+    }
+
+    /// The issuer, while its keys are not too old.
+    fn issuer(&self) -> Option<Arc<Issuer>> {
+        let keys = self.keys.load();
+        let keys = keys.as_ref()?;
+        let young = |good_for| keys.since.elapsed() < good_for;
+        keys.good_for
+            .is_none_or(young)
+            .then(|| Arc::clone(&keys.issuer))
+    }
+
+    fn with_age(&self, error: &Error, from: &JwkUrl) -> Error {
+        let (age, most) = (self.age(), from.max_age);
+        let state = match age.map(|age| Duration::from_secs(age.as_secs())) {
+            None => "there are none yet, and JWTs are refused".into(),
+            Some(age) if age < most => {
+                let (age, most) = (
+                    humantime::Duration::from(age),
+                    humantime::Duration::from(most),
+                );
+                format!("they are {age} old, and hold until they are {most} old")
+            }
+            Some(age) => {
+                let age = humantime::Duration::from(age);
+                format!("they are {age} old, which is too old: JWTs are refused")
+            }
+        };
+        Error::pool(Kind::Environment, format!("{error}; {state}"))
+    }
+}
+
+impl Source {
+    fn is_due(&self, from: &JwkUrl) -> bool {
+        let pause = if self.in_vain {
+            AGAIN.min(from.refresh)
+        } else {
+            from.refresh
+        };
+        self.asked.is_none_or(|at| at.elapsed() >= pause)
+    }
+
+    fn is_rested(&self, _: &JwkUrl) -> bool {
+        self.asked.is_none_or(|at| at.elapsed() >= APART)
+    }
+}
+
+fn file(settings: &Jwt) -> Option<&Path> {
+    match &settings.keys {
+        JwkSet::File(file) => Some(file),
+        JwkSet::Url(_) => None,
+    }
+}
+
+fn failed(settings: &Jwt, why: &dyn std::fmt::Display) -> Error {
+    let place = match &settings.keys {
+        JwkSet::File(file) => file.display().to_string(),
+        JwkSet::Url(from) => from.url.clone(),
+    };
+    Error::pool(
+        Kind::Environment,
+        format!("[broker] jwt_keys {place}: {why}"),
+    )
+}

@@ -1,0 +1,105 @@
+//! A body that nobody has read when its request is answered: a short one is read all the same, so that the
+//! connection lives; after any other the answer says that it is the last (RFC 9112, section 9.3).
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::header;
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use parking_lot::Mutex;
+use tokio::time::timeout;
+
+/// What is no longer than this costs less to read than a new connection.
+const SHORT: u64 = 16 << 10;
+
+/// It has come with the head of its request, or is about to.
+const MOMENT: Duration = Duration::from_millis(200);
+
+/// A request's body, which comes back when it is dropped before its end.
+pub struct Lent {
+    body: Option<Incoming>,
+    home: Arc<Mutex<State>>,
+}
+
+/// What becomes of a body that was lent.
+pub struct Rest {
+    state: Arc<Mutex<State>>,
+    /// Until somebody reads it, the client does not send it (RFC 9110, section 10.1.1).
+    on_demand: bool,
+}
+
+enum State {
+    Away,
+    Read,
+    Back(Incoming),
+}
+
+/// The request with its body on loan.
+pub fn lend(request: Request<Incoming>) -> (Request<Lent>, Rest) {
+    let state = Arc::new(Mutex::new(State::Away));
+    let rest = Rest {
+        state: Arc::clone(&state),
+        on_demand: request.headers().contains_key(header::EXPECT),
+    };
+    let lent = |body| Lent {
+        body: Some(body),
+        home: state,
+    };
+    (request.map(lent), rest)
+}
+
+impl Rest {
+    /// Whether another request can follow: the body is read to its end, here if need be.
+    pub async fn is_read(self) -> bool {
+        let state = std::mem::replace(&mut *self.state.lock(), State::Away);
+        match state {
+            State::Read => true,
+            State::Back(body) if body.is_end_stream() => true,
+            State::Back(body) => {
+                let length = body.size_hint().upper();
+                let short = !self.on_demand && length.is_some_and(|length| length <= SHORT);
+                short && matches!(timeout(MOMENT, body.collect()).await, Ok(Ok(_)))
+            }
+            State::Away => false,
+        }
+    }
+}
+
+impl Body for Lent {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        let polled = Pin::new(body).poll_frame(cx);
+        if let Poll::Ready(None | Some(Err(_))) = polled {
+            self.body = None;
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let hint = self.body.as_ref().map(Incoming::size_hint);
+        hint.unwrap_or_else(|| SizeHint::with_exact(0))
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        *self.home.lock() = self.body.take().map_or(State::Read, State::Back);
+    }
+}
