@@ -59,7 +59,7 @@ impl Cipher {
                 line,
             })
         };
-        engine::measure_waiting(&self.plan(until), control, &caller)
+        engine::measure_waiting(&self.plan(until), control, &caller, engine::Ending::Finish)
     }
 
     fn plan(&self, until: Until) -> Plan {

@@ -167,15 +167,21 @@ impl Service {
             let requests = self.requests.of(index);
             Box::new(Client::new(&self.place, &self.options, requests, index))
         };
-        Ok(engine::measure_waiting(&plan, control, &caller))
+        Ok(engine::measure_waiting(
+            &plan,
+            control,
+            &caller,
+            engine::Ending::Finish,
+        ))
     }
 }
 
 /// Raises this process's limit of open files as far as it may: a connection is one. Processes that it
-/// starts have the same limit.
-pub fn allow_connections() {
+/// starts have the same limit. Answers what it is.
+pub fn allow_connections() -> u64 {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     // With the limit as it was, connections past it fail, and say so.
     let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

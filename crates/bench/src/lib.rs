@@ -5,6 +5,8 @@
 //! - [`scale`]: throughput against the number of members, with a report of charts;
 //! - [`burn_in`]: so many signatures that they take hours, each verified, interrupted and resumed;
 //! - [`http`]: a service that speaks the Transit dialect, over HTTP;
+//! - [`tls`]: a web server over TLS, asked by users as siege has them;
+//! - [`matrix`]: a table of such measurements, beside what was published;
 //! - [`churn`]: what it costs that keys come and go, beside what was published;
 //! - [`cipher`]: half enciphering, half deciphering, by one key of a token;
 //! - [`compare`]: variants of the same work side by side, judged by their ratios.
@@ -21,9 +23,11 @@ pub mod engine;
 mod format;
 pub mod http;
 mod machine;
+pub mod matrix;
 mod measurement;
 mod memory;
 mod processes;
+mod record;
 mod reference;
 mod report;
 pub mod scale;
@@ -32,13 +36,14 @@ pub mod sign;
 mod slope;
 mod target;
 mod timeline;
+pub mod tls;
 
 pub use engine::{Control, Load, Phase, Plan, Progress, Until};
 
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
-pub use reference::{ChurnRow, ScalingRow, SigningRow, scaling};
+pub use reference::{ChurnRow, ScalingRow, SigningRow, TlsRow, scaling};
 pub use report::Head;
 
 pub use target::{About, Key, mechanism};

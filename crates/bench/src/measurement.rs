@@ -7,6 +7,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::{Checked, Load, Plan, Seen, Tally};
+use crate::format::micros;
 use crate::processes::Process;
 use crate::timeline::Timeline;
 
@@ -124,7 +125,7 @@ impl Measurement {
             } else {
                 0.0
             },
-            latency_us: (sum.ops > 0).then(|| Latency::of(&sum.latencies)),
+            latency_us: Latency::of(&sum.latencies),
             faults,
             processes,
             timeline: sum.timeline.points().to_vec(),
@@ -134,9 +135,10 @@ impl Measurement {
 }
 
 impl Latency {
-    fn of(nanoseconds: &Histogram<u64>) -> Self {
+    /// Of a histogram in nanoseconds; nothing of an empty one.
+    pub(crate) fn of(nanoseconds: &Histogram<u64>) -> Option<Self> {
         let at = |quantile| nanoseconds.value_at_quantile(quantile) as f64 / 1e3;
-        Self {
+        (!nanoseconds.is_empty()).then(|| Self {
             min: nanoseconds.min() as f64 / 1e3,
             mean: nanoseconds.mean() / 1e3,
             stddev: nanoseconds.stdev() / 1e3,
@@ -145,7 +147,26 @@ impl Latency {
             p99: at(0.99),
             p999: at(0.999),
             max: nanoseconds.max() as f64 / 1e3,
-        }
+        })
+    }
+
+    /// The names of [`Self::parts`].
+    pub(crate) const PARTS: [&'static str; 8] =
+        ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];
+
+    /// For a row of a table.
+    pub(crate) fn parts(&self) -> [String; 8] {
+        [
+            self.min,
+            self.mean,
+            self.stddev,
+            self.p50,
+            self.p90,
+            self.p99,
+            self.p999,
+            self.max,
+        ]
+        .map(micros)
     }
 }
 

@@ -2,7 +2,11 @@
 //!
 //! They were measured by others, on other hardware: they show what people had, not who is faster.
 
+mod tls;
+
 use serde::{Deserialize, Serialize};
+
+pub use tls::{TlsRow, tls};
 
 /// A published run of a signing evaluation tool: ECDSA P-256 over 32 bytes on a cloud HSM.
 ///

@@ -1,8 +1,8 @@
 //! The state file: what a burn-in is, and what it found so far.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
 
 use hsmux_token::{Error, Kind, Mechanism, Result};
 use serde::{Deserialize, Serialize};
@@ -137,21 +137,7 @@ impl State {
 
     /// Replaces the file in one step: a crash leaves the old or the new one.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let mut beside = path.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = PathBuf::from(beside);
-        let written = || -> std::io::Result<()> {
-            let mut file = BufWriter::new(File::create(&beside)?);
-            serde_json::to_writer(&mut file, self)?;
-            file.flush()?;
-            file.get_ref().sync_all()?;
-            fs::rename(&beside, path)?;
-            let folder = path
-                .parent()
-                .filter(|folder| !folder.as_os_str().is_empty());
-            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-        };
-        written().map_err(|error| failed("write", path, &error))
+        crate::record::replace(path, self).map_err(|error| failed("write", path, &error))
     }
 }
 

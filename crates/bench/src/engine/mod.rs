@@ -22,7 +22,7 @@ use crate::processes::Accounts;
 pub(crate) use check::Checked;
 pub use progress::{Phase, Progress};
 pub(crate) use round::Seen;
-pub use waiting::{Caller, Callers, Later};
+pub use waiting::{Caller, Callers, Ending, Later};
 pub(crate) use worker::Tally;
 
 /// How the operations are started.
@@ -100,7 +100,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    fn stopped(&self) -> bool {
+    pub(crate) fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
@@ -111,7 +111,7 @@ enum Work<'a> {
     /// Each on a thread of its own.
     Blocking(&'a Run<'a>),
     /// As futures, on a few threads.
-    Waiting(&'a Callers<'a>),
+    Waiting(&'a Callers<'a>, Ending),
 }
 
 impl Work<'_> {
@@ -120,7 +120,7 @@ impl Work<'_> {
     fn threads(self, workers: usize) -> usize {
         match self {
             Self::Blocking(_) => workers,
-            Self::Waiting(_) => {
+            Self::Waiting(..) => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 workers.min((cores / 2).max(1))
             }
@@ -143,8 +143,9 @@ pub fn measure_waiting<'a>(
     plan: &'a Plan,
     control: Control<'a>,
     callers: &'a Callers<'a>,
+    ending: Ending,
 ) -> Measurement {
-    measure_work(plan, control, Work::Waiting(callers), None)
+    measure_work(plan, control, Work::Waiting(callers, ending), None)
 }
 
 fn measure_work<'a>(

@@ -37,7 +37,7 @@ pub struct Seen {
 
 /// What a round found.
 pub struct Ended {
-    /// Of each worker.
+    /// Of each thread.
     pub tallies: Vec<Tally>,
     /// Whether it ended for want of memory, and there is more to do.
     pub full: bool,
@@ -61,11 +61,11 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
                     match work {
                         Work::Blocking(run) => {
                             barrier.wait();
-                            vec![worker::work(index, board, run)]
+                            worker::work(index, board, run)
                         }
-                        Work::Waiting(callers) => {
+                        Work::Waiting(callers, ending) => {
                             let own = (index..workers).step_by(threads);
-                            waiting::work(own, board, callers, barrier)
+                            waiting::work(own, board, callers, ending, barrier)
                         }
                     }
                 })
@@ -82,7 +82,7 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
         glance(board.seen());
         running
             .into_iter()
-            .flat_map(|thread| {
+            .map(|thread| {
                 thread
                     .join()
                     .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

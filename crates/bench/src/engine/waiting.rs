@@ -1,15 +1,17 @@
 //! Workers that wait as futures: many share a thread, so that the client costs the machine little.
 
-use std::future::Future;
-use std::pin::Pin;
+use std::cell::RefCell;
+use std::future::{Future, ready};
+use std::pin::{Pin, pin};
 use std::sync::Barrier;
+use std::time::Instant;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use futures_util::future::{join_all, select};
 use hsmux_token::{Error, Kind, Result};
 use tokio::runtime::Builder;
 
-use super::round::Board;
+use super::round::{Board, GLANCE};
 use super::worker::{Pace, Tally};
 
 /// What a [`Caller`] answers later.
@@ -20,49 +22,93 @@ pub trait Caller {
     /// What is done before the clock starts: connecting. What fails here fails again in the first call.
     fn prepare(&mut self) -> Later<'_, ()>;
 
+    /// Whether it has anything left to do.
+    fn more(&self) -> bool {
+        true
+    }
+
+    /// What it does before an operation, which is in no latency: a person thinks.
+    fn think(&mut self) -> Later<'_, ()> {
+        Box::pin(ready(()))
+    }
+
     /// One operation.
     fn call(&mut self) -> Later<'_, Result<Bytes>>;
+}
+
+/// What becomes of operations that are under way when the time is over, or somebody interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// They are waited for, and count.
+    Finish,
+    /// They are given up, and count as nothing.
+    Cut,
 }
 
 /// Makes the caller of an index; it stays on the thread that it is made on.
 pub type Callers<'a> = dyn Fn(usize) -> Box<dyn Caller + 'a> + Sync + 'a;
 
-/// The workers of one thread.
+/// The workers of one thread, which share a tally: ten thousand of them take no more memory for it.
 pub fn work(
     workers: impl Iterator<Item = usize>,
     board: &Board<'_>,
     callers: &Callers<'_>,
+    ending: Ending,
     begin: &Barrier,
-) -> Vec<Tally> {
+) -> Tally {
     let runtime = match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             begin.wait();
             let message = format!("no event loop for the callers: {error}");
-            return vec![Tally::failed(&Error::pool(Kind::Environment, message))];
+            return Tally::failed(&Error::pool(Kind::Environment, message));
         }
     };
     let mut callers: Vec<_> = workers.map(callers).collect();
     let preparing = callers.iter_mut().map(|caller| caller.prepare());
     runtime.block_on(async { join_all(preparing).await });
     begin.wait();
-    let working = callers.iter_mut().map(|caller| one(&mut **caller, board));
-    runtime.block_on(async { join_all(working).await })
+    let tally = RefCell::new(Tally::new());
+    let working = callers
+        .iter_mut()
+        .map(|caller| one(&mut **caller, board, &tally));
+    runtime.block_on(async {
+        let working = pin!(join_all(working));
+        match ending {
+            Ending::Finish => drop(working.await),
+            Ending::Cut => drop(select(working, pin!(over(board))).await),
+        }
+    });
+    let mut tally = tally.into_inner();
+    tally.end(board);
+    tally
 }
 
-/// One worker, until the board has no more for it.
-async fn one(caller: &mut dyn Caller, board: &Board<'_>) -> Tally {
-    let mut tally = Tally::new();
+/// One worker, until it or the board has no more to do.
+async fn one(caller: &mut dyn Caller, board: &Board<'_>, tally: &RefCell<Tally>) {
     let pace = Pace::new(board);
-    while let Some(claimed) = board.claim() {
+    while caller.more()
+        && let Some(claimed) = board.claim()
+    {
+        caller.think().await;
         let Some(start) = pace.start_of_waiting(claimed).await else {
             break;
         };
         let answer = caller.call().await;
         let took = start.elapsed();
         board.tell(answer.is_ok());
-        tally.record(took, answer, false);
+        tally.borrow_mut().record(took, answer, false);
     }
-    tally.end(board);
-    tally
+}
+
+/// Until the time is over, or somebody interrupts.
+async fn over(board: &Board<'_>) {
+    while !board.stopped() {
+        let glance = Instant::now() + GLANCE;
+        let wake = board.end().map_or(glance, |end| end.min(glance));
+        if wake <= Instant::now() {
+            return;
+        }
+        tokio::time::sleep_until(wake.into()).await;
+    }
 }

@@ -1,9 +1,10 @@
 //! The measurement as a page.
 
 use super::Report;
-use crate::format::{count, micros, rate};
+use crate::Latency;
+use crate::format::{count, rate};
 use crate::report::cells;
-use crate::report::chart::{Chart, Ink, Line, Style};
+use crate::report::measured::{costs, course, errors};
 use crate::report::page::Page;
 
 impl Report {
@@ -19,42 +20,13 @@ impl Report {
             ("failed", count(found.failed)),
         ]);
         page.section("Throughput", &format!("Requests per second, {}.", self.url));
-        page.chart(&self.course());
-        if let Some(l) = &found.latency_us {
+        page.chart(&course(found, "requests per second"));
+        if let Some(latency) = &found.latency_us {
             page.section("Latency", "Of requests that were answered with 200.");
-            let row = [l.min, l.mean, l.stddev, l.p50, l.p90, l.p99, l.p999, l.max];
-            let heads = ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];
-            page.table(heads, [row.map(micros)]);
+            page.table(Latency::PARTS, [latency.parts()]);
         }
-        if !found.faults.is_empty() {
-            page.section("Errors", "By status.");
-            let rows = found.faults.iter();
-            page.table(
-                ["error", "requests"],
-                rows.map(|fault| [fault.message.clone(), count(fault.count)]),
-            );
-        }
-        page.section(
-            "Cost",
-            "CPU and memory of the client and of what it was told of.",
-        );
-        page.table(cells::PROCESS, found.processes.iter().map(cells::process));
+        errors(found, &mut page);
+        costs(found, &mut page);
         page.finish()
-    }
-
-    fn course(&self) -> Chart<'static> {
-        let points = self.measurement.timeline.iter();
-        Chart {
-            x: "seconds",
-            y: "requests per second",
-            lines: vec![Line {
-                name: "answered".to_owned(),
-                ink: Ink::Measured,
-                points: points.map(|point| (point.at_s, point.per_second)).collect(),
-                style: Style::Plain,
-            }],
-            marks: Vec::new(),
-            whole_x: false,
-        }
     }
 }

@@ -4,6 +4,7 @@
 pub mod cells;
 pub mod chart;
 mod head;
+pub mod measured;
 pub mod page;
 
 pub use head::{Head, now};

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::Report;
 use crate::format::{bytes, count, lines, micros, rate, table, three, whole};
-use crate::measurement::Measurement;
+use crate::measurement::{Latency, Measurement};
 use crate::report::cells;
 
 impl fmt::Display for Report {
@@ -98,9 +98,7 @@ impl fmt::Display for Measurement {
             )?;
         }
         if let Some(l) = &self.latency_us {
-            let heads = ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"];
-            let row = [l.min, l.mean, l.stddev, l.p50, l.p90, l.p99, l.p999, l.max].map(micros);
-            writeln!(f, "{}\n", table(heads, [row]))?;
+            writeln!(f, "{}\n", table(Latency::PARTS, [l.parts()]))?;
         }
         let rows = self.processes.iter().map(cells::process);
         writeln!(f, "{}", table(cells::PROCESS, rows))

@@ -1,0 +1,274 @@
+//! The file that says which cells the table has.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hsmux_token::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::tls::{self, Extent, Offer, Pace, Trust};
+
+/// The table.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Runs of each cell.
+    pub best_of: usize,
+    /// The cells, in the order of the file.
+    pub cells: Vec<Cell>,
+}
+
+/// One cell: what is started, and how it is loaded. A cell with the same contents is the same cell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cell {
+    /// The kind of key, `rsa-2048`.
+    pub key: String,
+    /// Tokens; 0 for a key in a file.
+    pub hsms: u32,
+    /// The PKCS#11 module, or what else has the key.
+    pub module: String,
+    /// The page by its name.
+    pub page: String,
+    /// Users at the same time.
+    pub users: usize,
+    /// The longest time that they think, in seconds; 0 for a burst.
+    pub think_s: f64,
+    /// The published set-up that it stands beside.
+    pub published: String,
+    /// The shell command that starts what is measured.
+    pub start: String,
+    /// The shell command that ends it, where the end of `start` is not enough.
+    pub stop: Option<String>,
+    /// How long until it has to answer.
+    pub ready_s: f64,
+    /// The page's address.
+    pub url: String,
+    /// Whether its resources are asked for.
+    pub follow: bool,
+    /// How it is asked.
+    pub client: Client,
+    /// The folder of the file: commands run there.
+    pub folder: PathBuf,
+}
+
+/// How all cells are asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Client {
+    time: String,
+    timeout: String,
+    warm_up: Option<String>,
+    ca: Option<PathBuf>,
+    insecure: bool,
+    tls: Option<String>,
+    groups: Option<String>,
+    signatures: Option<String>,
+    sni: Option<String>,
+    resolve: Option<String>,
+    resume: f64,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        Self {
+            time: "30s".into(),
+            timeout: "30s".into(),
+            warm_up: None,
+            ca: None,
+            insecure: false,
+            tls: None,
+            groups: None,
+            signatures: None,
+            sni: None,
+            resolve: None,
+            resume: 0.0,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "three")]
+    best_of: usize,
+    #[serde(default)]
+    client: Client,
+    pages: BTreeMap<String, Page>,
+    cells: Vec<Cells>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    url: String,
+    #[serde(default)]
+    follow: bool,
+}
+
+/// Every key with every number of tokens, module, page and load.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cells {
+    key: Items<String>,
+    hsms: Items<u32>,
+    module: Items<String>,
+    page: Items<String>,
+    load: Items<Load>,
+    start: String,
+    stop: Option<String>,
+    #[serde(default = "minute")]
+    ready_within: String,
+    #[serde(default = "web_cluster")]
+    published: String,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Load {
+    users: usize,
+    /// A burst where it is not said.
+    think: Option<String>,
+}
+
+/// One, or a list.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Items<T> {
+    One(T),
+    List(Vec<T>),
+}
+
+impl<T> Items<T> {
+    fn all(&self) -> &[T] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::List(list) => list,
+        }
+    }
+}
+
+fn three() -> usize {
+    3
+}
+
+fn minute() -> String {
+    "60s".into()
+}
+
+fn web_cluster() -> String {
+    "web-cluster".into()
+}
+
+impl Plan {
+    /// Reads the file; every cell of it is one that can be measured.
+    pub fn read(path: &Path) -> Result<Self> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Error::request(Kind::Invalid, format!("{}: {why}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let file: File = toml::from_str(&text).map_err(|e| wrong(&e))?;
+        let folder = std::path::absolute(path).map_err(|e| wrong(&e))?;
+        let folder = folder.parent().unwrap_or(Path::new("/"));
+        let mut cells = Vec::new();
+        for of in &file.cells {
+            cells.extend(of.cells(&file, folder).map_err(|e| wrong(&e))?);
+        }
+        if cells.is_empty() || file.best_of == 0 {
+            return Err(wrong(
+                &"there is nothing to measure: no cells, or best_of = 0",
+            ));
+        }
+        for cell in &cells {
+            cell.options().map_err(|e| wrong(&e))?;
+        }
+        Ok(Self {
+            best_of: file.best_of,
+            cells,
+        })
+    }
+}
+
+impl Cells {
+    fn cells(&self, file: &File, folder: &Path) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        let ready_s = seconds(&self.ready_within)?;
+        // The loads last: what is started for one cell serves the next as well.
+        for key in self.key.all() {
+            for &hsms in self.hsms.all() {
+                for module in self.module.all() {
+                    for name in self.page.all() {
+                        let page = file.pages.get(name).ok_or_else(|| {
+                            let message = format!("there is no [pages.{name}]");
+                            Error::request(Kind::Invalid, message)
+                        })?;
+                        for load in self.load.all() {
+                            cells.push(Cell {
+                                key: key.clone(),
+                                hsms,
+                                module: module.clone(),
+                                page: name.clone(),
+                                users: load.users,
+                                think_s: load.think.as_deref().map_or(Ok(0.0), seconds)?,
+                                published: self.published.clone(),
+                                start: self.start.clone(),
+                                stop: self.stop.clone(),
+                                ready_s,
+                                url: page.url.clone(),
+                                follow: page.follow,
+                                client: file.client.clone(),
+                                folder: folder.to_owned(),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(cells)
+    }
+}
+
+impl Cell {
+    /// How it is asked.
+    pub fn options(&self) -> Result<tls::Options> {
+        let client = &self.client;
+        let trust = match &client.ca {
+            Some(file) => Trust::Roots(self.folder.join(file)),
+            None if client.insecure => Trust::Anybody,
+            None => Trust::System,
+        };
+        let version = client.tls.as_deref().map(str::parse).transpose();
+        let warm_up = client.warm_up.as_deref().map_or(Ok(0.0), seconds)?;
+        Ok(tls::Options {
+            users: self.users,
+            pace: Pace::ThinkS(self.think_s),
+            extent: Extent::Time(Duration::from_secs_f64(seconds(&client.time)?)),
+            follow: self.follow,
+            resume: client.resume,
+            offer: Offer {
+                version: version.map_err(|why: String| Error::request(Kind::Invalid, why))?,
+                groups: client.groups.clone(),
+                signatures: client.signatures.clone(),
+            },
+            trust,
+            name: client.sni.clone(),
+            connect: client.resolve.clone(),
+            timeout: Duration::from_secs_f64(seconds(&client.timeout)?),
+            warm_up: Duration::from_secs_f64(warm_up),
+            ..tls::Options::new(self.url.clone())
+        })
+    }
+
+    /// How long one run takes.
+    pub fn seconds(&self) -> f64 {
+        let part = |text: &str| seconds(text).unwrap_or_default();
+        part(&self.client.time) + self.client.warm_up.as_deref().map_or(0.0, part)
+    }
+}
+
+/// `30s`, `500ms`, `2m`.
+fn seconds(text: &str) -> Result<f64> {
+    let time = humantime::parse_duration(text);
+    let time = time.map_err(|e| Error::request(Kind::Invalid, format!("{text:?}: {e}")))?;
+    Ok(time.as_secs_f64())
+}

@@ -1,0 +1,129 @@
+//! The system under test: what a cell's command starts, until it is ended.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Error, Kind, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::Cell;
+use crate::{Control, tls};
+
+/// A running system under test; it ends with this value.
+pub struct System {
+    cell: Cell,
+    child: Child,
+    log: File,
+}
+
+/// Between two looks.
+const GLANCE: Duration = Duration::from_millis(100);
+
+/// How long it has to end after SIGTERM.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl System {
+    /// Starts it and waits until it answers, or somebody interrupts. Its output goes to a file beside the
+    /// state.
+    pub fn start(cell: &Cell, state: &Path, control: Control<'_>) -> Result<Self> {
+        let mut path = state.as_os_str().to_owned();
+        path.push(".log");
+        let failed = |why: &dyn std::fmt::Display| {
+            let message = format!("{}: {why}; see {}", cell.start, path.display());
+            Error::pool(Kind::Environment, message)
+        };
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(|e| failed(&e))?;
+        let child = shell(&cell.start, cell, &log).and_then(|mut command| command.spawn());
+        let child = child.map_err(|e| failed(&e))?;
+        let mut this = Self {
+            cell: cell.clone(),
+            child,
+            log,
+        };
+        let mut options = cell.options()?;
+        let ready = Duration::from_secs_f64(cell.ready_s);
+        let began = Instant::now();
+        while !control.stopped() {
+            // Some start a daemon and end well.
+            if let Some(status) = this.child.try_wait().map_err(|e| failed(&e))?
+                && !status.success()
+            {
+                return Err(failed(&format_args!("it has ended: {status}")));
+            }
+            options.timeout = ready.saturating_sub(began.elapsed()).max(GLANCE);
+            match tls::answers(&options) {
+                Ok(_) => return Ok(this),
+                Err(error) if began.elapsed() >= ready => {
+                    return Err(failed(&format_args!("no answer within {ready:?}: {error}")));
+                }
+                Err(_) => sleep(GLANCE),
+            }
+        }
+        Ok(this)
+    }
+
+    /// Whether it is what this cell wants: only the load differs.
+    pub fn serves(&self, cell: &Cell) -> bool {
+        let same = Cell {
+            users: self.cell.users,
+            think_s: self.cell.think_s,
+            ..cell.clone()
+        };
+        same == self.cell
+    }
+
+    /// The process that was started, while it runs.
+    pub fn id(&self) -> Option<u32> {
+        let id = self.child.id();
+        Path::new(&format!("/proc/{id}/stat"))
+            .exists()
+            .then_some(id)
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        if let Some(stop) = &self.cell.stop {
+            shell(stop, &self.cell, &self.log)?.status()?;
+        }
+        // One that has ended is waited for, and its number may be somebody else's.
+        for signal in [Signal::TERM, Signal::KILL] {
+            let until = Instant::now() + PATIENCE;
+            if self.child.try_wait()?.is_some() {
+                return Ok(());
+            }
+            kill_process_group(Pid::from_child(&self.child), signal)?;
+            while self.child.try_wait()?.is_none() && Instant::now() < until {
+                sleep(GLANCE);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for System {
+    fn drop(&mut self) {
+        // What does not end fails the start of the next one, which says so.
+        let _ = self.end();
+    }
+}
+
+/// A line for the shell, told which cell it is for.
+fn shell(line: &str, cell: &Cell, log: &File) -> std::io::Result<Command> {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", line])
+        .current_dir(&cell.folder)
+        .env("HSMUX_KEY", &cell.key)
+        .env("HSMUX_HSMS", cell.hsms.to_string())
+        .env("HSMUX_MODULE", &cell.module)
+        .env("HSMUX_PAGE", &cell.page)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log.try_clone()?)
+        .process_group(0);
+    Ok(command)
+}

@@ -1,0 +1,23 @@
+//! What a long measurement found so far, in a file that a crash leaves whole.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+/// Replaces the file in one step: a crash leaves the old or the new one.
+pub fn replace(path: &Path, value: &impl Serialize) -> std::io::Result<()> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    let beside = PathBuf::from(beside);
+    let mut file = BufWriter::new(File::create(&beside)?);
+    serde_json::to_writer(&mut file, value)?;
+    file.flush()?;
+    file.get_ref().sync_all()?;
+    fs::rename(&beside, path)?;
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

@@ -1,0 +1,248 @@
+//! A web server over TLS, asked by users as siege has them: each hit is a connection of its own.
+//!
+//! A user asks for a page, thinks for a random time, and asks again. Users are futures, so that ten
+//! thousand of them take one thread and some hundred megabytes. Beside siege's twelve [`Figures`] the
+//! report has what siege does not tell: handshakes apart from whole hits, full and resumed ones apart from
+//! each other, all percentiles, and what the server's processes cost.
+
+mod dial;
+mod exchange;
+mod figures;
+mod follow;
+mod page;
+mod sheet;
+mod site;
+mod terms;
+mod text;
+mod user;
+
+use std::time::Duration;
+
+use hsmux_token::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{self, Control, Ending, Load, Phase, Plan, Progress, Until};
+use crate::{Head, Measurement};
+
+use dial::Dialer;
+pub use figures::Figures;
+use sheet::Sheet;
+pub use sheet::Times;
+use site::Site;
+pub use terms::{Offer, Seen, Trust, Version};
+use user::Visit;
+
+/// Who asks for what, how often.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `https://www.example.org/page.html`.
+    pub url: String,
+    /// Users at the same time; with a rate: connections at the same time, at most.
+    pub users: usize,
+    /// When a user asks again.
+    pub pace: Pace,
+    /// When to end.
+    pub extent: Extent,
+    /// Whether a page's images, scripts and style sheets are asked for as well, and redirections
+    /// followed, all on the same site.
+    pub follow: bool,
+    /// The share of connections that offer an earlier session, from 0 to 1.
+    pub resume: f64,
+    /// What the handshake offers.
+    pub offer: Offer,
+    /// Whose certificates are trusted.
+    pub trust: Trust,
+    /// The server's name in the handshake (SNI) and in its certificate, where it is not the URL's.
+    pub name: Option<String>,
+    /// `HOST` or `HOST:PORT` to connect to, where it is not the URL's.
+    pub connect: Option<String>,
+    /// How long one hit may take.
+    pub timeout: Duration,
+    /// The same load before, of which nothing counts.
+    pub warm_up: Duration,
+    /// Processes to account for, each with all that descend from it: the server, where it runs here.
+    pub processes: Vec<u32>,
+}
+
+/// When a user asks again.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pace {
+    /// After a random time up to so many seconds (siege's delay). 0 is a burst (siege's benchmark mode).
+    ThinkS(f64),
+    /// Hits start so many times a second over all users, whatever becomes of the earlier ones.
+    PerSecond(f64),
+}
+
+/// When a measurement ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// After so long; hits under way are given up and counted apart, as siege does.
+    Time(Duration),
+    /// After so many hits of each user.
+    Hits(u64),
+}
+
+impl Options {
+    /// What is usual: 25 users for 30 seconds who think for a second at most.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self {
+            url: url.into(),
+            users: 25,
+            pace: Pace::ThinkS(1.0),
+            extent: Extent::Time(Duration::from_secs(30)),
+            follow: false,
+            resume: 0.0,
+            offer: Offer::default(),
+            trust: Trust::System,
+            name: None,
+            connect: None,
+            timeout: Duration::from_secs(30),
+            warm_up: Duration::ZERO,
+            processes: Vec::new(),
+        }
+    }
+
+    fn load(&self) -> Load {
+        let workers = self.users;
+        match self.pace {
+            Pace::ThinkS(_) => Load::Closed { workers },
+            Pace::PerSecond(per_second) => Load::Open {
+                per_second,
+                workers,
+            },
+        }
+    }
+
+    fn until(&self) -> Until {
+        match self.extent {
+            Extent::Time(time) => Until::Elapsed(time),
+            Extent::Hits(hits) => Until::Count(hits.saturating_mul(self.users as u64)),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let wrong = |why: String| Err(Error::request(Kind::Invalid, why));
+        let room = crate::http::allow_connections();
+        match self.pace {
+            _ if self.users == 0 => wrong("at least 1 user".into()),
+            _ if self.users as u64 + SPARE_FILES > room => wrong(format!(
+                "{} users need as many open files, and this process may have {room} (ulimit -n)",
+                self.users
+            )),
+            _ if !(0.0..=1.0).contains(&self.resume) => {
+                wrong(format!("{} is no share from 0 to 1", self.resume))
+            }
+            Pace::ThinkS(time) if !(0.0..=86_400.0).contains(&time) => {
+                wrong(format!("{time} s is no time to think"))
+            }
+            Pace::PerSecond(rate) if rate.is_nan() || rate <= 0.0 => {
+                wrong(format!("{rate} is no rate"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Open files of this process beside its connections.
+const SPARE_FILES: u64 = 40;
+
+/// What was found. Its JSON is described by `docs/bench-schema.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Report {
+    /// Command, time and machine.
+    #[serde(flatten)]
+    pub head: Head,
+    /// What was asked for.
+    pub url: String,
+    /// Users at the same time.
+    pub users: usize,
+    /// When a user asked again.
+    pub pace: Pace,
+    /// Whether a page's resources were asked for as well.
+    pub follow: bool,
+    /// The share of connections that offered an earlier session.
+    pub resume: f64,
+    /// What the first handshake came to.
+    pub tls: Seen,
+    /// Siege's twelve figures, of requests: a page and each of its resources.
+    pub figures: Figures,
+    /// Requests that were under way when the time was over: in no other figure.
+    pub unfinished: u64,
+    /// Handshakes, and what took how long.
+    pub times: Times,
+    /// What the engine measured: an operation is a page, with its resources if they were asked for.
+    pub measurement: Measurement,
+}
+
+/// Measures. Errors of single hits are in the report; an error here means that nothing could be
+/// measured: nobody there, or a certificate that is not trusted.
+pub fn run(options: &Options, control: Control<'_>) -> Result<Report> {
+    let (site, dialer) = open(options)?;
+    let tls = dialer.probe(&site, options.timeout)?;
+    let warming = |progress: &Progress| {
+        (control.progress)(&Progress {
+            phase: Phase::WarmUp,
+            ..*progress
+        });
+    };
+    if !options.warm_up.is_zero() {
+        let control = Control {
+            progress: &warming,
+            ..control
+        };
+        let until = Until::Elapsed(options.warm_up);
+        measure(options, until, &site, &dialer, control);
+    }
+    let (sheet, measurement) = measure(options, options.until(), &site, &dialer, control);
+    Ok(Report {
+        head: Head::now("tls"),
+        url: options.url.clone(),
+        users: options.users,
+        pace: options.pace,
+        follow: options.follow,
+        resume: options.resume,
+        tls,
+        figures: sheet.figures(measurement.elapsed_s),
+        unfinished: sheet.unfinished(),
+        times: sheet.times(),
+        measurement,
+    })
+}
+
+/// Whether the page is there, and its server is one that is trusted.
+pub(crate) fn answers(options: &Options) -> Result<Seen> {
+    let (site, dialer) = open(options)?;
+    dialer.probe(&site, options.timeout)
+}
+
+fn open(options: &Options) -> Result<(Site, Dialer)> {
+    options.check()?;
+    let site = Site::new(&options.url, options.connect.as_deref())?;
+    let dialer = Dialer::new(&site, options)?;
+    Ok((site, dialer))
+}
+
+fn measure(
+    options: &Options,
+    until: Until,
+    site: &Site,
+    dialer: &Dialer,
+    control: Control<'_>,
+) -> (Sheet, Measurement) {
+    let visit = Visit {
+        options,
+        site,
+        dialer,
+        sheet: Sheet::default(),
+    };
+    let plan = Plan {
+        load: options.load(),
+        until,
+        warm_up: Duration::ZERO,
+        processes: options.processes.clone(),
+    };
+    let caller = |_| -> Box<dyn engine::Caller> { Box::new(visit.user()) };
+    let measurement = engine::measure_waiting(&plan, control, &caller, Ending::Cut);
+    (visit.sheet, measurement)
+}

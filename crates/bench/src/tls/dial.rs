@@ -1,0 +1,145 @@
+//! Connections: TCP, then the handshake, each with its time; some offer an earlier session.
+
+use std::future::{Ready, ready};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use boring::ssl::SslConnector;
+use hsmux_token::{Error, Kind, Result};
+use hyper::Uri;
+use hyper_boring::{HttpsLayer, HttpsLayerSettings, MaybeHttpsStream};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_boring::SslStream;
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::site::Site;
+use super::terms::{Seen, Trust, connector, refused};
+use super::{Options, exchange};
+
+/// Makes connections to one site.
+pub struct Dialer {
+    /// The server's name in the handshake.
+    name: String,
+    trust: Trust,
+    fresh: SslConnector,
+    /// Offers sessions, and keeps those that servers give.
+    resuming: HttpsLayer,
+    uri: Uri,
+    resume: f64,
+    dialled: AtomicU64,
+}
+
+impl Dialer {
+    /// By the options' terms.
+    pub fn new(site: &Site, options: &Options) -> Result<Self> {
+        let name = options.name.clone().unwrap_or_else(|| site.host.clone());
+        let authority = if name.contains(':') {
+            format!("[{name}]:{}", site.port)
+        } else {
+            format!("{name}:{}", site.port)
+        };
+        let uri: Uri = format!("https://{authority}/").parse().map_err(|_| {
+            Error::request(Kind::Invalid, format!("{name:?} is no name of a server"))
+        })?;
+        let mut settings = HttpsLayerSettings::builder();
+        // A server gives two sessions or more with each connection, and each is used once.
+        settings.set_session_cache_capacity(4 * options.users.max(64));
+        let keeping = connector(&options.offer, &options.trust)?;
+        let mut resuming = HttpsLayer::with_connector_and_settings(keeping, settings.build())
+            .map_err(|e| refused(&e))?;
+        if options.trust == Trust::Anybody {
+            resuming.set_callback(|config, _| {
+                config.set_verify_hostname(false);
+                Ok(())
+            });
+        }
+        Ok(Self {
+            name,
+            trust: options.trust.clone(),
+            fresh: connector(&options.offer, &options.trust)?.build(),
+            resuming,
+            uri,
+            resume: options.resume,
+            dialled: AtomicU64::new(0),
+        })
+    }
+
+    /// The handshake on a connection; from time to time, by the share, it offers a session.
+    pub async fn shake(&self, tcp: TcpStream) -> Result<SslStream<TcpStream>> {
+        if self.offers() {
+            let mut connector = self.resuming.layer(Given(Some(tcp)));
+            let shaken = connector.call(self.uri.clone()).await;
+            return match shaken.map_err(|e| failed(&e))? {
+                MaybeHttpsStream::Https(stream) => Ok(stream),
+                MaybeHttpsStream::Http(_) => Err(failed(&"not encrypted")),
+            };
+        }
+        let config = self.fresh.configure().map_err(|e| refused(&e))?;
+        let config = config.verify_hostname(self.trust != Trust::Anybody);
+        let shaken = tokio_boring::connect(config, &self.name, tcp).await;
+        shaken.map_err(|e| failed(&e))
+    }
+
+    /// Asks for the page once, and answers what the handshake came to.
+    pub fn probe(&self, site: &Site, timeout: Duration) -> Result<Seen> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.map_err(|e| failed(&e))?;
+        runtime.block_on(async {
+            let probing = async {
+                let stream = self.shake(connect(site).await?).await?;
+                let seen = Seen::of(stream.ssl(), &self.trust);
+                exchange::get(stream, site, &site.target(), false).await?;
+                Ok(seen)
+            };
+            let probed = tokio::time::timeout(timeout, probing).await;
+            probed.unwrap_or_else(|_| Err(exchange::late(timeout)))
+        })
+    }
+
+    /// Whether the next connection offers a session: evenly, so many of each hundred.
+    fn offers(&self) -> bool {
+        let number = self.dialled.fetch_add(1, Relaxed) as f64;
+        (number * self.resume).floor() < ((number + 1.0) * self.resume).floor()
+    }
+}
+
+/// A connection to the site.
+pub async fn connect(site: &Site) -> Result<TcpStream> {
+    let connected = async {
+        let tcp = TcpStream::connect(&*site.addresses).await?;
+        // A request is one write: it need not wait for more.
+        tcp.set_nodelay(true)?;
+        io::Result::Ok(tcp)
+    };
+    connected
+        .await
+        .map_err(|e| Error::pool(Kind::Invalid, format!("not connected: {e}")))
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Error {
+    Error::pool(Kind::Invalid, format!("handshake: {why}"))
+}
+
+/// A connection that is there, as the connector wants one.
+struct Given(Option<TcpStream>);
+
+impl Service<Uri> for Given {
+    type Response = TokioIo<TcpStream>;
+    type Error = io::Error;
+    type Future = Ready<io::Result<TokioIo<TcpStream>>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let given = self.0.take().map(TokioIo::new);
+        ready(given.ok_or_else(|| io::ErrorKind::NotConnected.into()))
+    }
+}

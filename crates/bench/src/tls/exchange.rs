@@ -1,0 +1,108 @@
+//! One request and its answer on a connection of their own, over HTTP/1.1.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::join;
+use hsmux_token::{Error, Kind, Result};
+use http_body_util::{BodyExt, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper::header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, LOCATION, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_boring::SslStream;
+
+use super::site::Site;
+
+/// What came back.
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Bytes of its body.
+    pub bytes: u64,
+    /// When its last byte was there.
+    pub ended: Instant,
+    /// Its text, where it is a page of HTML and that was asked for.
+    pub page: Option<String>,
+    /// Where it redirects to.
+    pub location: Option<String>,
+}
+
+/// More of a page than that is not looked at.
+const PAGE: usize = 4 << 20;
+
+/// Gets `target`, keeping a page's text if `keeps`, and closes the connection.
+pub async fn get(
+    stream: SslStream<TcpStream>,
+    site: &Site,
+    target: &str,
+    keeps: bool,
+) -> Result<Answer> {
+    let request = Request::get(target)
+        .header(HOST, site.authority())
+        .header(
+            USER_AGENT,
+            concat!("hsmux-bench/", env!("CARGO_PKG_VERSION")),
+        )
+        .header(ACCEPT, "*/*")
+        .header(CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|e| failed(&e))?;
+    let shaken = handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = shaken.map_err(|e| because(&e))?;
+    let asking = async move {
+        let answer = sender
+            .send_request(request)
+            .await
+            .map_err(|e| because(&e))?;
+        read(answer, keeps).await
+    };
+    // The connection ends when the request does; what goes wrong on it, the request is told.
+    join(asking, connection).await.0
+}
+
+async fn read(answer: Response<Incoming>, keeps: bool) -> Result<Answer> {
+    let (head, mut body) = answer.into_parts();
+    let text = |name| Some(head.headers.get(name)?.to_str().ok()?.to_owned());
+    let is_page = text(CONTENT_TYPE).is_some_and(|kind| kind.starts_with("text/html"));
+    let mut page = (keeps && is_page).then(Vec::new);
+    let mut bytes = 0;
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(|e| because(&e))?.into_data() else {
+            continue;
+        };
+        bytes += data.len() as u64;
+        if let Some(page) = &mut page
+            && page.len() < PAGE
+        {
+            page.extend_from_slice(&data);
+        }
+    }
+    Ok(Answer {
+        status: head.status,
+        bytes,
+        ended: Instant::now(),
+        page: page.map(|page| String::from_utf8_lossy(&page).into_owned()),
+        location: text(LOCATION),
+    })
+}
+
+/// No answer within this time.
+pub fn late(timeout: Duration) -> Error {
+    failed(&format_args!("no answer within {timeout:?}"))
+}
+
+fn failed(why: &dyn std::fmt::Display) -> Error {
+    Error::pool(Kind::Invalid, why.to_string())
+}
+
+/// hyper says what it did; the cause says what went wrong.
+fn because(error: &hyper::Error) -> Error {
+    match std::error::Error::source(error) {
+        Some(source) => failed(&format_args!("{error}: {source}")),
+        None => failed(error),
+    }
+}

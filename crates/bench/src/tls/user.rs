@@ -1,0 +1,152 @@
+//! A user: asks for a page, with what belongs to it, thinks, and asks again.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use hsmux_token::{Error, Kind, Result};
+use hyper::StatusCode;
+use tokio::time::Instant;
+
+use super::dial::{self, Dialer};
+use super::exchange::{self, Answer};
+use super::sheet::Sheet;
+use super::site::Site;
+use super::{Extent, Options, Pace, follow};
+use crate::engine::{Caller, Later};
+
+/// What all users share.
+pub struct Visit<'a> {
+    pub options: &'a Options,
+    pub site: &'a Site,
+    pub dialer: &'a Dialer,
+    pub sheet: Sheet,
+}
+
+/// Requests of a page, with itself: of one that refers to more, the rest is not asked for.
+const MOST: usize = 200;
+
+impl Visit<'_> {
+    /// One user.
+    pub fn user(&self) -> User<'_> {
+        let left = match (self.options.extent, self.options.pace) {
+            (Extent::Hits(hits), Pace::ThinkS(_)) => Some(hits),
+            // With a rate, whoever is free takes the next hit.
+            _ => None,
+        };
+        User {
+            visit: self,
+            left,
+            thinks: false,
+        }
+    }
+
+    /// The page, and what belongs to it if that is followed; the first thing that went wrong.
+    async fn page(&self) -> Result<()> {
+        let mut targets = vec![self.site.target()];
+        let mut result = Ok(());
+        let mut at = 0;
+        while let Some(target) = targets.get(at).cloned() {
+            at += 1;
+            let answer = self.request(&target).await;
+            if self.options.follow
+                && let Ok(answer) = &answer
+            {
+                for further in self.further(&target, answer) {
+                    if targets.len() < MOST && !targets.contains(&further) {
+                        targets.push(further);
+                    }
+                }
+            }
+            result = result.and(answer.map(drop));
+        }
+        result
+    }
+
+    /// What an answer refers to on this site.
+    fn further(&self, target: &str, answer: &Answer) -> Vec<String> {
+        let mut found = Vec::new();
+        if answer.status.is_redirection() {
+            found.extend(answer.location.clone());
+        } else if answer.status.is_success() {
+            found.extend(answer.page.iter().flat_map(|page| follow::resources(page)));
+        }
+        let found = found.iter();
+        found
+            .filter_map(|reference| self.site.same_site(target, reference))
+            .collect()
+    }
+
+    /// One request on a connection of its own, on the sheet.
+    async fn request(&self, target: &str) -> Result<Answer> {
+        self.sheet.begin();
+        let began = Instant::now();
+        let timeout = self.options.timeout;
+        let asked = tokio::time::timeout(timeout, self.exchange(target, began)).await;
+        let result = asked.unwrap_or_else(|_| Err(exchange::late(timeout)));
+        match &result {
+            Ok(answer) => self.sheet.answered(answer, answer.ended - began),
+            Err(_) => self.sheet.unanswered(),
+        }
+        let answer = result?;
+        match answer.status {
+            status if is_success(status) => Ok(answer),
+            status => Err(Error::pool(Kind::Invalid, format!("{status}: {target}"))),
+        }
+    }
+
+    async fn exchange(&self, target: &str, began: Instant) -> Result<Answer> {
+        let tcp = dial::connect(self.site).await?;
+        let connected = Instant::now();
+        let stream = self.dialer.shake(tcp).await?;
+        let resumed = stream.ssl().session_reused();
+        self.sheet
+            .shaken(connected - began, connected.elapsed(), resumed);
+        exchange::get(stream, self.site, target, self.options.follow).await
+    }
+}
+
+/// As siege has it: also a request for a password is an answer.
+pub fn is_success(status: StatusCode) -> bool {
+    let asks = [
+        StatusCode::UNAUTHORIZED,
+        StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    ];
+    status.as_u16() < 400 || asks.contains(&status)
+}
+
+/// One user.
+pub struct User<'a> {
+    visit: &'a Visit<'a>,
+    /// Hits that are left; `None` for as many as there is time for.
+    left: Option<u64>,
+    /// Not before the first hit.
+    thinks: bool,
+}
+
+impl Caller for User<'_> {
+    fn prepare(&mut self) -> Later<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn more(&self) -> bool {
+        self.left != Some(0)
+    }
+
+    fn think(&mut self) -> Later<'_, ()> {
+        let time = match self.visit.options.pace {
+            Pace::ThinkS(most) if self.thinks => most * fastrand::f64(),
+            _ => 0.0,
+        };
+        self.thinks = true;
+        Box::pin(async move {
+            if time > 0.0 {
+                tokio::time::sleep(Duration::from_secs_f64(time)).await;
+            }
+        })
+    }
+
+    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        Box::pin(async move { self.visit.page().await.map(|()| Bytes::new()) })
+    }
+}
