@@ -1,7 +1,7 @@
 //! Every path, once.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::Router;
@@ -92,6 +92,7 @@ where
         let answer = handler(call);
         Box::pin(async move {
             let _in_flight = broker.metrics.request();
+            let answer = pin!(answer);
             let answer = match traces::follow(trace.clone(), answer).await {
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),

@@ -18,7 +18,8 @@ pub fn current() -> Option<Arc<Trace>> {
     CURRENT.try_with(Arc::clone).ok()
 }
 
-/// Works for a request: spans of the work are within its own.
+/// Works for a request: spans of the work are within its own. Work that is much is to be pinned where it is
+/// made: what is passed on is copied, and made room for again.
 pub async fn follow<T>(trace: Option<Arc<Trace>>, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     poll_fn(|context| match &trace {
