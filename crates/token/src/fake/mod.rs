@@ -9,16 +9,19 @@
 //! assert_eq!(bytes.unwrap().into_bytes().unwrap().len(), 8);
 //! ```
 
+mod builder;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
-
 use crate::{
-    Batch, Error, Kind, MechanismInfo, Object, Operation, Outcome, Pace, Request, Result, Seen,
-    Snapshot, Token, TokenFlags, TokenInfo, ck,
+    Batch, Error, Kind, Object, Operation, Outcome, Pace, Request, Result, Seen, Snapshot, Token,
+    TokenInfo,
 };
+
+pub use builder::Builder;
 
 /// What a token answers to an operation.
 pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
@@ -26,14 +29,6 @@ pub type Answer = dyn Fn(&Operation) -> Result<Outcome> + Send + Sync;
 /// See the module's page. `submit` without latency answers on the caller's thread, otherwise on
 /// one thread for each lane, so that a lane serves one operation at a time as a device does.
 pub struct FakeToken(Arc<Inner>);
-
-/// Makes a [`FakeToken`].
-pub struct Builder {
-    info: TokenInfo,
-    latency: Duration,
-    objects: Vec<Object>,
-    answer: Box<Answer>,
-}
 
 struct Inner {
     info: Arc<TokenInfo>,
@@ -62,49 +57,10 @@ struct State {
     reads: usize,
 }
 
-/// Mechanisms that a fake token says it has.
-const MECHANISMS: [u64; 12] = [
-    ck::CKM_RSA_PKCS,
-    ck::CKM_RSA_PKCS_OAEP,
-    ck::CKM_SHA256_RSA_PKCS,
-    ck::CKM_GENERIC_SECRET_KEY_GEN,
-    ck::CKM_SHA256_HMAC,
-    ck::CKM_EC_KEY_PAIR_GEN,
-    ck::CKM_ECDSA,
-    ck::CKM_ECDH1_DERIVE,
-    ck::CKM_AES_KEY_GEN,
-    ck::CKM_AES_ECB,
-    ck::CKM_AES_CBC,
-    ck::CKM_AES_KEY_WRAP_PAD,
-];
-
 impl FakeToken {
     /// A token with this label and serial number, one lane, no latency and no objects.
     pub fn builder(label: &str) -> Builder {
-        let mut mechanisms = MECHANISMS;
-        mechanisms.sort_unstable();
-        Builder {
-            info: TokenInfo {
-                label: label.into(),
-                manufacturer: "hsmux".into(),
-                model: "fake".into(),
-                serial: label.into(),
-                flags: TokenFlags::RNG | TokenFlags::TOKEN_INITIALIZED,
-                lanes: 1,
-                mechanisms: mechanisms
-                    .map(|kind| MechanismInfo {
-                        kind,
-                        min_key: 0,
-                        max_key: u64::from(u32::MAX),
-                        flags: 0,
-                    })
-                    .to_vec(),
-                ..TokenInfo::default()
-            },
-            latency: Duration::ZERO,
-            objects: Vec::new(),
-            answer: Box::new(plain_answer),
-        }
+        Builder::new(label)
     }
 
     /// From now on each operation takes this long.
@@ -170,63 +126,6 @@ impl FakeToken {
     /// How often the pool has ended the connection.
     pub fn aborts(&self) -> usize {
         self.0.state.lock().aborts
-    }
-}
-
-impl Builder {
-    /// How many operations it runs at once.
-    #[must_use]
-    pub fn lanes(mut self, lanes: u32) -> Self {
-        self.info.lanes = lanes;
-        self
-    }
-
-    /// How long each operation takes.
-    #[must_use]
-    pub fn latency(mut self, latency: Duration) -> Self {
-        self.latency = latency;
-        self
-    }
-
-    /// What it holds.
-    #[must_use]
-    pub fn objects(mut self, objects: Vec<Object>) -> Self {
-        self.objects = objects;
-        self
-    }
-
-    /// What it answers, in place of zeros.
-    #[must_use]
-    pub fn answer(
-        mut self,
-        answer: impl Fn(&Operation) -> Result<Outcome> + Send + Sync + 'static,
-    ) -> Self {
-        self.answer = Box::new(answer);
-        self
-    }
-
-    /// Changes what it says of itself.
-    #[must_use]
-    pub fn info(mut self, change: impl FnOnce(&mut TokenInfo)) -> Self {
-        change(&mut self.info);
-        self
-    }
-
-    /// The token.
-    pub fn build(self) -> Arc<FakeToken> {
-        Arc::new(FakeToken(Arc::new(Inner {
-            info: Arc::new(self.info),
-            answer: self.answer,
-            changed: Condvar::new(),
-            state: Mutex::new(State {
-                latency: self.latency,
-                snapshot: Arc::new(Snapshot {
-                    epoch: 1,
-                    objects: self.objects,
-                }),
-                ..State::default()
-            }),
-        })))
     }
 }
 
@@ -393,15 +292,5 @@ impl Inner {
                 tell(error.clone());
             }
         }
-    }
-}
-
-/// Zeros of a plausible length.
-fn plain_answer(operation: &Operation) -> Result<Outcome> {
-    match operation {
-        Operation::Random { len } => Ok(Outcome::Bytes(vec![0; *len as usize].into())),
-        Operation::Use { data, .. } => Ok(Outcome::Bytes(data.clone())),
-        Operation::Destroy { .. } | Operation::SetAttributes { .. } => Ok(Outcome::Done),
-        other => Err(Error::vendor(other.call(), ck::CKR_FUNCTION_NOT_SUPPORTED)),
     }
 }
