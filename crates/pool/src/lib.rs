@@ -33,8 +33,10 @@ mod scheduler;
 mod seatset;
 mod slots;
 pub mod socket;
+pub mod stamp;
 mod status;
 mod stock;
+pub mod tcp;
 mod traffic;
 
 pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};

@@ -64,6 +64,11 @@ impl Findings<'_> {
                 }
                 Ok(_) => {}
             },
+            Named::File(file) => {
+                if let Err(e) = std::fs::File::open(file) {
+                    self.error(line, format!("{}: {e}", file.display()));
+                }
+            }
             Named::Pin(pin) => self.pin(line, pin),
             Named::User(user) if user.id().is_none() => {
                 self.error(line, format!("allow_users: there is no user {user}"));

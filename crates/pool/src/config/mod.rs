@@ -2,6 +2,7 @@
 
 mod broker;
 mod files;
+mod gateway;
 mod mistake;
 mod parse;
 mod pin;
@@ -25,6 +26,7 @@ pub use broker::{
     Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls, Traces,
 };
 pub use files::check;
+pub use gateway::{Behind, Certificate, Clients, GatewaySection, Place, ProxyVersion, Site};
 pub use mistake::{Mistake, Severity};
 pub use pin::PinSource;
 pub use print::{example, markdown};
@@ -52,6 +54,8 @@ pub struct Config {
     pub audit: AuditSection,
     /// `[broker]` with each `[[policy]]`, each `[[limit]]` and `[traces]`, if it is there.
     pub broker: Option<BrokerSection>,
+    /// `[gateway]` with each `[[site]]`, if it is there.
+    pub gateway: Option<GatewaySection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
 }

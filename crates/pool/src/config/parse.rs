@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::Policy;
 use toml::de::{DeTable, DeValue};
 
-use super::broker;
+use super::{broker, gateway};
 use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
@@ -84,6 +84,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     });
     let audit = one(source, document, "audit", |fields| audit(fields, &state));
     let broker = broker(source, document, &state);
+    let gateway = gateway::read(source, document);
     Some(Config {
         file: source.file.to_owned(),
         pool: pool?,
@@ -91,6 +92,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         module,
         audit,
         broker,
+        gateway,
         tokens,
         listeners,
         state,

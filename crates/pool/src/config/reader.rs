@@ -23,6 +23,8 @@ pub struct Source<'a> {
 /// Something outside of the file.
 pub enum Named {
     Module(PathBuf),
+    /// A file that is read.
+    File(PathBuf),
     Pin(PinSource),
     User(User),
     Group(String),

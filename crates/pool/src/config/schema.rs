@@ -1,6 +1,7 @@
 //! Every key of the configuration file: one table for reading, for the example and for the page in docs/.
 
 mod broker;
+mod gateway;
 
 /// A section of the file, `[pool]`, or one of many, `[[token]]`.
 pub struct Section {
@@ -316,6 +317,8 @@ pub const SECTIONS: &[Section] = &[
     broker::POLICY,
     broker::LIMIT,
     broker::TRACES,
+    gateway::GATEWAY,
+    gateway::SITE,
     Section {
         name: "token",
         repeated: true,

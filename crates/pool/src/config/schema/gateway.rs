@@ -1,0 +1,151 @@
+//! The gateway's sections.
+
+use super::{Section, key};
+
+pub(super) const GATEWAY: Section = Section {
+    name: "gateway",
+    repeated: false,
+    help: "TLS in front of web servers and other services, with private keys in the pool.",
+    keys: &[
+        key(
+            "listen",
+            r#"["0.0.0.0:443"]"#,
+            "required",
+            "Addresses to listen on, for TLS.",
+        ),
+        key(
+            "metrics",
+            r#""127.0.0.1:9443""#,
+            "none",
+            "An address for plain HTTP: /metrics, and /health, which says whether handshakes can be signed.",
+        ),
+        key(
+            "proxy_protocol",
+            "true",
+            "false",
+            "Whether each connection begins with a PROXY header, version 1 or 2, that says who the client is; without one it is closed.",
+        ),
+        key(
+            "connections",
+            "50000",
+            "50000",
+            "Connections of all clients together; past it new ones are closed at once. Less than half of the files that the process may open, at most.",
+        ),
+        key(
+            "handshakes",
+            "16384",
+            "16384",
+            "Handshakes that may be under way at once; past it new connections are closed at once.",
+        ),
+        key(
+            "handshake_timeout",
+            r#""10s""#,
+            r#""10s""#,
+            "How long a client may take for its handshake; what the signature takes is not counted.",
+        ),
+        key(
+            "sign_timeout",
+            r#""30s""#,
+            r#""30s""#,
+            "How long a handshake may wait for its signature.",
+        ),
+        key(
+            "idle_timeout",
+            r#""60s""#,
+            r#""60s""#,
+            "How long a client of HTTP/1.1 may take for the head of its next request.",
+        ),
+        key(
+            "drain_timeout",
+            r#""30s""#,
+            r#""30s""#,
+            "At the end: how long requests that run are waited for.",
+        ),
+    ],
+};
+
+pub(super) const SITE: Section = Section {
+    name: "site",
+    repeated: true,
+    help: "What the gateway serves under some names, with which certificates.",
+    keys: &[
+        key(
+            "names",
+            r#"["example.com", "*.example.com"]"#,
+            r#"["*"]"#,
+            "Names that clients ask for (SNI); a first label of `*` stands for any one label, `*` alone for every name that no other site has, and for clients that name none.",
+        ),
+        key(
+            "certificates",
+            r#"["ec.pem", "rsa.pem"]"#,
+            "required",
+            "Each a PEM file with those that lead to the root, or a PKCS#11 URI of one in the pool; of one key type each. EC goes before RSA.",
+        ),
+        key(
+            "keys",
+            r#"["pkcs11:object=web-ec", "rsa.key"]"#,
+            "the pool's key that the certificate names",
+            "The private key of each certificate: a PKCS#11 URI of a key in the pool, or a PEM file.",
+        ),
+        key(
+            "ocsp",
+            r#"["ec.ocsp", "rsa.ocsp"]"#,
+            "none",
+            "An OCSP response for each certificate, DER, that clients are given with it. Read again when it changes.",
+        ),
+        key(
+            "backend",
+            r#""http://127.0.0.1:8080""#,
+            "root",
+            "Where requests go: http://HOST:PORT, or tcp://HOST:PORT for any other protocol inside TLS.",
+        ),
+        key(
+            "root",
+            r#""/var/www/html""#,
+            "backend",
+            "A folder of files to serve in place of a backend.",
+        ),
+        key(
+            "http2",
+            "false",
+            "true",
+            "Whether HTTP/2 is offered beside HTTP/1.1.",
+        ),
+        key(
+            "backend_timeout",
+            r#""30s""#,
+            r#""30s""#,
+            "How long a backend may take to begin its answer; past it 504.",
+        ),
+        key(
+            "send_proxy",
+            r#""v2""#,
+            "none",
+            "Begin each connection to a tcp:// backend with a PROXY header: v1 or v2.",
+        ),
+        key(
+            "hsts",
+            "63072000",
+            "31536000",
+            "For how many seconds browsers remember to use TLS only (Strict-Transport-Security); 0: the header is not sent.",
+        ),
+        key(
+            "client_ca",
+            r#""clients.pem""#,
+            "no client certificates",
+            "The roots that clients' certificates have to lead to, PEM.",
+        ),
+        key(
+            "client_certificate",
+            r#""optional""#,
+            r#""required""#,
+            "With client_ca: required, or optional.",
+        ),
+        key(
+            "allow_rsa_1024",
+            "true",
+            "false",
+            "Serve a certificate with an RSA key of less than 2048 bits: for measuring only.",
+        ),
+    ],
+};
