@@ -1,1 +1,34 @@
-//! The gateway: TLS with private keys in the pool, in front of services that speak HTTP or plain TCP.
+//! The gateway: TLS with private keys in the pool, in front of services that speak HTTP or anything else.
+//!
+//! A handshake that waits for a token's signature is a future ([`signer`]): it holds no thread, and what is
+//! established goes on meanwhile. TLS is BoringSSL's, for it alone lets a private key take its time.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `service` | start and end |
+//! | `house` | what all connections share, and how many there may be |
+//! | `connection` | one connection, from its first byte |
+//! | `sites`, `tls` | which site and which certificate a client gets |
+//! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
+//! | `signer` | signatures of the pool |
+//! | `http`, `tunnel` | what is inside TLS |
+//! | `proxy_header` | who the client is behind a proxy |
+//! | `watch` | what changes while it runs |
+//! | `metrics`, `monitor` | what it counts, and who may ask |
+
+mod algorithm;
+mod certificate;
+mod connection;
+mod house;
+mod http;
+mod metrics;
+mod monitor;
+mod proxy_header;
+mod service;
+mod signer;
+mod sites;
+mod tls;
+mod tunnel;
+mod watch;
+
+pub use service::Service;

@@ -6,6 +6,7 @@ mod broker;
 mod card;
 mod config;
 mod doctor;
+mod gateway;
 mod key;
 mod pin;
 mod serve;
@@ -59,6 +60,8 @@ enum Command {
     Serve(serve::Serve),
     /// Run the daemon with its service over HTTP
     Broker(broker::Broker),
+    /// Run the daemon with its TLS in front of other services
+    Gateway(gateway::Gateway),
     /// Tokens of those who use the broker
     #[command(subcommand)]
     TokenAuth(token_auth::TokenAuth),
@@ -117,13 +120,18 @@ impl Cli {
     /// Does what the arguments say.
     fn run(self) -> anyhow::Result<Exit> {
         let context = &self.context;
-        if !matches!(self.command, Command::Serve(_) | Command::Broker(_)) {
+        let serves = matches!(
+            self.command,
+            Command::Serve(_) | Command::Broker(_) | Command::Gateway(_)
+        );
+        if !serves {
             // `hsmux ... | head` ends quietly.
             sigpipe::reset();
         }
         match self.command {
             Command::Serve(command) => command.run(context),
             Command::Broker(command) => command.run(context),
+            Command::Gateway(command) => command.run(context),
             Command::TokenAuth(command) => command.run(context),
             Command::Status(command) => command.run(context),
             Command::Doctor(_) => doctor::Doctor::run(context),

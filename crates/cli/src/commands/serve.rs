@@ -41,8 +41,9 @@ impl Serve {
         context.load()?;
         let file = std::path::absolute(context.file())?;
         let daemon = Daemon::start(&file)?;
-        // Ends before the pool does.
+        // They end before the pool does.
         let _broker = super::broker::start(&daemon)?;
+        let _gateway = super::gateway::start(&daemon)?;
         daemon.run()?;
         Ok(Exit::Done)
     }

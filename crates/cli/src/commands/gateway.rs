@@ -1,0 +1,50 @@
+//! `hsmux gateway`, and the gateway inside `hsmux serve`.
+
+use clap::Args;
+use hsmux_daemon::Daemon;
+use hsmux_gateway::Service;
+
+use super::serve::Serve;
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux gateway`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux gateway\n\n\
+    It serves each [[site]] of the configuration over TLS, with private keys in the pool, beside the\n\
+    sockets for PKCS#11, as hsmux serve does wherever there is a [gateway]; without that section it\n\
+    refuses to start. SIGTERM and Ctrl+C end it when what runs is done.")]
+pub struct Gateway {
+    #[command(flatten)]
+    serve: Serve,
+}
+
+impl Gateway {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        if context.load()?.gateway.is_none() {
+            let file = context.file();
+            let message = format!(
+                "{}: there is no [gateway]; add it with listen = [\"0.0.0.0:443\"], and a [[site]]",
+                file.display()
+            );
+            return Err(Exit::Usage.because(message));
+        }
+        self.serve.run(context)
+    }
+}
+
+/// Starts the gateway on a daemon's pool, where the configuration has one.
+pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
+    let running = daemon.running();
+    let config = running.config();
+    let Some(section) = &config.gateway else {
+        return Ok(None);
+    };
+    let pool = running.shared.pool.clone();
+    let current = {
+        let running = running.clone();
+        move || running.config().gateway.clone()
+    };
+    Ok(Some(Service::start(section, pool, current)?))
+}

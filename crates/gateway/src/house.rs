@@ -1,0 +1,88 @@
+//! What all connections share, and how many there may be.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use boring::ssl::SslContext;
+use hsmux_pool::Pool;
+use hsmux_pool::config::GatewaySection;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, timeout_at};
+
+use crate::connection;
+use crate::http::Forward;
+use crate::metrics::{Metrics, Refused};
+use crate::sites::Sites;
+
+/// What all connections share.
+pub struct House {
+    pub section: GatewaySection,
+    pub pool: Arc<Pool>,
+    pub metrics: Arc<Metrics>,
+    pub sites: Arc<ArcSwap<Sites>>,
+    pub front: SslContext,
+    pub forward: Forward,
+    /// Places for connections, and for those of them whose handshake is under way.
+    pub connections: Arc<Semaphore>,
+    pub handshakes: Arc<Semaphore>,
+    /// No more connections, and no more requests on those that are open.
+    pub end: watch::Receiver<bool>,
+    /// No more of what has no end of its own.
+    pub closing: watch::Receiver<bool>,
+}
+
+/// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
+const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
+
+impl House {
+    /// Accepts connections until the end.
+    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+        let mut end = self.end.clone();
+        loop {
+            let accepted = tokio::select! {
+                () = said(&mut end) => break,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok((stream, from)) => self.take_in(stream, from),
+                // The system has no more descriptors, for example: a little later again.
+                Err(error) => {
+                    tracing::warn!(%error, "a connection to the gateway was not accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+            }
+        }
+        let (all, next) = LAST_CALL;
+        let last = Instant::now() + all;
+        while let Ok(Ok((stream, from))) =
+            timeout_at(last.min(Instant::now() + next), listener.accept()).await
+        {
+            self.take_in(stream, from);
+        }
+    }
+
+    /// Finds a place for a connection; where there is none it is closed before it has cost anything.
+    fn take_in(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+            return self.metrics.refused(Refused::Connections);
+        };
+        let Ok(turn) = Arc::clone(&self.handshakes).try_acquire_owned() else {
+            return self.metrics.refused(Refused::Handshakes);
+        };
+        let house = Arc::clone(self);
+        tokio::spawn(async move {
+            let _held = (house.metrics.connection(), place);
+            // An answer that waits for more to say is late.
+            let _ = stream.set_nodelay(true);
+            connection::serve(Arc::clone(&house), stream, from, turn).await;
+        });
+    }
+}
+
+/// Waits for the word; whoever would say it being gone is as good.
+pub async fn said(word: &mut watch::Receiver<bool>) {
+    let _ = word.wait_for(|said| *said).await;
+}

@@ -1,0 +1,159 @@
+//! What of a head is for the next one alone, and what the backend is told of the client.
+
+use std::net::SocketAddr;
+
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Request, Version};
+
+/// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
+static HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// What a client may not say of itself: nobody who speaks HTTP stands before the gateway.
+const OURS: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-proto",
+    "x-real-ip",
+];
+
+/// The host that a request asks for, with the port if it has one.
+pub fn host<B>(request: &Request<B>) -> Option<String> {
+    let authority = request
+        .uri()
+        .authority()
+        .map(|authority| authority.as_str().to_owned());
+    let host = || {
+        request
+            .headers()
+            .get(header::HOST)?
+            .to_str()
+            .ok()
+            .map(str::to_owned)
+    };
+    authority.or_else(host)
+}
+
+/// A host without its port.
+pub fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    }
+}
+
+/// The protocol that a request of HTTP/1.1 wants to change to.
+pub fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let wants = tokens(request.headers()).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let to = request.headers().get(header::UPGRADE);
+    to.filter(|_| wants && request.version() == Version::HTTP_11)
+        .cloned()
+}
+
+/// Takes away what is for this connection alone.
+pub fn strip(headers: &mut HeaderMap) {
+    let named: Vec<_> = tokens(headers)
+        .filter_map(|token| token.parse::<HeaderName>().ok())
+        .collect();
+    for name in named.iter().chain(&HOP) {
+        headers.remove(name);
+    }
+}
+
+/// Tells the backend who asks, and for what.
+pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: Option<&str>) {
+    for name in OURS {
+        headers.remove(name);
+    }
+    let ip = from.ip().to_canonical().to_string();
+    let said = [
+        ("x-forwarded-for", Some(&*ip)),
+        ("x-forwarded-host", host),
+        ("x-forwarded-proto", Some("https")),
+    ];
+    for (name, value) in said {
+        if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(header::CONNECTION).into_iter();
+    let lines = lines.filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',').map(str::trim))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(lines: &[(&'static str, &'static str)]) -> Request<()> {
+        let mut request = Request::new(());
+        for (name, value) in lines {
+            request
+                .headers_mut()
+                .append(*name, HeaderValue::from_static(value));
+        }
+        request
+    }
+
+    #[test]
+    fn what_is_for_one_connection_goes_no_further() {
+        let lines = [
+            ("connection", "close, X-Mine"),
+            ("x-mine", "1"),
+            ("te", "trailers"),
+            ("accept", "*/*"),
+        ];
+        let mut request = request(&lines);
+        strip(request.headers_mut());
+        let left: Vec<_> = request.headers().keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["accept"]);
+    }
+
+    #[test]
+    fn a_client_does_not_say_who_it_is() {
+        let mut request = request(&[("x-forwarded-for", "1.1.1.1"), ("forwarded", "for=1.1.1.1")]);
+        introduce(
+            request.headers_mut(),
+            "[::ffff:9.8.7.6]:5".parse().unwrap(),
+            Some("here"),
+        );
+        assert_eq!(request.headers()["x-forwarded-for"], "9.8.7.6");
+        assert_eq!(request.headers()["x-forwarded-host"], "here");
+        assert!(!request.headers().contains_key("forwarded"));
+    }
+
+    #[test]
+    fn a_protocol_changes_only_where_both_headers_say_so() {
+        let both = [
+            ("connection", "keep-alive, Upgrade"),
+            ("upgrade", "websocket"),
+        ];
+        assert_eq!(upgrade(&request(&both)).unwrap(), "websocket");
+        assert_eq!(upgrade(&request(&both[1..])), None);
+    }
+
+    #[test]
+    fn a_port_is_no_part_of_a_name() {
+        let hosts = [
+            ("a.example:443", "a.example"),
+            ("a.example", "a.example"),
+            ("[::1]:443", "[::1]"),
+            ("[::1]", "[::1]"),
+        ];
+        for (host, name) in hosts {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

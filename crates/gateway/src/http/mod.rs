@@ -1,0 +1,171 @@
+//! HTTP inside TLS: a reverse proxy, or a folder of files.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `forward` | a request to a backend, and its answer |
+//! | `headers` | what of their heads is for the next one alone |
+//! | `upgrade` | WebSocket: a connection that becomes another protocol's |
+
+mod forward;
+mod headers;
+mod upgrade;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hsmux_pool::config::Behind;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::time::sleep;
+use tower::ServiceExt;
+use tower_http::services::ServeDir;
+
+use crate::connection::Client;
+use crate::house::{House, said};
+
+pub use forward::Forward;
+
+/// What goes back to a client.
+pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+
+/// What a head may take of memory: ten thousand clients may send one at once.
+const BUFFER: usize = 64 << 10;
+
+/// A request that is on its way when the gateway ends is still served: hyper closes at once what is idle.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Serves requests until the client, its limits or the gateway end the connection.
+pub async fn serve(house: &Arc<House>, client: Client) {
+    let Client {
+        stream,
+        served,
+        from,
+        ..
+    } = client;
+    let h2 = stream.ssl().selected_alpn_protocol() == Some(b"h2");
+    let shared = Arc::clone(house);
+    let service = service_fn(move |request| {
+        let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
+        async move {
+            let call = Call {
+                house: &house,
+                site: &served.site,
+                from,
+            };
+            let answer = call.answer(request).await;
+            house.metrics.request(answer.status().as_u16());
+            Ok::<_, Infallible>(answer)
+        }
+    });
+    let builder = builder(h2, house.section.idle_timeout);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let mut end = house.end.clone();
+    let farewell = async {
+        said(&mut end).await;
+        sleep(FAREWELL).await;
+    };
+    tokio::select! {
+        // How a client ends its connection is its own affair.
+        _ = connection.as_mut() => return,
+        () = farewell => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+/// For what the client has chosen: a time limit for heads begins with the connection then, where one that
+/// had to find out would wait for the first of them for ever.
+fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = if h2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    };
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_buf_size(BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(256)
+        .keep_alive_interval(patience);
+    builder
+}
+
+/// A request, and where it comes from.
+pub struct Call<'a> {
+    pub house: &'a House,
+    pub site: &'a hsmux_pool::config::Site,
+    pub from: std::net::SocketAddr,
+}
+
+impl Call<'_> {
+    async fn answer(&self, request: Request<Incoming>) -> Answer {
+        let mut answer = if request.method() == Method::CONNECT {
+            text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "this is no proxy for other servers",
+            )
+        } else if !self.is_for_us(&request) {
+            // RFC 9110, section 15.5.20.
+            text(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this connection is for another site",
+            )
+        } else if let Behind::Folder(root) = &self.site.behind {
+            let found = ServeDir::new(root).oneshot(request).await;
+            let Ok(found) = found;
+            found.map(|body| body.map_err(Into::into).boxed_unsync())
+        } else {
+            self.house.forward.pass_on(self, request).await
+        };
+        if self.site.hsts > 0 {
+            let value = format!("max-age={}", self.site.hsts);
+            let value =
+                HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("max-age=0"));
+            answer
+                .headers_mut()
+                .entry(STRICT_TRANSPORT_SECURITY)
+                .or_insert(value);
+        }
+        answer
+    }
+
+    /// Whether the host that it asks for is of the site whose certificate and rules the connection has.
+    fn is_for_us(&self, request: &Request<Incoming>) -> bool {
+        let Some(host) = headers::host(request) else {
+            return true;
+        };
+        let sites = self.house.sites.load();
+        let name = headers::without_port(&host);
+        sites
+            .find(Some(name))
+            .is_some_and(|found| found.site == *self.site)
+    }
+}
+
+/// An answer of the gateway's own.
+pub fn text(status: StatusCode, message: &str) -> Answer {
+    let body = Full::from(format!("{message}\n"))
+        .map_err(|never| match never {})
+        .boxed_unsync();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer
+        .headers_mut()
+        .insert(hyper::header::CONTENT_TYPE, plain);
+    answer
+}

@@ -1,0 +1,256 @@
+//! What is counted, and the page that says so.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hsmux_token::{Error, KeyKind, Kind, Result};
+use prometheus::{
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+    TextEncoder,
+};
+
+use crate::certificate::Credential;
+
+/// All that is counted.
+pub struct Metrics {
+    registry: Registry,
+    connections: IntGauge,
+    handshaking: IntGauge,
+    handshakes: IntCounterVec,
+    refused: IntCounterVec,
+    signing: IntGauge,
+    signatures: IntCounterVec,
+    unsigned: IntCounter,
+    seconds: Histogram,
+    requests: IntCounterVec,
+    expires: IntGaugeVec,
+    expired: IntGauge,
+}
+
+/// One more of something, until this is dropped.
+pub struct Held(IntGauge);
+
+/// A signature that is waited for.
+pub struct Waiting {
+    metrics: Arc<Metrics>,
+    algorithm: &'static str,
+    since: Instant,
+    _held: Held,
+}
+
+/// Why a connection was refused or given up.
+#[derive(Clone, Copy, Debug)]
+pub enum Refused {
+    Connections,
+    Handshakes,
+    Proxy,
+    PlainHttp,
+    Slow,
+    Unsigned,
+    Tls,
+    Backend,
+}
+
+impl Metrics {
+    /// Nothing is counted yet.
+    pub fn new() -> Result<Arc<Self>> {
+        let failed = |e| Error::pool(Kind::Environment, format!("metrics: {e}"));
+        Self::build().map(Arc::new).map_err(failed)
+    }
+
+    fn build() -> prometheus::Result<Self> {
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(format!("hsmux_gateway_{name}"), help)?;
+            registry.register(Box::new(gauge.clone()))?;
+            Ok::<_, prometheus::Error>(gauge)
+        };
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let opts = Opts::new(format!("hsmux_gateway_{name}_total"), help);
+            let counters = IntCounterVec::new(opts, labels)?;
+            registry.register(Box::new(counters.clone()))?;
+            Ok::<_, prometheus::Error>(counters)
+        };
+        let expires = IntGaugeVec::new(
+            Opts::new(
+                "hsmux_gateway_certificate_expires_seconds",
+                "When a certificate expires, in seconds of Unix time.",
+            ),
+            &["site", "key"],
+        )?;
+        registry.register(Box::new(expires.clone()))?;
+        let unsigned = IntCounter::new(
+            "hsmux_gateway_signatures_failed_total",
+            "Handshakes that no token has signed for.",
+        )?;
+        registry.register(Box::new(unsigned.clone()))?;
+        let seconds = HistogramOpts::new(
+            "hsmux_gateway_signature_seconds",
+            "How long handshakes have waited for signatures of the pool.",
+        );
+        let bounds = [
+            0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0,
+        ];
+        let seconds = Histogram::with_opts(seconds.buckets(bounds.to_vec()))?;
+        registry.register(Box::new(seconds.clone()))?;
+        Ok(Self {
+            connections: gauge("connections", "Connections of clients that are open.")?,
+            handshaking: gauge("handshakes_in_flight", "Handshakes under way.")?,
+            signing: gauge(
+                "signatures_waiting",
+                "Those of them that wait for a signature of the pool.",
+            )?,
+            expired: gauge(
+                "certificates_expired",
+                "Certificates that are served though they have expired.",
+            )?,
+            handshakes: counters(
+                "handshakes",
+                "Handshakes that have succeeded.",
+                &["version", "kind"],
+            )?,
+            refused: counters(
+                "refused",
+                "Connections that were refused or given up before they served anything.",
+                &["reason"],
+            )?,
+            signatures: counters(
+                "signatures",
+                "Signatures of the pool for handshakes.",
+                &["algorithm"],
+            )?,
+            requests: counters(
+                "requests",
+                "Requests by the class of their answer.",
+                &["class"],
+            )?,
+            registry,
+            unsigned,
+            seconds,
+            expires,
+        })
+    }
+
+    /// A connection is open.
+    pub fn connection(&self) -> Held {
+        Held::new(&self.connections)
+    }
+
+    /// A handshake is under way.
+    pub fn handshaking(&self) -> Held {
+        Held::new(&self.handshaking)
+    }
+
+    /// A handshake has succeeded.
+    pub fn handshake(&self, version: &str, resumed: bool) {
+        let kind = if resumed { "resumed" } else { "full" };
+        self.handshakes.with_label_values(&[version, kind]).inc();
+    }
+
+    /// A connection was refused.
+    pub fn refused(&self, why: Refused) {
+        self.refused.with_label_values(&[why.word()]).inc();
+    }
+
+    /// A request has had an answer with this status.
+    pub fn request(&self, status: u16) {
+        let class = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+        let class = class.get(usize::from(status / 100).saturating_sub(1));
+        self.requests
+            .with_label_values(&[class.unwrap_or(&"5xx")])
+            .inc();
+    }
+
+    /// A signature is asked for.
+    pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> Waiting {
+        Waiting {
+            metrics: Arc::clone(self),
+            algorithm,
+            since: Instant::now(),
+            _held: Held::new(&self.signing),
+        }
+    }
+
+    /// Certificates are about to be read anew.
+    pub fn forget_certificates(&self) {
+        self.expires.reset();
+        self.expired.set(0);
+    }
+
+    /// A certificate is served.
+    pub fn certificate(&self, site: &str, credential: &Credential) {
+        let key = match credential.public.kind() {
+            KeyKind::Ec => "ec",
+            _ => "rsa",
+        };
+        let expires = credential.expires();
+        self.expires.with_label_values(&[site, key]).set(expires);
+        let now = std::time::SystemTime::UNIX_EPOCH
+            .elapsed()
+            .unwrap_or_default();
+        if expires <= now.as_secs().cast_signed() {
+            self.expired.inc();
+            tracing::warn!(
+                "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
+                credential.name
+            );
+        }
+    }
+
+    /// The page.
+    pub fn page(&self) -> String {
+        let families = self.registry.gather();
+        TextEncoder::new()
+            .encode_to_string(&families)
+            .unwrap_or_default()
+    }
+}
+
+impl Held {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Waiting {
+    /// It has come, or has not.
+    pub fn ended<T>(self, result: Result<T>) -> Option<T> {
+        match result {
+            Ok(signature) => {
+                let signatures = &self.metrics.signatures;
+                signatures.with_label_values(&[self.algorithm]).inc();
+                self.metrics
+                    .seconds
+                    .observe(self.since.elapsed().as_secs_f64());
+                Some(signature)
+            }
+            Err(error) => {
+                self.metrics.unsigned.inc();
+                tracing::warn!(%error, "a handshake has no signature");
+                None
+            }
+        }
+    }
+}
+
+impl Refused {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Handshakes => "handshakes",
+            Self::Proxy => "proxy-header",
+            Self::PlainHttp => "plain-http",
+            Self::Slow => "slow",
+            Self::Unsigned => "unsigned",
+            Self::Tls => "tls",
+            Self::Backend => "backend",
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! `/metrics` and `/health`, on a port of their own without TLS.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::house::House;
+
+/// Whoever asks is a neighbour, and quick.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Serves until the runtime ends: also while the gateway drains, when `/health` says so.
+pub async fn serve(house: Arc<House>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(converse(Arc::clone(&house), stream))),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+async fn converse(house: Arc<House>, stream: TcpStream) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (status, text) = house.tell(request.uri().path());
+        let mut answer = Response::new(Full::<Bytes>::from(text));
+        *answer.status_mut() = status;
+        std::future::ready(Ok::<_, Infallible>(answer))
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE);
+    // Whether somebody has read it to the end is his own affair.
+    let _ = builder
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+impl House {
+    fn tell(&self, path: &str) -> (StatusCode, String) {
+        match path {
+            "/metrics" => (StatusCode::OK, self.metrics.page()),
+            "/health" => match self.trouble() {
+                None => (StatusCode::OK, "ok\n".into()),
+                Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            },
+            _ => (
+                StatusCode::NOT_FOUND,
+                "/metrics and /health are here\n".into(),
+            ),
+        }
+    }
+
+    /// Why it had better have no new clients.
+    fn trouble(&self) -> Option<&'static str> {
+        if *self.end.borrow() {
+            return Some("the gateway ends");
+        }
+        let catalogue = self.pool.catalogue();
+        let sites = self.sites.load();
+        let signed = |key| {
+            catalogue
+                .get(key)
+                .is_some_and(|entry| !entry.members().is_empty())
+        };
+        (!sites.keys.iter().all(signed))
+            .then_some("a key has no token in service that can sign with it")
+    }
+}

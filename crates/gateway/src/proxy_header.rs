@@ -1,0 +1,129 @@
+//! The PROXY protocol, versions 1 and 2: who the client is, where a proxy without TLS stands between.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use hsmux_pool::config::ProxyVersion;
+use ppp::{HeaderResult, v1, v2};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// What version 2 begins with (specification, section 2.2).
+const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
+
+/// The longest header of version 1 (section 2.1).
+const LONGEST: usize = 107;
+
+/// Reads a header and not a byte more. `None`: the proxy speaks for itself, to see whether we live.
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {
+    let mut header = vec![0; SIGNATURE.len()];
+    stream.read_exact(&mut header).await?;
+    if header == SIGNATURE {
+        header.resize(16, 0);
+        stream.read_exact(&mut header[12..]).await?;
+        let rest = u16::from_be_bytes([header[14], header[15]]);
+        header.resize(16 + usize::from(rest), 0);
+        stream.read_exact(&mut header[16..]).await?;
+    } else {
+        while header.last() != Some(&b'\n') {
+            if header.len() >= LONGEST || !header.starts_with(b"PROXY ") {
+                return Err(no_header());
+            }
+            header.push(stream.read_u8().await?);
+        }
+    }
+    match HeaderResult::parse(&header) {
+        HeaderResult::V1(Ok(header)) => Ok(match header.addresses {
+            v1::Addresses::Tcp4(of) => Some((of.source_address, of.source_port).into()),
+            v1::Addresses::Tcp6(of) => Some((of.source_address, of.source_port).into()),
+            v1::Addresses::Unknown => None,
+        }),
+        HeaderResult::V2(Ok(header)) => Ok(match header.addresses {
+            _ if header.command == v2::Command::Local => None,
+            v2::Addresses::IPv4(of) => Some((of.source_address, of.source_port).into()),
+            v2::Addresses::IPv6(of) => Some((of.source_address, of.source_port).into()),
+            v2::Addresses::Unspecified | v2::Addresses::Unix(_) => None,
+        }),
+        _ => Err(no_header()),
+    }
+}
+
+/// A header that says: this connection is of `client`, who has connected to `server`.
+pub fn write(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> Vec<u8> {
+    let (client, server) = same_family(client, server);
+    match version {
+        ProxyVersion::V1 => {
+            let family = if client.is_ipv4() { "TCP4" } else { "TCP6" };
+            let (from, to) = (client.ip(), server.ip());
+            let (from_port, to_port) = (client.port(), server.port());
+            format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n").into_bytes()
+        }
+        ProxyVersion::V2 => {
+            let command = v2::Version::Two | v2::Command::Proxy;
+            let addresses: v2::Addresses = (client, server).into();
+            let header = v2::Builder::with_addresses(command, v2::Protocol::Stream, addresses);
+            // Fails only for headers of more than 64 kB.
+            header.build().unwrap_or_default()
+        }
+    }
+}
+
+/// Both as IPv4, or else both as IPv6.
+fn same_family(one: SocketAddr, other: SocketAddr) -> (SocketAddr, SocketAddr) {
+    let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
+    let (one, other) = (plain(one), plain(other));
+    if one.is_ipv4() == other.is_ipv4() {
+        return (one, other);
+    }
+    let wide = |at: SocketAddr| match at.ip() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), at.port()),
+        IpAddr::V6(_) => at,
+    };
+    (wide(one), wide(other))
+}
+
+fn no_header() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "no PROXY header")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn read_back(bytes: &[u8]) -> io::Result<(Option<SocketAddr>, usize)> {
+        let mut rest = bytes;
+        let address = read(&mut rest).await?;
+        Ok((address, rest.len()))
+    }
+
+    #[tokio::test]
+    async fn both_versions_come_back_and_what_follows_is_left() {
+        let pairs = [
+            ("1.2.3.4:5", "6.7.8.9:443"),
+            ("[2001:db8::1]:5", "6.7.8.9:443"),
+        ];
+        for (client, server) in pairs {
+            let (client, server) = (client.parse().unwrap(), server.parse().unwrap());
+            for version in [ProxyVersion::V1, ProxyVersion::V2] {
+                let mut bytes = write(version, client, server);
+                bytes.extend(b"hello");
+                assert_eq!(read_back(&bytes).await.unwrap(), (Some(client), 5));
+            }
+        }
+        let unknown = read_back(b"PROXY UNKNOWN\r\nhello").await.unwrap();
+        assert_eq!(unknown, (None, 5));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_header_is_refused() {
+        for bytes in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            b"PROXY nonsense here\r\n",
+            &SIGNATURE,
+            &[22; 200],
+        ] {
+            assert!(read_back(bytes).await.is_err(), "{bytes:?}");
+        }
+        let endless = [&b"PROXY "[..], &[b'a'; 200]].concat();
+        assert!(read_back(&endless).await.is_err());
+    }
+}

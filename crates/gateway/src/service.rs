@@ -1,0 +1,151 @@
+//! Start and end.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use hsmux_pool::Pool;
+use hsmux_pool::config::GatewaySection;
+use hsmux_pool::tcp;
+use hsmux_token::{Error, Kind, Result};
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+use crate::house::House;
+use crate::http::Forward;
+use crate::metrics::Metrics;
+use crate::sites::Sites;
+use crate::watch::Watch;
+use crate::{monitor, tls};
+
+/// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
+pub struct Service {
+    addresses: Vec<SocketAddr>,
+    drain: Duration,
+    /// All places for connections, and how many there are.
+    places: (Arc<Semaphore>, usize),
+    end: watch::Sender<bool>,
+    closing: watch::Sender<bool>,
+    runtime: Option<Runtime>,
+}
+
+impl Service {
+    /// Reads certificates and keys, opens the sockets, and serves. `current` says what the configuration
+    /// is by now: other sites are taken over, all else needs a restart.
+    pub fn start(
+        section: &GatewaySection,
+        pool: Arc<Pool>,
+        current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let metrics = Metrics::new()?;
+        let watch = Watch::new(section, &pool);
+        let sites = Sites::read(section, &pool, &metrics)?;
+        let sites = Arc::new(ArcSwap::from_pointee(sites));
+        let front = {
+            let sites = Arc::clone(&sites);
+            tls::front(move || sites.load_full()).map_err(|e| failed("TLS", &e))?
+        };
+        let sockets = Sockets::open(section)?;
+        let runtime = Builder::new_multi_thread()
+            .thread_name("hsmux-gateway")
+            .enable_all()
+            .build()
+            .map_err(|e| failed("threads", &e))?;
+        let (end, ended) = watch::channel(false);
+        let (closing, closes) = watch::channel(false);
+        // A connection may have a second one, to its backend.
+        let most = section.connections.min(tcp::files() / 2);
+        let house = Arc::new(House {
+            section: section.clone(),
+            pool,
+            metrics,
+            sites,
+            front,
+            forward: Forward::new(),
+            connections: Arc::new(Semaphore::new(most)),
+            handshakes: Arc::new(Semaphore::new(section.handshakes)),
+            end: ended,
+            closing: closes,
+        });
+        let places = (Arc::clone(&house.connections), most);
+        let addresses = sockets.serve(&house, &runtime)?;
+        runtime.spawn(watch.run(house, current));
+        Ok(Self {
+            addresses,
+            drain: section.drain_timeout,
+            end,
+            closing,
+            places,
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Where it listens, with the ports that the system has chosen.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+}
+
+impl Drop for Service {
+    /// No more connections, then no more requests, then what runs, which is waited for.
+    fn drop(&mut self) {
+        let Some(runtime) = self.runtime.take() else {
+            return;
+        };
+        let _ = self.end.send(true);
+        let (places, all) = &self.places;
+        let drain = self.drain;
+        let ended = async {
+            let all = u32::try_from(*all).unwrap_or(u32::MAX);
+            // An error would say that the places are closed, which they never are.
+            timeout(drain, places.acquire_many(all)).await.is_ok()
+        };
+        if !runtime.block_on(ended) {
+            tracing::warn!("the gateway ends while requests run that took longer than {drain:?}");
+        }
+        let _ = self.closing.send(true);
+        runtime.shutdown_timeout(Duration::from_secs(1));
+    }
+}
+
+/// Sockets that are open.
+struct Sockets {
+    tls: Vec<StdListener>,
+    monitor: Option<StdListener>,
+}
+
+impl Sockets {
+    fn open(section: &GatewaySection) -> Result<Self> {
+        let tls = section.listen.iter().map(listen).collect::<Result<_>>()?;
+        let monitor = section.metrics.as_ref().map(listen).transpose()?;
+        Ok(Self { tls, monitor })
+    }
+
+    /// Answers where clients are served, with the ports that the system has chosen.
+    fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<SocketAddr>> {
+        let at = |listener: &StdListener| listener.local_addr().ok();
+        let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
+        let metrics = self.monitor.as_ref().and_then(at);
+        let _inside = runtime.enter();
+        let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
+        for listener in self.tls {
+            runtime.spawn(Arc::clone(house).listen(open(listener)?));
+        }
+        if let Some(listener) = self.monitor {
+            runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
+        }
+        tracing::info!(?addresses, ?metrics, "the gateway serves");
+        Ok(addresses)
+    }
+}
+
+fn listen(address: &SocketAddr) -> Result<StdListener> {
+    tcp::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
+}
+
+fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
+    Error::pool(Kind::Environment, format!("[gateway] {what}: {error}"))
+}

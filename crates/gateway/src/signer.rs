@@ -1,0 +1,121 @@
+//! Private keys in the pool: a signature is a future, and a handshake that waits for one holds no thread.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+use boring::ex_data::Index;
+use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
+use hsmux_pool::Pool;
+use hsmux_token::{Batch, Done, Error, ObjectId, Operation, Request, Result, Token, Verb};
+use tokio::sync::oneshot;
+use tokio_boring::{
+    AsyncPrivateKeyMethod, AsyncPrivateKeyMethodError, BoxPrivateKeyMethodFinish,
+    BoxPrivateKeyMethodFuture,
+};
+
+use crate::algorithm::Algorithm;
+use crate::metrics::Metrics;
+
+/// A key of the pool, as BoringSSL asks it.
+pub struct Signer {
+    pub pool: Arc<Pool>,
+    pub key: ObjectId,
+    /// How long a handshake may wait.
+    pub patience: Duration,
+    pub metrics: Arc<Metrics>,
+}
+
+/// What a handshake is waiting for.
+#[derive(Default)]
+pub struct Progress {
+    signing: AtomicBool,
+    failed: AtomicBool,
+}
+
+impl Progress {
+    /// Whether it waits for its signature: not for its client.
+    pub fn is_signing(&self) -> bool {
+        self.signing.load(Ordering::Acquire)
+    }
+
+    /// Whether no token has signed.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// Where a handshake's [`Progress`] is.
+pub static PROGRESS: LazyLock<Index<Ssl, Arc<Progress>>> =
+    LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
+
+impl AsyncPrivateKeyMethod for Signer {
+    fn sign(
+        &self,
+        ssl: &mut SslRef,
+        input: &[u8],
+        algorithm: SslSignatureAlgorithm,
+        _output: &mut [u8],
+    ) -> Result<BoxPrivateKeyMethodFuture, AsyncPrivateKeyMethodError> {
+        let algorithm = Algorithm::of(algorithm).ok_or(AsyncPrivateKeyMethodError)?;
+        let told = self.submit(algorithm, input);
+        let progress = ssl.ex_data(*PROGRESS).cloned().unwrap_or_default();
+        let waiting = self.metrics.signature(algorithm.name);
+        progress.signing.store(true, Ordering::Release);
+        Ok(Box::pin(async move {
+            let result = told
+                .await
+                .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+            progress.signing.store(false, Ordering::Release);
+            let signature = waiting.ended(result).and_then(|raw| algorithm.finish(&raw));
+            let Some(signature) = signature else {
+                progress.failed.store(true, Ordering::Release);
+                return Err(AsyncPrivateKeyMethodError);
+            };
+            let write: BoxPrivateKeyMethodFinish = Box::new(move |_, output| {
+                let room = output.get_mut(..signature.len());
+                room.ok_or(AsyncPrivateKeyMethodError)?
+                    .copy_from_slice(&signature);
+                Ok(signature.len())
+            });
+            Ok(write)
+        }))
+    }
+
+    /// Only key exchanges with static RSA ask for this, and none is offered.
+    fn decrypt(
+        &self,
+        _ssl: &mut SslRef,
+        _input: &[u8],
+        _output: &mut [u8],
+    ) -> Result<BoxPrivateKeyMethodFuture, AsyncPrivateKeyMethodError> {
+        Err(AsyncPrivateKeyMethodError)
+    }
+}
+
+impl Signer {
+    fn submit(
+        &self,
+        algorithm: &Algorithm,
+        input: &[u8],
+    ) -> oneshot::Receiver<Result<bytes::Bytes>> {
+        let (mechanism, data) = algorithm.prepare(input);
+        let (tell, told) = oneshot::channel();
+        let operation = Operation::Use {
+            verb: Verb::Sign,
+            key: self.key.into(),
+            mechanism,
+            data: data.into(),
+        };
+        // The client may have gone away: then nobody is told.
+        let done = Done::new(move |result| {
+            drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
+        });
+        self.pool.submit(Batch::from_buf([Request {
+            operation,
+            deadline: Instant::now() + self.patience,
+            done,
+        }]));
+        told
+    }
+}

@@ -1,0 +1,115 @@
+//! Which site a client means, and all sites as they are now.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use boring::error::ErrorStack;
+use boring::ssl::ClientHello;
+use hsmux_pool::Pool;
+use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
+use hsmux_token::{ObjectId, Result, Token};
+
+use crate::algorithm::Ability;
+use crate::certificate::{Credential, Key};
+use crate::metrics::Metrics;
+use crate::signer::Signer;
+use crate::tls::Face;
+
+/// A site that is ready to serve.
+pub struct Served {
+    pub site: Site,
+    /// EC first.
+    faces: Vec<Face>,
+}
+
+/// All sites.
+#[derive(Default)]
+pub struct Sites {
+    by_name: HashMap<String, Arc<Served>>,
+    /// The pool's keys that they need.
+    pub keys: Vec<ObjectId>,
+}
+
+impl Sites {
+    /// Reads all certificates and keys.
+    pub fn read(
+        section: &GatewaySection,
+        pool: &Arc<Pool>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self> {
+        let mut sites = Self::default();
+        metrics.forget_certificates();
+        for site in &section.sites {
+            let mut faces = Vec::new();
+            for given in &site.certificates {
+                let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
+                metrics.certificate(&site.names[0], &credential);
+                let info = pool.info();
+                let token = matches!(credential.key, Key::Pool(_)).then_some(&*info);
+                let ability = Ability::of(&credential.public, token);
+                let signer = |key| {
+                    sites.keys.push(key);
+                    Signer {
+                        pool: Arc::clone(pool),
+                        key,
+                        patience: section.sign_timeout,
+                        metrics: Arc::clone(metrics),
+                    }
+                };
+                faces.push(Face::new(site, &credential, ability, signer)?);
+            }
+            faces.sort_by_key(|face| !face.is_ec());
+            let served = Arc::new(Served {
+                site: site.clone(),
+                faces,
+            });
+            for name in &site.names {
+                sites.by_name.insert(name.clone(), Arc::clone(&served));
+            }
+        }
+        Ok(sites)
+    }
+
+    /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
+    pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
+        let lower = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
+        let own = lower.as_ref().and_then(|name| {
+            let any = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
+            let exact = self.by_name.get(name);
+            exact.or_else(|| self.by_name.get(&any?))
+        });
+        own.or_else(|| self.by_name.get("*")).cloned()
+    }
+}
+
+impl Served {
+    /// Gives the handshake the first certificate that its client can verify, or else the last.
+    pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<(), ErrorStack> {
+        let suits = self.faces.iter().find(|face| face.suits(hello));
+        let Some(face) = suits.or(self.faces.last()) else {
+            return Ok(());
+        };
+        face.wear(hello.ssl_mut(), self.site.clients.as_ref())
+    }
+}
+
+/// All files that the sites are read from.
+pub fn files(section: &GatewaySection) -> impl Iterator<Item = &Path> {
+    section.sites.iter().flat_map(|site| {
+        let certificates = site.certificates.iter().flat_map(of_certificate);
+        certificates.chain(site.clients.as_ref().map(|clients| &*clients.roots))
+    })
+}
+
+fn of_certificate(certificate: &Certificate) -> impl Iterator<Item = &Path> {
+    let places = [Some(&certificate.chain), certificate.key.as_ref()];
+    let files = places
+        .into_iter()
+        .flatten()
+        .filter_map(|place| match place {
+            Place::File(file) => Some(&**file),
+            Place::Pool(_) => None,
+        });
+    files.chain(certificate.ocsp.as_deref())
+}

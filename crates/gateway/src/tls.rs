@@ -1,0 +1,199 @@
+//! TLS of a site: one context for each of its certificates, and what a client's first words choose.
+
+use std::sync::{Arc, LazyLock};
+
+use boring::error::ErrorStack;
+use boring::ex_data::Index;
+use boring::ssl::{
+    AlpnError, ClientHello, ExtensionType, NameType, SelectCertError, SniError, Ssl, SslAlert,
+    SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
+    SslVerifyMode, SslVersion, select_next_proto,
+};
+use boring::x509::X509;
+use boring::x509::store::X509StoreBuilder;
+use hsmux_pool::config::{Behind, Clients, Site};
+use hsmux_token::Result;
+
+use crate::algorithm::Ability;
+use crate::certificate::{Credential, Key, wrong};
+use crate::signer::Signer;
+use crate::sites::{Served, Sites};
+
+/// TLS 1.2 (RFC 9325, section 4.2): forward secrecy and authenticated encryption. TLS 1.3 has no other.
+const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+    ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:\
+    ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
+
+/// Those of them that need an EC key, as they travel.
+const ECDSA_SUITES: [[u8; 2]; 3] = [[0xc0, 0x2b], [0xc0, 0x2c], [0xcc, 0xa9]];
+
+/// A certificate that is ready to serve.
+pub struct Face {
+    context: SslContext,
+    ability: Ability,
+    /// The signature algorithm that TLS 1.3 has for its curve.
+    ecdsa: Option<[u8; 2]>,
+    ocsp: Option<Vec<u8>>,
+}
+
+/// Where a handshake's site is.
+pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
+    LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
+
+/// What every handshake begins with. It has the keys of session tickets, which BoringSSL makes and
+/// renews, and so it stays when certificates change.
+pub fn front(
+    sites: impl Fn() -> Arc<Sites> + Send + Sync + 'static,
+) -> Result<SslContext, ErrorStack> {
+    let mut context = builder()?;
+    context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
+        let name = hello.servername(NameType::HOST_NAME).map(str::to_owned);
+        // Without a site the next callback refuses it, by the proper alert.
+        if let Some(served) = sites().find(name.as_deref()) {
+            served
+                .face(&mut hello)
+                .map_err(|_| SelectCertError::ERROR)?;
+            hello.ssl_mut().replace_ex_data(*SITE, served);
+        }
+        Ok(())
+    });
+    context.set_servername_callback(|ssl: &mut SslRef, alert: &mut SslAlert| {
+        if ssl.ex_data(*SITE).is_some() {
+            return Ok(());
+        }
+        *alert = SslAlert::UNRECOGNIZED_NAME;
+        Err(SniError::ALERT_FATAL)
+    });
+    Ok(context.build())
+}
+
+fn builder() -> Result<SslContextBuilder, ErrorStack> {
+    let mut context = SslContext::builder(SslMethod::tls())?;
+    context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
+    context.set_strict_cipher_list(SUITES)?;
+    // Tickets alone: nothing of a session is kept here.
+    context.set_session_cache_mode(SslSessionCacheMode::OFF);
+    context.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
+    Ok(context)
+}
+
+impl Face {
+    /// A certificate of a site; `signer` makes what signs with a key of the pool.
+    pub fn new(
+        site: &Site,
+        credential: &Credential,
+        ability: Ability,
+        signer: impl FnOnce(hsmux_token::ObjectId) -> Signer,
+    ) -> Result<Self> {
+        let named = |e: ErrorStack| wrong(&credential.name, e);
+        let mut context = builder().map_err(named)?;
+        dress(&mut context, site, credential).map_err(named)?;
+        context.set_sigalgs_list(&ability.list).map_err(named)?;
+        match &credential.key {
+            Key::File(key) => context.set_private_key(key).map_err(named)?,
+            Key::Pool(key) => context.set_async_private_key_method(signer(*key)),
+        }
+        if let Some(clients) = &site.clients {
+            trust(&mut context, clients)?;
+        }
+        let ecdsa = ability.ec.then(|| match credential.public.bits() {
+            256 => [0x04, 0x03],
+            _ => [0x05, 0x03],
+        });
+        Ok(Self {
+            context: context.build(),
+            ability,
+            ecdsa,
+            ocsp: credential.ocsp.clone(),
+        })
+    }
+
+    /// Whether EC: it goes before RSA.
+    pub fn is_ec(&self) -> bool {
+        self.ability.ec
+    }
+
+    /// Whether the client of this hello can verify it.
+    pub fn suits(&self, hello: &ClientHello<'_>) -> bool {
+        let Some(ecdsa) = self.ecdsa else { return true };
+        let tls13 = has(hello, ExtensionType::SUPPORTED_VERSIONS, 1, [0x03, 0x04]);
+        // In TLS 1.2 the curve does not matter, and nor does the hash.
+        let verifies = if tls13 {
+            has(hello, ExtensionType::SIGNATURE_ALGORITHMS, 2, ecdsa)
+        } else {
+            let ours = [[0x04, 0x03], [0x05, 0x03]];
+            ours.iter()
+                .any(|one| has(hello, ExtensionType::SIGNATURE_ALGORITHMS, 2, *one))
+        };
+        let suites = || hello.ciphers().chunks_exact(2);
+        verifies && (tls13 || suites().any(|suite| ECDSA_SUITES.iter().any(|one| one == suite)))
+    }
+
+    /// Makes the handshake its own.
+    pub fn wear(&self, ssl: &mut SslRef, clients: Option<&Clients>) -> Result<(), ErrorStack> {
+        ssl.set_ssl_context(&self.context)?;
+        if !self.ability.tls13 {
+            ssl.set_max_proto_version(Some(SslVersion::TLS1_2))?;
+        }
+        if let Some(response) = &self.ocsp {
+            ssl.set_ocsp_status(response)?;
+        }
+        if let Some(clients) = clients {
+            let required = SslVerifyMode::FAIL_IF_NO_PEER_CERT;
+            let or = SslVerifyMode::empty();
+            ssl.set_verify(SslVerifyMode::PEER | if clients.required { required } else { or });
+            // A session that is resumed would not have its certificate looked at, which may have expired.
+            ssl.set_options(SslOptions::NO_TICKET);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list of two-byte values, behind a length of so many bytes, has this one.
+fn has(hello: &ClientHello<'_>, extension: ExtensionType, skip: usize, value: [u8; 2]) -> bool {
+    let list = hello
+        .get_extension(extension)
+        .and_then(|all| all.get(skip..));
+    list.is_some_and(|list| list.chunks_exact(2).any(|one| one == value))
+}
+
+fn dress(
+    context: &mut SslContextBuilder,
+    site: &Site,
+    credential: &Credential,
+) -> Result<(), ErrorStack> {
+    context.set_certificate(&credential.chain[0])?;
+    for issuer in &credential.chain[1..] {
+        context.add_extra_chain_cert(issuer.clone())?;
+    }
+    // A session of one site is not resumed on another.
+    let names = site.names.join(" ");
+    context.set_session_id_context(&boring::sha::sha256(names.as_bytes()))?;
+    let protocols: &'static [u8] = match site.behind {
+        // Whatever it speaks is its own affair.
+        Behind::Tcp(..) => return Ok(()),
+        _ if site.http2 => b"\x02h2\x08http/1.1",
+        _ => b"\x08http/1.1",
+    };
+    context.set_alpn_select_callback(move |_, offered| {
+        select_next_proto(protocols, offered).ok_or(AlpnError::ALERT_FATAL)
+    });
+    Ok(())
+}
+
+fn trust(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
+    let file = clients.roots.display();
+    let named = |e: ErrorStack| wrong(&file, e);
+    let pem = std::fs::read(&clients.roots).map_err(|e| wrong(&file, e))?;
+    let roots = X509::stack_from_pem(&pem).map_err(named)?;
+    if roots.is_empty() {
+        return Err(wrong(&file, "there is no certificate in it"));
+    }
+    let mut store = X509StoreBuilder::new().map_err(named)?;
+    for root in roots {
+        context.add_client_ca(&root).map_err(named)?;
+        store.add_cert(&root).map_err(named)?;
+    }
+    context.set_cert_store_builder(store);
+    Ok(())
+}

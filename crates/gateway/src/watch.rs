@@ -1,0 +1,92 @@
+//! What changes while the gateway runs: certificates and keys in their files and in the pool, sites in the
+//! configuration. What is open stays as it is; new handshakes have what is new.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_pool::Pool;
+use hsmux_pool::config::GatewaySection;
+use hsmux_pool::stamp::Stamp;
+
+use crate::house::House;
+use crate::sites::{Sites, files};
+
+/// Who looks.
+pub struct Watch {
+    section: GatewaySection,
+    seen: Seen,
+}
+
+/// What the sites were made of.
+#[derive(Clone, PartialEq)]
+struct Seen {
+    files: Stamp,
+    /// The pool's epoch: keys, certificates and abilities of its tokens.
+    epoch: u64,
+}
+
+/// How often.
+const LOOK: Duration = Duration::from_millis(500);
+
+impl Watch {
+    /// Before the sites are read for the first time.
+    pub fn new(section: &GatewaySection, pool: &Pool) -> Self {
+        Self {
+            section: section.clone(),
+            seen: Seen::now(section, pool),
+        }
+    }
+
+    /// Takes over what has changed, for ever.
+    pub async fn run(
+        mut self,
+        house: Arc<House>,
+        current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
+    ) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let section = current().unwrap_or_else(|| self.section.clone());
+            let house = Arc::clone(&house);
+            let looked = tokio::task::spawn_blocking(move || {
+                self.look(&house, section);
+                self
+            });
+            match looked.await {
+                Ok(back) => self = back,
+                Err(error) => {
+                    return tracing::error!(%error, "the gateway looks for changes no more");
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, house: &House, section: GatewaySection) {
+        let now = Seen::now(&section, &house.pool);
+        // What the pool holds changes often, and seldom what matters here.
+        let asked = section.sites != self.section.sites || now.files != self.seen.files;
+        if !asked && now == self.seen {
+            return;
+        }
+        self.section = section;
+        self.seen = now;
+        match Sites::read(&self.section, &house.pool, &house.metrics) {
+            Ok(sites) => {
+                house.sites.store(Arc::new(sites));
+                if asked {
+                    tracing::info!("the gateway has read its sites again");
+                }
+            }
+            // Tried again when something has changed.
+            Err(error) => tracing::warn!(%error, "the gateway's sites are as they were"),
+        }
+    }
+}
+
+impl Seen {
+    fn now(section: &GatewaySection, pool: &Pool) -> Self {
+        Self {
+            files: Stamp::of(files(section)),
+            epoch: pool.catalogue().epoch,
+        }
+    }
+}
