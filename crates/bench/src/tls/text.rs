@@ -24,11 +24,11 @@ impl Report {
             0.0 => "a full handshake for each hit".to_owned(),
             share => format!("{} % offer an earlier session", plain(100.0 * share)),
         };
-        format!(
-            "{}{follow} by {} users, {pace}, {resume}",
-            self.url,
-            count(self.users as u64)
-        )
+        let users = match self.users {
+            1 => "1 user".to_owned(),
+            users => format!("{} users", count(users as u64)),
+        };
+        format!("{}{follow} by {users}, {pace}, {resume}", self.url)
     }
 
     /// What a reader has to know before the figures.

@@ -4,11 +4,13 @@ mod burn_in;
 mod churn;
 mod compare;
 mod http;
+mod matrix;
 pub mod part;
 mod run;
 mod scale;
 mod sign;
 mod target;
+mod tls;
 
 use clap::Subcommand;
 
@@ -28,6 +30,10 @@ pub enum Bench {
     Compare(compare::Compare),
     /// Ask a service of the Transit dialect over HTTP: the broker, OpenBao, Vault
     Http(Box<http::Http>),
+    /// Ask a web server over TLS as siege does, a new connection and a full handshake for each hit
+    Tls(Box<tls::Tls>),
+    /// Measure a table of a web cluster's cells over TLS, beside what was published
+    Matrix(matrix::Matrix),
     /// Measure what it costs that other programs add and remove keys, beside what was published
     Churn(churn::Churn),
 }
@@ -40,6 +46,8 @@ impl Bench {
             Self::BurnIn(command) => command.run(context),
             Self::Compare(command) => command.run(context),
             Self::Http(command) => command.run(context),
+            Self::Tls(command) => command.run(context),
+            Self::Matrix(command) => command.run(context),
             Self::Churn(command) => command.run(context),
         }
     }

@@ -96,11 +96,20 @@ pub fn watched<T>(
     stop: &AtomicBool,
     run: impl FnOnce(Control<'_>) -> hsmux_token::Result<T>,
 ) -> anyhow::Result<T> {
+    watched_steps(stop, |control, _| run(control))
+}
+
+/// The same of something that says what comes next.
+pub fn watched_steps<T>(
+    stop: &AtomicBool,
+    run: impl FnOnce(Control<'_>, &dyn Fn(&str)) -> hsmux_token::Result<T>,
+) -> anyhow::Result<T> {
     let bar = progress::bar(0, "");
-    let result = run(Control {
+    let control = Control {
         stop,
         progress: &|progress| show(&bar, progress),
-    });
+    };
+    let result = run(control, &|step| bar.println(step));
     bar.finish_and_clear();
     Ok(result?)
 }
@@ -125,5 +134,10 @@ fn show(bar: &ProgressBar, progress: &Progress) {
         // What earlier runs did says nothing about what is left.
         bar.reset_eta();
     }
-    bar.set_message(format!("{doing} {:.0}/s", progress.per_second()));
+    let message = match progress.left {
+        // The bar has no estimate before something is done; with slow tokens that may take a while.
+        Some(left) if progress.done == 0 => format!("{doing}, {:.0} s left,", left.as_secs_f64()),
+        _ => format!("{doing} {:.0}/s", progress.per_second()),
+    };
+    bar.set_message(message);
 }

@@ -1,0 +1,83 @@
+//! `hsmux bench matrix`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_bench::matrix::{self, Options, Plan, Row, Step};
+
+use super::run::{interrupt, watched_steps};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux bench matrix`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux bench matrix cluster.toml --html cluster.html\n\n\
+    cluster.toml:\n  \
+    best_of = 3\n  \
+    [client]\n  \
+    time = \"30s\"\n  \
+    ca = \"ca.pem\"\n  \
+    [pages.static]\n  \
+    url = \"https://127.0.0.1:8443/hello.txt\"\n  \
+    [[cells]]\n  \
+    key = [\"rsa-2048\", \"ec-prime256v1\"]\n  \
+    hsms = [1, 2, 3]\n  \
+    module = \"sc-hsm-embedded\"\n  \
+    page = \"static\"\n  \
+    load = [{ users = 20, think = \"5s\" }, { users = 60 }]\n  \
+    start = \"./cluster.sh\"   # told of the cell by HSMUX_KEY, HSMUX_HSMS, HSMUX_MODULE and HSMUX_PAGE\n\n\
+    What is found stands in the state file after each run. Interrupted, the same command goes on where it was;\n\
+    finished, it prints the report again. docs/bench.md has all that the file may say.\n\
+    Exit code 1 when a cell could not be measured, 3 when there are runs left.")]
+pub struct Matrix {
+    /// The table of cells, TOML
+    file: PathBuf,
+    /// The file with what is found so far
+    #[arg(long, default_value = "hsmux-matrix.json", value_name = "FILE")]
+    state: PathBuf,
+    /// Begin anew, whatever the state file has
+    #[arg(long)]
+    restart: bool,
+    /// Write a report with charts, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Matrix {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let plan = Plan::read(&self.file).map_err(|e| Exit::Usage.because(e.to_string()))?;
+        let options = Options {
+            plan,
+            state: self.state,
+            restart: self.restart,
+        };
+        let report = watched_steps(&stop, |control, say| {
+            matrix::run(&options, control, &|step| say(&told(step)))
+        })?;
+        let page = self.html.as_deref().map(|file| (file, report.html()));
+        output::report(&report, context.json, page.as_ref())?;
+        let failed = |row: &Row| row.error.is_some();
+        Ok(match report.left {
+            0 => Exit::Done,
+            _ if report.rows.iter().any(failed) => Exit::Failed,
+            _ => Exit::Degraded,
+        })
+    }
+}
+
+/// `cell 3 of 24, ...: 12 runs left, about 6m`.
+fn told(step: &Step<'_>) -> String {
+    let left = Duration::from_secs_f64(step.left_s.ceil());
+    format!(
+        "cell {} of {}, {}: {} runs left, about {}",
+        step.number,
+        step.of,
+        step.cell,
+        step.left,
+        humantime::format_duration(left)
+    )
+}

@@ -1,0 +1,157 @@
+//! `hsmux bench tls`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_bench::tls::{self, Extent, Offer, Options, Pace, Trust, Version};
+use hsmux_pool::config::parse_duration;
+
+use super::run::{interrupt, watched};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux bench tls`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux bench tls https://www.example.org/ -c 20 -d 5s -t 30s\n  \
+    hsmux bench tls https://127.0.0.1:8443/hello.txt -c 60 -b -t 5m --timeout 2m --ca ca.pem\n  \
+    hsmux bench tls https://127.0.0.1:8443/ -c 10 -r 100 -b --insecure --pid \"$(pidof nginx)\"\n  \
+    hsmux bench tls https://www.example.org/ --follow -c 20 -d 5s --html wordpress.html\n  \
+    hsmux bench tls https://www.example.org/ -c 256 --rate 80 --tls 1.3 --groups X25519 --resume 0.5\n\n\
+    The letters are siege's, and so is the meaning of the twelve figures.\n\
+    Exit code 1 when a request failed or was answered with an error.")]
+pub struct Tls {
+    /// The page: https://HOST/PATH
+    url: String,
+    /// Users at the same time; with --rate: connections at the same time, at most
+    #[arg(
+        long,
+        short = 'c',
+        visible_alias = "concurrent",
+        default_value_t = 25,
+        value_name = "N"
+    )]
+    users: usize,
+    /// Users think between two hits, for a random time up to this one
+    #[arg(long, short = 'd', visible_alias = "delay", value_parser = time, default_value = "1s", value_name = "TIME")]
+    think: Duration,
+    /// Users do not think: a burst
+    #[arg(
+        long,
+        short = 'b',
+        visible_alias = "benchmark",
+        conflicts_with = "think"
+    )]
+    burst: bool,
+    /// For so long; siege's 30S and 5M are read as well
+    #[arg(long, short = 't', value_parser = time, default_value = "30s")]
+    time: Duration,
+    /// So many hits of each user in place of a time
+    #[arg(
+        long,
+        short = 'r',
+        visible_alias = "reps",
+        value_name = "N",
+        conflicts_with = "time"
+    )]
+    hits: Option<u64>,
+    /// Start so many hits a second, whatever becomes of them [default: each user one after the other]
+    #[arg(long, value_name = "PER_SECOND", conflicts_with_all = ["think", "burst"])]
+    rate: Option<f64>,
+    /// Ask for the page's images, scripts and style sheets as well, and follow redirections, on the same site
+    #[arg(long)]
+    follow: bool,
+    /// The share of connections that offer an earlier session, from 0 to 1
+    #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
+    resume: f64,
+    /// The one version of TLS, 1.2 or 1.3 [default: both]
+    #[arg(long, value_name = "VERSION")]
+    tls: Option<Version>,
+    /// Groups of the key exchange, as in X25519:P-256 [default: BoringSSL's]
+    #[arg(long, value_name = "GROUPS")]
+    groups: Option<String>,
+    /// Signature algorithms, as in ecdsa_secp256r1_sha256:rsa_pss_rsae_sha256 [default: BoringSSL's]
+    #[arg(long, value_name = "NAMES")]
+    signatures: Option<String>,
+    /// The roots that the server's certificate leads to, PEM [default: the system's]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Trust any server, whoever it is
+    #[arg(long, conflicts_with = "ca")]
+    insecure: bool,
+    /// The server's name in the handshake (SNI) and in its certificate [default: the URL's host]
+    #[arg(long, value_name = "NAME")]
+    sni: Option<String>,
+    /// Connect to this HOST or HOST:PORT, whatever the URL's host resolves to
+    #[arg(long, value_name = "PLACE")]
+    resolve: Option<String>,
+    /// How long one request may take
+    #[arg(long, value_parser = time, default_value = "30s", value_name = "TIME")]
+    timeout: Duration,
+    /// The same load before, of which nothing counts [default: none]
+    #[arg(long, value_parser = time, value_name = "TIME")]
+    warm_up: Option<Duration>,
+    /// A process to account for with all that descend from it, as the server's own; may be repeated
+    #[arg(long, value_name = "PID", value_delimiter = ' ')]
+    pid: Vec<u32>,
+    /// Write a report with a chart, one HTML file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// `30s`, and siege's `30S`.
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(&text.to_lowercase())
+}
+
+impl Tls {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let stop = interrupt()?;
+        let html = self.html.clone();
+        let options = self.options();
+        if options.trust == Trust::Anybody {
+            eprintln!("hsmux: NOT SECURE (--insecure): whoever answers is taken for the server");
+        }
+        let report = watched(&stop, |control| tls::run(&options, control))?;
+        let page = html.as_deref().map(|file| (file, report.html()));
+        output::report(&report, context.json, page.as_ref())?;
+        Ok(match report.measurement.failed {
+            0 => Exit::Done,
+            _ => Exit::Failed,
+        })
+    }
+
+    fn options(self) -> Options {
+        let pace = match self.rate {
+            Some(rate) => Pace::PerSecond(rate),
+            None if self.burst => Pace::ThinkS(0.0),
+            None => Pace::ThinkS(self.think.as_secs_f64()),
+        };
+        let trust = match self.ca {
+            Some(file) => Trust::Roots(file),
+            None if self.insecure => Trust::Anybody,
+            None => Trust::System,
+        };
+        Options {
+            users: self.users,
+            pace,
+            extent: self.hits.map_or(Extent::Time(self.time), Extent::Hits),
+            follow: self.follow,
+            resume: self.resume,
+            offer: Offer {
+                version: self.tls,
+                groups: self.groups,
+                signatures: self.signatures,
+            },
+            trust,
+            name: self.sni,
+            connect: self.resolve,
+            timeout: self.timeout,
+            warm_up: self.warm_up.unwrap_or_default(),
+            processes: self.pid,
+            ..Options::new(self.url)
+        }
+    }
+}
