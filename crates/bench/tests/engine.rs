@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::quiet;
-use hsmux_bench::engine::{self, Check};
+use hsmux_bench::engine::{self, Caller, Check, Ending, Later};
 use hsmux_bench::{Control, Load, Phase, Plan, Progress, Until};
 use hsmux_token::{Error, Result};
 
@@ -258,4 +258,78 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
             .iter()
             .all(|process| process.peak_memory_bytes > 0)
     );
+}
+
+/// Thinks, works a few times, and has nothing left; or never ends.
+struct Person<'a> {
+    thought: Duration,
+    left: u64,
+    stuck: bool,
+    calls: &'a AtomicU64,
+}
+
+impl Caller for Person<'_> {
+    fn prepare(&mut self) -> Later<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn more(&self) -> bool {
+        self.left > 0
+    }
+
+    fn think(&mut self) -> Later<'_, ()> {
+        Box::pin(tokio::time::sleep(self.thought))
+    }
+
+    fn call(&mut self) -> Later<'_, Result<Bytes>> {
+        self.left -= 1;
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let stuck = self.stuck;
+        Box::pin(async move {
+            if stuck {
+                std::future::pending::<()>().await;
+            }
+            Ok(Bytes::new())
+        })
+    }
+}
+
+#[test]
+fn callers_think_outside_the_latencies_and_end_when_they_have_done_enough() {
+    let calls = AtomicU64::new(0);
+    let thought = Duration::from_millis(300);
+    let person = |_| -> Box<dyn Caller> {
+        Box::new(Person {
+            thought,
+            left: 3,
+            stuck: false,
+            calls: &calls,
+        })
+    };
+    let plan = closed(50, 1_000_000);
+    let found = engine::measure_waiting(&plan, quiet(), &person, Ending::Finish);
+    assert_eq!((found.ops, calls.into_inner()), (150, 150));
+    // The first thought may begin a moment before the clock does.
+    assert!(found.elapsed_s >= 0.8, "{}", found.elapsed_s);
+    let latency = found.latency_us.unwrap();
+    assert!(latency.min < 300_000.0, "{latency:?}");
+}
+
+#[test]
+fn what_is_under_way_at_the_end_is_given_up_where_it_is_to_be() {
+    let calls = AtomicU64::new(0);
+    let person = |_| -> Box<dyn Caller> {
+        Box::new(Person {
+            thought: Duration::ZERO,
+            left: 1,
+            stuck: true,
+            calls: &calls,
+        })
+    };
+    let until = Until::Elapsed(Duration::from_millis(200));
+    let plan = plan(Load::Closed { workers: 1000 }, until);
+    let found = engine::measure_waiting(&plan, quiet(), &person, Ending::Cut);
+    assert!(calls.into_inner() > 0);
+    assert_eq!((found.ops, found.failed), (0, 0));
+    assert!(found.elapsed_s >= 0.2, "{}", found.elapsed_s);
 }

@@ -4,13 +4,11 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::{fits_80_columns, keeps_schema, quiet};
+use common::{certificate, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::http::{self, Options};
 use hsmux_bench::{Load, Until};
 use rustls::crypto::ring::default_provider;
@@ -140,20 +138,6 @@ fn a_connection_for_each_request_is_one() {
     let report = http::run(&options, quiet()).unwrap();
     assert_eq!(report.measurement.ops, 40);
     assert!(server.connections.load(Relaxed) >= 40);
-}
-
-/// A certificate of its own for 127.0.0.1, and its key.
-fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
-    let (pem, key) = (folder.join("server.pem"), folder.join("server.key"));
-    let made = Command::new("openssl")
-        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split(' '))
-        .args("-subj /CN=server -addext subjectAltName=IP:127.0.0.1".split(' '))
-        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
-        .args([key.as_os_str(), "-out".as_ref(), pem.as_os_str()])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    (pem, key)
 }
 
 #[test]

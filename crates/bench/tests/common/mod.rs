@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -139,4 +141,18 @@ pub fn fits_80_columns(text: &str) {
             line.chars().count()
         );
     }
+}
+
+/// A certificate of its own for 127.0.0.1, and its key.
+pub fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    let (pem, key) = (folder.join("server.pem"), folder.join("server.key"));
+    let made = Command::new("openssl")
+        .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2".split(' '))
+        .args("-subj /CN=server -addext subjectAltName=IP:127.0.0.1".split(' '))
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .args([key.as_os_str(), "-out".as_ref(), pem.as_os_str()])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    (pem, key)
 }

@@ -5,3 +5,4 @@ mod bench;
 mod doctor;
 mod keys;
 mod listeners;
+mod tls;

@@ -1,0 +1,189 @@
+//! A small web server over TLS in this process, asked by users.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use common::{certificate, fits_80_columns, keeps_schema, quiet};
+use hsmux_bench::tls::{self, Extent, Options, Pace, Trust};
+use hsmux_bench::{Control, Progress};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+/// A thread for each connection; it ends with the test's process. `stalls` answers no request but the
+/// first, which is the one that looks what the handshake comes to.
+fn serve(folder: &Path, stalls: bool) -> Options {
+    let (pem, key) = certificate(folder);
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_file(&pem).unwrap()],
+            PrivateKeyDer::from_pem_file(&key).unwrap(),
+        );
+    let config = Arc::new(config.unwrap());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/page", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            let mut stream = BufReader::new(StreamOwned::new(connection, stream.unwrap()));
+            std::thread::spawn(move || -> Option<()> {
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") {
+                    (stream.read_line(&mut head).ok()? > 0).then_some(())?;
+                }
+                if stalls && number > 0 {
+                    stream.read_line(&mut head).ok()?;
+                }
+                let answer =
+                    "HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello";
+                stream.get_mut().write_all(answer.as_bytes()).ok()?;
+                stream.get_mut().conn.send_close_notify();
+                stream.get_mut().flush().ok()
+            });
+        }
+    });
+    Options {
+        users: 4,
+        pace: Pace::ThinkS(0.0),
+        extent: Extent::Hits(10),
+        trust: Trust::Roots(pem),
+        ..Options::new(url)
+    }
+}
+
+#[test]
+fn every_hit_is_a_connection_and_the_report_keeps_its_schema() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = serve(folder.path(), false);
+    let report = tls::run(&options, quiet()).unwrap();
+    let (figures, times) = (&report.figures, &report.times);
+    assert_eq!((figures.transactions, figures.failed), (40, 0), "{report}");
+    assert_eq!((times.full_handshakes, times.resumed_handshakes), (40, 0));
+    assert!((figures.data_mb * f64::from(1 << 20) - 200.0).abs() < 1e-6);
+    assert!((figures.availability_pct - 100.0).abs() < f64::EPSILON);
+    let spent = figures.response_s * 40.0;
+    assert!((figures.concurrency * figures.elapsed_s - spent).abs() < 1e-6);
+    let (request, full) = (times.request_us.unwrap(), times.full_handshake_us.unwrap());
+    assert!(request.max > full.min && times.resumed_handshake_us.is_none());
+    let json = keeps_schema(&report);
+    let back: tls::Report = serde_json::from_value(json).unwrap();
+    assert_eq!((back.pace, back.figures), (Pace::ThinkS(0.0), *figures));
+    let text = report.to_string();
+    for part in [
+        "Availability",
+        "100.00 %",
+        "full handshake",
+        "TLSv1.3",
+        "in a burst",
+    ] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+    fits_80_columns(&text);
+    assert!(report.html().contains("<svg"));
+}
+
+#[test]
+fn a_share_of_connections_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        resume: 0.25,
+        users: 1,
+        extent: Extent::Hits(40),
+        ..serve(folder.path(), false)
+    };
+    let report = tls::run(&options, quiet()).unwrap();
+    let times = &report.times;
+    // The first that offers one has none yet.
+    assert_eq!((times.full_handshakes, times.resumed_handshakes), (31, 9));
+    keeps_schema(&report);
+}
+
+/// Hits that are under way at the end are in no figure, and nobody waits for them.
+#[test]
+fn hits_under_way_are_given_up_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        extent: Extent::Time(Duration::from_millis(500)),
+        ..serve(folder.path(), true)
+    };
+    let report = tls::run(&options, quiet()).unwrap();
+    let figures = &report.figures;
+    assert_eq!((figures.transactions, figures.failed), (0, 0), "{report}");
+    assert_eq!(report.unfinished, 4, "{report}");
+    assert!(figures.elapsed_s < 20.0, "{report}");
+    assert!(report.to_string().contains("4 requests were under way"));
+    keeps_schema(&report);
+    fits_80_columns(&report.to_string());
+}
+
+#[test]
+fn a_hit_that_takes_too_long_has_failed() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        extent: Extent::Hits(1),
+        timeout: Duration::from_secs(2),
+        ..serve(folder.path(), true)
+    };
+    let report = tls::run(&options, quiet()).unwrap();
+    assert_eq!(
+        (report.figures.failed, report.unfinished),
+        (4, 0),
+        "{report}"
+    );
+    assert!((report.figures.availability_pct - 0.0).abs() < f64::EPSILON);
+    let fault = &report.measurement.faults[0];
+    assert_eq!((&*fault.message, fault.count), ("no answer within 2s", 4));
+}
+
+/// Interrupted while all wait: what was found until then is the report.
+#[test]
+fn an_interruption_ends_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        extent: Extent::Time(Duration::from_secs(3600)),
+        timeout: Duration::from_secs(3600),
+        ..serve(folder.path(), true)
+    };
+    let stop = AtomicBool::new(false);
+    let control = Control {
+        stop: &stop,
+        progress: &|_: &Progress| stop.store(true, Relaxed),
+    };
+    let report = tls::run(&options, control).unwrap();
+    assert!(report.measurement.interrupted, "{report}");
+    assert_eq!(report.figures.transactions, 0);
+}
+
+#[test]
+fn what_cannot_be_measured_says_why() {
+    let nobody = Options::new("https://127.0.0.1:1/");
+    let error = tls::run(&nobody, quiet()).unwrap_err().to_string();
+    assert!(error.contains("not connected"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let good = serve(folder.path(), false);
+    let wrong: [(&str, fn(&mut Options)); 5] = [
+        ("at least 1 user", |options| options.users = 0),
+        ("open files", |options| options.users = usize::MAX / 2),
+        ("no share", |options| options.resume = 1.5),
+        ("no rate", |options| {
+            options.pace = Pace::PerSecond(f64::NAN)
+        }),
+        ("certificate", |options| options.trust = Trust::System),
+    ];
+    for (why, change) in wrong {
+        let mut options = good.clone();
+        change(&mut options);
+        let error = tls::run(&options, quiet()).unwrap_err().to_string();
+        assert!(error.to_lowercase().contains(why), "{why}: {error}");
+    }
+}

@@ -1,0 +1,118 @@
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+
+use crate::{PATIENCE, Process, Run, until};
+
+/// A web server over TLS: nginx with its key in a file, and a small site. It ends with this value.
+///
+/// Its certificate is its own, for 127.0.0.1 and `www.example.test`.
+pub struct Nginx {
+    /// The server's process.
+    pub process: Process,
+    port: u16,
+    folder: PathBuf,
+}
+
+/// A page with three resources on the same site, each referred to twice or more, and one elsewhere.
+const PAGE: &str = r#"<!doctype html><html><head><link rel="stylesheet" href="/style.css">
+<script src="/page.js"></script></head><body><img src="/logo.png"><img src="/logo.png"></body></html>"#;
+
+const FILES: [(&str, &str); 5] = [
+    ("hello.txt", "hello, world\n"),
+    ("index.html", PAGE),
+    ("style.css", "body { color: black }\n"),
+    ("page.js", "var page = 1;\n"),
+    ("logo.png", "not really\n"),
+];
+
+impl Nginx {
+    /// Started in a folder of its own below `folder`.
+    pub fn start(folder: &Path) -> Self {
+        let folder = folder.join("nginx");
+        fs::create_dir_all(folder.join("site")).expect("a folder for the site");
+        for (name, text) in FILES {
+            fs::write(folder.join("site").join(name), text).expect("write a page");
+        }
+        Run::new("openssl")
+            .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2")
+            .args("-subj /CN=server -addext subjectAltName=IP:127.0.0.1,DNS:www.example.test")
+            .args("-addext basicConstraints=critical,CA:FALSE -keyout key.pem -out cert.pem")
+            .dir(&folder)
+            .ok();
+        // Somebody else may take the port before nginx does.
+        let (process, port) = until("nginx on a free port", PATIENCE, || {
+            Self::on_a_port(&folder)
+        });
+        Self {
+            process,
+            port,
+            folder,
+        }
+    }
+
+    fn on_a_port(folder: &Path) -> Option<(Process, u16)> {
+        let port = TcpListener::bind("127.0.0.1:0")
+            .ok()?
+            .local_addr()
+            .ok()?
+            .port();
+        fs::write(folder.join("nginx.conf"), configuration(port)).expect("write nginx.conf");
+        let run = Run::new("nginx")
+            .arg("-p")
+            .arg(folder)
+            .args("-e error.log -c nginx.conf");
+        let mut process = Process::start("nginx", folder, run);
+        let answers = until("nginx answers, or has ended", PATIENCE, || {
+            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some(true);
+            }
+            (!process.running()).then_some(false)
+        });
+        (answers && process.running()).then_some((process, port))
+    }
+
+    /// Of a page of the site.
+    pub fn url(&self, page: &str) -> String {
+        format!("https://127.0.0.1:{}/{page}", self.port)
+    }
+
+    /// Where it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its certificate, which is a root of its own.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.join("cert.pem")
+    }
+
+    /// A line for each request: status, version, group, `r` for a resumed session or `.`, and the path.
+    pub fn requests(&self) -> Vec<String> {
+        let log = fs::read_to_string(self.folder.join("access.log")).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+fn configuration(port: u16) -> String {
+    format!(
+        r#"daemon off; master_process off; user root; pid nginx.pid; error_log error.log;
+events {{ worker_connections 2048; }}
+http {{
+    client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;
+    uwsgi_temp_path temp; scgi_temp_path temp;
+    log_format tls '$status $ssl_protocol $ssl_curve $ssl_session_reused $request_uri';
+    access_log access.log tls;
+    types {{ text/html html; text/css css; text/plain txt; application/javascript js; image/png png; }}
+    server {{
+        listen 127.0.0.1:{port} ssl backlog=1024;
+        ssl_certificate cert.pem; ssl_certificate_key key.pem; ssl_protocols TLSv1.2 TLSv1.3;
+        ssl_session_cache shared:tls:1m;
+        root site;
+        location = /busy {{ return 503; }}
+        location = /moved {{ return 301 /hello.txt; }}
+    }}
+}}
+"#
+    )
+}
