@@ -191,41 +191,59 @@ impl Plan {
 
 impl Cells {
     fn cells(&self, file: &File, folder: &Path) -> Result<Vec<Cell>> {
-        let mut cells = Vec::new();
-        let ready_s = seconds(&self.ready_within)?;
+        let page = |name: &String| {
+            let missing = || Error::request(Kind::Invalid, format!("there is no [pages.{name}]"));
+            let page = file.pages.get(name).ok_or_else(missing)?;
+            Ok((name.clone(), page.url.clone(), page.follow))
+        };
+        let load = |load: &Load| {
+            let think_s = load.think.as_deref().map_or(Ok(0.0), seconds)?;
+            Ok((load.users, think_s))
+        };
+        let pages: Vec<_> = self.page.all().iter().map(page).collect::<Result<_>>()?;
+        let loads: Vec<_> = self.load.all().iter().map(load).collect::<Result<_>>()?;
+        let one = Cell {
+            key: String::new(),
+            hsms: 0,
+            module: String::new(),
+            page: String::new(),
+            users: 0,
+            think_s: 0.0,
+            published: self.published.clone(),
+            start: self.start.clone(),
+            stop: self.stop.clone(),
+            ready_s: seconds(&self.ready_within)?,
+            url: String::new(),
+            follow: false,
+            client: file.client.clone(),
+            folder: folder.to_owned(),
+        };
+        let cells = spread(&[one], self.key.all(), |cell, key| cell.key.clone_from(key));
+        let cells = spread(&cells, self.hsms.all(), |cell, hsms| cell.hsms = *hsms);
+        let cells = spread(&cells, self.module.all(), |cell, module| {
+            cell.module.clone_from(module);
+        });
+        let cells = spread(&cells, &pages, |cell, page| {
+            (cell.page, cell.url, cell.follow) = page.clone();
+        });
         // The loads last: what is started for one cell serves the next as well.
-        for key in self.key.all() {
-            for &hsms in self.hsms.all() {
-                for module in self.module.all() {
-                    for name in self.page.all() {
-                        let page = file.pages.get(name).ok_or_else(|| {
-                            let message = format!("there is no [pages.{name}]");
-                            Error::request(Kind::Invalid, message)
-                        })?;
-                        for load in self.load.all() {
-                            cells.push(Cell {
-                                key: key.clone(),
-                                hsms,
-                                module: module.clone(),
-                                page: name.clone(),
-                                users: load.users,
-                                think_s: load.think.as_deref().map_or(Ok(0.0), seconds)?,
-                                published: self.published.clone(),
-                                start: self.start.clone(),
-                                stop: self.stop.clone(),
-                                ready_s,
-                                url: page.url.clone(),
-                                follow: page.follow,
-                                client: file.client.clone(),
-                                folder: folder.to_owned(),
-                            });
-                        }
-                    }
-                }
-            }
-        }
-        Ok(cells)
+        Ok(spread(&cells, &loads, |cell, load| {
+            (cell.users, cell.think_s) = *load;
+        }))
     }
+}
+
+/// Each cell with each of the values.
+fn spread<T>(cells: &[Cell], values: &[T], set: impl Fn(&mut Cell, &T)) -> Vec<Cell> {
+    let mut spread = Vec::new();
+    for cell in cells {
+        for value in values {
+            let mut cell = cell.clone();
+            set(&mut cell, value);
+            spread.push(cell);
+        }
+    }
+    spread
 }
 
 impl Cell {

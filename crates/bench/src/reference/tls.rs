@@ -72,18 +72,16 @@ fn row(cells: &[String; 21]) -> Option<TlsRow> {
 
 /// The cells of a line; a comma in quotes belongs to its cell.
 fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut quoted = false;
+    let mut cells = Vec::new();
+    let (mut cell, mut quoted) = (String::new(), false);
     for letter in line.chars() {
         match letter {
             '"' => quoted = !quoted,
-            ',' if !quoted => cells.push(String::new()),
-            other => cells
-                .last_mut()
-                .into_iter()
-                .for_each(|cell| cell.push(other)),
+            ',' if !quoted => cells.push(std::mem::take(&mut cell)),
+            other => cell.push(other),
         }
     }
+    cells.push(cell);
     cells
 }
 
