@@ -1,5 +1,6 @@
 //! A request to a backend, and its answer.
 
+use std::error::Error;
 use std::time::Duration;
 
 use hsmux_pool::config::Behind;
@@ -55,7 +56,8 @@ impl Forward {
         let mut answer = match timeout(call.site.backend_timeout, self.0.request(request)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
-                tracing::warn!(error = ?error, "http://{at} has not answered");
+                let why = error.source().map_or(String::new(), ToString::to_string);
+                tracing::warn!("http://{at} has not answered: {error}: {why}");
                 return text(
                     StatusCode::BAD_GATEWAY,
                     "the server behind this one does not answer",

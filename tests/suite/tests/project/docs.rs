@@ -65,6 +65,11 @@ fn the_page_of_the_broker_works() {
 }
 
 #[test]
+fn the_page_of_the_gateway_works() {
+    run_page("docs/gateway.md");
+}
+
+#[test]
 fn the_page_of_replacing_a_service_works() {
     run_page("docs/replace-your-encryption-service.md");
 }

@@ -1,0 +1,193 @@
+//! What is behind the gateway: web servers, WebSocket, and anything else in TLS.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use hsmux_suite::{PATIENCE, until};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::process::Signal;
+
+use crate::rig::{BOTH, Gateway};
+
+/// Serves every connection with a function, on a port of its own, until the test ends.
+fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"{scheme}://{address}\"\n{more}");
+    Gateway::start(Gateway::prepare(), "", &site)
+}
+
+/// The head of a request, in lower case; empty where the other side has closed.
+fn head(reader: &mut impl BufRead) -> String {
+    let mut head = String::new();
+    while reader.read_line(&mut head).is_ok_and(|length| length > 2) {}
+    head.to_ascii_lowercase()
+}
+
+/// Answers each request with its head, and with its body.
+fn mirror(mut stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+    loop {
+        let mut text = head(&mut reader);
+        if text.is_empty() {
+            return;
+        }
+        let length = text
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
+        reader.read_exact(&mut body).expect("a body");
+        text.push_str(&String::from_utf8(body).expect("text"));
+        let length = text.len();
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nKeep-Alive: timeout=9\r\n\r\n{text}"
+        );
+        if stream.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+#[test]
+fn requests_reach_the_backend_with_the_truth_about_their_client() {
+    let gateway = in_front_of("http", &backend(mirror), "");
+    for version in ["--http1.1", "--http2"] {
+        let options =
+            format!("{version} --header X-Forwarded-For:6.6.6.6 --header X-Mine:1 --data body");
+        let said = gateway.curl("a.test", "/path?query=1", &options);
+        said.says(" 200")
+            .says("post /path?query=1 http/1.1")
+            .says("host: a.test")
+            .says("x-forwarded-for: 127.0.0.1")
+            .says("x-forwarded-proto: https")
+            .says("x-mine: 1")
+            .says("body")
+            .says("strict-transport-security")
+            .never_says("6.6.6.6")
+            .never_says("Keep-Alive");
+    }
+    assert_eq!(
+        gateway.metric("hsmux_gateway_requests_total{class=\"2xx\"}"),
+        2.0
+    );
+}
+
+/// Agrees to WebSocket, and says everything twice.
+fn websocket(mut stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+    let head = head(&mut reader);
+    assert!(
+        head.contains("upgrade: websocket") && head.contains("connection: upgrade"),
+        "{head}"
+    );
+    let agreed =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    stream.write_all(agreed.as_bytes()).expect("a client");
+    let mut word = [0; 5];
+    reader.read_exact(&mut word).expect("five bytes");
+    stream.write_all(&[word, word].concat()).expect("a client");
+}
+
+#[test]
+fn a_websocket_passes_through() {
+    let gateway = in_front_of("http", &backend(websocket), "");
+    let ask = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\nhello";
+    let said = gateway.s_client("-quiet -alpn http/1.1", ask);
+    assert!(
+        said.contains("101 Switching Protocols") && said.contains("hellohello"),
+        "{said}"
+    );
+}
+
+/// Says what it has heard: a PROXY header, and the line after it.
+fn hear(stream: TcpStream) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+    let (mut proxy, mut line) = (String::new(), String::new());
+    reader.read_line(&mut proxy).expect("a header");
+    reader.read_line(&mut line).expect("a line");
+    let mut stream = stream;
+    write!(stream, "heard {proxy}and {line}").expect("a client");
+}
+
+#[test]
+fn anything_else_passes_as_it_is_behind_a_proxy_header() {
+    let gateway = in_front_of("tcp", &backend(hear), "send_proxy = \"v1\"");
+    let said = gateway.s_client("-quiet", "a line\n");
+    assert!(
+        said.contains("heard PROXY TCP4 127.0.0.1 127.0.0.1 "),
+        "{said}"
+    );
+    assert!(said.contains("and a line"), "{said}");
+}
+
+#[test]
+fn a_backend_that_is_down_or_late_is_told_apart() {
+    // Nobody else gets this port, and nobody listens.
+    let taken = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+    let at = getsockname(&taken).expect("an address");
+    let at = SocketAddr::try_from(at).expect("an address of IP");
+    let gateway = in_front_of("http", &at.to_string(), "");
+    gateway.curl("a.test", "/", "").says(" 502");
+    let silent = |stream: TcpStream| drop((&stream).read_to_end(&mut Vec::new()));
+    let gateway = in_front_of("http", &backend(silent), "backend_timeout = \"200ms\"");
+    gateway.curl("a.test", "/", "").says(" 504");
+    assert_eq!(
+        gateway.metric("hsmux_gateway_requests_total{class=\"5xx\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn the_proxy_before_the_gateway_says_who_the_client_is() {
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
+    let gateway = Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site);
+    let said = gateway.curl("a.test", "/", "--haproxy-protocol");
+    said.says(" 200").says("x-forwarded-for: 127.0.0.1");
+    gateway.curl("a.test", "/", "").never_says(" 200");
+    until("the one without a header is counted", PATIENCE, || {
+        let refused = gateway.metric("hsmux_gateway_refused_total{reason=\"proxy-header\"}");
+        (refused == 1.0).then_some(())
+    });
+}
+
+#[test]
+fn a_request_that_runs_at_the_end_is_answered() {
+    let (tell, told) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let gone = Mutex::new(gone);
+    let address = backend(move |mut stream| {
+        head(&mut BufReader::new(stream.try_clone().expect("a copy")));
+        tell.send(()).expect("the test");
+        gone.lock().expect("the test").recv().expect("the test");
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlate\n";
+        stream.write_all(answer.as_bytes()).expect("a client");
+    });
+    let mut gateway = in_front_of("http", &address, "");
+    thread::scope(|scope| {
+        let client = scope.spawn(|| gateway.curl("a.test", "/", ""));
+        told.recv().expect("a request");
+        let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
+        daemon.signal(Signal::TERM);
+        until("no more connections", PATIENCE, || {
+            TcpStream::connect(&gateway.address).err()
+        });
+        go.send(()).expect("the backend");
+        client.join().expect("a client").says("late");
+    });
+    gateway.rig.stop();
+}

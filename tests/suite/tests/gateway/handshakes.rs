@@ -1,0 +1,235 @@
+//! Versions, certificates and signatures.
+
+use std::{fs, thread};
+
+use hsmux_suite::{PATIENCE, Rig, Run, until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
+
+/// What a client asks for that says nothing more.
+const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+
+#[test]
+fn each_client_gets_the_certificate_that_it_can_verify() {
+    let gateway = Gateway::with_folder();
+    let cases = [
+        ("-tls1_3", "CN = ec", "ecdsa_secp256r1_sha256"),
+        ("-tls1_2", "CN = ec", "ecdsa_secp256r1_sha256"),
+        (
+            "-tls1_3 -sigalgs rsa_pss_rsae_sha256",
+            "CN = rsa",
+            "rsa_pss_rsae_sha256",
+        ),
+        (
+            "-tls1_2 -sigalgs RSA+SHA256",
+            "CN = rsa",
+            "rsa_pkcs1_sha256",
+        ),
+        (
+            "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256",
+            "CN = rsa",
+            "rsa_pss_rsae_sha256",
+        ),
+    ];
+    for (options, subject, algorithm) in cases {
+        let series = format!("hsmux_gateway_signatures_total{{algorithm=\"{algorithm}\"}}");
+        let before = gateway.metric(&series);
+        let said = gateway.s_client(options, ASK);
+        assert!(
+            said.contains(subject) && said.contains("a page"),
+            "{options}: {said}"
+        );
+        assert_eq!(gateway.metric(&series) - before, 1.0, "{options}");
+    }
+    assert!(gateway.health().contains("200 OK"), "{}", gateway.health());
+}
+
+#[test]
+fn what_is_old_is_refused_by_a_clear_alert() {
+    let gateway = Gateway::with_folder();
+    let cases = [
+        (
+            "-tls1_1 -cipher DEFAULT@SECLEVEL=0",
+            "alert protocol version",
+        ),
+        (
+            "-tls1_2 -cipher AES128-GCM-SHA256",
+            "alert handshake failure",
+        ),
+        (
+            "-tls1_2 -cipher ECDHE-RSA-AES256-SHA384",
+            "alert handshake failure",
+        ),
+        ("-alpn acme", "alert no application protocol"),
+    ];
+    for (options, alert) in cases {
+        let said = gateway.s_client(options, "");
+        assert!(said.contains(alert), "{options}: {said}");
+    }
+}
+
+#[test]
+fn keys_from_files_serve_as_keys_of_the_pool_do() {
+    let rig = Gateway::prepare();
+    let keys = [rig.keys.file("rsa"), rig.keys.file("ec")];
+    let keys = format!("keys = [{:?}, {:?}]", keys[0], keys[1]);
+    let gateway = Gateway::start(rig, "", &format!("[[site]]\n{BOTH}\n{keys}\n{FOLDER}"));
+    for options in [
+        "--tlsv1.3",
+        "--tls-max 1.2",
+        "--tls-max 1.2 --ciphers ECDHE-RSA-AES128-GCM-SHA256",
+    ] {
+        gateway.curl("a.test", "/page.txt", options).says("a page");
+    }
+    assert_eq!(gateway.metric("hsmux_gateway_signatures_total"), 0.0);
+    assert_eq!(gateway.metric("hsmux_gateway_handshakes_total"), 3.0);
+}
+
+#[test]
+fn a_resumed_session_costs_no_signature() {
+    let gateway = Gateway::with_folder();
+    for version in ["-tls1_3", "-tls1_2"] {
+        gateway.s_client(&format!("{version} -sess_out session"), ASK);
+        let signatures = gateway.metric("hsmux_gateway_signatures_total");
+        let said = gateway.s_client(&format!("{version} -sess_in session"), ASK);
+        assert!(said.contains("Reused") && said.contains("a page"), "{said}");
+        assert_eq!(gateway.metric("hsmux_gateway_signatures_total"), signatures);
+    }
+    let resumed = |version| {
+        let labels = format!("{{kind=\"resumed\",version=\"{version}\"}}");
+        gateway.metric(&format!("hsmux_gateway_handshakes_total{labels}"))
+    };
+    assert_eq!((resumed("1.2"), resumed("1.3")), (1.0, 1.0));
+}
+
+#[test]
+fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
+    let mut rig = Gateway::prepare();
+    let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\nkeys = [\"KEY\"]\n{FOLDER}");
+    let file = rig.keys.file("rsa");
+    for key in [&*file.to_string_lossy(), "pkcs11:object=rsa"] {
+        configure(&mut rig, "", &site.replace("KEY", key));
+        rig.write_config();
+        let said = rig.hsmux("gateway").fails();
+        said.says("ec.pem").says("do not belong together");
+    }
+}
+
+#[test]
+fn an_expired_certificate_is_served_and_loudly() {
+    let rig = Gateway::prepare();
+    certify(&rig, "old", "ec", -1);
+    let gateway = Gateway::start(
+        rig,
+        "",
+        &format!("[[site]]\ncertificates = [\"old.pem\"]\n{FOLDER}"),
+    );
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    assert_eq!(gateway.metric("hsmux_gateway_certificates_expired"), 1.0);
+    let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+    assert!(log.contains("old.pem HAS EXPIRED"), "{log}");
+}
+
+#[test]
+fn an_ocsp_response_goes_with_its_certificate() {
+    let rig = Gateway::prepare();
+    let openssl = |line: &str| {
+        Run::new("openssl")
+            .dir(rig.path("").as_path())
+            .args(line)
+            .ok()
+    };
+    let serial = openssl("x509 -in ec.pem -noout -serial").out;
+    let serial = serial.trim().trim_start_matches("serial=");
+    let index = format!("V\t401121000000Z\t\t{serial}\tunknown\t/CN=ec\n");
+    fs::write(rig.path("index.txt"), index).expect("write the index");
+    let key = rig.keys.file("ec");
+    openssl(&format!(
+        "ocsp -index index.txt -CA ec.pem -rsigner ec.pem -rkey {} -issuer ec.pem -cert ec.pem -respout ec.ocsp",
+        key.display()
+    ));
+    let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\nocsp = [\"ec.ocsp\"]\n{FOLDER}");
+    let gateway = Gateway::start(rig, "", &site);
+    for version in ["-tls1_3", "-tls1_2"] {
+        let said = gateway.s_client(&format!("-status {version}"), ASK);
+        assert!(said.contains("OCSP Response Status: successful"), "{said}");
+    }
+}
+
+#[test]
+fn certificates_change_without_a_restart() {
+    let gateway = Gateway::with_folder();
+    let serial = || {
+        let said = gateway.s_client("-tls1_3", ASK);
+        let (_, pem) = said.split_once("-----BEGIN").expect("a certificate");
+        pem.split_once("-----END").expect("its end").0.to_owned()
+    };
+    let before = serial();
+    fs::write(gateway.rig.path("ec.pem"), "not a certificate").expect("write");
+    until("the mistake is told", PATIENCE, || {
+        let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+        log.contains("sites are as they were").then_some(())
+    });
+    assert_eq!(serial(), before);
+    certify(&gateway.rig, "ec", "ec", 60);
+    until("the new certificate is served", PATIENCE, || {
+        (serial() != before).then_some(())
+    });
+}
+
+#[test]
+fn a_token_that_is_lost_takes_no_handshake_with_it() {
+    let mut rig = Gateway::prepare();
+    rig.config.members.clear();
+    let mut cards = rig.stand_in("cards", &["card1", "card2"]);
+    let slow = "service_time_us = 250000";
+    cards.set_all(slow);
+    certify_public(&mut rig);
+    let site = format!("[[site]]\ncertificates = [\"card.pem\"]\n{FOLDER}");
+    let gateway = Gateway::start(rig, "sign_timeout = \"120s\"", &site);
+    let all = thread::scope(|scope| {
+        let ask = || gateway.curl("a.test", "/page.txt", "");
+        let clients: Vec<_> = (0..24).map(|_| scope.spawn(ask)).collect();
+        until("handshakes wait for signatures", PATIENCE, || {
+            (gateway.metric("hsmux_gateway_signatures_waiting") > 4.0).then_some(())
+        });
+        // From now on it answers nobody.
+        cards.set("card1", "present = false");
+        kill_process(
+            Pid::from_raw(gateway.rig.workers()[0].cast_signed()).expect("a process"),
+            Signal::KILL,
+        )
+        .expect("a worker to kill");
+        let answers = clients
+            .into_iter()
+            .map(|client| client.join().expect("a client"));
+        answers.collect::<Vec<_>>()
+    });
+    for answer in all {
+        answer.says("a page");
+    }
+    assert_eq!(gateway.metric("hsmux_gateway_signatures_failed_total"), 0.0);
+}
+
+/// A certificate for the key `ec` that the stand-in brings: for its public half alone, which is all that
+/// leaves it. Its members are those of the pool from now on.
+fn certify_public(rig: &mut Rig) {
+    rig.start();
+    rig.pkcs11_tool("--read-object --type pubkey --label ec --output-file card.der")
+        .dir(rig.path("").as_path())
+        .ok();
+    let openssl = |line: &str| {
+        Run::new("openssl")
+            .dir(rig.path("").as_path())
+            .args(line)
+            .ok()
+    };
+    openssl("pkey -pubin -inform DER -in card.der -out card.pub");
+    let signer = rig.keys.file("rsa");
+    openssl(&format!(
+        "x509 -req -in rsa.csr -signkey {} -force_pubkey card.pub -days 30 -out card.pem",
+        signer.display()
+    ));
+    rig.stop();
+}

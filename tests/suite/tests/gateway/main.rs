@@ -1,0 +1,7 @@
+//! The gateway over real tokens, as clients of TLS see it.
+
+mod backends;
+mod handshakes;
+mod rig;
+mod sites;
+mod unkind;

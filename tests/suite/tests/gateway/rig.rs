@@ -1,0 +1,133 @@
+//! A daemon with a gateway on ports that the system has chosen, and clients of it.
+
+use std::fs;
+use std::path::PathBuf;
+
+use hsmux_suite::{Finished, PATIENCE, Rig, Run, Setup, until};
+
+/// A rig whose daemon has a `[gateway]`.
+pub struct Gateway {
+    /// The tokens and the daemon.
+    pub rig: Rig,
+    /// `127.0.0.1:PORT`
+    pub address: String,
+    metrics: String,
+}
+
+/// A folder `www` with a page.
+pub const FOLDER: &str = "root = \"www\"";
+
+/// The certificates that [`Gateway::prepare`] makes for its keys.
+pub const BOTH: &str = r#"certificates = ["rsa.pem", "ec.pem"]"#;
+
+/// Makes a certificate for a key of the rig, `<name>.pem`.
+pub fn certify(rig: &Rig, name: &str, key: &str, days: i32) -> PathBuf {
+    let openssl = |line: &str| {
+        Run::new("openssl")
+            .dir(rig.path("").as_path())
+            .args(line)
+            .ok()
+    };
+    let file = rig.keys.file(key);
+    let key = file.display();
+    openssl(&format!(
+        "req -new -key {key} -subj /CN={name} -out {name}.csr"
+    ));
+    let extensions = format!("subjectAltName=DNS:{name}.test,DNS:a.test,DNS:*.wild.test\n");
+    fs::write(rig.path(&format!("{name}.ext")), extensions).expect("write extensions");
+    openssl(&format!(
+        "x509 -req -in {name}.csr -signkey {key} -days {days} -extfile {name}.ext -out {name}.pem"
+    ));
+    rig.path(&format!("{name}.pem"))
+}
+
+impl Gateway {
+    /// Two SoftHSM tokens with an RSA and an EC key, certificates for both, and a page in `www`.
+    pub fn prepare() -> Rig {
+        let rig = Rig::prepare(Setup::Daemon, 2);
+        for key in ["rsa", "ec"] {
+            certify(&rig, key, key, 30);
+        }
+        fs::create_dir(rig.path("www")).expect("a folder");
+        fs::write(rig.path("www/page.txt"), "a page\n").expect("a page");
+        fs::write(rig.path("secret.txt"), "a secret\n").expect("a secret");
+        rig
+    }
+
+    /// Started with these lines of `[gateway]` and these sites.
+    pub fn start(rig: Rig, lines: &str, sites: &str) -> Self {
+        let mut rig = rig;
+        configure(&mut rig, lines, sites);
+        rig.start();
+        let log = || rig.daemon.as_ref().expect("a daemon").log();
+        let (address, metrics) = until("the gateway serves", PATIENCE, || {
+            let log = log();
+            let (_, said) = log.split_once("addresses=[")?;
+            let (address, rest) = said.split_once(']')?;
+            let (metrics, _) = rest.split_once("metrics=Some(")?.1.split_once(')')?;
+            Some((address.to_owned(), metrics.to_owned()))
+        });
+        Self {
+            rig,
+            address,
+            metrics,
+        }
+    }
+
+    /// One site with both certificates and a folder.
+    pub fn with_folder() -> Self {
+        Self::start(Self::prepare(), "", &format!("[[site]]\n{BOTH}\n{FOLDER}"))
+    }
+
+    /// What curl says of `https://HOST/PATH`, with more of its options; it believes every certificate.
+    pub fn curl(&self, host: &str, path: &str, more: &str) -> Finished {
+        let port = self.address.rsplit_once(':').expect("a port").1;
+        Run::new("curl")
+            .args("--silent --show-error --insecure --path-as-is --include --max-time 60")
+            .args(&format!("--connect-to {host}:443:127.0.0.1:{port}"))
+            .args(more)
+            .arg(format!("https://{host}{path}"))
+            .finish()
+    }
+
+    /// What `openssl s_client` says of a handshake after which it sends `input`.
+    pub fn s_client(&self, more: &str, input: &str) -> String {
+        let run = Run::new("openssl")
+            .dir(self.rig.path("").as_path())
+            .args(&format!("s_client -connect {} -ign_eof", self.address))
+            .args(more)
+            .input(input);
+        run.finish().all()
+    }
+
+    /// A number of the page of metrics: the sum of all lines that begin so.
+    pub fn metric(&self, begin: &str) -> f64 {
+        let page = Run::new("curl")
+            .args(&format!(
+                "--silent --max-time 60 http://{}/metrics",
+                self.metrics
+            ))
+            .ok();
+        let lines = page.out.lines().filter(|line| line.starts_with(begin));
+        lines
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .sum()
+    }
+
+    /// What `/health` says, with its status.
+    pub fn health(&self) -> String {
+        let url = format!("http://{}/health", self.metrics);
+        Run::new("curl")
+            .args("--silent --include --max-time 60")
+            .arg(url)
+            .ok()
+            .out
+    }
+}
+
+/// Writes the gateway's sections into the configuration.
+pub fn configure(rig: &mut Rig, lines: &str, sites: &str) {
+    rig.config.module = format!(
+        "\n[gateway]\nlisten = [\"127.0.0.1:0\"]\nmetrics = \"127.0.0.1:0\"\n{lines}\n{sites}\n"
+    );
+}

@@ -1,0 +1,117 @@
+//! Names, files, clients with certificates, and what a reload brings.
+
+use std::fs;
+
+use hsmux_suite::{PATIENCE, until};
+
+use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
+
+/// Two sites, and none for other names.
+const TWO: &str = r#"
+[[site]]
+names = ["a.test"]
+certificates = ["rsa.pem", "ec.pem"]
+root = "www"
+
+[[site]]
+names = ["b.test", "*.wild.test"]
+certificates = ["b.pem"]
+root = "other"
+"#;
+
+fn two_sites() -> Gateway {
+    let rig = Gateway::prepare();
+    certify(&rig, "b", "rsa", 30);
+    fs::create_dir(rig.path("other")).expect("a folder");
+    fs::write(rig.path("other/page.txt"), "another page\n").expect("a page");
+    Gateway::start(rig, "", TWO)
+}
+
+#[test]
+fn each_name_has_its_site_and_an_unknown_one_an_alert() {
+    let gateway = two_sites();
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    for name in ["b.test", "B.Test", "any.wild.test"] {
+        gateway.curl(name, "/page.txt", "").says("another page");
+    }
+    for options in [
+        "-servername c.test",
+        "-servername a.b.wild.test",
+        "-noservername",
+    ] {
+        let said = gateway.s_client(options, "");
+        assert!(said.contains("unrecognized name"), "{options}: {said}");
+    }
+    assert_eq!(
+        gateway.metric("hsmux_gateway_refused_total{reason=\"tls\"}"),
+        3.0
+    );
+}
+
+#[test]
+fn a_connection_is_for_its_own_site() {
+    let gateway = two_sites();
+    let misdirected = gateway.curl("a.test", "/page.txt", "--header Host:b.test");
+    misdirected.says(" 421").never_says("another page");
+}
+
+#[test]
+fn a_folder_shows_its_files_and_no_others() {
+    let gateway = Gateway::with_folder();
+    for version in ["--http1.1", "--http2"] {
+        let page = gateway.curl("a.test", "/page.txt", version);
+        page.says(" 200")
+            .says("a page")
+            .says("strict-transport-security: max-age=31536000");
+        for path in [
+            "/../secret.txt",
+            "/%2e%2e/secret.txt",
+            "/..%2fsecret.txt",
+            "//secret.txt",
+        ] {
+            gateway
+                .curl("a.test", path, version)
+                .says(" 404")
+                .never_says("a secret");
+        }
+    }
+}
+
+#[test]
+fn clients_show_certificates_where_they_have_to() {
+    let rig = Gateway::prepare();
+    certify(&rig, "client", "ec", 30);
+    certify(&rig, "stranger", "rsa", 30);
+    let show = |name: &str, key: &str| {
+        let (own, key) = (rig.path(&format!("{name}.pem")), rig.keys.file(key));
+        format!("--cert {} --key {}", own.display(), key.display())
+    };
+    let (client, stranger) = (show("client", "ec"), show("stranger", "rsa"));
+    let site = format!("[[site]]\n{BOTH}\nclient_ca = \"client.pem\"\n{FOLDER}");
+    let gateway = Gateway::start(rig, "", &site);
+    gateway.curl("a.test", "/page.txt", &client).says("a page");
+    for version in ["--tlsv1.3", "--tls-max 1.2"] {
+        gateway
+            .curl("a.test", "/page.txt", version)
+            .never_says("a page");
+        let options = format!("{version} {stranger}");
+        gateway
+            .curl("a.test", "/page.txt", &options)
+            .never_says("a page");
+    }
+}
+
+#[test]
+fn a_reload_brings_new_sites() {
+    let mut gateway = two_sites();
+    let more = format!("{TWO}\n[[site]]\nnames = [\"c.test\"]\n{BOTH}\n{FOLDER}");
+    configure(&mut gateway.rig, "", &more);
+    gateway.rig.reload();
+    until("the new site is served", PATIENCE, || {
+        gateway
+            .curl("c.test", "/page.txt", "")
+            .out
+            .contains("a page")
+            .then_some(())
+    });
+}

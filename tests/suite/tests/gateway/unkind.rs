@@ -1,0 +1,110 @@
+//! Clients that speak something else, or nothing, or stop.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use hsmux_suite::{PATIENCE, Run, until};
+
+use crate::rig::{BOTH, FOLDER, Gateway};
+
+/// The begin of a record with a ClientHello of 512 bytes, which never come.
+const STOPS: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
+
+fn with(lines: &str) -> Gateway {
+    Gateway::start(
+        Gateway::prepare(),
+        lines,
+        &format!("[[site]]\n{BOTH}\n{FOLDER}"),
+    )
+}
+
+fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(&gateway.address).expect("a connection");
+    stream
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a time limit");
+    stream.write_all(first).expect("the first bytes");
+    stream
+}
+
+/// Everything that is said until the other side closes, or breaks off.
+fn rest(mut stream: TcpStream) -> Vec<u8> {
+    let mut said = Vec::new();
+    let _ = stream.read_to_end(&mut said);
+    said
+}
+
+#[test]
+fn http_without_tls_is_told_so() {
+    let gateway = with("");
+    let url = format!("http://{}/", gateway.address);
+    let said = Run::new("curl")
+        .args("--silent --include --max-time 60")
+        .arg(url)
+        .ok();
+    said.says("400 Bad Request").says("https://");
+    assert_eq!(
+        gateway.metric("hsmux_gateway_refused_total{reason=\"plain-http\"}"),
+        1.0
+    );
+}
+
+#[test]
+fn garbage_ends_its_own_connection_alone() {
+    let gateway = with("");
+    let garbage: [&[u8]; 4] = [
+        &[0; 64],
+        &[0xff; 64],
+        &[22, 3, 1, 0xff, 0xff, 1],
+        b"\r\n\r\n",
+    ];
+    for bytes in garbage {
+        let stream = client(&gateway, bytes);
+        // It may be closed by now.
+        let _ = stream.shutdown(Shutdown::Write);
+        rest(stream);
+    }
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+}
+
+#[test]
+fn clients_that_stop_are_let_go_and_hold_up_nobody() {
+    let gateway = with("handshake_timeout = \"2s\"\nhandshakes = 300");
+    let silent: Vec<_> = (0..100).map(|_| client(&gateway, b"")).collect();
+    let stopped: Vec<_> = (0..100).map(|_| client(&gateway, STOPS)).collect();
+    // On a busy machine a client may take too long by its own fault, and asks again.
+    until("others are served", PATIENCE, || {
+        let answer = gateway.curl("a.test", "/page.txt", "");
+        answer.out.contains("a page").then_some(())
+    });
+    for stream in silent.into_iter().chain(stopped) {
+        rest(stream);
+    }
+    until("all are let go", PATIENCE, || {
+        let left = gateway.metric("hsmux_gateway_handshakes_in_flight");
+        let slow = gateway.metric("hsmux_gateway_refused_total{reason=\"slow\"}");
+        (left == 0.0 && slow >= 200.0).then_some(())
+    });
+}
+
+#[test]
+fn too_many_handshakes_are_refused_at_once() {
+    let gateway = with("handshakes = 16\nhandshake_timeout = \"60s\"");
+    let held: Vec<_> = (0..16).map(|_| client(&gateway, STOPS)).collect();
+    until("all places are taken", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_handshakes_in_flight") == 16.0).then_some(())
+    });
+    assert!(rest(client(&gateway, b"")).is_empty());
+    assert_eq!(
+        gateway.metric("hsmux_gateway_refused_total{reason=\"handshakes\"}"),
+        1.0
+    );
+    drop(held);
+    until("there is room again", PATIENCE, || {
+        gateway
+            .curl("a.test", "/page.txt", "")
+            .out
+            .contains("a page")
+            .then_some(())
+    });
+}
