@@ -22,15 +22,15 @@ allow = ["*"]
 "#;
 
 /// How an algorithm's key is made, and how it signs a file.
-struct Kind {
-    algorithm: &'static str,
+pub struct Kind {
+    pub algorithm: &'static str,
     make: &'static str,
     sign: &'static str,
 }
 
 const RSA: &str = "genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048";
 
-const KINDS: [Kind; 4] = [
+pub const KINDS: [Kind; 4] = [
     Kind {
         algorithm: "RS256",
         make: RSA,
@@ -55,7 +55,7 @@ const KINDS: [Kind; 4] = [
 
 impl Kind {
     /// A new key `NAME.key`; answers its public half as a JWK.
-    fn make(&self, rig: &Rig, name: &str) -> Value {
+    pub fn make(&self, rig: &Rig, name: &str) -> Value {
         openssl(rig, &format!("{} -out {name}.key", self.make));
         openssl(
             rig,
@@ -80,9 +80,14 @@ impl Kind {
     }
 
     /// A token with these claims, signed by `NAME.key`.
-    fn token(&self, rig: &Rig, name: &str, claims: &Value) -> String {
-        let message = message(&json!({ "alg": self.algorithm, "kid": name }), claims);
-        fs::write(rig.path("message"), &message).unwrap();
+    pub fn token(&self, rig: &Rig, name: &str, claims: &Value) -> String {
+        let header = json!({ "alg": self.algorithm, "kid": name });
+        self.token_of(rig, name, &message(&header, claims))
+    }
+
+    /// The same of its first two parts.
+    fn token_of(&self, rig: &Rig, name: &str, message: &str) -> String {
+        fs::write(rig.path("message"), message).unwrap();
         let line = if self.algorithm == "EdDSA" {
             format!("{} {name}.key -in message -out signature", self.sign)
         } else {
@@ -122,7 +127,7 @@ fn raw_ecdsa(der: &[u8]) -> Vec<u8> {
 }
 
 /// RFC 4648, section 5, without padding.
-fn base64(bytes: &[u8]) -> String {
+pub fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
     for part in bytes.chunks(3) {
@@ -137,7 +142,7 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-fn claims() -> Value {
+pub fn claims() -> Value {
     json!({ "sub": "alice", "iss": "https://login.example", "aud": "hsmux", "exp": now() + 3600 })
 }
 
@@ -180,7 +185,7 @@ fn write_keys(rig: &Rig, keys: &[Value]) {
     fs::rename(rig.path("jwks.new"), rig.path("jwks.json")).unwrap();
 }
 
-fn status(broker: &Broker, token: &str) -> u16 {
+pub fn status(broker: &Broker, token: &str) -> u16 {
     broker.ask_as(token, "GET", "keys/app-none", "").0
 }
 
@@ -297,6 +302,32 @@ fn a_jwt_is_signed_by_a_key_of_the_issuer() {
         status(&broker, &format!("{message_of_known}.{signature}")),
         404
     );
+}
+
+/// RFC 7515, section 4.1.11: what is said to be critical goes beyond what is understood here.
+#[test]
+fn what_is_critical_and_not_understood_is_refused() {
+    let broker = broker();
+    let kind = &KINDS[2];
+    let token = |more: &Value| {
+        let mut header = json!({ "alg": kind.algorithm, "kid": kind.algorithm });
+        let members = more.as_object().expect("an object").clone();
+        header.as_object_mut().expect("an object").extend(members);
+        kind.token_of(&broker.rig, kind.algorithm, &message(&header, &claims()))
+    };
+    for fine in [json!({}), json!({ "typ": "JWT" }), json!({ "own": 1 })] {
+        assert_eq!(status(&broker, &token(&fine)), 404, "{fine}");
+    }
+    for critical in [
+        json!({ "crit": ["own"], "own": 1 }),
+        json!({ "crit": ["exp"] }),
+        json!({ "crit": ["b64"], "b64": true }),
+        json!({ "crit": [] }),
+        json!({ "crit": null }),
+        json!({ "crit": "own" }),
+    ] {
+        assert_eq!(status(&broker, &token(&critical)), 403, "{critical}");
+    }
 }
 
 #[test]

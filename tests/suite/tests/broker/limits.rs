@@ -99,6 +99,63 @@ fn a_client_has_so_many_requests_at_once() {
 }
 
 #[test]
+fn some_clients_may_cost_more_and_some_less() {
+    let more = r#"rate = 1
+burst = 5
+max_body = 4096
+
+[[limit]]
+clients = ["token:other"]
+rate = 1000000
+max_body = 8192
+
+[[limit]]
+clients = ["*"]
+max_body = 1024
+"#;
+    let (broker, _tokens) = standin(more);
+    broker.rig.hsmux("config check").ok();
+    let other = other(&broker);
+    let body = |length: usize| format!("{TEXT}{}", " ".repeat(length - TEXT.len()));
+    let ask = |token: &str, length: usize| {
+        let mut connection = Connection::tcp(&broker.url);
+        let answer = connection.ask("POST", SIGN, token, &body(length));
+        answer.expect("an answer").status
+    };
+    for _ in 0..20 {
+        assert_eq!(ask(&other, 8192), 200);
+    }
+    assert_eq!(ask(&other, 8193), 413);
+    assert_eq!(ask(&broker.token, 1024), 200);
+    assert_eq!(ask(&broker.token, 1025), 413);
+    until("the other's rate is used up", PATIENCE, || {
+        (ask(&broker.token, 1024) == 429).then_some(())
+    });
+    assert_eq!(ask(&other, 1024), 200);
+}
+
+/// Other limits, by SIGHUP, for those who have connected before.
+#[test]
+fn limits_change_while_the_broker_runs() {
+    let (mut broker, _tokens) = standin("max_body = 4096");
+    let mut connection = Connection::tcp(&broker.url);
+    let token = broker.token.clone();
+    let long = format!("{TEXT}{}", " ".repeat(5000));
+    let mut ask = || {
+        connection
+            .ask("POST", SIGN, &token, &long)
+            .expect("an answer")
+    };
+    assert_eq!(ask().status, 413);
+    let limit = "[[limit]]\nclients = [\"token:app\"]\nmax_body = 8192\n";
+    broker.rig.config.module.push_str(limit);
+    broker.rig.reload();
+    until("the new limit", PATIENCE, || {
+        (ask().status == 200).then_some(())
+    });
+}
+
+#[test]
 fn what_is_refused_costs_the_tokens_nothing() {
     let (broker, _tokens) = standin("max_body = 4096");
     let long = format!(r#"{{"input": "{}"}}"#, "A".repeat(1 << 20));

@@ -2,9 +2,10 @@
 
 use std::fs;
 
+use hsmux_suite::{PATIENCE, until};
 use serde_json::{Value, json};
 
-use crate::held::on_token;
+use crate::held::{ids_on_token, on_token};
 use crate::rig::Broker;
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
@@ -56,6 +57,67 @@ fn trimmed_versions_are_gone_from_the_tokens() {
     assert_eq!(opened["plaintext"], "c2VjcmV0");
     let back = r#"{"min_available_version": 2}"#;
     broker.refused("POST", path, back, 400, "cannot be decremented");
+}
+
+/// Uses of what is not there are answered with 404, and so is a look at it.
+#[test]
+fn what_another_program_has_deleted_is_not_listed() {
+    let broker = Broker::start(2);
+    for kind in ["aes256-gcm96", "aes256-cbc"] {
+        let name = format!("app-{kind}");
+        let path = format!("keys/{name}");
+        broker.good("POST", &path, &json!({"type": kind}).to_string());
+        broker.good("POST", &format!("{path}/rotate"), "");
+    }
+    broker.good("POST", "keys/app-stays", "");
+    let delete = |name: &str, version: u8| {
+        for label in ["hsm1", "hsm2"] {
+            for (_, id) in ids_on_token(&broker, label)
+                .into_iter()
+                .filter(|(of, id)| of == name && id.contains(&format!("0000000{version}")))
+            {
+                let tool = broker.rig.softhsm.tool(label);
+                let line = format!("--delete-object --type secrkey --id {id}");
+                tool.args(&line).ok();
+            }
+        }
+    };
+    let numbers = |path: &str| {
+        let key = broker.ask("GET", path, "").1;
+        let versions = key["data"]["keys"].as_object().cloned();
+        versions.map_or(Vec::new(), |versions| versions.keys().cloned().collect())
+    };
+    for kind in ["aes256-gcm96", "aes256-cbc"] {
+        let name = format!("app-{kind}");
+        let path = format!("keys/{name}");
+        let sealed = broker.good("POST", &format!("encrypt/{name}"), TEXT);
+        delete(&name, 1);
+        until("the first version is gone", PATIENCE, || {
+            (numbers(&path) == ["2"]).then_some(())
+        });
+        delete(&name, 2);
+        until("the key is gone", PATIENCE, || {
+            (broker.ask("GET", &path, "").0 == 404).then_some(())
+        });
+        let listed = broker.good("LIST", "keys", "")["keys"].to_string();
+        assert!(
+            listed.contains("app-stays") && !listed.contains(&name),
+            "{listed}"
+        );
+        let body = json!({"ciphertext": sealed["ciphertext"]}).to_string();
+        broker.refused("POST", &format!("encrypt/{name}"), TEXT, 404, "");
+        broker.refused("POST", &format!("decrypt/{name}"), &body, 404, "");
+        let other = json!({"type": "hmac"}).to_string();
+        broker.refused("POST", &path, &other, 400, "is gone from the tokens");
+
+        // Made again, it has a number that no ciphertext of before has.
+        let made = broker.good("POST", &path, &json!({"type": kind}).to_string());
+        assert_eq!(made["latest_version"], 3);
+        assert_eq!(numbers(&path), ["3"]);
+        broker.refused("POST", &format!("decrypt/{name}"), &body, 404, "");
+        let sealed = broker.good("POST", &format!("encrypt/{name}"), TEXT);
+        assert!(text(&sealed, "ciphertext").starts_with("vault:v3:"));
+    }
 }
 
 #[test]

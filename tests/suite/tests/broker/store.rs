@@ -285,4 +285,23 @@ fn what_a_crash_has_left_is_finished_or_goes() {
         let body = r#"{"plaintext": "c2VjcmV0"}"#;
         broker.good("POST", &format!("encrypt/{name}"), body);
     }
+    // Nobody has asked for that just now: it is on the trail by itself.
+    let trail = broker.rig.hsmux("audit --json --lines 10000").ok();
+    let lines = trail.out.lines().map(|line| {
+        let line: Value = serde_json::from_str(line).expect("a line of JSON");
+        ["act", "key", "outcome"].map(|field| line[field].as_str().unwrap_or_default().to_owned())
+    });
+    let lines: Vec<_> = lines.collect();
+    for (act, name) in [
+        ("broker-key-destroy", "app-half"),
+        ("broker-key-destroy", "app-deleted"),
+        ("broker-key-destroy", "app-pair"),
+        ("broker-key-adopt", "app-whole"),
+        ("broker-key-adopt", "app-gcm"),
+    ] {
+        let done = [act, name, "done"].map(str::to_owned);
+        assert!(lines.contains(&done), "{done:?}: {lines:?}");
+    }
+    let destroyed = |line: &&[String; 3]| line[0] == "broker-key-destroy" && line[1] == "app-kept";
+    assert_eq!(lines.iter().find(destroyed), None);
 }
