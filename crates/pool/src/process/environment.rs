@@ -2,8 +2,14 @@
 
 use std::process::Command;
 
-/// What a service manager tells the daemon alone (sd_notify(3), systemd.exec(5)).
-const OWN: [&str; 2] = ["NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY"];
+/// What the daemon alone is told: by a service manager (sd_notify(3), systemd.exec(5)), and what it shows to a
+/// collector of traces (OpenTelemetry protocol exporter, section 1).
+const OWN: [&str; 4] = [
+    "NOTIFY_SOCKET",
+    "CREDENTIALS_DIRECTORY",
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 /// Changes to the environment that a process inherits: a module and what it starts see all of it,
 /// and the PINs of other tokens are none of their business.
