@@ -161,7 +161,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         handshake_timeout: seconds(fields, "handshake_timeout", 10),
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
-        drain_timeout: seconds(fields, "drain_timeout", 30),
+        drain_timeout: seconds(fields, "drain_timeout", 10),
         sites: Vec::new(),
     }
 }

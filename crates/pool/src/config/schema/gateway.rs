@@ -57,8 +57,8 @@ pub(super) const GATEWAY: Section = Section {
         ),
         key(
             "drain_timeout",
-            r#""30s""#,
-            r#""30s""#,
+            r#""10s""#,
+            r#""10s""#,
             "At the end: how long requests that run are waited for.",
         ),
     ],
