@@ -70,6 +70,8 @@ pub struct Certificate {
 
 /// Where a certificate or a key is.
 #[derive(Clone, PartialEq, Eq, Debug)]
+// A handful of them exist, in the configuration.
+#[allow(clippy::large_enum_variant)]
 pub enum Place {
     /// A PEM file.
     File(PathBuf),
@@ -121,10 +123,9 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
         let message = "no [[site]]: the gateway has nothing to serve";
         source.error(document["gateway"].span(), message);
     }
-    let each = |(site, span): &(Site, Range<usize>)| {
-        let names = site.names.clone().into_iter();
-        let named: Vec<_> = names.map(|name| (name, span.clone())).collect();
-        named
+    let each = |(site, span): &(Site, Range<usize>)| -> Vec<_> {
+        let place = |name: &String| (name.clone(), span.clone());
+        site.names.iter().map(place).collect()
     };
     let names: Vec<_> = sites.iter().flat_map(each).collect();
     unique(source, &names, "name", Clone::clone);

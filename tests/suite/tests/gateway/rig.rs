@@ -101,7 +101,7 @@ impl Gateway {
     }
 
     /// A number of the page of metrics: the sum of all lines that begin so.
-    pub fn metric(&self, begin: &str) -> f64 {
+    pub fn metric(&self, begin: &str) -> u64 {
         let page = Run::new("curl")
             .args(&format!(
                 "--silent --max-time 60 http://{}/metrics",
@@ -110,7 +110,7 @@ impl Gateway {
             .ok();
         let lines = page.out.lines().filter(|line| line.starts_with(begin));
         lines
-            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse::<u64>().ok())
             .sum()
     }
 

@@ -45,7 +45,7 @@ fn http_without_tls_is_told_so() {
     said.says("400 Bad Request").says("https://");
     assert_eq!(
         gateway.metric("hsmux_gateway_refused_total{reason=\"plain-http\"}"),
-        1.0
+        1
     );
 }
 
@@ -83,7 +83,7 @@ fn clients_that_stop_are_let_go_and_hold_up_nobody() {
     until("all are let go", PATIENCE, || {
         let left = gateway.metric("hsmux_gateway_handshakes_in_flight");
         let slow = gateway.metric("hsmux_gateway_refused_total{reason=\"slow\"}");
-        (left == 0.0 && slow >= 200.0).then_some(())
+        (left == 0 && slow >= 200).then_some(())
     });
 }
 
@@ -92,12 +92,12 @@ fn too_many_handshakes_are_refused_at_once() {
     let gateway = with("handshakes = 16\nhandshake_timeout = \"60s\"");
     let held: Vec<_> = (0..16).map(|_| client(&gateway, STOPS)).collect();
     until("all places are taken", PATIENCE, || {
-        (gateway.metric("hsmux_gateway_handshakes_in_flight") == 16.0).then_some(())
+        (gateway.metric("hsmux_gateway_handshakes_in_flight") == 16).then_some(())
     });
     assert!(rest(client(&gateway, b"")).is_empty());
     assert_eq!(
         gateway.metric("hsmux_gateway_refused_total{reason=\"handshakes\"}"),
-        1.0
+        1
     );
     drop(held);
     until("there is room again", PATIENCE, || {
