@@ -166,17 +166,18 @@ fn an_interruption_ends_what_waits() {
 
 #[test]
 fn what_cannot_be_measured_says_why() {
+    type Change = fn(&mut Options);
     let nobody = Options::new("https://127.0.0.1:1/");
     let error = tls::run(&nobody, quiet()).unwrap_err().to_string();
     assert!(error.contains("not connected"), "{error}");
     let folder = tempfile::tempdir().unwrap();
     let good = serve(folder.path(), false);
-    let wrong: [(&str, fn(&mut Options)); 5] = [
+    let wrong: [(&str, Change); 5] = [
         ("at least 1 user", |options| options.users = 0),
         ("open files", |options| options.users = usize::MAX / 2),
         ("no share", |options| options.resume = 1.5),
         ("no rate", |options| {
-            options.pace = Pace::PerSecond(f64::NAN)
+            options.pace = Pace::PerSecond(f64::NAN);
         }),
         ("certificate", |options| options.trust = Trust::System),
     ];

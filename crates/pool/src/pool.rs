@@ -214,12 +214,7 @@ impl Pool {
         }
     }
 
-    fn submit_one(
-        &self,
-        request: Request,
-        home: Option<&Arc<Home>>,
-        course: Option<Arc<Course>>,
-    ) {
+    fn submit_one(&self, request: Request, home: Option<&Arc<Home>>, course: Option<Arc<Course>>) {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {

@@ -96,7 +96,7 @@ impl Nginx {
 
 fn configuration(port: u16) -> String {
     format!(
-        r#"daemon off; master_process off; user root; pid nginx.pid; error_log error.log;
+        r"daemon off; master_process off; user root; pid nginx.pid; error_log error.log;
 events {{ worker_connections 2048; }}
 http {{
     client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;
@@ -113,6 +113,6 @@ http {{
         location = /moved {{ return 301 /hello.txt; }}
     }}
 }}
-"#
+"
     )
 }

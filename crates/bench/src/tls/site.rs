@@ -133,7 +133,7 @@ mod tests {
         let site = Site::new("https://[::1]:8443/a/b.html?c=d#e", None).unwrap();
         assert_eq!((&*site.host, site.port), ("::1", 8443));
         assert_eq!(
-            (&*site.authority(), &*site.target()),
+            (site.authority(), &*site.target()),
             ("[::1]:8443", "/a/b.html?c=d")
         );
         let site = Site::new("https://www.example.test", Some("127.0.0.1:99")).unwrap();

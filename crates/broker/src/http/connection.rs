@@ -45,7 +45,7 @@ pub async fn serve(
         let answer = app.clone().oneshot(request);
         async move {
             let mut answer = answer.await;
-            let last = one_by_one && (leaving.load(Ordering::Acquire) || !rest.is_read().await);
+            let last = one_by_one && (leaving.load(Ordering::Acquire) || !rest.read_out().await);
             if let (Ok(answer), true) = (&mut answer, last) {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);

@@ -55,7 +55,7 @@ pub fn lend(request: Request<Incoming>) -> (Request<Lent>, Rest) {
 
 impl Rest {
     /// Whether another request can follow: the body is read to its end, here if need be.
-    pub async fn is_read(self) -> bool {
+    pub async fn read_out(self) -> bool {
         let state = std::mem::replace(&mut *self.state.lock(), State::Away);
         match state {
             State::Read => true,

@@ -97,7 +97,7 @@ impl Collector {
                 tracing::warn!(collector = %self.remote.url(), why, "spans are not taken: those that do not fit in are lost");
             }
             None if was_away => {
-                tracing::info!(collector = %self.remote.url(), "spans are taken again")
+                tracing::info!(collector = %self.remote.url(), "spans are taken again");
             }
             _ => {}
         }

@@ -47,8 +47,8 @@ impl Forward {
         };
         let wanted = headers::upgrade(&request);
         let switch = wanted.is_some().then(|| hyper::upgrade::on(&mut request));
-        if let Err(answer) = address(&mut request, at, call) {
-            return answer;
+        if address(&mut request, at, call).is_none() {
+            return text(StatusCode::BAD_REQUEST, "this is no address of a page");
         }
         if let Some(protocol) = wanted {
             upgrade::ask(request.headers_mut(), protocol);
@@ -85,22 +85,21 @@ impl Forward {
     }
 }
 
-/// Makes the request one of the backend's.
-fn address(request: &mut Request<Incoming>, at: &str, call: &Call<'_>) -> Result<(), Answer> {
-    let bad = || text(StatusCode::BAD_REQUEST, "this is no address of a page");
+/// Makes the request one of the backend's; `None`: its address is none.
+fn address(request: &mut Request<Incoming>, at: &str, call: &Call<'_>) -> Option<()> {
     let host = headers::host(request);
     let path = request
         .uri()
         .path_and_query()
         .map_or("/", |path| path.as_str());
-    let uri: Uri = format!("http://{at}{path}").parse().map_err(|_| bad())?;
+    let uri: Uri = format!("http://{at}{path}").parse().ok()?;
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_11;
     headers::strip(request.headers_mut());
     if let Some(host) = &host {
-        let value = HeaderValue::from_str(host).map_err(|_| bad())?;
+        let value = HeaderValue::from_str(host).ok()?;
         request.headers_mut().insert(HOST, value);
     }
     headers::introduce(request.headers_mut(), call.from, host.as_deref());
-    Ok(())
+    Some(())
 }

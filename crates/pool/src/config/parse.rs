@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::Policy;
 use toml::de::{DeTable, DeValue};
 
-use super::{broker, gateway};
 use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
@@ -14,6 +13,7 @@ use super::{
     Admin, AuditSection, BrokerSection, Config, Isolation, Listener, Login, Member, Mistake,
     ModuleSection, PoolSection, Socket, User,
 };
+use super::{broker, gateway};
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;

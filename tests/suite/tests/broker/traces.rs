@@ -102,52 +102,8 @@ fn a_traced_request_says_where_its_time_went_and_nothing_that_is_secret() {
         &body,
     );
 
-    let spans = collector.trace(&id(2));
-    let request = server(&spans);
-    assert_eq!(request.name, "POST /v1/transit/encrypt/{name}");
-    assert_eq!(hex(&request.parent_span_id), CALLER);
-    for (name, value) in [
-        ("http.request.method", "POST"),
-        ("http.route", "/v1/transit/encrypt/{name}"),
-        ("http.response.status_code", "200"),
-        ("url.scheme", "http"),
-        ("network.protocol.version", "1.1"),
-        ("client.address", "127.0.0.1"),
-        ("hsmux.key", "app-cbc"),
-        (
-            "hsmux.request_id",
-            answer["request_id"].as_str().expect("an id"),
-        ),
-        ("error.type", ""),
-    ] {
-        assert_eq!(of(request, name), value, "{name}: {request:?}");
-    }
-    // Enciphered, then authenticated.
-    let mut names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
-    names.sort_unstable();
-    let within = ["C_Encrypt", "C_Sign", "POST /v1/transit/encrypt/{name}"];
-    let before = ["authorise", "body", "queue", "queue"];
-    assert_eq!(names, [&within[..], &before].concat());
-    for span in &spans {
-        let times = [
-            request.start_time_unix_nano,
-            span.start_time_unix_nano,
-            span.end_time_unix_nano,
-            request.end_time_unix_nano,
-        ];
-        assert!(times.is_sorted(), "{span:?}");
-        let child = span.kind != SERVER;
-        assert!(!child || span.parent_span_id == request.span_id, "{span:?}");
-    }
-    let [work] = named(&spans, "C_Encrypt")[..] else {
-        panic!("{spans:?}")
-    };
-    assert!(
-        of(work, "hsmux.mechanism").starts_with("CKM_AES_CBC"),
-        "{work:?}"
-    );
-    assert!(of(work, "hsmux.token").starts_with("hsm"), "{work:?}");
-    assert!(of(work, "hsmux.worker").starts_with("hsm"), "{work:?}");
+    let number = answer["request_id"].as_str().expect("an id");
+    an_enciphering(&collector.trace(&id(2)), number);
 
     let made = collector.trace(&id(1));
     assert_eq!(named(&made, "audit").len(), 2, "{made:?}");
@@ -184,6 +140,52 @@ fn a_traced_request_says_where_its_time_went_and_nothing_that_is_secret() {
     for secret in [secret, &plaintext, sealed, &broker.token, "hunter2"] {
         assert!(!collector.has_seen(secret.as_bytes()), "{secret}");
     }
+}
+
+/// The spans of one request that enciphers by a key that authenticates as well.
+fn an_enciphering(spans: &[Span], id: &str) {
+    let request = server(spans);
+    assert_eq!(request.name, "POST /v1/transit/encrypt/{name}");
+    assert_eq!(hex(&request.parent_span_id), CALLER);
+    for (name, value) in [
+        ("http.request.method", "POST"),
+        ("http.route", "/v1/transit/encrypt/{name}"),
+        ("http.response.status_code", "200"),
+        ("url.scheme", "http"),
+        ("network.protocol.version", "1.1"),
+        ("client.address", "127.0.0.1"),
+        ("hsmux.key", "app-cbc"),
+        ("hsmux.request_id", id),
+        ("error.type", ""),
+    ] {
+        assert_eq!(of(request, name), value, "{name}: {request:?}");
+    }
+    // Enciphered, then authenticated.
+    let mut names: Vec<_> = spans.iter().map(|span| &*span.name).collect();
+    names.sort_unstable();
+    let within = ["C_Encrypt", "C_Sign", "POST /v1/transit/encrypt/{name}"];
+    let before = ["authorise", "body", "queue", "queue"];
+    assert_eq!(names, [&within[..], &before].concat());
+    for span in spans {
+        let times = [
+            request.start_time_unix_nano,
+            span.start_time_unix_nano,
+            span.end_time_unix_nano,
+            request.end_time_unix_nano,
+        ];
+        assert!(times.is_sorted(), "{span:?}");
+        let child = span.kind != SERVER;
+        assert!(!child || span.parent_span_id == request.span_id, "{span:?}");
+    }
+    let [work] = named(spans, "C_Encrypt")[..] else {
+        panic!("{spans:?}")
+    };
+    assert!(
+        of(work, "hsmux.mechanism").starts_with("CKM_AES_CBC"),
+        "{work:?}"
+    );
+    assert!(of(work, "hsmux.token").starts_with("hsm"), "{work:?}");
+    assert!(of(work, "hsmux.worker").starts_with("hsm"), "{work:?}");
 }
 
 #[test]

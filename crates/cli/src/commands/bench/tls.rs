@@ -67,8 +67,8 @@ pub struct Tls {
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     resume: f64,
     /// The one version of TLS, 1.2 or 1.3 [default: both]
-    #[arg(long, value_name = "VERSION")]
-    tls: Option<Version>,
+    #[arg(long = "tls", value_name = "VERSION")]
+    only: Option<Version>,
     /// Groups of the key exchange, as in X25519:P-256 [default: BoringSSL's]
     #[arg(long, value_name = "GROUPS")]
     groups: Option<String>,
@@ -141,7 +141,7 @@ impl Tls {
             follow: self.follow,
             resume: self.resume,
             offer: Offer {
-                version: self.tls,
+                version: self.only,
                 groups: self.groups,
                 signatures: self.signatures,
             },

@@ -91,7 +91,7 @@ fn key_set(value: &DeValue<'_>) -> Result<JwkSet, String> {
             let name: &str = name.get_ref().as_ref();
             let text = text(value.get_ref())?;
             match name {
-                "url" => from.url = url(text)?.to_owned(),
+                "url" => url(text)?.clone_into(&mut from.url),
                 "ca" => from.ca = Some(PathBuf::from(text)),
                 "refresh" => from.refresh = duration(text)?,
                 "max_age" => from.max_age = duration(text)?,
