@@ -1,5 +1,6 @@
 //! The daemon is absent, dies, comes back; a program that uses the module stays the same one.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use hsmux_suite::{Caller, PATIENCE, Rig, Setup, running, until};
@@ -116,4 +117,26 @@ fn killed_it_takes_its_workers_along() {
     until("the workers have ended", PATIENCE, || {
         (!workers.iter().copied().any(running)).then_some(())
     });
+}
+
+/// A PIN is looked at in 8 MiB of memory (Argon2), which an allocator may fail to use again.
+#[test]
+fn logins_leave_no_memory_behind() {
+    let rig = Rig::new(Setup::Daemon);
+    let daemon = rig.daemon.as_ref().expect("a daemon").id();
+    let resident = || {
+        let pages = fs::read_to_string(format!("/proc/{daemon}/statm")).expect("a running process");
+        let resident = pages.split(' ').nth(1).expect("resident pages");
+        resident.parse::<u64>().expect("a number") * rustix::param::page_size() as u64
+    };
+    let log_in = |times| {
+        for _ in 0..times {
+            rig.pkcs11_tool("--list-objects --type privkey").ok();
+        }
+    };
+    log_in(3);
+    let before = resident();
+    log_in(10);
+    let more = resident().saturating_sub(before);
+    assert!(more < 40 << 20, "{more} bytes more after ten logins");
 }

@@ -2,6 +2,7 @@
 
 mod backends;
 mod handshakes;
+mod lost;
 mod rig;
 mod sites;
 mod unkind;
