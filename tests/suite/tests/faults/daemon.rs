@@ -138,5 +138,5 @@ fn logins_leave_no_memory_behind() {
     let before = resident();
     log_in(10);
     let more = resident().saturating_sub(before);
-    assert!(more < 40 << 20, "{more} bytes more after ten logins");
+    assert!(more < 24 << 20, "{more} bytes more after ten logins");
 }
