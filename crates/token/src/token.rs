@@ -24,7 +24,8 @@ pub trait Token: Send + Sync {
         Err(Error::request(Kind::Unsupported, message))
     }
 
-    /// How long its work takes, by kind; nothing where that is not measured. Cheap.
+    /// How long its work takes, by kind; nothing where that is not measured. Cheap. A worker measures from the
+    /// first time on that it is asked.
     fn pace(&self) -> Vec<Pace> {
         Vec::new()
     }

@@ -33,6 +33,8 @@ impl Core {
         if !self.is_quiet(old) {
             return Ok(None);
         }
+        // It measures from the moment on in which it is first asked.
+        fresh.token.pace();
         // Once may be by chance.
         let first = race(fresh, old, sample)?;
         match first {
