@@ -41,11 +41,13 @@ tests() {
     cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$log"
 }
 
-# Of the log: for each target with failures a line, what runs it again and then the names of its failed tests.
+# Of the log: for each target with failures a line, what runs it again and then the names of its failed tests. Of the
+# whole workspace: one package alone has other features of its dependencies, which would be built anew.
 failures() {
     awk '/^failures:$/ { names = "" }
          /^    [a-z_0-9:]+$/ { names = names " " $1 }
-         /^error: (test|doctest) failed, to rerun pass/ { split($0, part, "`"); print part[2] " -- --exact" names; names = "" }' "$log"
+         /^error: (test|doctest) failed, to rerun pass/ { split($0, part, "`"); sub(/^-p [^ ]+/, "--workspace", part[2])
+                                                          print part[2] " -- --exact" names; names = "" }' "$log"
 }
 
 # A few tests that fail once are run again by themselves. One that passes then is unsteady: a bug to mend, named at
