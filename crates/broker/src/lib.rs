@@ -15,7 +15,6 @@ pub mod openapi;
 pub mod policy;
 pub mod refusal;
 mod remote;
-mod stamp;
 pub mod store;
 pub mod traces;
 pub mod transit;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use hsmux_pool::stamp::Stamp;
 use hsmux_token::{Error, Kind, Result, Secret};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
-use crate::stamp::Stamp;
 use crate::store::{ClientToken, Store, TokenHash, now};
 
 /// The tokens of now, as a request sees them.

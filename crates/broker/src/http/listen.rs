@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use hsmux_pool::config::Socket;
 use hsmux_pool::socket::{self, SocketFile};
+use hsmux_pool::tcp;
 use hsmux_token::{Error, Kind, Result};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -22,9 +22,6 @@ use crate::auth;
 
 /// A client that takes longer for its TLS handshake is let go.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-
-/// Connections that the system keeps for us until they are accepted.
-const BACKLOG: i32 = 1024;
 
 /// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
 const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
@@ -56,7 +53,7 @@ impl Listener {
             let message = format!("[broker] listen {address}: {e}");
             Error::pool(Kind::Environment, message)
         };
-        let listener = listen(address).map_err(failed)?;
+        let listener = tcp::listen(address).map_err(failed)?;
         Ok(Self::Tcp(listener, https))
     }
 
@@ -119,19 +116,6 @@ impl House {
             stream.serve(&house, &place).await;
         });
     }
-}
-
-fn listen(address: SocketAddr) -> std::io::Result<StdListener> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-    rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
-    rustix::net::bind(&socket, &address)?;
-    rustix::net::listen(&socket, BACKLOG)?;
-    Ok(socket.into())
 }
 
 /// A listener on the runtime.

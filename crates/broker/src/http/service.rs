@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_audit::Trail;
-use hsmux_pool::Pool;
 use hsmux_pool::config::BrokerSection;
+use hsmux_pool::{Pool, tcp};
 use hsmux_token::{Error, Kind, Result};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -81,7 +80,7 @@ impl Service {
         let house = House {
             app: app(Arc::clone(&broker)),
             broker: Arc::clone(&broker),
-            connections: Connections::new(section.limits.connections.min(files() / 2)),
+            connections: Connections::new(section.limits.connections.min(tcp::files() / 2)),
             end: ended,
             closing: closes,
         };
@@ -159,22 +158,6 @@ impl Service {
             tracing::warn!("the broker ends while requests run that took longer than {patience:?}");
         }
     }
-}
-
-/// How many files this process may have open, once it has asked for all that it may: a connection is one.
-fn files() -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let all = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let granted = match setrlimit(Resource::Nofile, all) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    granted.map_or(usize::MAX, |files| {
-        usize::try_from(files).unwrap_or(usize::MAX)
-    })
 }
 
 fn listeners(section: &BrokerSection, https: Option<&Arc<Https>>) -> Result<Vec<Listener>> {

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hsmux_pool::config::Tls;
+use hsmux_pool::stamp::Stamp;
 use hsmux_token::{Error, Kind, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
-
-use crate::stamp::Stamp;
 
 /// HTTPS with the certificates of now: new connections have them, those that are open stay as they are.
 pub struct Https {

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use hsmux_pool::stamp::Stamp;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -32,7 +33,6 @@ pub use keys::{KeyRow, VersionRow};
 pub use open::Trust;
 pub use tokens::{ClientToken, TokenHash};
 
-use crate::stamp::Stamp;
 use crate::traces;
 
 /// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
