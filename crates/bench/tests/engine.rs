@@ -228,7 +228,9 @@ fn a_process_that_works_is_on_the_bill_with_its_children() {
         .spawn()
         .unwrap();
     let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let end = Instant::now() + Duration::from_secs(30);
     while std::fs::read_to_string(&children).unwrap().is_empty() {
+        assert!(Instant::now() < end, "the child has no child");
         std::thread::sleep(Duration::from_millis(1));
     }
     let plan = Plan {

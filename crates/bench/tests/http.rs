@@ -8,13 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::{certificate, fits_80_columns, keeps_schema, quiet};
+use common::{certificate, fits_80_columns, keeps_schema, quiet, tls_server};
 use hsmux_bench::http::{self, Options};
 use hsmux_bench::{Load, Until};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
 /// Answers a path and a body with a status and a body.
@@ -143,16 +140,7 @@ fn a_connection_for_each_request_is_one() {
 #[test]
 fn https_is_trusted_by_its_root_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let (pem, key) = certificate(folder.path());
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_file(&pem).unwrap()],
-            PrivateKeyDer::from_pem_file(&key).unwrap(),
-        );
-    let config = Arc::new(config.unwrap());
+    let (pem, config) = tls_server(folder.path());
     let tls = move |stream| {
         let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
         StreamOwned::new(connection, stream)

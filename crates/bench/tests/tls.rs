@@ -9,27 +9,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use common::{certificate, fits_80_columns, keeps_schema, quiet};
+use common::{fits_80_columns, keeps_schema, quiet, tls_server};
 use hsmux_bench::tls::{self, Extent, Options, Pace, Trust};
 use hsmux_bench::{Control, Progress};
-use rustls::crypto::ring::default_provider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use rustls::{ServerConnection, StreamOwned};
 
 /// A thread for each connection; it ends with the test's process. `stalls` answers no request but the
 /// first, which is the one that looks what the handshake comes to.
 fn serve(folder: &Path, stalls: bool) -> Options {
-    let (pem, key) = certificate(folder);
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from_pem_file(&pem).unwrap()],
-            PrivateKeyDer::from_pem_file(&key).unwrap(),
-        );
-    let config = Arc::new(config.unwrap());
+    let (pem, config) = tls_server(folder);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/page", listener.local_addr().unwrap());
     std::thread::spawn(move || {

@@ -74,7 +74,8 @@ impl Daemon {
         let seats = config.seats(&members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;
-        if config.broker.is_none() {
+        // Beside a broker or a gateway the CPU that it would stay awake on is theirs.
+        if config.broker.is_none() && config.gateway.is_none() {
             reactor.keep_vigil();
         }
         Self::start_on(reactor, config, seats)

@@ -52,7 +52,7 @@ impl Report {
         Chart {
             x: "seconds",
             y: "tests per second",
-            lines: vec![line(
+            lines: vec![Line::new(
                 "measured",
                 Ink::Measured,
                 points.collect(),
@@ -69,7 +69,7 @@ impl Report {
         Chart {
             x: "token, in the order of the table",
             y: "signatures per second",
-            lines: vec![line(
+            lines: vec![Line::new(
                 "measured",
                 Ink::Measured,
                 numbered.collect(),
@@ -86,7 +86,7 @@ impl Report {
         let lines = held.into_iter().zip(DRAWN).map(|(held, ink)| {
             let megabytes = held.samples.iter().map(|(at, bytes)| (*at, bytes / 1e6));
             let name = format!("{} ({})", held.name, held.pid);
-            line(&name, ink, megabytes.collect(), Style::Plain)
+            Line::new(&name, ink, megabytes.collect(), Style::Plain)
         });
         Chart {
             x: "seconds",
@@ -113,14 +113,5 @@ impl Report {
             })
         });
         page.table(["kind", "times", "token", "for example"], rows);
-    }
-}
-
-fn line(name: &str, ink: Ink, points: Vec<(f64, f64)>, style: Style) -> Line {
-    Line {
-        name: name.to_owned(),
-        ink,
-        points,
-        style,
     }
 }

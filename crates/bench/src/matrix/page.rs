@@ -62,13 +62,13 @@ impl Report {
             x: "row",
             y: "times the published",
             lines: vec![
-                line(
+                Line::new(
                     "published",
                     Ink::Published,
                     vec![(0.0, 1.0), (end, 1.0)],
                     Style::Dashed,
                 ),
-                line("measured", Ink::Measured, ratios.collect(), Style::Dots),
+                Line::new("measured", Ink::Measured, ratios.collect(), Style::Dots),
             ],
             marks: Vec::new(),
             whole_x: true,
@@ -107,8 +107,8 @@ fn against_tokens(rows: &[&Row]) -> Chart<'static> {
         x: "tokens",
         y: "transactions per second",
         lines: vec![
-            line("published", Ink::Published, published, Style::Dots),
-            line("measured", Ink::Measured, measured, Style::Dots),
+            Line::new("published", Ink::Published, published, Style::Dots),
+            Line::new("measured", Ink::Measured, measured, Style::Dots),
         ],
         marks: Vec::new(),
         whole_x: true,
@@ -160,13 +160,4 @@ fn siege(figures: &Figures) -> [String; 9] {
         seconds(figures.longest_s),
         seconds(figures.shortest_s),
     ]
-}
-
-fn line(name: &str, ink: Ink, points: Vec<(f64, f64)>, style: Style) -> Line {
-    Line {
-        name: name.to_owned(),
-        ink,
-        points,
-        style,
-    }
 }

@@ -22,6 +22,17 @@ pub struct Line {
     pub style: Style,
 }
 
+impl Line {
+    pub fn new(name: &str, ink: Ink, points: Vec<(f64, f64)>, style: Style) -> Self {
+        Self {
+            name: name.to_owned(),
+            ink,
+            points,
+            style,
+        }
+    }
+}
+
 /// How a line is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Style {

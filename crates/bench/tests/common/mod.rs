@@ -15,6 +15,10 @@ use hsmux_token::{
 };
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// One P-256 key.
 pub struct Signer {
@@ -141,6 +145,20 @@ pub fn fits_80_columns(text: &str) {
             line.chars().count()
         );
     }
+}
+
+/// What a server over TLS needs, with a certificate of its own in that folder, and the certificate's file.
+pub fn tls_server(folder: &Path) -> (PathBuf, Arc<ServerConfig>) {
+    let (pem, key) = certificate(folder);
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![CertificateDer::from_pem_file(&pem).unwrap()],
+            PrivateKeyDer::from_pem_file(&key).unwrap(),
+        );
+    (pem, Arc::new(config.unwrap()))
 }
 
 /// A certificate of its own for 127.0.0.1, and its key.
