@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Made, Operation};
+use hsmux_token::{Attributes, Class, Made, ObjectId, Operation};
 
 use super::{Entry, Home, Value, local, template};
 use crate::app::App;
@@ -12,6 +12,9 @@ use crate::rv::{Result, Rv};
 
 /// What an object is, or where: never changed in place.
 const FIXED: [CK_ATTRIBUTE_TYPE; 4] = [CKA_CLASS, CKA_KEY_TYPE, CKA_TOKEN, CKA_LOCAL];
+
+/// What a copy may have of its own and still be used as its original.
+const NAMES: [CK_ATTRIBUTE_TYPE; 3] = [CKA_TOKEN, CKA_LABEL, CKA_ID];
 
 impl App {
     /// C_CreateObject.
@@ -49,6 +52,9 @@ impl App {
         if local::is_local(original.class, token) {
             return Ok(self.objects.insert(Home::Here, session, whole));
         }
+        if let Some(id) = lasting(&original, token, &template) {
+            return Ok(self.objects.insert(Home::Copy(id), session, whole));
+        }
         let operation = match original.reference() {
             Some(object) => Operation::Copy { object, template },
             None => Operation::Create {
@@ -65,7 +71,7 @@ impl App {
         if !entry.permits(CKA_DESTROYABLE) {
             return Err(Rv(CKR_ACTION_PROHIBITED));
         }
-        if let Some(object) = entry.reference() {
+        if let Some(object) = entry.own_reference() {
             self.backend.execute(&Operation::Destroy { object })?;
         }
         if entry.is_token() {
@@ -85,7 +91,7 @@ impl App {
         if template.0.iter().any(|new| FIXED.contains(&new.kind)) {
             return Err(Rv(CKR_ATTRIBUTE_READ_ONLY));
         }
-        if let Some(object) = entry.reference() {
+        if let Some(object) = entry.own_reference() {
             let template = template.clone();
             self.backend
                 .execute(&Operation::SetAttributes { object, template })?;
@@ -169,6 +175,18 @@ impl App {
         let adopt = |made: Made| self.objects.adopt(made, session);
         Ok(made.into_iter().map(adopt).collect())
     }
+}
+
+/// The token's private key, where a session's copy of it needs no object of its own.
+///
+/// NSS signs TLS handshakes with such copies. As an object it would be on one member, which alone would do the work,
+/// and gone with that member's worker; so it is a name in this process, and the work is every member's.
+fn lasting(original: &Entry, token: bool, template: &Attributes) -> Option<ObjectId> {
+    let (Home::Token(id) | Home::Copy(id)) = original.home else {
+        return None;
+    };
+    let named = template.0.iter().all(|new| NAMES.contains(&new.kind));
+    (original.class == Class::PRIVATE_KEY && !token && named).then_some(id)
 }
 
 /// An object and what was read of it besides.

@@ -15,6 +15,8 @@ use crate::rv::{Result, Rv};
 pub enum Home {
     /// On the members that hold it.
     Token(ObjectId),
+    /// With the token's private key that it is a session's copy of: to use it is to use that key, on any member.
+    Copy(ObjectId),
     /// On one member, as a session object: a secret or private key.
     Member(SessionObject),
     /// In this process: a session object without a secret.
@@ -77,9 +79,17 @@ impl Entry {
     /// The name that the backend knows it by; what lives here has none.
     pub fn reference(&self) -> Option<ObjectRef> {
         match self.home {
-            Home::Token(id) => Some(ObjectRef::Token(id)),
+            Home::Token(id) | Home::Copy(id) => Some(ObjectRef::Token(id)),
             Home::Member(object) => Some(ObjectRef::Session(object)),
             Home::Here => None,
+        }
+    }
+
+    /// The same for what changes it or takes it away: of a copy that is done here, and never to the original.
+    pub fn own_reference(&self) -> Option<ObjectRef> {
+        match self.home {
+            Home::Copy(_) => None,
+            _ => self.reference(),
         }
     }
 

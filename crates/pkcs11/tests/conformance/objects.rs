@@ -138,6 +138,30 @@ fn data_of_a_session_lives_here_and_dies_with_it() {
     assert_eq!(library.calls(), before, "no token knows of it");
 }
 
+/// What NSS signs TLS handshakes with: as a member's object it would be bound to that member.
+#[test]
+fn a_sessions_copy_of_a_private_key_is_that_key_by_another_handle() {
+    let library = library();
+    let (s, other) = (user(), open(0).unwrap());
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    let template = wanted(CKO_PRIVATE_KEY, "copy").with_flag(CKA_TOKEN, false);
+    let mut named = raw(&Attributes(template.0[1..].to_vec()));
+    let (before, mut copy) = (library.calls(), 0);
+    let code = unsafe { C_CopyObject(s.0, key, named.as_mut_ptr(), 2, &mut copy) };
+    assert_eq!(code, CKR_OK);
+    assert_eq!(s.one(CKO_PRIVATE_KEY, "copy"), copy);
+    assert_eq!(other.get(copy, CKA_TOKEN), Ok(vec![CK_FALSE]));
+    let mut label = raw(&Attributes::default().with(CKA_LABEL, b"renamed".to_vec()));
+    let code = unsafe { C_SetAttributeValue(s.0, copy, label.as_mut_ptr(), 1) };
+    assert_eq!(code, CKR_OK);
+    assert_eq!(library.calls(), before, "no token knows of it");
+    other.init(C_SignInit, plain(CKM_ECDSA), copy).unwrap();
+    twice(other.whole(C_Sign, &[7; 32])).unwrap();
+    s.destroy(copy).unwrap();
+    assert_eq!(s.get(copy, CKA_LABEL), Err(CKR_OBJECT_HANDLE_INVALID));
+    assert_eq!(s.one(CKO_PRIVATE_KEY, EC), key, "the original stays");
+}
+
 #[test]
 fn templates_are_looked_at() {
     let _library = library();
