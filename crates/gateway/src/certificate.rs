@@ -116,7 +116,8 @@ fn mismatch(name: &str, key: impl std::fmt::Display) -> Error {
     wrong(name, message)
 }
 
-fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
+/// Objects of the pool that a URI means.
+pub fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
     let catalogue = pool.catalogue();
     let objects = catalogue.snapshot().objects.iter();
     objects

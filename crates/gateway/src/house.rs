@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use boring::ssl::SslContext;
 use hsmux_pool::Pool;
 use hsmux_pool::config::GatewaySection;
+use hsmux_ticket::Keys;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
@@ -24,6 +25,8 @@ pub struct House {
     pub metrics: Arc<Metrics>,
     pub sites: Arc<ArcSwap<Sites>>,
     pub front: SslContext,
+    /// Keys of tickets that other hosts have, too.
+    pub tickets: Option<Keys>,
     pub forward: Forward,
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,

@@ -11,6 +11,7 @@
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
 //! | `signer` | signatures of the pool |
+//! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `proxy_header` | who the client is behind a proxy |
 //! | `watch` | what changes while it runs |
@@ -27,6 +28,7 @@ mod proxy_header;
 mod service;
 mod signer;
 mod sites;
+mod tickets;
 mod tls;
 mod tunnel;
 mod watch;

@@ -25,6 +25,7 @@ pub struct Metrics {
     requests: IntCounterVec,
     expires: IntGaugeVec,
     expired: IntGauge,
+    tickets: IntGauge,
 }
 
 /// One more of something, until this is dropped.
@@ -100,6 +101,10 @@ impl Metrics {
                 "signatures_waiting",
                 "Those of them that wait for a signature of the pool.",
             )?,
+            tickets: gauge(
+                "ticket_key_since_seconds",
+                "Since when tickets have the newest key that hosts share, in seconds of Unix time; 0: they share none.",
+            )?,
             expired: gauge(
                 "certificates_expired",
                 "Certificates that are served though they have expired.",
@@ -169,6 +174,11 @@ impl Metrics {
             since: Instant::now(),
             _held: Held::new(&self.signing),
         }
+    }
+
+    /// Tickets have a new key, of this time.
+    pub fn ticket_keys(&self, since: u64) {
+        self.tickets.set(since.cast_signed());
     }
 
     /// Certificates are about to be read anew.

@@ -18,6 +18,7 @@ use crate::house::House;
 use crate::http::Forward;
 use crate::metrics::Metrics;
 use crate::sites::Sites;
+use crate::tickets::Tickets;
 use crate::watch::Watch;
 use crate::{monitor, tls};
 
@@ -42,11 +43,13 @@ impl Service {
     ) -> Result<Self> {
         let metrics = Metrics::new()?;
         let watch = Watch::new(section, &pool);
-        let sites = Sites::read(section, &pool, &metrics)?;
+        let tickets = Tickets::of(section, &pool, &metrics)?;
+        let keys = tickets.as_ref().map(Tickets::keys);
+        let sites = Sites::read(section, &pool, &metrics, keys)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
-            tls::front(move || sites.load_full()).map_err(|e| failed("TLS", &e))?
+            tls::front(move || sites.load_full(), keys).map_err(|e| failed("TLS", &e))?
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()
@@ -64,6 +67,7 @@ impl Service {
             metrics,
             sites,
             front,
+            tickets: keys.cloned(),
             forward: Forward::new(),
             connections: Arc::new(Semaphore::new(most)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
@@ -73,6 +77,7 @@ impl Service {
         let places = (Arc::clone(&house.connections), most);
         let addresses = sockets.serve(&house, &runtime)?;
         runtime.spawn(watch.run(house, current));
+        tickets.map(|tickets| runtime.spawn(tickets.run()));
         Ok(Self {
             addresses,
             drain: section.drain_timeout,

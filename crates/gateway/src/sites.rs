@@ -8,6 +8,7 @@ use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
 use hsmux_pool::Pool;
 use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
+use hsmux_ticket::Keys;
 use hsmux_token::{ObjectId, Result, Token};
 
 use crate::algorithm::Ability;
@@ -37,6 +38,7 @@ impl Sites {
         section: &GatewaySection,
         pool: &Arc<Pool>,
         metrics: &Arc<Metrics>,
+        tickets: Option<&Keys>,
     ) -> Result<Self> {
         let mut sites = Self::default();
         metrics.forget_certificates();
@@ -57,7 +59,7 @@ impl Sites {
                         metrics: Arc::clone(metrics),
                     }
                 };
-                faces.push(Face::new(site, &credential, ability, signer)?);
+                faces.push(Face::new(site, &credential, ability, tickets, signer)?);
             }
             faces.sort_by_key(|face| !face.is_ec());
             let served = Arc::new(Served {

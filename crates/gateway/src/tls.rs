@@ -12,6 +12,7 @@ use boring::ssl::{
 use boring::x509::X509;
 use boring::x509::store::X509StoreBuilder;
 use hsmux_pool::config::{Behind, Clients, Site};
+use hsmux_ticket::Keys;
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
@@ -40,12 +41,13 @@ pub struct Face {
 pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
-/// What every handshake begins with. It has the keys of session tickets, which BoringSSL makes and
-/// renews, and so it stays when certificates change.
+/// What every handshake begins with. Without `tickets` it has the keys of session tickets, which BoringSSL
+/// makes and renews, and so it stays when certificates change.
 pub fn front(
     sites: impl Fn() -> Arc<Sites> + Send + Sync + 'static,
+    tickets: Option<&Keys>,
 ) -> Result<SslContext, ErrorStack> {
-    let mut context = builder()?;
+    let mut context = builder(tickets)?;
     context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
         let name = hello.servername(NameType::HOST_NAME).map(str::to_owned);
         // Without a site the next callback refuses it, by the proper alert.
@@ -67,13 +69,16 @@ pub fn front(
     Ok(context.build())
 }
 
-fn builder() -> Result<SslContextBuilder, ErrorStack> {
+fn builder(tickets: Option<&Keys>) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::tls())?;
     context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
     context.set_strict_cipher_list(SUITES)?;
     // Tickets alone: nothing of a session is kept here.
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
+    if let Some(tickets) = tickets {
+        hsmux_ticket::install(&mut context, tickets);
+    }
     Ok(context)
 }
 
@@ -83,10 +88,11 @@ impl Face {
         site: &Site,
         credential: &Credential,
         ability: Ability,
+        tickets: Option<&Keys>,
         signer: impl FnOnce(hsmux_token::ObjectId) -> Signer,
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);
-        let mut context = builder().map_err(named)?;
+        let mut context = builder(tickets).map_err(named)?;
         dress(&mut context, site, credential).map_err(named)?;
         context.set_sigalgs_list(&ability.list).map_err(named)?;
         match &credential.key {

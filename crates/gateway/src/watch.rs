@@ -69,7 +69,8 @@ impl Watch {
         }
         self.section = section;
         self.seen = now;
-        match Sites::read(&self.section, &house.pool, &house.metrics) {
+        let keys = house.tickets.as_ref();
+        match Sites::read(&self.section, &house.pool, &house.metrics, keys) {
             Ok(sites) => {
                 house.sites.store(Arc::new(sites));
                 if asked {

@@ -32,6 +32,10 @@ pub struct GatewaySection {
     pub idle_timeout: Duration,
     /// How long requests that run are waited for at the end.
     pub drain_timeout: Duration,
+    /// What the keys of session tickets are made of; `None`: of nothing that another process has.
+    pub ticket_secret: Option<Place>,
+    /// How long a key seals new tickets; they are taken as long again.
+    pub ticket_rotation: Duration,
     /// Each `[[site]]`.
     pub sites: Vec<Site>,
 }
@@ -163,8 +167,24 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
         drain_timeout: seconds(fields, "drain_timeout", 10),
+        ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
+        ticket_rotation: rotation(fields),
         sites: Vec::new(),
     }
+}
+
+/// Not so short that hosts whose clocks differ a little have no key in common, nor so long that a key that
+/// got out is worth much.
+fn rotation(fields: &mut Fields<'_, '_, '_>) -> Duration {
+    let given = fields.duration("ticket_rotation");
+    let range = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
+    if given.is_some_and(|given| !range.contains(&given)) {
+        let message = "ticket_rotation: from one minute to seven days";
+        fields
+            .source
+            .error(fields.span_of("ticket_rotation"), message);
+    }
+    given.unwrap_or(Duration::from_secs(12 * 3600))
 }
 
 fn site(fields: &mut Fields<'_, '_, '_>) -> Option<Site> {
@@ -252,34 +272,46 @@ fn certificates(fields: &mut Fields<'_, '_, '_>) -> Option<Vec<Certificate>> {
 
 /// Files and objects of the pool.
 fn places(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Vec<Place>> {
-    let read = fields.list(name, |value| {
-        let text = text(value)?;
-        if !text.starts_with("pkcs11:") {
-            return Ok(Err(text.to_owned()));
-        }
-        let uri: Uri = text
-            .parse()
-            .map_err(|e: hsmux_token::UriError| e.to_string())?;
-        if uri.names_token() {
-            return Err("the pool is one token: name the object, by object= or id=".into());
-        }
-        if uri.object.is_none() && uri.id.is_none() {
-            return Err(format!("{text} names no object: give object= or id="));
-        }
-        Ok(Ok(Uri {
-            class: Some(class),
-            ..uri
-        }))
-    })?;
-    let place = |place: Result<Uri, String>| match place {
+    let read = fields.list(name, |value| file_or_uri(text(value)?, class))?;
+    let placed = read.into_iter().map(|read| found(fields, name, read));
+    Some(placed.collect())
+}
+
+/// A file or an object of the pool.
+fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
+    let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
+    Some(found(fields, name, read))
+}
+
+/// A file's path as it is written, or an object of the pool.
+fn file_or_uri(text: &str, class: Class) -> Result<Result<Uri, String>, String> {
+    if !text.starts_with("pkcs11:") {
+        return Ok(Err(text.to_owned()));
+    }
+    let uri: Uri = text
+        .parse()
+        .map_err(|e: hsmux_token::UriError| e.to_string())?;
+    if uri.names_token() {
+        return Err("the pool is one token: name the object, by object= or id=".into());
+    }
+    if uri.object.is_none() && uri.id.is_none() {
+        return Err(format!("{text} names no object: give object= or id="));
+    }
+    Ok(Ok(Uri {
+        class: Some(class),
+        ..uri
+    }))
+}
+
+fn found(fields: &mut Fields<'_, '_, '_>, name: &str, read: Result<Uri, String>) -> Place {
+    match read {
         Ok(uri) => Place::Pool(uri),
         Err(path) => {
             let path = fields.source.path(&path);
             fields.names(name, Named::File(path.clone()));
             Place::File(path)
         }
-    };
-    Some(read.into_iter().map(place).collect())
+    }
 }
 
 fn file(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<PathBuf> {

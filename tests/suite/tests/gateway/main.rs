@@ -5,4 +5,5 @@ mod handshakes;
 mod lost;
 mod rig;
 mod sites;
+mod tickets;
 mod unkind;

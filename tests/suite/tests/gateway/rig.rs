@@ -58,11 +58,13 @@ impl Gateway {
     pub fn start(rig: Rig, lines: &str, sites: &str) -> Self {
         let mut rig = rig;
         configure(&mut rig, lines, sites);
+        // An earlier life's words are before.
+        let before = fs::read(rig.path("daemon.log")).map_or(0, |log| log.len());
         rig.start();
         let log = || rig.daemon.as_ref().expect("a daemon").log();
         let (address, metrics) = until("the gateway serves", PATIENCE, || {
             let log = log();
-            let (_, said) = log.split_once("addresses=[")?;
+            let (_, said) = log.get(before..)?.split_once("addresses=[")?;
             let (address, rest) = said.split_once(']')?;
             let (metrics, _) = rest.split_once("metrics=Some(")?.1.split_once(')')?;
             Some((address.to_owned(), metrics.to_owned()))

@@ -61,6 +61,18 @@ pub(super) const GATEWAY: Section = Section {
             r#""10s""#,
             "At the end: how long requests that run are waited for.",
         ),
+        key(
+            "ticket_secret",
+            r#""pkcs11:object=tickets""#,
+            "none",
+            "What the keys of session tickets are made of, the same on all hosts of a cluster, so that each resumes what another has begun: a PKCS#11 URI of a generic secret key in the pool (for HMAC-SHA256), or a file of 32 bytes or more that nobody else can read. Without it a process has keys of its own.",
+        ),
+        key(
+            "ticket_rotation",
+            r#""12h""#,
+            r#""12h""#,
+            "How long a key seals new tickets, from \"1m\" to \"168h\", the same on all hosts; tickets are taken as long again.",
+        ),
     ],
 };
 

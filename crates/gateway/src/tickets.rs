@@ -1,0 +1,208 @@
+//! Session tickets that every host of a cluster takes: their keys are made of one secret and of the time, so that
+//! hosts with the same secret and clocks have the same keys and tell each other nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use boring::hash::hmac_sha256;
+use hsmux_pool::Pool;
+use hsmux_pool::config::{GatewaySection, Place};
+use hsmux_pool::stamp::Stamp;
+use hsmux_ticket::{Key, Keys, Ring};
+use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri, Verb, ck};
+use zeroize::Zeroizing;
+
+use crate::certificate::matching;
+use crate::metrics::Metrics;
+
+/// Keys of tickets, and what makes the next ones.
+pub struct Tickets {
+    secret: Place,
+    rotation: u64,
+    pool: Arc<Pool>,
+    metrics: Arc<Metrics>,
+    keys: Keys,
+    made: Option<Made>,
+}
+
+/// What keys were made of.
+#[derive(PartialEq)]
+struct Made {
+    /// Rotations since the beginning of Unix time.
+    period: u64,
+    file: Option<Stamp>,
+}
+
+/// How often the clock and the file are looked at, and how long a token may take.
+const LOOK: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl Tickets {
+    /// The first keys; `None` where hosts share none. A token that has none yet is asked again: until then
+    /// the keys are this process's own.
+    pub fn of(
+        section: &GatewaySection,
+        pool: &Arc<Pool>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Option<Self>> {
+        let Some(secret) = section.ticket_secret.clone() else {
+            return Ok(None);
+        };
+        let own = Ring {
+            current: Key::random().map_err(|e| wrong(&secret, e))?,
+            previous: None,
+            next: None,
+        };
+        let mut tickets = Self {
+            rotation: section.ticket_rotation.as_secs(),
+            secret,
+            pool: Arc::clone(pool),
+            metrics: Arc::clone(metrics),
+            keys: Keys::new(own),
+            made: None,
+        };
+        match (tickets.look(), &tickets.secret) {
+            (Err(error), Place::File(_)) => return Err(error),
+            (Err(error), Place::Pool(_)) => {
+                tracing::warn!(%error, "session tickets are not shared with other hosts yet");
+            }
+            (Ok(()), _) => {}
+        }
+        Ok(Some(tickets))
+    }
+
+    /// What contexts of TLS seal their tickets with.
+    pub fn keys(&self) -> &Keys {
+        &self.keys
+    }
+
+    /// Makes the next keys in time, for ever.
+    pub async fn run(mut self) {
+        let mut told = self.made.is_none();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let looked = tokio::task::spawn_blocking(move || {
+                let looked = self.look();
+                (self, looked)
+            });
+            let Ok((back, result)) = looked.await else {
+                return tracing::error!("the keys of session tickets change no more");
+            };
+            self = back;
+            let failed = result.is_err();
+            if let (Err(error), false) = (result, told) {
+                tracing::warn!(%error, "the keys of session tickets are as they were");
+            }
+            told = failed;
+        }
+    }
+
+    /// Makes keys where their time or their secret has changed.
+    fn look(&mut self) -> Result<()> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = Made {
+            period: now.map_or(0, |now| now.as_secs()) / self.rotation,
+            file: match &self.secret {
+                Place::File(file) => Some(Stamp::of([file.as_path()].into_iter())),
+                Place::Pool(_) => None,
+            },
+        };
+        if self.made.as_ref() == Some(&now) {
+            return Ok(());
+        }
+        let ring = ring(now.period, |period| self.secret_of(period))?;
+        self.keys.replace(ring);
+        self.metrics.ticket_keys(now.period * self.rotation);
+        self.made = Some(now);
+        Ok(())
+    }
+
+    /// HMAC-SHA256 of which rotation this is, under the secret.
+    fn secret_of(&self, period: u64) -> Result<Zeroizing<[u8; 32]>> {
+        let mut words = b"hsmux session tickets, 1".to_vec();
+        words.extend(self.rotation.to_be_bytes());
+        words.extend(period.to_be_bytes());
+        match &self.secret {
+            Place::File(file) => hmac_sha256(&read(file)?, &words)
+                .map(Zeroizing::new)
+                .map_err(|e| wrong(&self.secret, e)),
+            Place::Pool(uri) => self.ask(uri, words),
+        }
+    }
+
+    fn ask(&self, uri: &Uri, words: Vec<u8>) -> Result<Zeroizing<[u8; 32]>> {
+        let found = matching(uri, &self.pool);
+        let [object] = &found[..] else {
+            let message = match found.len() {
+                0 => "no such secret key is in the pool".into(),
+                many => format!("{many} keys match: name one by object= and id="),
+            };
+            return Err(wrong(&self.secret, message));
+        };
+        let operation = Operation::Use {
+            verb: Verb::Sign,
+            key: object.id.into(),
+            mechanism: Mechanism::plain(ck::CKM_SHA256_HMAC),
+            data: words.into(),
+        };
+        let outcome = self.pool.execute(&operation, Instant::now() + PATIENCE);
+        let mac = outcome.and_then(Outcome::into_bytes)?;
+        let mac = <[u8; 32]>::try_from(&mac[..]);
+        mac.map(Zeroizing::new)
+            .map_err(|_| wrong(&self.secret, "its HMAC-SHA256 does not have 32 bytes"))
+    }
+}
+
+/// What is good in a period: also what hosts with other clocks take for the newest.
+fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Result<Ring> {
+    let key = |period| Ok(Key::derive(&*secret(period)?));
+    Ok(Ring {
+        current: key(period)?,
+        previous: period.checked_sub(1).map(key).transpose()?,
+        next: Some(key(period + 1)?),
+    })
+}
+
+/// A secret in a file, as long as its keys at least.
+fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>> {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::File(file.to_owned());
+    let mode = std::fs::metadata(file).map_err(|e| wrong(&place, e))?;
+    if mode.permissions().mode() & 0o007 != 0 {
+        let message = "every user can read or change it: chmod 600";
+        return Err(wrong(&place, message));
+    }
+    let secret = std::fs::read(file).map_err(|e| wrong(&place, e))?;
+    if secret.len() < 32 {
+        let message = "it has less than 32 bytes; make one: openssl rand -out FILE 32";
+        return Err(wrong(&place, message));
+    }
+    Ok(Zeroizing::new(secret))
+}
+
+fn wrong(secret: &Place, why: impl std::fmt::Display) -> Error {
+    let shown = match secret {
+        Place::File(file) => file.display().to_string(),
+        Place::Pool(uri) => uri.to_string(),
+    };
+    let message = format!("[gateway] ticket_secret {shown}: {why}");
+    Error::pool(Kind::Environment, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_whose_clocks_are_a_period_apart_take_each_others_tickets() {
+        let of = |period: u64| {
+            let secret = |period: u64| Ok(Zeroizing::new([period as u8; 32]));
+            ring(period, secret).unwrap()
+        };
+        let (now, later) = (of(8), of(9));
+        assert!(later.previous == Some(now.current.clone()));
+        assert!(now.next == Some(later.current.clone()));
+        assert!(now.current != later.current && of(0).previous.is_none());
+    }
+}

@@ -1,0 +1,125 @@
+//! Sessions that another host resumes, or the same one after a restart.
+
+use std::fs;
+
+use hsmux_suite::{PATIENCE, Rig, Run, until};
+
+use crate::rig::{BOTH, FOLDER, Gateway};
+
+const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+const VERSIONS: [&str; 2] = ["-tls1_3", "-tls1_2"];
+const SHARED: &str = "ticket_secret = \"tickets.secret\"";
+
+/// A host with this secret for its tickets.
+fn host(secret: &str) -> Gateway {
+    let rig = Gateway::prepare();
+    share(&rig, secret);
+    Gateway::start(rig, SHARED, &site())
+}
+
+fn site() -> String {
+    format!("[[site]]\n{BOTH}\n{FOLDER}")
+}
+
+fn share(rig: &Rig, secret: &str) {
+    let file = rig.path("tickets.secret");
+    let new = rig.path("tickets.new");
+    fs::write(&new, secret.repeat(32)).expect("a secret");
+    Run::new("chmod").arg("600").arg(&new).ok();
+    fs::rename(new, file).expect("the secret's place");
+}
+
+/// Begins a session, kept in a file of `keeper`.
+fn begin(gateway: &Gateway, keeper: &Rig, version: &str) {
+    let file = keeper.path("session");
+    let said = gateway.s_client(&format!("{version} -sess_out {}", file.display()), ASK);
+    assert!(said.contains("New, TLSv1"), "{said}");
+}
+
+fn resumes(gateway: &Gateway, keeper: &Rig, version: &str) -> bool {
+    let file = keeper.path("session");
+    let said = gateway.s_client(&format!("{version} -sess_in {}", file.display()), ASK);
+    assert!(said.contains("a page"), "{said}");
+    said.contains("Reused, TLSv1")
+}
+
+fn taken_over(gateway: &Gateway) {
+    until("the key of the tickets is taken over", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_ticket_key_since_seconds") > 0).then_some(())
+    });
+}
+
+#[test]
+fn hosts_with_one_secret_resume_each_others_sessions() {
+    let (one, other, stranger) = (host("a"), host("a"), host("b"));
+    for version in VERSIONS {
+        begin(&one, &one.rig, version);
+        let signatures = other.metric("hsmux_gateway_signatures_total");
+        assert!(resumes(&other, &one.rig, version), "{version}");
+        let after = other.metric("hsmux_gateway_signatures_total");
+        assert_eq!(
+            after, signatures,
+            "a session that is resumed costs no signature"
+        );
+        assert!(!resumes(&stranger, &one.rig, version), "{version}");
+    }
+    assert!(one.metric("hsmux_gateway_ticket_key_since_seconds") > 0);
+}
+
+#[test]
+fn a_secret_that_is_replaced_ends_what_it_has_sealed() {
+    let gateway = host("a");
+    begin(&gateway, &gateway.rig, "-tls1_3");
+    assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
+    share(&gateway.rig, "b");
+    until("the new secret is taken over", PATIENCE, || {
+        (!resumes(&gateway, &gateway.rig, "-tls1_3")).then_some(())
+    });
+    begin(&gateway, &gateway.rig, "-tls1_3");
+    assert!(resumes(&gateway, &gateway.rig, "-tls1_3"));
+}
+
+/// Its tokens have the secret: it never leaves them, and any host with the same tokens' keys has it.
+#[test]
+fn a_key_of_the_pool_outlives_a_restart() {
+    let lines = "ticket_secret = \"pkcs11:object=tickets\"";
+    let mut gateway = Gateway::start(Gateway::prepare(), lines, &site());
+    assert_eq!(gateway.metric("hsmux_gateway_ticket_key_since_seconds"), 0);
+    let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+    assert!(
+        log.contains("pkcs11:object=tickets") && log.contains("not shared"),
+        "{log}"
+    );
+    gateway
+        .rig
+        .hsmux("key generate hmac:256 --label tickets")
+        .ok();
+    taken_over(&gateway);
+    for version in VERSIONS {
+        begin(&gateway, &gateway.rig, version);
+        let mut rig = gateway.rig;
+        rig.stop();
+        gateway = Gateway::start(rig, lines, &site());
+        taken_over(&gateway);
+        assert!(resumes(&gateway, &gateway.rig, version), "{version}");
+        assert_eq!(gateway.metric("hsmux_gateway_signatures_total"), 0);
+    }
+}
+
+#[test]
+fn a_secret_that_is_none_is_refused_at_the_start() {
+    let cases = [
+        ("600", "short", "less than 32 bytes"),
+        ("644", "0123456789abcdef0123456789abcdef", "chmod 600"),
+    ];
+    for (mode, secret, message) in cases {
+        let mut rig = Gateway::prepare();
+        let file = rig.path("tickets.secret");
+        fs::write(&file, secret).expect("a secret");
+        Run::new("chmod").arg(mode).arg(&file).ok();
+        crate::rig::configure(&mut rig, SHARED, &site());
+        rig.write_config();
+        let said = rig.hsmux("gateway").fails();
+        said.says("tickets.secret").says(message);
+    }
+}
