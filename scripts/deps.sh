@@ -7,7 +7,7 @@ demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-confi
       cmake libclang-dev)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx siege)
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx siege apache2-bin haproxy)
 
 declare -n wanted=${1:?demo, bench or test}
 

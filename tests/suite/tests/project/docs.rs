@@ -1,6 +1,7 @@
 //! Commands in the documentation are commands that work: every `sh` block of the guide is run.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use hsmux_suite::{Program, Rig, Setup, built, source};
 
@@ -18,12 +19,14 @@ fn run_page(page: &str) {
         "/usr/local/lib/libhsmux_pkcs11.so",
         &built(Program::Module).display().to_string(),
     );
-    // Whatever the page leaves running ends with its shell.
     let script = format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{script}");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    // Servers of a page leave root.
+    fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o711)).unwrap();
     fs::create_dir(rig.path("page")).unwrap();
-    rig.run("bash")
-        .args("-euxo pipefail -s")
+    // Whatever the page leaves running ends with its shell, the first process of its own.
+    rig.run("unshare")
+        .args("--fork --pid --mount-proc --kill-child -- bash -euxo pipefail -s")
         .dir(&rig.path("page"))
         .env("PATH", path)
         .env("HSMUX_CONFIG", "")
@@ -67,6 +70,11 @@ fn the_page_of_the_broker_works() {
 #[test]
 fn the_page_of_the_gateway_works() {
     run_page("docs/gateway.md");
+}
+
+#[test]
+fn the_page_of_other_servers_works() {
+    run_page("docs/servers.md");
 }
 
 #[test]

@@ -1,0 +1,78 @@
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use crate::{Finished, PATIENCE, Run, until};
+
+/// Callers that run a program again and again, each one after the other, until they are stopped.
+///
+/// They end with this value.
+pub struct Load {
+    shared: Arc<Shared>,
+    callers: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    done: AtomicU64,
+    failed: Mutex<Vec<Finished>>,
+}
+
+impl Load {
+    /// So many callers of `ask`.
+    pub fn start(callers: usize, ask: impl Fn() -> Run + Clone + Send + 'static) -> Self {
+        let shared = Arc::new(Shared::default());
+        let caller = |_| {
+            let (shared, ask) = (Arc::clone(&shared), ask.clone());
+            thread::spawn(move || shared.run(ask))
+        };
+        Self {
+            callers: (0..callers).map(caller).collect(),
+            shared,
+        }
+    }
+
+    /// Waits until so many more runs have ended, well or not.
+    pub fn goes_on(&self, more: u64) {
+        let done = || self.shared.done.load(Ordering::Relaxed);
+        let goal = done() + more;
+        until("the load goes on", PATIENCE, || {
+            (done() >= goal).then_some(())
+        });
+    }
+
+    /// Stops it, and panics with the first failure if there was one.
+    #[track_caller]
+    pub fn none_failed(mut self) {
+        self.end();
+        let failed = self.shared.failed.lock().expect("the failures");
+        let (count, done) = (failed.len(), self.shared.done.load(Ordering::Relaxed));
+        assert!(count == 0, "{count} of {done} failed:\n{}", failed[0]);
+    }
+
+    fn end(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for caller in self.callers.drain(..) {
+            let _ = caller.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self, ask: impl Fn() -> Run) {
+        while !self.stop.load(Ordering::Relaxed) {
+            let finished = ask().finish();
+            if finished.code != Some(0) {
+                self.failed.lock().expect("the failures").push(finished);
+            }
+            self.done.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
