@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     // These speak with their parent only, and some hold PINs: they are not for clap to look at.
     match std::env::args_os().nth(1) {
         Some(first) if first == "worker" => return hsmux_pool::process::worker_main(),
+        Some(first) if first == "link" => return hsmux_node::link_main(),
         Some(first) if first == admin::DESK => return admin::desk_main(),
         Some(first) if first == commands::PART => return commands::part_main(),
         _ => {}

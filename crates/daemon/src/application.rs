@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::Guest;
 use hsmux_token::{
-    Batch, Done, Error, Kind, Made, ObjectRef, Operation, Request, Result, SessionObject, Token,
+    Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation, Request, Result, Seen,
+    SessionObject, Token,
 };
+use hsmux_wire::View;
 use parking_lot::Mutex;
 
 use crate::service::AppService;
@@ -24,6 +26,8 @@ pub struct Application {
     /// The pool as it has it: its session objects live together.
     pub guest: Guest,
     logged_in: AtomicBool,
+    /// Another host: the objects that it was told of last.
+    told: Mutex<Option<Arc<View>>>,
     objects: Mutex<Objects>,
 }
 
@@ -38,8 +42,12 @@ impl Application {
     /// Not logged in, without objects.
     pub fn new(service: Arc<AppService>) -> Self {
         Self {
-            guest: Guest::new(Arc::clone(&service.shared.pool)),
+            guest: match service.settings.load().of_host {
+                true => Guest::of_host(Arc::clone(&service.shared.pool)),
+                false => Guest::new(Arc::clone(&service.shared.pool)),
+            },
             service,
+            told: Mutex::default(),
             logged_in: AtomicBool::new(false),
             objects: Mutex::default(),
         }
@@ -98,6 +106,15 @@ impl Application {
         self.objects.lock().owned.remove(object);
     }
 
+    /// What has changed since the last call, by what there is now; the first time everything.
+    pub fn tell(&self, now: &Arc<View>) -> Seen {
+        let before = self.told.lock().replace(Arc::clone(now));
+        match before {
+            Some(before) if before.epoch == now.epoch => Seen::default(),
+            before => difference(before.as_deref(), now),
+        }
+    }
+
     /// The last connection has closed.
     pub fn end(&self) {
         let mut objects = self.objects.lock();
@@ -122,5 +139,20 @@ impl Application {
         };
         let batch: Batch = objects.into_iter().map(request).collect();
         self.guest.submit(batch);
+    }
+}
+
+/// What makes one view of another; the objects of both are in the order of their names.
+fn difference(before: Option<&View>, now: &View) -> Seen {
+    let before = before.map_or(&[][..], |before| &before.objects);
+    let find = |objects: &[Object], id: &ObjectId| {
+        let at = objects.binary_search_by_key(id, |object| object.id);
+        at.ok().map(|at| objects[at].clone())
+    };
+    let new = |object: &&Object| find(before, &object.id).as_ref() != Some(*object);
+    let gone = |object: &&Object| find(&now.objects, &object.id).is_none();
+    Seen {
+        made: now.objects.iter().filter(new).cloned().collect(),
+        gone: before.iter().filter(gone).map(|object| object.id).collect(),
     }
 }

@@ -27,6 +27,7 @@ use crate::lock::StateLock;
 use crate::login::Gate;
 use crate::members;
 use crate::notify::{notify, reloading};
+use crate::peers::Peers;
 use crate::service::Shared;
 use crate::settings::users;
 
@@ -74,8 +75,8 @@ impl Daemon {
         let seats = config.seats(&members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;
-        // Beside a broker or a gateway the CPU that it would stay awake on is theirs.
-        if config.broker.is_none() && config.gateway.is_none() {
+        // Beside a broker, a gateway or a node the CPU that it would stay awake on is theirs.
+        if config.broker.is_none() && config.gateway.is_none() && config.node.is_none() {
             reactor.keep_vigil();
         }
         Self::start_on(reactor, config, seats)
@@ -187,6 +188,11 @@ impl Running {
     /// Why the file as it is now could not be taken over.
     pub fn config_error(&self) -> Option<String> {
         self.problem.lock().clone()
+    }
+
+    /// Other hosts that may use this one's tokens.
+    pub fn peers(&self) -> &Peers {
+        &self.doors.peers
     }
 
     /// Users who may administer besides root and the daemon's own.

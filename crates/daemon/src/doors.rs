@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 
 use crate::admin::{AdminService, ListenerStatus};
 use crate::daemon::Running;
+use crate::peers::Peers;
 use crate::service::{AppService, Door};
 use crate::settings::Settings;
 
@@ -18,6 +19,8 @@ pub struct Doors {
     reactor: Arc<Reactor>,
     applications: Mutex<Vec<Open>>,
     administration: Mutex<Option<(Listening, SocketFile)>>,
+    /// Other hosts.
+    pub peers: Peers,
 }
 
 /// A listener in service.
@@ -31,6 +34,7 @@ impl Doors {
     /// None open yet.
     pub fn new(reactor: Arc<Reactor>) -> Self {
         Self {
+            peers: Peers::new(Arc::clone(&reactor)),
             reactor,
             applications: Mutex::default(),
             administration: Mutex::default(),
@@ -61,7 +65,10 @@ impl Doors {
         }
         let service = AppService::new(Arc::clone(&running.shared), settings);
         let (socket, file) = listen(&listener.socket)?;
-        let door = Arc::new(Door(Arc::clone(&service)));
+        let door = Arc::new(Door {
+            service: Arc::clone(&service),
+            host: None,
+        });
         let listening = self.reactor.listen(socket, door)?;
         Ok(Open {
             service,
@@ -108,6 +115,8 @@ impl Doors {
             true
         });
         applications.append(&mut added);
+        drop(applications);
+        lines.extend(self.peers.change(new));
         Ok(lines)
     }
 

@@ -137,6 +137,7 @@ impl Gather {
     }
 
     fn put(&self, session: &Session, index: usize, result: Result<Outcome>) {
+        let result = session.result(result);
         let mut gathered = self.0.lock();
         gathered.results[index] = Some(result);
         gathered.missing -= 1;

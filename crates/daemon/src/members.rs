@@ -22,7 +22,12 @@ pub fn worker(config: &Config) -> Result<PathBuf> {
 /// The seats of the members that are new or others than before.
 pub fn changed_seats(old: &Config, new: &Config) -> Result<Vec<(String, Vec<Seat>)>> {
     let worker = worker(new)?;
-    let changed = new.tokens.iter().filter(|member| differs(old, member));
+    let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
+    let another = identity(old) != identity(new);
+    let changed = new
+        .tokens
+        .iter()
+        .filter(|member| differs(old, member) || (another && member.node.is_some()));
     Ok(changed
         .map(|member| (member.name.clone(), new.member_seats(member, &worker, None)))
         .collect())

@@ -31,6 +31,13 @@ impl Rights<'_> {
             let why = "this listener is read-only; session objects are allowed";
             return Err(refused(operation, Kind::ReadOnly, why));
         }
+        let exported = |key: &ObjectRef| matches!(key, ObjectRef::Token(_));
+        if self.settings.of_host
+            && matches!(operation, Operation::Wrap { key, .. } if exported(key))
+        {
+            let why = "another host takes no key out of a token";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
         for object in operation.objects() {
             match object {
                 ObjectRef::Token(id) => self.may_use(operation, id)?,
@@ -50,7 +57,7 @@ impl Rights<'_> {
 
     fn may_use(&self, operation: &Operation, id: &ObjectId) -> Result<()> {
         let entry = self.catalogue.get(id);
-        let Some(entry) = entry.filter(|entry| self.settings.shows(&entry.object)) else {
+        let Some(entry) = entry.filter(|entry| self.settings.offers(self.catalogue, entry)) else {
             let why = format!("there is no {id:?} here");
             return Err(refused(operation, Kind::UnknownObject, &why));
         };

@@ -125,23 +125,28 @@ impl AppService {
 }
 
 /// For the reactor, which gives connections.
-pub struct Door(pub Arc<AppService>);
+pub struct Door {
+    /// Which listener.
+    pub service: Arc<AppService>,
+    /// The other host's name, where all connections are its.
+    pub host: Option<String>,
+}
 
 impl Service for Door {
     fn boot(&self) -> u64 {
-        self.0.shared.boot
+        self.service.shared.boot
     }
 
     fn pin_login(&self) -> bool {
-        self.0.settings.load().listener.login == Login::Pin
+        self.service.settings.load().listener.login == Login::Pin
     }
 
     fn read_only(&self) -> bool {
-        self.0.settings.load().listener.read_only
+        self.service.settings.load().listener.read_only
     }
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
-        self.0
+        self.service
             .settings
             .load()
             .admit(peer.uid)
@@ -149,8 +154,15 @@ impl Service for Door {
                 tracing::warn!(%peer, program = hello.program, %error, "refused");
             })?;
         let name = (peer.uid, hello.client);
-        let application = self.0.join(name);
-        let who = Who::new(peer.uid, peer.pid, &hello.program);
+        let application = self.service.join(name);
+        let who = match &self.host {
+            None => Who::new(peer.uid, peer.pid, &hello.program),
+            Some(host) => {
+                // Its certificate was its login.
+                application.log_in();
+                Who::here(peer.uid, format!("host {host}"))
+            }
+        };
         Ok(Arc::new(Talk::new(application, name, who)))
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::config::{Config, Listener, Login, PinSource, User};
+use hsmux_pool::config::{Allowed, Config, Listener, Login, PinSource, User};
+use hsmux_pool::{Catalogue, Entry};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use crate::login::PinHash;
@@ -17,6 +18,8 @@ pub struct Settings {
     users: Vec<u32>,
     /// The listener was taken out of the configuration; its connections live on, but are refused.
     pub closed: bool,
+    /// Whether it is for another host: tokens of this one alone serve it.
+    pub of_host: bool,
     /// Counts the changes of the listener, for [`crate::view::epoch`].
     pub edition: u64,
 }
@@ -29,7 +32,16 @@ impl Settings {
             pin: pin(config, listener),
             users: users(&listener.socket.allow_users),
             closed: false,
+            of_host: false,
             edition: 0,
+        }
+    }
+
+    /// What another host may do.
+    pub fn of_host(config: &Config, peer: &Allowed) -> Self {
+        Self {
+            of_host: true,
+            ..Self::new(config, &peer.listener())
         }
     }
 
@@ -40,6 +52,7 @@ impl Settings {
             pin: self.pin.clone(),
             users: Vec::new(),
             closed: true,
+            of_host: self.of_host,
             edition: self.edition,
         }
     }
@@ -62,6 +75,11 @@ impl Settings {
             socket.path.display(),
         );
         Err(Error::request(Kind::Forbidden, message))
+    }
+
+    /// Whether an object of the pool is there for those who connect here.
+    pub fn offers(&self, catalogue: &Catalogue, entry: &Entry) -> bool {
+        self.shows(&entry.object) && !(self.of_host && !catalogue.is_own(entry))
     }
 
     /// Whether the listener's `keys` show this object.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_pool::config::Login;
-use hsmux_token::{Error, Kind, Secret};
+use hsmux_token::{Error, Kind, Outcome, Result, Scope, Secret, Snapshot};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
 
 use crate::application::Application;
@@ -39,6 +39,11 @@ impl Conversation for Talk {
         // Who was let in may have been taken out of the configuration since.
         let settings = session.application.service.settings.load();
         if let Err(error) = settings.admit(session.who.uid) {
+            // A host that is let in no longer goes on with its other members.
+            let error = match settings.of_host {
+                true => Error::lost(error.to_string()),
+                false => error,
+            };
             return answer.send(&session.reply(Answer::Failed(error)));
         }
         match call {
@@ -54,6 +59,14 @@ impl Conversation for Talk {
                 answer.send(&session.reply(Answer::Done));
             }
             Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
+            Call::Objects if settings.of_host => session.objects(answer),
+            Call::Look if settings.of_host => {
+                let seen = session.application.tell(&session.view());
+                answer.send(&session.reply(Answer::Seen(seen)));
+            }
+            Call::Pace if settings.of_host => {
+                answer.send(&session.reply(Answer::Pace(Vec::new())));
+            }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
                 session.refuse("that is for workers", answer);
             }
@@ -82,6 +95,28 @@ impl Session {
         service
             .views
             .get(&catalogue, &service.settings.load(), logged_in)
+    }
+
+    fn objects(&self, answer: Answerer) {
+        let view = self.view();
+        self.application.tell(&view);
+        let snapshot = Snapshot {
+            epoch: view.epoch,
+            objects: view.objects.clone(),
+        };
+        answer.send(&self.reply(Answer::Objects(snapshot)));
+    }
+
+    /// What another host may not do here, or cannot, one of its other members perhaps can.
+    pub fn result(&self, result: Result<Outcome>) -> Result<Outcome> {
+        let elsewhere = |kind| matches!(kind, Kind::Forbidden | Kind::NoMechanism);
+        result.map_err(|error| {
+            let host = self.application.service.settings.load().of_host;
+            match host && elsewhere(error.kind()) {
+                true => error.with_scope(Scope::Pool),
+                false => error,
+            }
+        })
     }
 
     fn catalogue(&self, known: u64, answer: Answerer) {

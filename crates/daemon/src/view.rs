@@ -17,7 +17,12 @@ pub struct Views([Mutex<Option<Arc<View>>>; 2]);
 /// The epoch as an application sees it: another one after C_Login, after a change of the
 /// listener's rights, and never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
-    settings.edition << 48 | (catalogue.epoch + 1) << 1 | u64::from(logged_in)
+    // That a token of this host has a key, too, is news to others.
+    let epoch = match settings.of_host {
+        true => catalogue.edition(),
+        false => catalogue.epoch,
+    };
+    settings.edition << 48 | (epoch + 1) << 1 | u64::from(logged_in)
 }
 
 impl Views {
@@ -37,7 +42,11 @@ impl Views {
 }
 
 fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
-    let mut info = hsmux_token::TokenInfo::clone(&catalogue.info);
+    let info = match settings.of_host {
+        true => &catalogue.own,
+        false => &catalogue.info,
+    };
+    let mut info = hsmux_token::TokenInfo::clone(info);
     let listener = &settings.listener;
     info.flags.set(TokenFlags::LOGIN_REQUIRED, true);
     info.flags.set(TokenFlags::USER_PIN_INITIALIZED, true);
@@ -49,7 +58,11 @@ fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
         TokenFlags::PROTECTED_AUTHENTICATION_PATH,
         listener.login == Login::Peer,
     );
-    let seen = |object: &&Object| settings.shows(object) && (logged_in || !is_private(object));
+    let offered = |object: &Object| {
+        let entry = catalogue.get(&object.id);
+        entry.is_some_and(|entry| settings.offers(catalogue, entry))
+    };
+    let seen = |object: &&Object| offered(object) && (logged_in || !is_private(object));
     View {
         epoch: epoch(catalogue, settings, logged_in),
         info,

@@ -15,12 +15,16 @@ pub struct Catalogue {
     pub entries: Entries,
     /// The pool as one token.
     pub info: Arc<TokenInfo>,
+    /// The same without the tokens of other hosts.
+    pub own: Arc<TokenInfo>,
     /// Grows at each change.
     pub(crate) edition: u64,
     /// Which seats have a mechanism, in service or not.
     pub(crate) mechanisms: NameMap<u64, SeatSet>,
     /// All seats that are in service.
     pub(crate) in_service: SeatSet,
+    /// Seats of other hosts.
+    pub(crate) remote: SeatSet,
     /// All that are neither parked nor removed.
     pub(crate) expected: SeatSet,
     /// Those that have not yet shown their objects, or failed to.
@@ -84,6 +88,17 @@ impl Catalogue {
     /// An object that applications may see.
     pub fn get(&self, id: &ObjectId) -> Option<&Arc<Entry>> {
         self.entries.get(id).filter(|entry| entry.visible())
+    }
+
+    /// Grows at each change, also at those that applications cannot see.
+    pub fn edition(&self) -> u64 {
+        self.edition
+    }
+
+    /// Whether a token of this host has the object, and may serve with it.
+    pub fn is_own(&self, entry: &Entry) -> bool {
+        let own = |replica: &&Replica| !self.remote.contains(replica.index);
+        entry.replicas.iter().filter(own).any(Replica::good)
     }
 
     /// Whether no member has the object, and none is away that may turn out to have it.

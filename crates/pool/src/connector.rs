@@ -16,6 +16,12 @@ pub trait Connector: Send + Sync {
         Care::default()
     }
 
+    /// Whether the token is another host's: it is used like the pool's own, but changes of objects leave
+    /// it alone, and it is not offered to other hosts.
+    fn remote(&self) -> bool {
+        false
+    }
+
     /// A connection beside those that serve, to look at the token: [`Token::look`]. Only asked for
     /// where [`Care::look`] says so.
     fn scout(&self) -> Result<Arc<dyn Token>> {

@@ -30,6 +30,8 @@ pub(crate) struct Home {
     /// Homes with different numbers are spread over the seats.
     number: usize,
     settled: Mutex<Settled>,
+    /// Whether the guest is another host, which is served by tokens of this one alone.
+    pub of_host: bool,
 }
 
 /// Nowhere yet, at first: no connection has the generation 0.
@@ -44,6 +46,16 @@ struct Settled {
 impl Guest {
     /// A guest who has no home until the first session object is made.
     pub fn new(pool: Arc<Pool>) -> Self {
+        Self::with(pool, false)
+    }
+
+    /// A guest who is another host: the tokens of this one alone serve it. Two hosts that use each
+    /// other's tokens would otherwise send a request round and round.
+    pub fn of_host(pool: Arc<Pool>) -> Self {
+        Self::with(pool, true)
+    }
+
+    fn with(pool: Arc<Pool>, of_host: bool) -> Self {
         let number = match pool.core.options.policy {
             Policy::FirstAvailable => 0,
             Policy::LeastLoaded | Policy::RoundRobin => {
@@ -53,6 +65,7 @@ impl Guest {
         let home = Arc::new(Home {
             number,
             settled: Mutex::default(),
+            of_host,
         });
         let mut homes = pool.core.homes.lock();
         homes.retain(|home| home.strong_count() > 0);

@@ -17,6 +17,8 @@ pub(crate) struct Need {
     pub mechanism: Option<u64>,
     /// The pool's own request to one connection, by its generation: not counted against the queue.
     pub pinned: Option<u64>,
+    /// Tokens of other hosts may not serve it.
+    pub here: bool,
     /// Where the session objects that it makes are to live, together with others.
     pub home: Option<Arc<Home>>,
     pub call: &'static str,
@@ -34,6 +36,17 @@ pub(crate) struct Route {
     pub hopeful: SeatSet,
     /// Of the catalogue that says so.
     pub edition: u64,
+}
+
+/// Whether a key of a token leaves it, wrapped: no host lets others do that.
+fn exports(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Wrap {
+            key: ObjectRef::Token(_),
+            ..
+        }
+    )
 }
 
 /// Making an RSA key on a card takes minutes.
@@ -57,6 +70,7 @@ impl Need {
             objects: operation.objects().copied().zip(uses).collect(),
             mechanism: operation.mechanism().map(|mechanism| mechanism.kind),
             pinned: None,
+            here: exports(operation),
             home: None,
             call: operation.call(),
             repeatable: operation.repeatable(),
@@ -66,9 +80,11 @@ impl Need {
 
     /// The same for a guest, whose session objects are made at home.
     pub fn at(operation: &Operation, home: Option<&Arc<Home>>) -> Self {
+        let need = Self::of(operation);
         Self {
+            here: need.here || home.is_some_and(|home| home.of_host),
             home: home.filter(|_| operation.makes_session_objects()).cloned(),
-            ..Self::of(operation)
+            ..need
         }
     }
 
@@ -77,6 +93,7 @@ impl Need {
         Self {
             objects: SmallVec::new(),
             mechanism: None,
+            here: false,
             pinned: Some(generation),
             ..Self::of(operation)
         }
@@ -105,6 +122,10 @@ impl Need {
             hopeful: catalogue.expected,
             edition: catalogue.edition,
         };
+        if self.here {
+            route.able = route.able.minus(&catalogue.remote);
+            route.hopeful = route.hopeful.minus(&catalogue.remote);
+        }
         let mut together: Option<SeatSet> = None;
         for (object, uses) in &self.objects {
             let (able, hopeful) = match object {

@@ -274,6 +274,8 @@ impl Pool {
             for record in &added {
                 registry.expected.insert(record.index);
                 registry.unsettled.insert(record.index);
+                let remote = record.seat.connector.remote();
+                registry.remote.set(record.index, remote);
             }
         });
         Ok(added)

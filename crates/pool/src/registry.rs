@@ -21,6 +21,8 @@ pub(crate) struct Registry {
     pub expected: SeatSet,
     /// Not yet asked for their objects since they are expected.
     pub unsettled: SeatSet,
+    /// Of other hosts.
+    pub remote: SeatSet,
     /// Of seats that are being read.
     pub amendments: Amendments,
     edition: u64,
@@ -153,6 +155,7 @@ impl Registry {
         for id in self.held_by(index) {
             self.drop_replica(index, &id);
         }
+        self.remote.remove(index);
         self.visibly |= self.seats.remove(&index).is_some();
     }
 
@@ -207,7 +210,9 @@ impl Registry {
         Catalogue {
             epoch: self.epoch + 1,
             entries: self.entries.clone(),
-            info: Arc::new(self.describe(options)),
+            info: Arc::new(self.describe(options, &SeatSet::EMPTY)),
+            own: Arc::new(self.describe(options, &self.remote)),
+            remote: self.remote,
             edition: self.edition,
             mechanisms,
             expected: self.expected,
@@ -276,9 +281,16 @@ impl Registry {
         }
     }
 
-    /// The pool as one token. Its serial number follows from the label alone, so that programs
-    /// which remember it find the pool again, whatever its members.
-    fn describe(&self, options: &Options) -> TokenInfo {
+    /// The pool as one token, without some of its seats. Its serial number follows from the label alone,
+    /// so that programs which remember it find the pool again, whatever its members.
+    fn describe(&self, options: &Options, without: &SeatSet) -> TokenInfo {
+        let seats = || {
+            let with = self
+                .seats
+                .iter()
+                .filter(|(seat, _)| !without.contains(**seat));
+            with.map(|(_, holder)| &*holder.info)
+        };
         let mut flags = TokenFlags::RNG
             | TokenFlags::LOGIN_REQUIRED
             | TokenFlags::USER_PIN_INITIALIZED
@@ -295,32 +307,24 @@ impl Registry {
             firmware: version,
             library: "hsmux".into(),
             library_version: version,
-            mechanisms: self.mechanisms(),
-            lanes: self
-                .seats
-                .values()
-                .map(|holder| holder.info.lanes.max(1))
-                .sum(),
+            mechanisms: mechanisms(seats()),
+            lanes: seats().map(|info| info.lanes.max(1)).sum(),
             pin_length: (1, 255),
             slot: None,
         }
     }
+}
 
-    /// What any member can do.
-    fn mechanisms(&self) -> Vec<MechanismInfo> {
-        let mut union: BTreeMap<u64, MechanismInfo> = BTreeMap::new();
-        for mechanism in self
-            .seats
-            .values()
-            .flat_map(|holder| &holder.info.mechanisms)
-        {
-            let merged = union.entry(mechanism.kind).or_insert(*mechanism);
-            merged.min_key = merged.min_key.min(mechanism.min_key);
-            merged.max_key = merged.max_key.max(mechanism.max_key);
-            merged.flags |= mechanism.flags;
-        }
-        union.into_values().collect()
+/// What any of some tokens can do.
+fn mechanisms<'a>(tokens: impl Iterator<Item = &'a TokenInfo>) -> Vec<MechanismInfo> {
+    let mut union: BTreeMap<u64, MechanismInfo> = BTreeMap::new();
+    for mechanism in tokens.flat_map(|info| &info.mechanisms) {
+        let merged = union.entry(mechanism.kind).or_insert(*mechanism);
+        merged.min_key = merged.min_key.min(mechanism.min_key);
+        merged.max_key = merged.max_key.max(mechanism.max_key);
+        merged.flags |= mechanism.flags;
     }
+    union.into_values().collect()
 }
 
 fn state_after_reading(

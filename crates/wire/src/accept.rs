@@ -41,6 +41,60 @@ impl Reactor {
     }
 }
 
+impl Reactor {
+    /// Serves connections that are made elsewhere.
+    pub fn entrance(&self, service: Arc<dyn Service>) -> Entrance {
+        Entrance(self.adopt(|watch| Within {
+            watch,
+            service,
+            open: Count::default(),
+            halves: Halves::default(),
+        }))
+    }
+}
+
+/// Where connections come in that are made elsewhere; those that are open stay when it is dropped.
+pub struct Entrance(Arc<Within>);
+
+struct Within {
+    watch: Watch,
+    service: Arc<dyn Service>,
+    open: Count,
+    halves: Halves,
+}
+
+impl Entrance {
+    /// Serves a connection, which says hello as any other.
+    pub fn take(&self, stream: UnixStream) -> io::Result<()> {
+        let within = &self.0;
+        stream.set_nonblocking(true)?;
+        let service = Arc::clone(&within.service);
+        let open = within.open.one();
+        Caller::admit(&within.watch, stream, service, open, &within.halves).map(drop)
+    }
+
+    /// Open connections.
+    pub fn connections(&self) -> usize {
+        self.0.open.get()
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        self.0.watch.end();
+    }
+}
+
+impl Source for Within {
+    fn ready(self: Arc<Self>, _: u16, _: EventFlags, _: &mut [u8]) {}
+
+    fn expired(self: Arc<Self>, _: Instant) -> Option<Instant> {
+        None
+    }
+
+    fn abandoned(self: Arc<Self>) {}
+}
+
 /// A listener in service; dropping it closes the socket (its file stays).
 pub struct Listening(Arc<Acceptor>);
 

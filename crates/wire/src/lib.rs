@@ -21,7 +21,7 @@ mod remote;
 mod server;
 mod socket;
 
-pub use accept::Listening;
+pub use accept::{Entrance, Listening};
 pub use client::Client;
 pub use connection::{Broken, Connection, decode};
 pub use cork::together;

@@ -155,6 +155,9 @@ pub enum Answer {
     /// See [`Call::Pace`].
     #[n(10)]
     Pace(#[n(0)] Vec<Pace>),
+    /// A worker has connected to a token elsewhere, which speaks this version on the lanes.
+    #[n(11)]
+    Linked(#[n(0)] TokenInfo, #[n(1)] u16),
 }
 
 /// The catalogue as one client may see it.

@@ -8,6 +8,7 @@ mod config;
 mod doctor;
 mod gateway;
 mod key;
+mod node;
 mod pin;
 mod serve;
 mod shell;
@@ -62,6 +63,8 @@ enum Command {
     Broker(broker::Broker),
     /// Run the daemon with its TLS in front of other services
     Gateway(gateway::Gateway),
+    /// Run the daemon with its tokens offered to other hosts; certificates for hosts
+    Node(node::Node),
     /// Tokens of those who use the broker
     #[command(subcommand)]
     TokenAuth(token_auth::TokenAuth),
@@ -123,7 +126,7 @@ impl Cli {
         let serves = matches!(
             self.command,
             Command::Serve(_) | Command::Broker(_) | Command::Gateway(_)
-        );
+        ) || matches!(&self.command, Command::Node(node) if node.serves());
         if !serves {
             // `hsmux ... | head` ends quietly.
             sigpipe::reset();
@@ -132,6 +135,7 @@ impl Cli {
             Command::Serve(command) => command.run(context),
             Command::Broker(command) => command.run(context),
             Command::Gateway(command) => command.run(context),
+            Command::Node(command) => command.run(context),
             Command::TokenAuth(command) => command.run(context),
             Command::Status(command) => command.run(context),
             Command::Doctor(_) => doctor::Doctor::run(context),

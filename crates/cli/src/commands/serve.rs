@@ -41,10 +41,18 @@ impl Serve {
         context.load()?;
         let file = std::path::absolute(context.file())?;
         let daemon = Daemon::start(&file)?;
-        // They end before the pool does.
-        let _broker = super::broker::start(&daemon)?;
-        let _gateway = super::gateway::start(&daemon)?;
+        let broker = super::broker::start(&daemon)?;
+        let gateway = super::gateway::start(&daemon)?;
+        let node = hsmux_node::Service::start(daemon.running())?;
         daemon.run()?;
+        // They end before the pool does.
+        drop((broker, gateway));
+        if let Some(node) = node {
+            node.stop_listening();
+            // What other hosts have asked is answered before their connections end.
+            drop(daemon);
+            drop(node);
+        }
         Ok(Exit::Done)
     }
 

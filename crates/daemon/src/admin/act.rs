@@ -89,6 +89,8 @@ impl Running {
             config: self.file.clone(),
             config_error: self.config_error(),
             listeners: self.doors.status(),
+            peers: self.peers().status(&self.config()),
+            refused: self.peers().refused(),
             members: status::members(&self.shared.pool, &pool),
             audit: self.shared.audit.status(),
             pool,

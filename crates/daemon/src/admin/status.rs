@@ -8,6 +8,8 @@ use hsmux_pool::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::peers::{PeerStatus, Refusal};
+
 /// The daemon, its listeners and its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DaemonStatus {
@@ -23,6 +25,12 @@ pub struct DaemonStatus {
     pub config_error: Option<String>,
     /// Where it listens.
     pub listeners: Vec<ListenerStatus>,
+    /// Other hosts that may use this one's tokens.
+    #[serde(default)]
+    pub peers: Vec<PeerStatus>,
+    /// Connections of other hosts that were refused, the last few.
+    #[serde(default)]
+    pub refused: Vec<Refusal>,
     /// In the order of the configuration.
     pub members: Vec<MemberStatus>,
     /// The audit trail.

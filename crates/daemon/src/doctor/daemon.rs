@@ -33,6 +33,11 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         findings.push(Finding::new(Level::Error, "daemon", problem, advice));
     }
     findings.extend(status.members.iter().filter_map(member));
+    findings.extend(status.refused.iter().map(|refused| {
+        let about = format!("a host at {}", refused.from);
+        let problem = format!("it was refused: {}", refused.problem);
+        Finding::new(Level::Note, about, problem, &refused.advice)
+    }));
     if let Some(Response::Keys(keys)) = ask(Request::Keys) {
         let members = status.members.len();
         findings.extend(keys.iter().flat_map(|key| of_key(key, members)));

@@ -1,11 +1,12 @@
 //! What only the file system knows: modules, PIN files, folders and users that are not there.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::parse::{self, Parsed};
 use super::reader::Named;
 use super::users::group_id;
-use super::{Config, Listener, Login, Member, Mistake, PinSource, Severity};
+use super::{Config, Listener, Login, Member, Mistake, NodeSection, PinSource, Severity};
 
 /// Finds every mistake of a configuration file, those included that only this machine can tell.
 /// Without one that [is an error](Mistake::is_error) the daemon can start.
@@ -139,20 +140,41 @@ impl Findings<'_> {
         }
     }
 
+    fn node(&mut self, node: &NodeSection) {
+        let key = &node.identity.key;
+        let others = |meta: std::fs::Metadata| meta.permissions().mode() & 0o077 != 0;
+        if std::fs::metadata(key).is_ok_and(others) {
+            let message = format!("{}: other users can read it; chmod 600", key.display());
+            self.warn(0, message);
+        }
+        if !node.listen.is_empty() && node.peers.is_empty() {
+            let message = "[node] listens, and no [[peer]] may use it";
+            self.warn(0, message);
+        }
+        if node.identity.revoked.is_none() {
+            let message = "[node] has no revoked =: no certificate can be taken back";
+            self.warn(0, message);
+        }
+    }
+
     /// What is allowed, but seldom meant.
     fn consider(&mut self, config: &Config) {
+        let pinless = |member: &&Member| member.pin.is_none() && member.node.is_none();
         if config.tokens.len() == 1 {
             self.warn(
                 0,
                 "one [[token]]: a pool of one has no second replica of any key",
             );
         }
-        for member in config.tokens.iter().filter(|member| member.pin.is_none()) {
+        for member in config.tokens.iter().filter(pinless) {
             let message = format!(
                 "{} has no pin: its private keys cannot be used",
                 member.name
             );
             self.warn(member.line, message);
+        }
+        if let Some(node) = &config.node {
+            self.node(node);
         }
         for listener in &config.listeners {
             self.shared_pin(config, listener);

@@ -3,7 +3,9 @@
 mod broker;
 mod files;
 mod gateway;
+mod member;
 mod mistake;
+mod node;
 mod parse;
 mod pin;
 mod print;
@@ -28,6 +30,7 @@ pub use broker::{
 pub use files::check;
 pub use gateway::{Behind, Certificate, Clients, GatewaySection, Place, ProxyVersion, Site};
 pub use mistake::{Mistake, Severity};
+pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;
 pub use print::{example, markdown};
 pub use reader::duration as parse_duration;
@@ -56,6 +59,8 @@ pub struct Config {
     pub broker: Option<BrokerSection>,
     /// `[gateway]` with each `[[site]]`, if it is there.
     pub gateway: Option<GatewaySection>,
+    /// `[node]` with each `[[peer]]`, if it is there.
+    pub node: Option<NodeSection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
 }
@@ -147,11 +152,13 @@ pub struct AuditSection {
     pub checkpoint: Duration,
 }
 
-/// `[[token]]`: one token of a vendor's module.
+/// `[[token]]`: one token of a vendor's module, or another host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
     /// Its name in commands and logs.
     pub name: String,
+    /// Another host, by host and port; then there is no module, and the name is that of its certificate.
+    pub node: Option<String>,
     /// The vendor's module.
     pub module: PathBuf,
     /// Which of its tokens.

@@ -10,10 +10,10 @@ use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
 use super::{
-    Admin, AuditSection, BrokerSection, Config, Isolation, Listener, Login, Member, Mistake,
-    ModuleSection, PoolSection, Socket, User,
+    Admin, AuditSection, BrokerSection, Config, Listener, Login, Mistake, ModuleSection,
+    PoolSection, Socket, User,
 };
-use super::{broker, gateway};
+use super::{broker, gateway, member, node};
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
@@ -48,8 +48,10 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     let names = SECTIONS.iter().map(|section| section.name);
     source.unknown(document, "the file", &names);
 
-    let tokens = members(source, document);
-    let count = tokens.len().max(1) as u64;
+    let tokens = member::read(source, document);
+    // Changes reach tokens of this host alone.
+    let own = tokens.iter().filter(|member| member.node.is_none());
+    let count = own.count().max(1) as u64;
     let serves_keys = document.contains_key("broker");
     let pool = one(source, document, "pool", |fields| {
         pool(fields, count, serves_keys)
@@ -85,6 +87,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     let audit = one(source, document, "audit", |fields| audit(fields, &state));
     let broker = broker(source, document, &state);
     let gateway = gateway::read(source, document);
+    let node = node::read(source, document, &tokens);
     Some(Config {
         file: source.file.to_owned(),
         pool: pool?,
@@ -93,6 +96,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         audit,
         broker,
         gateway,
+        node,
         tokens,
         listeners,
         state,
@@ -279,89 +283,4 @@ fn audit(fields: &mut Fields<'_, '_, '_>, state: &Path) -> AuditSection {
             .duration("checkpoint")
             .unwrap_or(Duration::from_secs(60)),
     }
-}
-
-fn members(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
-    let members = many(source, document, "token", member);
-    if members.is_empty() && !document.contains_key("token") {
-        source.error(0..0, "no [[token]]: a pool needs at least one member");
-    }
-    unique(source, &members, "name", |(member, span)| {
-        (member.name.clone(), span.clone())
-    });
-    unique(source, &members, "token", |(member, span)| {
-        (
-            format!("{} of {}", member.uri, member.module.display()),
-            span.clone(),
-        )
-    });
-    members.into_iter().map(|(member, _)| member).collect()
-}
-
-fn member(fields: &mut Fields<'_, '_, '_>) -> Option<Placed<Member>> {
-    let words = [
-        ("process", Isolation::Process),
-        ("thread", Isolation::Thread),
-    ];
-    let module = required(fields, "module", |fields| fields.path("module"));
-    if let Some(module) = &module {
-        fields.names("module", Named::Module(module.clone()));
-    }
-    let uri = required(fields, "uri", |fields| fields.uri("uri"));
-    if let Some(uri) = &uri {
-        if !uri.names_token() {
-            let message = "uri: it names no token; write token=, serial= or slot-id=";
-            fields.source.error(fields.span_of("uri"), message);
-        } else if uri.pin_source.is_some() || uri.module_path.is_some() {
-            let message = "uri: PIN and module have keys of their own here, pin = and module =";
-            fields.source.error(fields.span_of("uri"), message);
-        }
-    }
-    let name = fields.read("name", |value| match text(value)? {
-        name if name.is_empty() || name.contains(['#', '/', '\0', '\n']) => {
-            Err(format!("{name:?} is empty or has a '#' or '/'"))
-        }
-        name => Ok(name.to_owned()),
-    });
-    let member = Member {
-        name: String::new(),
-        module: PathBuf::new(),
-        uri: uri.clone().unwrap_or_default(),
-        pin: fields.pin("pin"),
-        isolation: fields
-            .choice("isolation", &words)
-            .unwrap_or(Isolation::Process),
-        sessions: fields.number("sessions", 1..=1024).unwrap_or(4) as u32,
-        workers: fields.number("workers", 1..=256).unwrap_or(1) as u32,
-        weight: fields.number("weight", 1..=1000).unwrap_or(1) as u32,
-        timeout: fields
-            .duration("timeout")
-            .unwrap_or(Duration::from_secs(10)),
-        env: fields.env("env").unwrap_or_default(),
-        watch: fields.flag("watch"),
-        line: fields.source.line(fields.span.start),
-    };
-    if member.isolation == Isolation::Thread {
-        for (key, useless) in [
-            ("workers", member.workers > 1),
-            ("env", !member.env.is_empty()),
-        ] {
-            if useless {
-                let message = format!("{key} needs isolation = \"process\"");
-                fields.source.error(fields.span_of(key), message);
-            }
-        }
-    }
-    let uri = uri?;
-    let name = name
-        .or(uri.token.clone())
-        .or(uri.serial.clone())
-        .or(uri.slot_id.map(|id| format!("slot-{id}")))
-        .unwrap_or_else(|| uri.to_string());
-    let member = Member {
-        name,
-        module: module?,
-        ..member
-    };
-    Some((member, fields.span.clone()))
 }

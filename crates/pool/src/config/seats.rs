@@ -1,13 +1,14 @@
 //! Members as seats of the pool.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hsmux_module::Options;
-use hsmux_token::{Result, Token};
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Result, Token};
 
 use super::{Config, Isolation, Member, PinSource};
-use crate::process::{Environment, ProcessConnector, ThreadConnector};
+use crate::process::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
 use crate::{Care, Connector, Seat};
 
 impl Config {
@@ -28,6 +29,9 @@ impl Config {
         worker: &Path,
         isolation: Option<Isolation>,
     ) -> Vec<Seat> {
+        if let Some(seat) = self.node_seat(member, worker) {
+            return vec![seat];
+        }
         let isolation = isolation.unwrap_or(member.isolation);
         let seats = match isolation {
             Isolation::Process => member.workers,
@@ -63,6 +67,29 @@ impl Config {
         (1..=seats).map(seat).collect()
     }
 
+    /// The seat of a member that is another host; it needs a process in any case.
+    fn node_seat(&self, member: &Member, worker: &Path) -> Option<Seat> {
+        let (address, node) = (member.node.as_ref()?, self.node.as_ref()?);
+        let options = LinkOptions {
+            name: member.name.clone(),
+            address: address.clone(),
+            lanes: member.sessions,
+            identity: node.identity.clone(),
+        };
+        let connector =
+            ProcessConnector::link(worker, options).environment(self.environment(member));
+        Some(Seat {
+            connector: Arc::new(NodeConnector {
+                connector,
+                serving: Mutex::default(),
+            }),
+            name: member.name.clone(),
+            member: member.name.clone(),
+            weight: member.weight,
+            timeout: member.timeout,
+        })
+    }
+
     /// The environment of a process that loads a member's module: the member's own variables, and
     /// none that holds a PIN.
     pub fn environment(&self, member: &Member) -> Environment {
@@ -96,6 +123,37 @@ impl Member {
             state: state.to_owned(),
             name: self.name.clone(),
         })
+    }
+}
+
+/// A member that is another host.
+struct NodeConnector {
+    connector: ProcessConnector,
+    /// The connection that was made last: that host itself says what has changed on it.
+    serving: Mutex<Option<Weak<dyn Token>>>,
+}
+
+impl Connector for NodeConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let token = self.connector.connect()?;
+        *self.serving.lock() = Some(Arc::downgrade(&token));
+        Ok(token)
+    }
+
+    fn care(&self) -> Care {
+        Care {
+            look: true,
+            ..Care::default()
+        }
+    }
+
+    fn remote(&self) -> bool {
+        true
+    }
+
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        let serving = self.serving.lock().as_ref().and_then(Weak::upgrade);
+        serving.ok_or_else(|| Error::lost("the connection has ended"))
     }
 }
 

@@ -6,11 +6,12 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Mark;
 use hsmux_token::sync::Mutex;
-use hsmux_wire::Keeper;
+use hsmux_wire::frame::MAX_FRAME;
+use hsmux_wire::{Answer, Connection, Keeper, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
@@ -32,12 +33,12 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `program worker`, with a socket for its standard input and no standard output.
-    pub fn spawn(program: &Path, environment: &Environment) -> io::Result<Self> {
+    /// Starts `program role`, with a socket for its standard input and no standard output.
+    pub fn spawn(program: &Path, role: &str, environment: &Environment) -> io::Result<Self> {
         let (control, far) = UnixStream::pair()?;
         let mut process = environment
             .apply(&mut Command::new(program))
-            .arg("worker")
+            .arg(role)
             .stdin(Stdio::from(OwnedFd::from(far)))
             .stdout(Stdio::null())
             // Ctrl+C is for the parent, which ends its workers when their work is done.
@@ -73,6 +74,16 @@ impl Child {
         self.fate()
     }
 
+    /// Why it has ended, if it has said so.
+    fn last_word(&self) -> Option<String> {
+        let mut control = Connection::new(self.control().ok()?);
+        // It has written all that it ever will.
+        match decode(control.read(MAX_FRAME, Some(Instant::now())).ok()?).ok()? {
+            Answer::Failed(error) => Some(error.to_string()),
+            _ => None,
+        }
+    }
+
     /// Waits for it to end; whether it has.
     pub fn wait(&self, within: Duration) -> bool {
         let within = Timespec {
@@ -103,7 +114,7 @@ impl Keeper for Child {
 
     fn fate(&self) -> String {
         match self.process.lock().try_wait() {
-            Ok(Some(status)) => describe(status),
+            Ok(Some(status)) => self.last_word().unwrap_or_else(|| describe(status)),
             Ok(None) => "hangs in the kernel, and does not end though it was killed".into(),
             Err(error) => format!("ended, and its status cannot be read: {error}"),
         }

@@ -9,6 +9,7 @@ use hsmux_token::{Error, Result, Token, ck};
 use hsmux_wire::{Link, Reactor, RemoteToken};
 
 use super::Environment;
+use super::orders::{LinkOptions, Order};
 use super::start::{start, turn};
 use crate::Connector;
 
@@ -23,13 +24,16 @@ const TRIES: usize = 3;
 /// fast tokens.
 const DEPTH: usize = crate::scheduler::DEEPEST;
 
+/// A host answers one call at a time on each lane.
+const DEPTH_OF_LINKS: usize = 1;
+
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// A seat in a worker process of its own.
 pub struct ProcessConnector {
     program: PathBuf,
-    options: Options,
+    order: Order,
     environment: Environment,
     start_within: Duration,
 }
@@ -37,9 +41,19 @@ pub struct ProcessConnector {
 impl ProcessConnector {
     /// `program` is started with the one argument `worker`, and calls [`worker_main`](super::worker_main).
     pub fn new(program: impl Into<PathBuf>, options: Options) -> Self {
+        Self::of(program, Order::Module(options))
+    }
+
+    /// The same with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of
+    /// another host.
+    pub fn link(program: impl Into<PathBuf>, options: LinkOptions) -> Self {
+        Self::of(program, Order::Link(options))
+    }
+
+    fn of(program: impl Into<PathBuf>, order: Order) -> Self {
         Self {
             program: program.into(),
-            options,
+            order,
             environment: Environment::default(),
             start_within: START_WITHIN,
         }
@@ -64,18 +78,21 @@ impl ProcessConnector {
         let started = start(
             &self.program,
             &self.environment,
-            &self.options,
+            &self.order,
             self.start_within,
         )?;
         let token = RemoteToken::start(
             reactor,
             Link {
-                name: format!("the worker of {}", self.options.name),
+                name: self.order.called(),
                 info: started.info,
                 version: started.version,
                 lanes: started.lanes,
                 admin: started.admin,
-                depth: DEPTH,
+                depth: match self.order {
+                    Order::Module(_) => DEPTH,
+                    Order::Link(_) => DEPTH_OF_LINKS,
+                },
                 keeper: Box::new(started.child),
             },
         )?;
@@ -85,7 +102,10 @@ impl ProcessConnector {
 
 impl Connector for ProcessConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let turn = turn(&self.options.module);
+        let Order::Module(options) = &self.order else {
+            return self.connect_once();
+        };
+        let turn = turn(&options.module);
         let _turn = turn.lock();
         persist(|| self.connect_once())
     }

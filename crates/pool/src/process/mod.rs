@@ -5,16 +5,21 @@
 //! over the lanes, one thread and one operation on each; the control socket only says that the
 //! parent lives. When it ends the worker ends too, whatever the vendor's module is doing; when the
 //! worker dies, its lanes and a pidfd tell the parent.
+//!
+//! A token of another host has such a process, too, started as `hsmux link` ([`LinkOptions`]): it passes what
+//! comes on the lanes on to that host.
 
 mod child;
 mod connector;
 mod environment;
 mod handover;
+mod orders;
 mod secrets;
 mod start;
 mod worker;
 
 pub use connector::{ProcessConnector, ThreadConnector};
 pub use environment::Environment;
+pub use orders::{Identity, LinkOptions};
 pub use secrets::{keep_secrets, take_stdin};
-pub use worker::worker_main;
+pub use worker::{Orders, serve_orders, worker_main};

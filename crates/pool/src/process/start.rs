@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use hsmux_module::Options;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Result, Secret, TokenInfo};
+use hsmux_token::{Error, Kind, Result, TokenInfo};
 use hsmux_wire::{
     Answer, Broken, Call, Connection, Greeting, Hello, SPOKEN, Versions, Welcome, agree, decode,
     frame,
 };
-use zeroize::Zeroize;
 
 use super::child::Child;
+use super::orders::Order;
 use super::{Environment, handover};
 
 /// A worker that has logged in.
@@ -38,17 +37,17 @@ pub(super) fn turn(module: &Path) -> Arc<Mutex<()>> {
 pub(super) fn start(
     program: &Path,
     environment: &Environment,
-    options: &Options,
+    order: &Order,
     within: Duration,
 ) -> Result<Started> {
-    let name = format!("the worker of {}", options.name);
+    let name = order.called();
     let failed = |error: std::io::Error| {
         let message = format!("{name} cannot be started ({}): {error}", program.display());
         Error::token(Kind::Environment, message)
     };
-    let child = Child::spawn(program, environment).map_err(failed)?;
+    let child = Child::spawn(program, order.role(), environment).map_err(failed)?;
     // One lane more, for administration.
-    let count = (options.sessions.max(1) as usize + 1).min(handover::MOST);
+    let count = (order.lanes().max(1) as usize + 1).min(handover::MOST);
     let pairs = (0..count).map(|_| UnixStream::pair());
     let pairs: std::io::Result<Vec<_>> = pairs.collect();
     let (mut lanes, theirs): (Vec<_>, Vec<_>) = pairs.map_err(failed)?.into_iter().unzip();
@@ -59,7 +58,7 @@ pub(super) fn start(
         deadline: Instant::now() + within,
         doing: None,
     };
-    let (version, info) = match talk.run(theirs, options) {
+    let (version, info) = match talk.run(theirs, order) {
         Ok(started) => started,
         Err(Failure::Said(error)) => return Err(error),
         Err(Failure::Silent(broken)) => return Err(talk.explain(&name, &child, &broken, within)),
@@ -105,11 +104,7 @@ impl From<Broken> for Failure {
 }
 
 impl Talk {
-    fn run(
-        &mut self,
-        lanes: Vec<UnixStream>,
-        options: &Options,
-    ) -> Result<(u16, TokenInfo), Failure> {
+    fn run(&mut self, lanes: Vec<UnixStream>, order: &Order) -> Result<(u16, TokenInfo), Failure> {
         handover::send(&self.control, &lanes).map_err(Broken::Unsent)?;
         // The worker's ends are the worker's alone from here: its death must end the lanes.
         drop(lanes);
@@ -121,11 +116,12 @@ impl Talk {
             Greeting::Welcome(welcome) => welcome.version,
             Greeting::Refused(error) => return Err(error.into()),
         };
-        control.write(&Call::Start(written(options)?), deadline)?;
+        control.write(&Call::Start(order.written()?), deadline)?;
         loop {
             match decode(control.read(frame::MAX_FRAME, deadline)?)? {
                 Answer::Doing(call) => self.doing = Some(call),
                 Answer::Started(info) => return Ok((version, info)),
+                Answer::Linked(info, spoken) => return Ok((spoken, info)),
                 Answer::Failed(error) => return Err(error.into()),
                 other => {
                     let message = format!("the worker answered its start with {other:?}");
@@ -136,10 +132,7 @@ impl Talk {
     }
 
     fn explain(&self, name: &str, child: &Child, broken: &Broken, within: Duration) -> Error {
-        let doing = self
-            .doing
-            .as_deref()
-            .unwrap_or("before the module was loaded");
+        let doing = self.doing.as_deref().unwrap_or("nothing that it told");
         if broken.is_late() {
             child.end();
             let message = format!(
@@ -181,15 +174,4 @@ pub(super) fn greeting(theirs: &Versions) -> (Greeting, Option<u16>) {
         }
         Err(error) => (Greeting::Refused(error), None),
     }
-}
-
-fn written(options: &Options) -> Result<Secret> {
-    let mut bytes = Vec::with_capacity(4096);
-    minicbor::encode(options, &mut bytes).map_err(|error| {
-        bytes.zeroize();
-        Error::protocol(format!(
-            "the options of a worker cannot be encoded: {error}"
-        ))
-    })?;
-    Ok(Secret::new(bytes))
 }

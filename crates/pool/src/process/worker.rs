@@ -11,6 +11,7 @@ use hsmux_module::{ModuleToken, Options};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
 use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
+use minicbor::Decode;
 use rustix::process::Signal;
 
 use super::{handover, keep_secrets, start, take_stdin};
@@ -22,7 +23,36 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// Whatever a module does to this process (crash, hang, leak), it does to this process alone.
 pub fn worker_main() -> ExitCode {
-    match serve() {
+    serve_orders(|orders: Orders<Options>| {
+        let Orders {
+            control,
+            version,
+            order,
+            lanes,
+        } = orders;
+        serve_token(control, version, order, lanes);
+    })
+}
+
+/// What a worker's parent has said.
+pub struct Orders<T> {
+    /// For its answers.
+    pub control: UnixStream,
+    /// The frame version agreed.
+    pub version: u16,
+    /// Which token to serve.
+    pub order: T,
+    /// The far ends are the parent's. The last is its administration's.
+    pub lanes: Vec<UnixStream>,
+}
+
+/// The program of a worker of any kind: hears its orders on the standard input, and has `carry_out` follow
+/// them on a thread of its own until that is done, or the parent has gone.
+pub fn serve_orders<T>(carry_out: impl FnOnce(Orders<T>) + Send + 'static) -> ExitCode
+where
+    T: for<'b> Decode<'b, ()> + Send + 'static,
+{
+    match serve(carry_out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The parent has closed its end, or has another version: this is for its log.
@@ -32,20 +62,28 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-fn serve() -> Result<()> {
+fn serve<T>(carry_out: impl FnOnce(Orders<T>) + Send + 'static) -> Result<()>
+where
+    T: for<'b> Decode<'b, ()> + Send + 'static,
+{
     let failed = |error: io::Error| Error::lost(format!("the worker's control socket: {error}"));
     keep_secrets();
     let stream = UnixStream::from(take_stdin().map_err(failed)?);
     let lanes = handover::receive(&stream).map_err(failed)?;
     let answers = stream.try_clone().map_err(failed)?;
     let mut control = Connection::new(stream);
-    let (version, options) = hear_start(&mut control)?;
+    let (version, order) = hear_start(&mut control)?;
     let serving = std::thread::Builder::new()
         .name("hsmux-worker".into())
         .spawn(move || {
             // Wakes the thread below when there is nothing to serve, or no more.
             let _ends = HangUp(answers.try_clone());
-            serve_token(answers, version, options, lanes);
+            carry_out(Orders {
+                control: answers,
+                version,
+                order,
+                lanes,
+            });
         })
         .map_err(failed)?;
     // Nothing more is said on it: what comes is its end.
@@ -55,7 +93,7 @@ fn serve() -> Result<()> {
     Ok(())
 }
 
-fn hear_start(control: &mut Connection) -> Result<(u16, Options)> {
+fn hear_start<T: for<'b> Decode<'b, ()>>(control: &mut Connection) -> Result<(u16, T)> {
     let lost = |broken| Error::lost(format!("the worker's start: {broken}"));
     let hello: Hello = decode(control.read(frame::MAX_FRAME, None).map_err(lost)?)?;
     let (greeting, version) = start::greeting(&hello.versions());

@@ -2,6 +2,7 @@
 
 use super::door::Door;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
+use crate::record::Record;
 use crate::{Changes, Options, Pool, Seat};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
@@ -216,6 +217,9 @@ impl Changes for Writer {
 
     /// A seat whose token makes up for what it missed whenever it connects.
     fn admit(&self, seat: Seat) -> Seat {
+        if seat.connector.remote() {
+            return seat;
+        }
         Seat {
             connector: Arc::new(Door::new(
                 seat.member.clone(),
@@ -230,7 +234,8 @@ impl Changes for Writer {
 impl Members for Pool {
     fn members(&self) -> Vec<Member> {
         let mut members: Vec<Member> = Vec::new();
-        for record in self.core.records() {
+        let own = |record: &Arc<Record>| !record.seat.connector.remote();
+        for record in self.core.records().into_iter().filter(own) {
             let connection = record.life.lock().connection.clone();
             let token = connection.map(|connection| Arc::clone(&connection.token));
             match members.iter_mut().find(|m| *m.name == *record.member) {

@@ -20,6 +20,7 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-pkcs11",
         "hsmux-bench",
     ],
+    &["hsmux-node"],
     &["hsmux-cli"],
 ];
 

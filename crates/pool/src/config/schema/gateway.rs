@@ -53,7 +53,7 @@ pub(super) const GATEWAY: Section = Section {
             "idle_timeout",
             r#""60s""#,
             r#""60s""#,
-            "How long a client of HTTP/1.1 may take for the head of its next request.",
+            "How long a client may take for the head of its next request, and to take something of what it is sent.",
         ),
         key(
             "drain_timeout",

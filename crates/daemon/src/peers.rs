@@ -1,0 +1,171 @@
+//! Other hosts that may use this one's tokens: each is served as an application is, with the rights of its
+//! `[[peer]]`. Who they are is told by whoever has looked at their certificates.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use hsmux_pool::config::{Allowed, Config};
+use hsmux_token::{Error, Kind, Result};
+use hsmux_wire::{Entrance, Reactor};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::daemon::Running;
+use crate::service::{AppService, Door};
+use crate::settings::Settings;
+
+/// So many refused connections are remembered.
+const REMEMBERED: usize = 8;
+
+/// One refused connection in so long is worth a line of the log: anybody can make them.
+const LINES: Duration = Duration::from_millis(100);
+
+/// Who has connected, and who was refused.
+pub struct Peers {
+    reactor: Arc<Reactor>,
+    open: Mutex<HashMap<String, Open>>,
+    refused: Mutex<Refused>,
+}
+
+struct Open {
+    service: Arc<AppService>,
+    entrance: Arc<Entrance>,
+}
+
+#[derive(Default)]
+struct Refused {
+    last: VecDeque<Refusal>,
+    told: Option<Instant>,
+}
+
+/// A host that may connect.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name, as its certificate says it.
+    pub name: String,
+    /// Open connections.
+    pub connections: usize,
+}
+
+/// A connection that was refused.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Refusal {
+    /// When, in seconds after 1970.
+    pub at: u64,
+    /// Address and port that it came from.
+    pub from: String,
+    /// Why.
+    pub problem: String,
+    /// What to do about it.
+    pub advice: String,
+}
+
+impl Peers {
+    pub(crate) fn new(reactor: Arc<Reactor>) -> Self {
+        Self {
+            reactor,
+            open: Mutex::default(),
+            refused: Mutex::default(),
+        }
+    }
+
+    /// Serves a connection of the host of this name, if it may connect; it says hello as any other.
+    pub fn serve(&self, running: &Running, name: &str, stream: UnixStream) -> Result<()> {
+        let entrance = self.entrance(running, name)?;
+        entrance.take(stream).map_err(|error| {
+            let message = format!("a connection of {name} is not taken in: {error}");
+            Error::token(Kind::Environment, message)
+        })
+    }
+
+    fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
+        let config = running.config();
+        let peer = allowed(&config, name).ok_or_else(|| {
+            let message = format!(
+                "{name:?} is no [[peer]] of this host, which serves nobody else: add one there, then \
+                 hsmux reload"
+            );
+            Error::token(Kind::Forbidden, message)
+        })?;
+        let mut open = self.open.lock();
+        if let Some(open) = open.get(name) {
+            return Ok(Arc::clone(&open.entrance));
+        }
+        let settings = Settings::of_host(&config, peer);
+        let service = AppService::new(Arc::clone(&running.shared), settings);
+        let door = Door {
+            service: Arc::clone(&service),
+            host: Some(name.to_owned()),
+        };
+        let entrance = Arc::new(self.reactor.entrance(Arc::new(door)));
+        let made = Open {
+            service,
+            entrance: Arc::clone(&entrance),
+        };
+        open.insert(name.to_owned(), made);
+        Ok(entrance)
+    }
+
+    /// Takes over another configuration; answers what has changed.
+    pub(crate) fn change(&self, new: &Config) -> Vec<String> {
+        let mut lines = Vec::new();
+        self.open.lock().retain(|name, open| {
+            let old = open.service.settings.load_full();
+            let Some(peer) = allowed(new, name) else {
+                open.service.change(old.close());
+                lines.push(format!("peer {name} removed"));
+                return false;
+            };
+            if peer.listener() != old.listener {
+                lines.push(format!("peer {name} changed"));
+                open.service.change(Settings::of_host(new, peer));
+            }
+            true
+        });
+        lines
+    }
+
+    /// A connection was refused before anybody knew whose it is, or because it is whose it is.
+    pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let mut refused = self.refused.lock();
+        if refused.told.is_none_or(|told| told.elapsed() > LINES) {
+            refused.told = Some(Instant::now());
+            tracing::warn!(%from, "a host is refused: {problem}; {advice}");
+        }
+        if refused.last.len() == REMEMBERED {
+            refused.last.pop_front();
+        }
+        refused.last.push_back(Refusal {
+            at: since.map_or(0, |since| since.as_secs()),
+            from: from.to_owned(),
+            problem: problem.to_owned(),
+            advice: advice.to_owned(),
+        });
+    }
+
+    /// How each host of the configuration is.
+    pub(crate) fn status(&self, config: &Config) -> Vec<PeerStatus> {
+        let open = self.open.lock();
+        let peers = config.node.iter().flat_map(|node| &node.peers);
+        let status = |peer: &Allowed| PeerStatus {
+            name: peer.name.clone(),
+            connections: open
+                .get(&peer.name)
+                .map_or(0, |open| open.entrance.connections()),
+        };
+        peers.map(status).collect()
+    }
+
+    /// The last that were refused.
+    pub(crate) fn refused(&self) -> Vec<Refusal> {
+        self.refused.lock().last.iter().cloned().collect()
+    }
+}
+
+fn allowed<'a>(config: &'a Config, name: &str) -> Option<&'a Allowed> {
+    let peers = &config.node.as_ref()?.peers;
+    peers.iter().find(|peer| peer.name == name)
+}

@@ -1,0 +1,103 @@
+//! What an authority has issued, and what it has taken back.
+
+use hsmux_token::{Error, Kind, Result};
+use serde::{Deserialize, Serialize};
+
+use super::issue::Subject;
+use super::now;
+use crate::certificate::serial;
+
+/// The file `issued.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ledger {
+    /// The authority's name, which its certificate and all that it issues say.
+    pub authority: String,
+    /// When it was made, in seconds after 1970.
+    pub since: u64,
+    /// When its certificate ends.
+    pub until: u64,
+    /// How many lists of revoked certificates there were.
+    pub lists: u64,
+    /// What it has issued, in order.
+    pub issued: Vec<Issued>,
+}
+
+/// A certificate of a host. Times are seconds after 1970.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Issued {
+    /// The host's name.
+    pub name: String,
+    /// Its serial number, in hexadecimal digits.
+    pub serial: String,
+    /// When it was issued.
+    pub since: u64,
+    /// When it ends.
+    pub until: u64,
+    /// When it was revoked.
+    pub revoked: Option<u64>,
+}
+
+impl Ledger {
+    /// Nothing is issued yet.
+    pub fn new(authority: &str, until: u64) -> Self {
+        Self {
+            authority: authority.to_owned(),
+            since: now(),
+            until,
+            lists: 1,
+            issued: Vec::new(),
+        }
+    }
+
+    /// As it stands in its file.
+    pub fn written(&self) -> Result<String> {
+        let written = serde_json::to_string_pretty(self);
+        written
+            .map_err(|e| Error::request(Kind::Invalid, format!("the list cannot be written: {e}")))
+    }
+
+    /// A certificate is issued.
+    pub fn add(&mut self, subject: &Subject<'_>) -> Issued {
+        let issued = Issued {
+            name: subject.name.to_owned(),
+            serial: serial(&subject.serial),
+            since: now(),
+            until: subject.until,
+            revoked: None,
+        };
+        self.issued.push(issued.clone());
+        issued
+    }
+
+    /// It was not handed out.
+    pub fn forget(&mut self, issued: &Issued) {
+        self.issued.retain(|other| other.serial != issued.serial);
+    }
+
+    /// Takes back what has this name or serial number; answers what was good until now.
+    pub fn revoke(&mut self, which: &str) -> Result<Vec<Issued>> {
+        let digits = which.to_ascii_lowercase().replace(':', "");
+        let digits = digits.trim_start_matches('0');
+        let name = which.to_ascii_lowercase();
+        let meant = |issued: &&mut Issued| issued.name == name || issued.serial == digits;
+        let mut known = false;
+        let mut taken = Vec::new();
+        for issued in self.issued.iter_mut().filter(meant) {
+            known = true;
+            if issued.revoked.is_none() {
+                issued.revoked = Some(now());
+                taken.push(issued.clone());
+            }
+        }
+        if !known {
+            let message = format!(
+                "{which}: no certificate has that name or serial number; \
+                                   hsmux node list shows all"
+            );
+            return Err(Error::request(Kind::UnknownObject, message));
+        }
+        // Also when nothing is new: the list may not have been written the last time.
+        self.lists += 1;
+        Ok(taken)
+    }
+}

@@ -1,0 +1,100 @@
+use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
+
+use hsmux_pool::process::Identity;
+
+use super::*;
+use crate::certificate::{Shown, revoked};
+use crate::identity::Loaded;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn identity(folder: &Path) -> Identity {
+    Identity {
+        certificate: folder.join("node.pem"),
+        key: folder.join("node.key"),
+        ca: folder.join(CERTIFICATE),
+        revoked: Some(folder.join(REVOKED)),
+    }
+}
+
+#[test]
+fn a_host_gets_all_that_tls_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::init(&folder.path().join("ca"), "a cluster", 10 * DAY).unwrap();
+    let into = folder.path().join("web1");
+    let enrolled = ca.enroll("Web1", &["10.0.0.1".into()], DAY, &into).unwrap();
+    let loaded = Loaded::read(&identity(&enrolled.folder)).unwrap();
+    loaded.server().unwrap();
+    loaded.client().unwrap();
+    let Shown { name, serial } = loaded.own;
+    assert_eq!((name.as_str(), &serial), ("web1", &enrolled.issued.serial));
+    let mode = |file: &str| {
+        let of = std::fs::metadata(folder.path().join(file)).unwrap();
+        of.permissions().mode() & 0o777
+    };
+    assert_eq!((mode("web1/node.key"), mode("ca/ca.key")), (0o600, 0o600));
+    assert_eq!((mode("web1"), mode("ca")), (0o700, 0o700));
+}
+
+#[test]
+fn nothing_is_written_over_and_nothing_half() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("ca");
+    let ca = Authority::init(&at, "a cluster", DAY).unwrap();
+    assert!(Authority::init(&at, "another", DAY).is_err());
+    let into = folder.path().join("web1");
+    std::fs::create_dir(&into).unwrap();
+    assert!(ca.enroll("web1", &[], DAY, &into).is_err());
+    assert!(
+        ca.enroll("no name", &[], DAY, &folder.path().join("x"))
+            .is_err()
+    );
+    assert!(
+        ca.enroll("web1", &[], Duration::ZERO, &folder.path().join("x"))
+            .is_err()
+    );
+    assert!(ca.issued().unwrap().is_empty());
+    let names = std::fs::read_dir(folder.path()).unwrap();
+    let names: HashSet<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, HashSet::from(["ca".into(), "web1".into()]));
+    assert!(Authority::open(&into).is_err());
+}
+
+#[test]
+fn what_is_revoked_is_on_the_list_and_stays_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::init(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let enroll = |name: &str, into: &str| {
+        let into = folder.path().join(into);
+        ca.enroll(name, &[], 10 * DAY, &into).unwrap().issued
+    };
+    let (first, second, other) = (
+        enroll("web1", "a"),
+        enroll("web1", "b"),
+        enroll("web2", "c"),
+    );
+    // It ends with its authority at the latest.
+    assert!(first.until <= now() + DAY.as_secs());
+    let one = ca.revoke(&first.serial.to_uppercase()).unwrap();
+    assert_eq!(one.certificates.len(), 1);
+    let listed = revoked(&one.list).unwrap();
+    assert_eq!(listed, HashSet::from([first.serial.clone()]));
+    assert_eq!(
+        ca.revoke("web1").unwrap().certificates[0].serial,
+        second.serial
+    );
+    assert!(ca.revoke("web1").unwrap().certificates.is_empty());
+    assert!(ca.revoke("web3").is_err());
+    let listed = revoked(&one.list).unwrap();
+    assert_eq!(listed, HashSet::from([first.serial, second.serial]));
+    assert!(!listed.contains(&other.serial));
+    assert_eq!(
+        ca.issued()
+            .unwrap()
+            .iter()
+            .filter(|i| i.revoked.is_some())
+            .count(),
+        2
+    );
+}

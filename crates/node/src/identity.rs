@@ -1,0 +1,123 @@
+//! What a host shows to others, and whom it believes: its files as settings of TLS.
+//!
+//! TLS 1.3 alone, both sides show certificates, and no session is resumed: one whose certificate was revoked
+//! would come back by a ticket.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+use hsmux_pool::process::Identity;
+use hsmux_token::{Error, Kind, Result};
+use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+use crate::certificate::{self, Serial, Shown};
+
+/// A host's files, read.
+pub struct Loaded {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: Arc<RootCertStore>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
+    /// Certificates that are not believed any more.
+    pub revoked: HashSet<Serial>,
+    /// This host's own certificate.
+    pub own: Shown,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Loaded {
+    /// Reads the files.
+    pub fn read(identity: &Identity) -> Result<Self> {
+        let chain = certificates(&identity.certificate)?;
+        let own = Shown::of(&chain[0]).map_err(|e| failed(&identity.certificate, &e))?;
+        let key =
+            PrivateKeyDer::from_pem_file(&identity.key).map_err(|e| failed(&identity.key, &e))?;
+        let mut roots = RootCertStore::empty();
+        for root in certificates(&identity.ca)? {
+            roots.add(root).map_err(|e| failed(&identity.ca, &e))?;
+        }
+        let (lists, revoked) = match &identity.revoked {
+            None => Default::default(),
+            Some(file) => (lists(file)?, certificate::revoked(file)?),
+        };
+        Ok(Self {
+            chain,
+            key,
+            roots: Arc::new(roots),
+            lists,
+            revoked,
+            own,
+            provider: Arc::new(rustls::crypto::ring::default_provider()),
+        })
+    }
+
+    /// For the side that is connected to.
+    pub fn server(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
+        let believed =
+            WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
+                .with_crls(self.lists.iter().cloned())
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status()
+                .build()
+                .map_err(|e| rustls::Error::General(e.to_string()))?;
+        let builder = ServerConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&TLS13])?
+            .with_client_cert_verifier(believed);
+        let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(Arc::new(config))
+    }
+
+    /// For the side that connects.
+    pub fn client(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
+        let believed =
+            WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
+                .with_crls(self.lists.iter().cloned())
+                .only_check_end_entity_revocation()
+                .allow_unknown_revocation_status()
+                .build()
+                .map_err(|e| rustls::Error::General(e.to_string()))?;
+        let builder = ClientConfig::builder_with_provider(self.provider.clone())
+            .with_protocol_versions(&[&TLS13])?
+            .with_webpki_verifier(believed);
+        let chain = self.chain.clone();
+        let mut config = builder.with_client_auth_cert(chain, self.key.clone_key())?;
+        config.resumption = Resumption::disabled();
+        Ok(Arc::new(config))
+    }
+}
+
+/// What does not fit together.
+pub fn unfit(identity: &Identity, error: &rustls::Error) -> Error {
+    let (certificate, key) = (&identity.certificate, &identity.key);
+    let files = format!("{}, {}", certificate.display(), key.display());
+    Error::pool(Kind::Environment, format!("{files}: {error}"))
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let read = CertificateDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
+    let chain: Vec<_> = read
+        .collect::<Result<_, _>>()
+        .map_err(|e| failed(file, &e))?;
+    if chain.is_empty() {
+        return Err(failed(file, &"there is no certificate in it"));
+    }
+    Ok(chain)
+}
+
+fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+    let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
+    read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
+}
+
+fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {
+    Error::pool(Kind::Environment, format!("{}: {error}", file.display()))
+}

@@ -1,0 +1,34 @@
+//! Tokens of other hosts.
+//!
+//! A host offers its tokens to others over mutual TLS ([`Service`]), and a pool on any host has them as members:
+//! each behind a worker process of its own ([`link_main`]), which passes frames between its lanes and the other
+//! host. TLS never runs in the process that has the pool of the using host. Certificates come from a small
+//! authority in a folder ([`ca`]).
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `service` | start and end of the serving side |
+//! | `gate` | a connection from its first byte until it is served |
+//! | `guests` | connections that are open, and who has to go |
+//! | `watch` | files and configuration that change while it runs |
+//! | `link` | the using side: a worker process and its lanes |
+//! | `pulse` | whether the other host is alive |
+//! | `identity`, `certificate` | what a host shows, and what others show |
+//! | `stream` | sockets that notice a cut cable, frames on them |
+//! | `refusal` | what went wrong in a handshake, and what to do |
+//! | `ca` | the authority: certificates, their list, revocation |
+
+pub mod ca;
+mod certificate;
+mod gate;
+mod guests;
+mod identity;
+mod link;
+mod pulse;
+mod refusal;
+mod service;
+mod stream;
+mod watch;
+
+pub use link::link_main;
+pub use service::Service;

@@ -1,0 +1,234 @@
+//! The using side: a worker process that passes frames between its lanes and another host.
+
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hsmux_pool::process::{LinkOptions, Orders, serve_orders};
+use hsmux_pool::stamp::Stamp;
+use hsmux_token::{Error, Kind, Result, TokenInfo};
+use hsmux_wire::{Answer, Call, Connection, Greeting, Hello, SPOKEN, decode};
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::certificate::Shown;
+use crate::identity::{Loaded, unfit};
+use crate::pulse;
+use crate::refusal::Refusal;
+use crate::stream::{ask, hear, pass, prepare, say};
+
+/// How long a connection may take, its handshake included.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// Another host, connected.
+pub struct Link {
+    /// What the parent has ordered.
+    pub options: LinkOptions,
+    /// The frame version agreed.
+    pub version: u16,
+    /// The files as they were read.
+    pub stamp: Stamp,
+    /// What the other host has shown.
+    pub shown: Shown,
+    own: Shown,
+}
+
+/// The program of a link: serves the token of another host until that or the parent ends.
+pub fn link_main() -> ExitCode {
+    serve_orders(|orders: Orders<LinkOptions>| {
+        let mut control = Connection::new(match orders.control.try_clone() {
+            Ok(control) => control,
+            Err(error) => return tracing::warn!(%error, "the link ends"),
+        });
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let ended = match runtime {
+            Ok(runtime) => runtime.block_on(run(orders, &mut control)),
+            Err(error) => Error::token(Kind::Environment, format!("no event loop: {error}")),
+        };
+        // Its parent reads it as what has become of it; where that has gone nobody wants to know.
+        let _ = control.write(&Answer::Failed(ended), None);
+    })
+}
+
+/// Connects and serves; answers why it has ended.
+async fn run(orders: Orders<LinkOptions>, control: &mut Connection) -> Error {
+    let (name, address) = (orders.order.name.clone(), orders.order.address.clone());
+    let ended = match Line::open(orders.order).await {
+        Ok(line) => line.serve(orders.lanes, control).await,
+        Err(error) => error,
+    };
+    ended.at(format_args!("{name} at {address}"))
+}
+
+/// The way to the other host.
+struct Line {
+    link: Link,
+    connector: TlsConnector,
+    server: ServerName<'static>,
+    client: [u8; 16],
+    /// Beside the lanes, for the [`pulse`].
+    pulse: TlsStream<TcpStream>,
+    info: TokenInfo,
+}
+
+impl Line {
+    async fn open(options: LinkOptions) -> Result<Self> {
+        let stamp = Stamp::of(options.identity.files());
+        let loaded = Loaded::read(&options.identity)?;
+        let config = loaded.client();
+        let connector = TlsConnector::from(config.map_err(|e| unfit(&options.identity, &e))?);
+        let server = ServerName::try_from(options.name.clone()).map_err(|_| {
+            let message = format!("{:?} is no name of a node", options.name);
+            Error::pool(Kind::Environment, message)
+        })?;
+        let mut client = [0; 16];
+        getrandom::fill(&mut client)
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        let wanted = Wanted {
+            address: &options.address,
+            connector: &connector,
+            server: &server,
+            client,
+            versions: *SPOKEN.start()..=*SPOKEN.end(),
+        };
+        let (mut pulse, version) = wanted.connect().await?;
+        let shown = pulse.get_ref().1.peer_certificates().and_then(<[_]>::first);
+        let shown = shown.map_or_else(|| Err("no certificate".into()), |der| Shown::of(der));
+        let shown = shown.map_err(Error::protocol)?;
+        let info = match ask(&mut pulse, version, &Call::Info).await? {
+            Answer::Info(info) => info,
+            Answer::Failed(error) => return Err(error),
+            other => return Err(Error::protocol(format!("answered {other:?}"))),
+        };
+        let info = TokenInfo {
+            // Two hosts may have pools of one name.
+            serial: format!("node {}", options.name),
+            lanes: info.lanes.clamp(1, options.lanes.max(1)),
+            slot: None,
+            ..info
+        };
+        Ok(Self {
+            link: Link {
+                options,
+                version,
+                stamp,
+                shown,
+                own: loaded.own,
+            },
+            connector,
+            server,
+            client,
+            pulse,
+            info,
+        })
+    }
+
+    /// Connects the lanes, says so, and passes on what comes until one of them ends.
+    async fn serve(mut self, mut lanes: Vec<StdUnixStream>, control: &mut Connection) -> Error {
+        lanes.truncate(self.info.lanes as usize + 1);
+        let passing = match self.connect_all(lanes).await {
+            Ok(passing) => passing,
+            Err(error) => return error,
+        };
+        let started = Answer::Linked(self.info, self.link.version);
+        if let Err(error) = control.write(&started, None) {
+            return Error::lost(format!("its parent: {error}"));
+        }
+        let mut running = JoinSet::new();
+        for (mut far, mut near) in passing {
+            running.spawn(async move { pass(&mut far, &mut near).await });
+        }
+        tokio::select! {
+            error = pulse::watch(&mut self.pulse, &self.link) => error,
+            Some(ended) = running.join_next() => match ended {
+                Ok(Err(error)) => Error::lost(Refusal::of(&error).problem),
+                _ => Error::lost("closed the connection"),
+            },
+        }
+    }
+
+    async fn connect_all(
+        &self,
+        lanes: Vec<StdUnixStream>,
+    ) -> Result<Vec<(TlsStream<TcpStream>, UnixStream)>> {
+        let version = self.link.version;
+        let wanted = Wanted {
+            address: &self.link.options.address,
+            connector: &self.connector,
+            server: &self.server,
+            client: self.client,
+            versions: version..=version,
+        };
+        let mut passing = Vec::with_capacity(lanes.len());
+        for near in lanes {
+            let near = near
+                .set_nonblocking(true)
+                .and_then(|()| UnixStream::from_std(near));
+            let near = near.map_err(|e| Error::lost(format!("a lane: {e}")))?;
+            let (far, _) = wanted.connect().await?;
+            passing.push((far, near));
+        }
+        Ok(passing)
+    }
+}
+
+impl Link {
+    /// Reads the files again; an error when what is connected is not to go on.
+    pub fn look_again(&self) -> Result<()> {
+        let loaded = Loaded::read(&self.options.identity)?;
+        if loaded.revoked.contains(&self.shown.serial) {
+            return Err(Error::lost("its certificate was revoked"));
+        }
+        if loaded.own.serial != self.own.serial {
+            return Err(Error::lost(
+                "this host has another certificate: it connects anew",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What each connection is made of.
+struct Wanted<'a> {
+    address: &'a str,
+    connector: &'a TlsConnector,
+    server: &'a ServerName<'static>,
+    client: [u8; 16],
+    versions: std::ops::RangeInclusive<u16>,
+}
+
+impl Wanted<'_> {
+    /// A connection that has been greeted, and its frame version.
+    async fn connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
+        let within = timeout(CONNECT_WITHIN, self.try_connect()).await;
+        within.unwrap_or_else(|_| {
+            let message = format!("no connection within {} s", CONNECT_WITHIN.as_secs());
+            Err(Error::lost(message))
+        })
+    }
+
+    async fn try_connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
+        let refused = |error: std::io::Error| Error::lost(Refusal::of(&error).to_string());
+        let stream = TcpStream::connect(self.address).await.map_err(refused)?;
+        prepare(&stream).map_err(|e| Error::lost(format!("a socket: {e}")))?;
+        let connecting = self.connector.connect(self.server.clone(), stream);
+        let mut stream = connecting.await.map_err(refused)?;
+        let hello = Hello {
+            oldest: *self.versions.start(),
+            newest: *self.versions.end(),
+            client: self.client,
+            program: "hsmux link".into(),
+        };
+        say(&mut stream, &hello).await?;
+        // What the other end thinks of this one's certificate comes as the first thing to be read.
+        match decode(hear(&mut stream).await.map_err(refused)?)? {
+            Greeting::Welcome(welcome) => Ok((stream, welcome.version)),
+            Greeting::Refused(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Sockets that notice a cut cable, and frames on them.
+
+use std::io;
+use std::time::Duration;
+
+use hsmux_token::{Error, Result};
+use hsmux_wire::frame::{self, MAX_FRAME};
+use hsmux_wire::{Answer, Call};
+use minicbor::Encode;
+use rustix::net::sockopt;
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes,
+};
+use tokio::net::{TcpStream, UnixStream};
+
+/// A silent other end is asked after this, and then each second.
+const ASKED_AFTER: Duration = Duration::from_secs(3);
+
+/// So many questions without an answer end the connection.
+const QUESTIONS: u32 = 4;
+
+/// What was sent and not acknowledged for so long ends the connection, in milliseconds (tcp(7)).
+const UNHEARD: u32 = 7000;
+
+/// What is taken from one side at once: requests that wait together travel together.
+const CHUNK: usize = 32 << 10;
+
+/// No delay, and an end within seconds when the other host is gone without a word.
+pub fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, ASKED_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(1))?;
+    sockopt::set_tcp_keepcnt(stream, QUESTIONS)?;
+    sockopt::set_tcp_user_timeout(stream, UNHEARD)?;
+    Ok(())
+}
+
+/// Passes on what comes from either side, until both have ended.
+pub async fn pass(
+    far: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    near: &mut UnixStream,
+) -> io::Result<()> {
+    let passed = copy_bidirectional_with_sizes(far, near, CHUNK, CHUNK).await;
+    passed.map(drop)
+}
+
+/// Writes a frame.
+pub async fn say<T: Encode<()>>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<()> {
+    let mut bytes = Vec::new();
+    frame::encode(message, &mut bytes)?;
+    let written = async {
+        to.write_all(&bytes).await?;
+        to.flush().await
+    };
+    written.await.map_err(lost)
+}
+
+/// Reads a frame.
+pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+    let length = from.read_u32_le().await? as usize;
+    if length > MAX_FRAME {
+        let message = format!("a frame of {length} bytes; {MAX_FRAME} are the most");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+    }
+    let mut frame = vec![0; length];
+    from.read_exact(&mut frame).await?;
+    Ok(frame)
+}
+
+/// One call, and its answer.
+pub async fn ask(
+    over: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    version: u16,
+    call: &Call,
+) -> Result<Answer> {
+    say(over, call).await?;
+    let frame = hear(over).await.map_err(lost)?;
+    Ok(frame::decode_reply(version, &frame.into())?.answer)
+}
+
+fn lost(error: io::Error) -> Error {
+    Error::lost(match error.kind() {
+        io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
+        _ => error.to_string(),
+    })
+}

@@ -1,0 +1,85 @@
+//! What changes while it runs: certificates and their list in files, peers in the configuration.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_pool::config::NodeSection;
+use hsmux_pool::process::Identity;
+use hsmux_pool::stamp::Stamp;
+use hsmux_token::Result;
+use rustls::ServerConfig;
+
+use crate::certificate::{Serial, Shown};
+use crate::gate::Gate;
+use crate::identity::{Loaded, unfit};
+
+/// How often.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// Certificates as they are now.
+pub struct Current {
+    /// For new connections.
+    pub server: Arc<ServerConfig>,
+    /// Who has to go.
+    pub revoked: HashSet<Serial>,
+    seen: (Identity, Stamp),
+}
+
+impl Current {
+    /// Reads the files.
+    pub fn read(identity: &Identity) -> Result<Self> {
+        // Before they are read: what changes meanwhile is read again.
+        let seen = (identity.clone(), Stamp::of(identity.files()));
+        let loaded = Loaded::read(identity)?;
+        Ok(Self {
+            server: loaded.server().map_err(|e| unfit(identity, &e))?,
+            revoked: loaded.revoked,
+            seen,
+        })
+    }
+}
+
+/// Takes over what has changed, for ever.
+pub async fn run(gate: Arc<Gate>) {
+    let mut failed: Option<(Identity, Stamp)> = None;
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let config = gate.running.config();
+        // Without the section nobody is let in.
+        let Some(node) = &config.node else {
+            gate.guests.dismiss(|_| false);
+            continue;
+        };
+        let now = (node.identity.clone(), Stamp::of(node.identity.files()));
+        let news = gate.current.load().seen != now && failed.as_ref() != Some(&now);
+        if news {
+            match Current::read(&node.identity) {
+                Ok(current) => {
+                    gate.current.store(Arc::new(current));
+                    tracing::info!("the node has read its certificates again");
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the node's certificates are as they were");
+                    failed = Some(now);
+                }
+            }
+        }
+        dismiss(&gate, node);
+    }
+}
+
+/// Ends connections of hosts that were revoked or are no peers any more.
+fn dismiss(gate: &Gate, node: &NodeSection) {
+    let current = gate.current.load();
+    let stays = |shown: &Shown| {
+        let named = node.peers.iter().any(|peer| peer.name == shown.name);
+        named && !current.revoked.contains(&shown.serial)
+    };
+    for name in gate.guests.dismiss(stays) {
+        tracing::warn!(
+            name,
+            "the connections of this host are ended: it may not stay"
+        );
+    }
+}

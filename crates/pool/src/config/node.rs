@@ -1,0 +1,207 @@
+//! `[node]` and each `[[peer]]`: this host among others, and members that are other hosts.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use hsmux_token::Uri;
+use toml::de::{DeTable, DeValue};
+
+use super::reader::{Fields, Named, Source, text, uri};
+use super::sections::{Placed, many, one, required, unique};
+use super::{Isolation, Listener, Login, Member, Socket};
+use crate::process::Identity;
+
+/// `[node]`: who this host is to other hosts, and where it serves them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NodeSection {
+    /// Addresses that it listens on; none where it only uses others.
+    pub listen: Vec<SocketAddr>,
+    /// Its certificate, and whom it believes.
+    pub identity: Identity,
+    /// Connections of all peers.
+    pub connections: usize,
+    /// Each `[[peer]]`: whom it serves.
+    pub peers: Vec<Allowed>,
+}
+
+/// `[[peer]]`: a host that may use this one's tokens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Allowed {
+    /// What its certificate says.
+    pub name: String,
+    /// Which objects it sees; empty: all.
+    pub keys: Vec<Uri>,
+}
+
+impl Allowed {
+    /// What it may do, as a listener for applications has it: use keys, and change nothing.
+    pub fn listener(&self) -> Listener {
+        Listener {
+            socket: Socket {
+                path: PathBuf::from(format!("[[peer]] {}", self.name)),
+                ..Socket::default()
+            },
+            keys: self.keys.clone(),
+            read_only: true,
+            login: Login::Peer,
+            pin: None,
+        }
+    }
+}
+
+pub fn read(
+    source: &mut Source<'_>,
+    document: &DeTable<'_>,
+    members: &[Member],
+) -> Option<NodeSection> {
+    let peers = many(source, document, "peer", |fields| {
+        Some((peer(fields)?, fields.span_of("name")))
+    });
+    unique(source, &peers, "peer", |(peer, span)| {
+        (peer.name.clone(), span.clone())
+    });
+    if !document.contains_key("node") {
+        if let Some(peer) = document.get("peer") {
+            let message = "[[peer]] is who may use this host's tokens: add [node]";
+            source.error(peer.span(), message);
+        }
+        return None;
+    }
+    let served = document.contains_key("peer");
+    let section = one(source, document, "node", |fields| node(fields, served))?;
+    if section.listen.is_empty() && !members.iter().any(|member| member.node.is_some()) {
+        let message = "[node] neither listens nor is used: add listen, or a [[token]] with node";
+        source.error(document["node"].span(), message);
+    }
+    Some(NodeSection {
+        peers: peers.into_iter().map(|(peer, _)| peer).collect(),
+        ..section
+    })
+}
+
+fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
+    let file = |fields: &mut Fields<'_, '_, '_>, name| {
+        let path = fields.path(name);
+        if let Some(path) = &path {
+            fields.names(name, Named::File(path.clone()));
+        }
+        path
+    };
+    let listen: Option<Vec<SocketAddr>> = fields.list("listen", |value: &DeValue<'_>| {
+        let text = text(value)?;
+        text.parse()
+            .map_err(|_| format!("{text:?} is not an address and a port"))
+    });
+    let listen = listen.unwrap_or_default();
+    if listen.is_empty() && served {
+        fields.missing("listen");
+    }
+    let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
+    let mut needed = |name| required(fields, name, |fields| file(fields, name));
+    let (certificate, key, ca) = (needed("certificate"), needed("key"), needed("ca"));
+    let revoked = file(fields, "revoked");
+    Some(NodeSection {
+        listen,
+        identity: Identity {
+            certificate: certificate?,
+            key: key?,
+            ca: ca?,
+            revoked,
+        },
+        connections: connections as usize,
+        peers: Vec::new(),
+    })
+}
+
+fn peer(fields: &mut Fields<'_, '_, '_>) -> Option<Allowed> {
+    let name = required(fields, "name", |fields| {
+        fields.read("name", |value| node_name(text(value)?))
+    });
+    let keys = fields.list("keys", uri).unwrap_or_default();
+    Some(Allowed { name: name?, keys })
+}
+
+/// A name that a certificate can say: letters, digits, hyphens and dots, in lower case, as host names are.
+pub fn node_name(name: &str) -> Result<String, String> {
+    let name = name.to_ascii_lowercase();
+    let good = |label: &str| {
+        let within = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let ends = label.starts_with('-') || label.ends_with('-');
+        !label.is_empty() && label.len() <= 63 && !ends && label.bytes().all(within)
+    };
+    if name.len() <= 64 && name.split('.').all(good) {
+        return Ok(name);
+    }
+    Err(format!(
+        "{name:?} is no name of a node: letters, digits, hyphens and dots, as in host names"
+    ))
+}
+
+/// Keys of a `[[token]]` that say something of a module.
+const OF_MODULES: [&str; 7] = [
+    "module",
+    "uri",
+    "pin",
+    "isolation",
+    "workers",
+    "env",
+    "watch",
+];
+
+/// A `[[token]]` that is another host.
+pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Member>> {
+    if !identity {
+        let message = "a [[token]] with node needs [node], which says what this host shows: \
+                       certificate, key and ca";
+        fields.source.error(fields.span_of("node"), message);
+    }
+    for key in OF_MODULES {
+        if fields.has(key) {
+            let message = format!("{key} is for a token of a module; with node = take it out");
+            fields.source.error(fields.span_of(key), message);
+        }
+    }
+    let address = fields.read("node", |value| address(text(value)?));
+    let name = fields.read("name", |value| node_name(text(value)?));
+    let address = address?;
+    let host = address.rsplit_once(':').map_or("", |(host, _)| host);
+    let name = match (name, node_name(host)) {
+        (Some(name), _) => name,
+        (None, Ok(host)) if host.parse::<std::net::Ipv4Addr>().is_err() => host,
+        (None, _) => {
+            if !fields.has("name") {
+                let message = "an address names no node: add name =, as its certificate says it";
+                fields.source.error(fields.span_of("node"), message);
+            }
+            return None;
+        }
+    };
+    let member = Member {
+        name,
+        node: Some(address),
+        module: PathBuf::new(),
+        uri: Uri::default(),
+        pin: None,
+        isolation: Isolation::Process,
+        sessions: fields.number("sessions", 1..=250).unwrap_or(64) as u32,
+        workers: 1,
+        ..super::member::shared(fields)
+    };
+    Some((member, fields.span.clone()))
+}
+
+fn address(text: &str) -> Result<String, String> {
+    let wrong = || format!("{text:?} is not HOST:PORT");
+    let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let good = match bare {
+        Some(six) => six.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => !host.is_empty() && !host.contains([':', '/', '@', ' ']),
+    };
+    match port.parse::<u16>() {
+        Ok(port) if good && port > 0 => Ok(text.to_owned()),
+        _ => Err(wrong()),
+    }
+}

@@ -1,0 +1,67 @@
+//! The sections of a host among others.
+
+use super::{Section, key};
+
+pub(super) const NODE: Section = Section {
+    name: "node",
+    repeated: false,
+    help: "This host among others: its certificate, and where it offers its tokens to them over mutual TLS (nodes.md).",
+    keys: &[
+        key(
+            "listen",
+            r#"["0.0.0.0:7443"]"#,
+            "none: it only uses others",
+            "Addresses to listen on, for the hosts of [[peer]]. Takes effect at the start.",
+        ),
+        key(
+            "certificate",
+            r#""node.pem""#,
+            "required",
+            "This host's certificate, PEM: `hsmux node enroll` makes it. Read again when it has changed.",
+        ),
+        key(
+            "key",
+            r#""node.key""#,
+            "required",
+            "Its private key, PEM, readable by the daemon's user alone.",
+        ),
+        key(
+            "ca",
+            r#""ca.pem""#,
+            "required",
+            "The certificate of the authority of all hosts, PEM: `hsmux node ca init` makes it.",
+        ),
+        key(
+            "revoked",
+            r#""revoked.pem""#,
+            "none",
+            "The authority's list of revoked certificates, PEM: `hsmux node revoke` writes it. Connections of a host that comes on it end within a second.",
+        ),
+        key(
+            "connections",
+            "4096",
+            "4096",
+            "Connections of all peers together; past it new ones are closed at once. Takes effect at the start.",
+        ),
+    ],
+};
+
+pub(super) const PEER: Section = Section {
+    name: "peer",
+    repeated: true,
+    help: "A host that may use the keys of this one's tokens; nobody else may. It changes no object, and takes no key out.",
+    keys: &[
+        key(
+            "name",
+            r#""web2""#,
+            "required",
+            "Its name, as its certificate says it.",
+        ),
+        key(
+            "keys",
+            r#"["pkcs11:object=web"]"#,
+            "all",
+            "Only objects that match one of these URIs are shown and served.",
+        ),
+    ],
+};

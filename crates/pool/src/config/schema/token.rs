@@ -1,0 +1,83 @@
+//! The section of a member.
+
+use super::{Section, key, shown};
+
+pub(super) const TOKEN: Section = Section {
+    name: "token",
+    repeated: true,
+    help: "A member: one token of a vendor's PKCS#11 module, or with `node` another host (nodes.md).",
+    keys: &[
+        shown(
+            "module",
+            r#""/usr/lib/softhsm/libsofthsm2.so""#,
+            "required",
+            "The vendor's PKCS#11 module.",
+        ),
+        shown(
+            "uri",
+            r#""pkcs11:token=hsm1""#,
+            "required",
+            "Which of its tokens: token=, serial=, slot-id=, model=, manufacturer=.",
+        ),
+        shown(
+            "pin",
+            r#"{ file = "hsm1.pin" }"#,
+            "no login",
+            "The user PIN: { file = ... }, { env = ... } or { credential = ... }.",
+        ),
+        shown(
+            "isolation",
+            r#""process""#,
+            r#""process""#,
+            "\"process\": a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe.",
+        ),
+        key(
+            "node",
+            r#""web2.example:7443""#,
+            "none",
+            "Another host in place of module, uri and pin: its [node] listens there, and has a [[peer]] for this one. `name` is what its certificate says.",
+        ),
+        key(
+            "sessions",
+            "4",
+            "4; 64 of a node",
+            "Operations that one worker runs at once; of a node at most as many as its tokens do.",
+        ),
+        key(
+            "workers",
+            "1",
+            "1",
+            "Worker processes for this token; a fast token may have several.",
+        ),
+        key(
+            "weight",
+            "1",
+            "1",
+            "Its share of the work where speed alone does not decide.",
+        ),
+        key(
+            "timeout",
+            r#""10s""#,
+            r#""10s""#,
+            "How long one operation may take on the token; past it the worker is ended.",
+        ),
+        key(
+            "name",
+            r#""hsm1""#,
+            "the URI's token, serial or slot-id",
+            "The member's name in commands and logs; of a node its name, by default the host in `node`.",
+        ),
+        key(
+            "env",
+            r#"{ SOFTHSM2_CONF = "softhsm2.conf" }"#,
+            "none",
+            "Environment variables for the worker.",
+        ),
+        key(
+            "watch",
+            "false",
+            "as [pool] watch; false for a card",
+            "Watch this member; true watches a card, too (a token whose slot says that it can leave it), with a second login.",
+        ),
+    ],
+};

@@ -1,0 +1,101 @@
+//! What a worker is told at its start.
+
+use std::path::{Path, PathBuf};
+
+use hsmux_module::Options;
+use hsmux_token::{Error, Result, Secret};
+use minicbor::{Decode, Encode};
+use zeroize::Zeroize;
+
+/// Which token a worker is to serve.
+pub(super) enum Order {
+    /// One of a vendor's module.
+    Module(Options),
+    /// Another host's.
+    Link(LinkOptions),
+}
+
+/// How a worker gets to another host.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct LinkOptions {
+    /// The member, for messages; and what the host's certificate is to say.
+    #[n(0)]
+    pub name: String,
+    /// Host and port.
+    #[n(1)]
+    pub address: String,
+    /// At most so many operations at once.
+    #[n(2)]
+    pub lanes: u32,
+    /// What this host shows.
+    #[n(3)]
+    pub identity: Identity,
+}
+
+/// How a host shows other hosts who it is, and whom it believes: PEM files.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Identity {
+    /// Its certificate, and those that lead to the authority's.
+    #[n(0)]
+    pub certificate: PathBuf,
+    /// Its private key.
+    #[n(1)]
+    pub key: PathBuf,
+    /// The authority's certificate.
+    #[n(2)]
+    pub ca: PathBuf,
+    /// The authority's list of certificates that are not to be believed any more.
+    #[n(3)]
+    pub revoked: Option<PathBuf>,
+}
+
+impl Identity {
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let needed = [&self.certificate, &self.key, &self.ca];
+        needed.into_iter().chain(&self.revoked).map(|file| &**file)
+    }
+}
+
+impl Order {
+    /// The argument that the worker's program is started with.
+    pub fn role(&self) -> &'static str {
+        match self {
+            Self::Module(_) => "worker",
+            Self::Link(_) => "link",
+        }
+    }
+
+    /// For messages.
+    pub fn called(&self) -> String {
+        match self {
+            Self::Module(options) => format!("the worker of {}", options.name),
+            Self::Link(options) => format!("the link to {}", options.name),
+        }
+    }
+
+    /// How many lanes there are to be at most.
+    pub fn lanes(&self) -> u32 {
+        match self {
+            Self::Module(options) => options.sessions,
+            Self::Link(options) => options.lanes,
+        }
+    }
+
+    /// As it travels.
+    pub fn written(&self) -> Result<Secret> {
+        let mut bytes = Vec::with_capacity(4096);
+        let written = match self {
+            Self::Module(options) => minicbor::encode(options, &mut bytes),
+            Self::Link(options) => minicbor::encode(options, &mut bytes),
+        };
+        written.map_err(|error| {
+            bytes.zeroize();
+            let message = format!("what a worker is to do cannot be encoded: {error}");
+            Error::protocol(message)
+        })?;
+        Ok(Secret::new(bytes))
+    }
+}

@@ -1,0 +1,9 @@
+//! Hosts that use each other's tokens: several daemons on one machine, with a cable between them.
+
+mod authority;
+mod cable;
+mod lost;
+mod pair;
+mod refused;
+mod revoked;
+mod serving;

@@ -1,0 +1,52 @@
+//! Hosts whose certificates are taken back.
+
+use std::fs;
+
+use hsmux_suite::{Caller, PATIENCE, Rig, until};
+use serde_json::json;
+
+use crate::pair::{Load, Pair, install};
+
+/// Puts the authority's list into a host's folder, as an administrator does.
+fn tell(pair: &Pair, rig: &Rig) {
+    let new = rig.path("node/revoked.new");
+    fs::copy(pair.user.path("ca/revoked.pem"), &new).expect("copy the list");
+    fs::rename(&new, rig.path("node/revoked.pem")).expect("put it in place");
+}
+
+#[test]
+fn a_peer_that_is_revoked_is_out_and_stays_out() {
+    let mut pair = Pair::start(1, 1);
+    let mut load = Load::start(&pair.user);
+    load.goes_on();
+    pair.user.hsmux("node revoke web1").ok();
+    tell(&pair, &pair.node);
+    pair.wait_for_reason("was revoked");
+    pair.wait_for_logs("was revoked", "was revoked");
+    assert_eq!(pair.node.status()["peers"][0]["connections"], 0);
+    load.goes_on();
+    load.nothing_failed();
+    // With another certificate it is let in again, without a restart.
+    pair.user.hsmux("node enroll web1 --out again").ok();
+    install(&pair.user, &pair.user.path("again"));
+    until("it is back", PATIENCE, || {
+        (pair.member()["state"] == "serving").then_some(())
+    });
+}
+
+#[test]
+fn a_host_that_is_revoked_is_not_used_any_more() {
+    let pair = Pair::start(1, 1);
+    let serial = {
+        let list = pair.user.hsmux("node list --json").ok().out;
+        let list: serde_json::Value = serde_json::from_str(&list).expect("JSON");
+        list[1]["serial"]
+            .as_str()
+            .expect("a serial number")
+            .to_owned()
+    };
+    pair.user.hsmux(&format!("node revoke {serial}")).ok();
+    tell(&pair, &pair.user);
+    pair.wait_for_reason("was revoked");
+    Caller::open(&pair.user).ok("sign", json!({}));
+}
