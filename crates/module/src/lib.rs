@@ -27,7 +27,7 @@ mod sessions;
 mod slots;
 mod template;
 mod threads;
-mod together;
+mod stream;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};

@@ -16,7 +16,7 @@ use crate::lock::FileLock;
 use crate::pace::Paces;
 use crate::sessions::{Purpose, Sessions};
 use crate::threads::Threads;
-use crate::together::Apart;
+use crate::stream::Apart;
 use crate::{pin, slots};
 
 /// A token that is open and logged in.
@@ -103,7 +103,7 @@ impl Token for ModuleToken {
         operations: &[(Operation, Instant)],
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) {
-        let told = self.run_together(operations, tell);
+        let told = self.run_in_streams(operations, tell);
         for (place, (operation, deadline)) in operations.iter().enumerate() {
             if !told.contains(&place) {
                 tell(place, self.execute(operation, *deadline));

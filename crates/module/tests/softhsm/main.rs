@@ -6,6 +6,6 @@ mod keys;
 mod objects;
 mod pins;
 mod session_objects;
+mod stream;
 mod threads;
-mod together;
 mod tokens;

@@ -1,13 +1,14 @@
-//! Operations of several callers at once.
+//! Operations of several callers at once, and one after the other.
 
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use hsmux_module::ModuleToken;
+use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
-use hsmux_token::{Mechanism, ObjectId, ObjectRef, Operation, Result, Token, Verb};
+use hsmux_token::{Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Token, Verb};
 
-use crate::fixture::{Run, aes, ec_pair, soon, token};
+use crate::fixture::{MODULE, PIN, Run, aes, create, ec_pair, options, soon, token};
 use crate::objects::calls_of;
 
 fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
@@ -77,6 +78,76 @@ fn together_they_get_what_each_gets_alone() {
         assert_eq!(opened.is_ok(), sealed.is_ok());
         assert!(opened.is_err() || opened.unwrap() == clear);
     }
+}
+
+fn encrypt(key: ObjectId, iv: u8, data: &[u8]) -> Operation {
+    let mechanism = Mechanism::with_bytes(CKM_AES_CBC_PAD, vec![iv; 16]);
+    with(Verb::Encrypt, key, mechanism, data)
+}
+
+/// Streams go on over rounds, whatever comes in between, and also in a token with one session.
+#[test]
+fn a_text_that_comes_alone_joins_a_stream() {
+    for sessions in [1, 2] {
+        let label = format!("streams-{sessions}");
+        create(&label);
+        let token = ModuleToken::open(Options {
+            sessions,
+            ..options(&label)
+        });
+        let token = token.unwrap();
+        let keys = [1, 2].map(|id| token.made(aes(id)).remove(0).object.id);
+        let signing = token.made(ec_pair(3)).remove(1).object.id;
+        let (rounds, pairs) = (400, 100);
+        let updates = calls_of("C_EncryptUpdate", || {
+            for round in 0..rounds {
+                let texts = 1 + usize::from(round % (rounds / pairs) == 0);
+                let key = keys[usize::from(round % 40 == 39)];
+                let text = |n: usize| vec![n as u8; 100 + n];
+                let each = |n| encrypt(key, round as u8, &text(n));
+                let sealed = all(&token, (0..texts).map(each).collect());
+                if round % 10 != 0 {
+                    continue;
+                }
+                let mechanism = Mechanism::with_bytes(CKM_AES_CBC_PAD, vec![round as u8; 16]);
+                for (n, sealed) in sealed.into_iter().enumerate() {
+                    let open = with(Verb::Decrypt, key, mechanism.clone(), &sealed.unwrap());
+                    assert_eq!(token.bytes(open).unwrap(), text(n), "round {round}");
+                }
+                let sign = with(Verb::Sign, signing, Mechanism::plain(CKM_ECDSA), &[7; 32]);
+                assert_eq!(all(&token, vec![sign]).remove(0).unwrap().len(), 64);
+            }
+        });
+        // A text that came alone has joined a stream.
+        assert!(updates > 2 * pairs, "{updates} with {sessions} sessions");
+    }
+}
+
+#[test]
+fn a_key_that_another_process_deletes_is_used_no_longer_than_a_stream() {
+    let label = "stream-ends";
+    let token = token(label);
+    let key = token.made(aes(1)).remove(0).object.id;
+    let both = || {
+        all(
+            &token,
+            vec![encrypt(key, 1, b"one"), encrypt(key, 2, b"two")],
+        )
+    };
+    assert!(both().iter().all(Result::is_ok));
+    let pin = format!("--login --pin {PIN}");
+    let line = format!(
+        "--module {MODULE} --token-label {label} {pin} --delete-object --type secrkey --id 01"
+    );
+    let tool = Command::new("pkcs11-tool").args(line.split(' ')).status();
+    assert!(tool.unwrap().success());
+    let end = soon();
+    while both().iter().any(Result::is_ok) {
+        assert!(Instant::now() < end, "it is still used");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let error = both().remove(0).unwrap_err();
+    assert_eq!(error.kind(), Kind::UnknownObject, "{error}");
 }
 
 #[test]
