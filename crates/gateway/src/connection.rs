@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 use tokio_boring::{SslStream, SslStreamBuilder};
+use tokio_io_timeout::TimeoutStream;
 
 use crate::house::House;
 use crate::metrics::Refused;
@@ -22,13 +24,16 @@ use crate::{http, proxy_header, tunnel};
 
 /// A client whose handshake is done.
 pub struct Client {
-    pub stream: SslStream<TcpStream>,
+    pub stream: Patient,
     pub served: Arc<Served>,
     /// Where it is, as the PROXY header says, if there is one.
     pub from: SocketAddr,
     /// What it has connected to.
     pub to: SocketAddr,
 }
+
+/// Its stream, which ends where the client does not take what it is sent.
+pub type Patient = Pin<Box<TimeoutStream<SslStream<TcpStream>>>>;
 
 /// What somebody reads who has spoken HTTP without TLS.
 const PLAIN: &[u8] =
@@ -103,8 +108,10 @@ async fn shake(
     };
     house.metrics.handshake(version, ssl.session_reused());
     let served = ssl.ex_data(*SITE).cloned().ok_or(Refused::Tls)?;
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(house.section.idle_timeout));
     Ok(Client {
-        stream,
+        stream: Box::pin(stream),
         served,
         from,
         to,

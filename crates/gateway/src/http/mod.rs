@@ -25,7 +25,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::time::sleep;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
@@ -51,9 +52,11 @@ pub async fn serve(house: &Arc<House>, client: Client) {
         from,
         ..
     } = client;
-    let h2 = stream.ssl().selected_alpn_protocol() == Some(b"h2");
+    let h2 = stream.get_ref().ssl().selected_alpn_protocol() == Some(b"h2");
     let shared = Arc::clone(house);
+    let (asked, mut last) = watch::channel(());
     let service = service_fn(move |request| {
+        asked.send_replace(());
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
         async move {
             let call = Call {
@@ -66,7 +69,8 @@ pub async fn serve(house: &Arc<House>, client: Client) {
             Ok::<_, Infallible>(answer)
         }
     });
-    let builder = builder(h2, house.section.idle_timeout);
+    let patience = house.section.idle_timeout;
+    let builder = builder(h2, patience);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
     let mut end = house.end.clone();
@@ -74,11 +78,16 @@ pub async fn serve(house: &Arc<House>, client: Client) {
         said(&mut end).await;
         sleep(FAREWELL).await;
     };
+    // Of HTTP/1.1 hyper measures that itself.
+    let idle = async { while let Ok(Ok(())) = timeout(patience, last.changed()).await {} };
     tokio::select! {
         // How a client ends its connection is its own affair.
         _ = connection.as_mut() => return,
-        () = farewell => connection.as_mut().graceful_shutdown(),
+        () = farewell => {}
+        () = idle, if h2 => {}
     }
+    // What has been asked is answered.
+    connection.as_mut().graceful_shutdown();
     let _ = connection.await;
 }
 

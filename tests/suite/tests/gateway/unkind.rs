@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::process::{Command, Stdio};
 
 use hsmux_suite::{PATIENCE, Run, until};
 
@@ -107,4 +108,48 @@ fn too_many_handshakes_are_refused_at_once() {
             .contains("a page")
             .then_some(())
     });
+}
+
+/// What the sockets' buffers hold it may have; it never reads on.
+#[test]
+fn a_client_that_does_not_take_its_answer_is_let_go() {
+    let rig = Gateway::prepare();
+    let long = vec![b'x'; 64 << 20];
+    std::fs::write(rig.path("www/long"), long).expect("a long file");
+    let gateway = Gateway::start(
+        rig,
+        "idle_timeout = \"1s\"",
+        &format!("[[site]]\n{BOTH}\n{FOLDER}"),
+    );
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-quiet", "-connect", &gateway.address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("a client");
+    let request = b"GET /long HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let mut words = client.stdin.take().expect("its words");
+    words.write_all(request).expect("a request");
+    until("it is served", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_requests_total") == 1).then_some(())
+    });
+    until("it is let go", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_connections") == 0).then_some(())
+    });
+    client.kill().expect("a client to end");
+    client.wait().expect("its end");
+}
+
+/// The same client asks again a little later: HTTP/2 has no time limit of its own.
+#[test]
+fn a_connection_on_which_nothing_is_asked_is_closed() {
+    for (idle, connections) in [("1s", ["1", "1"]), ("60s", ["1", "0"])] {
+        let gateway = with(&format!("idle_timeout = \"{idle}\""));
+        let again =
+            "https://a.test/page.txt --http2 --rate 15/m --output - --write-out :%{num_connects}:";
+        let answer = gateway.curl("a.test", "/page.txt", again);
+        let said = answer.out.split(':').filter(|part| part.len() == 1);
+        assert_eq!(said.collect::<Vec<_>>(), connections, "{}", answer.all());
+    }
 }
