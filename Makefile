@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench install uninstall clean lint
+.PHONY: help build test demo bench cluster install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,11 @@ bench: ## The figures of the README, measured side by side in one run (QUICK=1 f
 	scripts/deps.sh bench
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
+
+cluster: ## A web cluster of three hosts on this machine, and a short table of measurements (as root; FAULTS=1, WORDPRESS=1, KEEP=1)
+	scripts/deps.sh $(if $(WORDPRESS),wordpress,cluster)
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	KEEP=$(KEEP) WORDPRESS=$(WORDPRESS) FULL=$(FULL) TOKENS=$(TOKENS) scripts/cluster.sh $(if $(FAULTS),faults)
 
 install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh

@@ -1,0 +1,49 @@
+# haproxy in front, in tcp mode: TLS goes through it to the hosts.
+
+# Over so many of the hosts.
+front_configure() {
+    cat >haproxy.cfg <<END_OF_CONFIG
+global
+    maxconn 4000
+    stats socket $CLUSTER_WORK/haproxy.sock mode 600 level admin expose-fd listeners
+
+defaults
+    mode tcp
+    timeout connect 1s
+    timeout client 5m
+    timeout server 5m
+    # A host that does not take the connection: the next one gets it.
+    retries 3
+    option redispatch 1
+
+frontend web
+    bind $front:443
+    default_backend hosts
+
+backend hosts
+    balance leastconn
+    option httpchk GET /health
+    default-server check port 9443 inter 500ms fall 2 rise 2 send-proxy-v2 on-marked-down shutdown-sessions
+$(for host in "${hosts[@]:0:$1}"; do echo "    server $host $(address "$host"):443"; done)
+END_OF_CONFIG
+}
+
+front_start() {
+    front_configure "${#hosts[@]}"
+    show haproxy -c -q -f haproxy.cfg
+    haproxy -W -f haproxy.cfg >>haproxy.log 2>&1 &
+    haproxy=$!
+    wait_for 30 "a page through haproxy" \
+        curl --silent --fail --max-time 20 --cacert ca.pem "https://$name/hello.txt"
+}
+
+front_stop() {
+    kill -TERM "$haproxy"
+    wait "$haproxy" || true
+}
+
+# As systemctl reload haproxy does: a new process takes over the sockets, the old one ends with its last connection.
+front_reload() { kill -USR2 "$haproxy"; }
+
+front_ask() { python3 "$parts/ask.py" "$CLUSTER_WORK/haproxy.sock" "$1"; }
+front_state() { front_ask 'show stat' | awk -F, -v host="$1" '$1 == "hosts" && $2 == host { print $18 }'; }

@@ -1,0 +1,39 @@
+# A host: its card, and a gateway with the site.
+
+# Writes the configuration; the [[site]] is the last of it, and another one for each key that is measured.
+host_configure() {
+    local host=$1
+    {
+        cat <<END_OF_CONFIG
+[pool]
+label = "web"
+deadline = "3m"                     # sixty users wait 40 s for one card
+
+[daemon]
+socket = "hsmux.sock"
+pin = { file = "$CLUSTER_WORK/user.pin" }
+
+[gateway]
+listen = ["0.0.0.0:443"]
+metrics = "0.0.0.0:9443"
+proxy_protocol = true
+sign_timeout = "3m"
+END_OF_CONFIG
+        "${TOKENS}_member" "$host"
+    } >"$host/base.toml"
+}
+
+# The card first, with the published times, then what has been configured.
+host_start() {
+    local host=$1
+    "${TOKENS}_start" "$host" "${TIMING:-smartcard-hsm}"
+    at "$host" hsmux --config "$host/hsmux.toml" gateway >>"$host.log" 2>&1 &
+}
+
+host_ready() {
+    wait_for 120 "$1 can sign" curl --silent --fail --max-time 5 "http://$(address "$1"):9443/health"
+    echo "   $1 can sign: its /health says so"
+}
+
+# As if its power was cut: every process of the host, at once.
+host_kill() { ip netns pids "$1" | xargs --no-run-if-empty kill -KILL; }

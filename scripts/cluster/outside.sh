@@ -1,0 +1,30 @@
+# The part of cluster.sh that runs on the machine itself: it looks whether all is there, calls cluster.sh again in
+# namespaces, and waits. Sourced; does not return.
+
+[ "$(id -u)" -eq 0 ] || {
+    echo "$0 makes network namespaces: run it as root (sudo make cluster)" >&2
+    exit 1
+}
+missing=()
+for program in "${needs[@]}"; do
+    command -v "$program" >/dev/null || missing+=("$program")
+done
+[ ${#missing[@]} -eq 0 ] || {
+    echo "missing: ${missing[*]}. scripts/deps.sh cluster installs what Debian has, make build makes hsmux" >&2
+    exit 1
+}
+
+export CLUSTER_WORK CLUSTER_REPORTS
+CLUSTER_WORK=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-cluster.XXXXXX")
+CLUSTER_REPORTS=$(realpath "${REPORTS:-${TMPDIR:-/tmp}/hsmux-cluster-reports}")
+mkdir -p "$CLUSTER_REPORTS"
+chmod 755 "$CLUSTER_WORK"
+
+# The shell within is process 1 of its namespace: when it ends the kernel ends all others, and with the last of them
+# goes the network. unshare takes that shell along when it is killed itself.
+unshare --mount --net --pid --fork --kill-child "$0" "$do" &
+inside=$!
+trap 'rm -rf "$CLUSTER_WORK"' EXIT
+trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null; echo; echo "Interrupted: all of it has ended."; exit 130' INT TERM HUP
+wait "$inside" && code=0 || code=$?
+exit "$code"

@@ -1,0 +1,46 @@
+# What is served: the published small text, with a certificate for each key. The certificates are of a root that is
+# made here; the keys that they are for never leave the tokens.
+
+site_prepare() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=the cluster's root" \
+        -keyout ca.key -out ca.pem 2>openssl.log
+    printf 'subjectAltName = DNS:%s\n' "$name" >names.ext
+    mkdir www
+    echo 'hello, world' >www/hello.txt
+
+    for host in "${hosts[@]}"; do host_configure "$host"; done
+    "${TOKENS}_start" host1 none
+    # Without its [gateway], which wants the certificates.
+    sed '/^\[gateway\]/,/^$/d' host1/base.toml >host1/hsmux.toml
+    at host1 hsmux --config host1/hsmux.toml serve >>host1.log 2>&1 &
+    local daemon=$!
+    wait_for 60 "the daemon of host1" hsmux --config host1/hsmux.toml status --check
+    for key in "${!keys[@]}"; do
+        show hsmux --config host1/hsmux.toml key csr "pkcs11:object=$key" --subject "CN=$name" --name "$name" --out "$key.csr"
+        openssl x509 -req -in "$key.csr" -CA ca.pem -CAkey ca.key -days 30 -extfile names.ext -out "$key.pem" 2>>openssl.log
+    done
+    hsmux --config host1/hsmux.toml stop
+    wait "$daemon"
+    "${TOKENS}_stop" host1
+    site_use "${!keys[@]}"
+}
+
+# Has the hosts serve with these keys.
+site_use() {
+    local certificates
+    certificates=$(printf "\"$CLUSTER_WORK/%s.pem\", " "$@")
+    for host in "${hosts[@]}"; do
+        {
+            cat "$host/base.toml"
+            printf '\n[[site]]\ncertificates = [%s]\n%s\n' "${certificates%, }" "root = \"$CLUSTER_WORK/www\""
+            [[ " $* " != *" rsa-1024 "* ]] || echo 'allow_rsa_1024 = true'
+        } >"$host/hsmux.toml.new"
+        mv "$host/hsmux.toml.new" "$host/hsmux.toml"
+    done
+}
+
+# Whether this host shows the certificate for this key.
+site_shows() {
+    curl --silent --max-time 30 --haproxy-protocol --cacert ca.pem --connect-to "$name:443:$(address "$1"):443" \
+        --output /dev/null --write-out '%{certs}' "https://$name/" | grep --quiet --fixed-strings "$(sed -n 3p "$2.pem")"
+}
