@@ -4,6 +4,7 @@
 #
 #   scripts/cluster.sh            a short table of measurements beside the published ones
 #   scripts/cluster.sh faults     hosts that die, are cut off and return, under load
+#   scripts/cluster.sh run BASH   a command of yours in front of the hosts
 #
 # TOKENS=softhsm    SoftHSM in place of the cards, which take the published 0.658 s for a signature with RSA-2048
 # WORDPRESS=1       a second page to measure: WordPress with its default content
@@ -17,13 +18,13 @@ parts=$(dirname "$(realpath "$0")")/cluster
 cd "$parts/../.."
 
 do=${1:-measure}
-case $do in measure | faults) ;; *) echo "$0: measure or faults, not $do" >&2; exit 2 ;; esac
+case $do in measure | faults | run) ;; *) echo "$0: measure, faults or run, not $do" >&2; exit 2 ;; esac
 TOKENS=${TOKENS:-cards}
 case $TOKENS in cards | softhsm) ;; *) echo "TOKENS is cards or softhsm, not $TOKENS" >&2; exit 2 ;; esac
 built=${HSMUX_BUILT:-$(realpath "${CARGO_TARGET_DIR:-target}/release")}
 export TOKENS PATH=$built:$PATH:/usr/sbin
 
-needs=(hsmux ip unshare nsenter openssl curl jq haproxy pkcs11-tool)
+needs=(hsmux ip unshare nsenter openssl curl jq socat haproxy pkcs11-tool)
 [ "$TOKENS" = cards ] && needs+=(pcscd) || needs+=(softhsm2-util)
 [ -z "${WORDPRESS-}" ] || needs+=(mariadbd nginx php)
 
@@ -31,7 +32,7 @@ if [ -z "${CLUSTER_WORK-}" ]; then
     . "$parts/outside.sh"
 fi
 
-for part in say network tokens hosts front site measure faults; do . "$parts/$part.sh"; done
+for part in say network tokens hosts front site wordpress measure faults; do . "$parts/$part.sh"; done
 trap 'tell_failure "$?"' EXIT
 cd "$CLUSTER_WORK"
 umask 022
@@ -46,10 +47,12 @@ step "A gateway on each host, haproxy in front"
 for host in "${hosts[@]}"; do host_start "$host"; done
 for host in "${hosts[@]}"; do host_ready "$host"; done
 front_start
+[ -z "${WORDPRESS-}" ] || wordpress_start
 show curl --silent --show-error --cacert ca.pem "https://$name/hello.txt"
 
 case $do in
 measure) measure ;;
 faults) faults ;;
+run) bash -euc "$2" ;;
 esac
 [ -z "${KEEP-}" ] || keep

@@ -1,15 +1,19 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a target of the Makefile needs and that are missing: deps.sh demo|bench|test
+# Installs the Debian packages that a target of the Makefile needs and that are missing: deps.sh demo|bench|cluster|wordpress|test
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
 demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev
       cmake libclang-dev)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
-test=("${bench[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx siege apache2-bin haproxy)
+cluster=("${bench[@]}" haproxy curl jq socat)
+wordpress=("${cluster[@]}" wordpress wordpress-theme-twentytwentythree mariadb-server nginx-light php-fpm
+           php-mysql)
+test=("${cluster[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx siege apache2-bin
+      chromium testssl.sh)
 
-declare -n wanted=${1:?demo, bench or test}
+declare -n wanted=${1:?demo, bench, cluster, wordpress or test}
 
 installed() {
     # Any JDK with javac and any Go will do, not only Debian's default ones.

@@ -6,7 +6,7 @@ parts=$(dirname "$(realpath "$0")")
 for part in say network tokens hosts front site; do . "$parts/$part.sh"; done
 cd "$CLUSTER_WORK"
 
-site_use "$HSMUX_KEY"
+site_use "$HSMUX_PAGE" "$HSMUX_KEY"
 for host in "${hosts[@]}"; do
     hsmux --config "$host/hsmux.toml" reload
     wait_for 60 "$host with the certificate for $HSMUX_KEY" site_shows "$host" "$HSMUX_KEY"

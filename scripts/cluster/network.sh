@@ -4,6 +4,7 @@ hosts=(host1 host2 host3)
 # Of the block for measurements (RFC 2544); nobody else sees it, for the switch is in a namespace, too.
 front=198.18.0.1
 name=www.cluster.test
+export front name
 
 address() { echo "198.18.0.1${1#host}"; }
 on() { ip netns exec "$@"; }

@@ -19,12 +19,13 @@ CLUSTER_WORK=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-cluster.XXXXXX")
 CLUSTER_REPORTS=$(realpath "${REPORTS:-${TMPDIR:-/tmp}/hsmux-cluster-reports}")
 mkdir -p "$CLUSTER_REPORTS"
 chmod 755 "$CLUSTER_WORK"
+mkdir "$CLUSTER_WORK/tmp"
 
 # The shell within is process 1 of its namespace: when it ends the kernel ends all others, and with the last of them
-# goes the network. unshare takes that shell along when it is killed itself.
-unshare --mount --net --pid --fork --kill-child "$0" "$do" &
+# goes the network. It ends with unshare, which ends with this shell, also where that is killed.
+TMPDIR=$CLUSTER_WORK/tmp setpriv --pdeathsig KILL unshare --mount --net --pid --fork --kill-child "$0" "$@" &
 inside=$!
 trap 'rm -rf "$CLUSTER_WORK"' EXIT
-trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null; echo; echo "Interrupted: all of it has ended."; exit 130' INT TERM HUP
+trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null || true; printf "\nInterrupted: all of it has ended.\n"; exit 130' INT TERM HUP
 wait "$inside" && code=0 || code=$?
 exit "$code"

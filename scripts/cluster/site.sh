@@ -22,17 +22,19 @@ site_prepare() {
     hsmux --config host1/hsmux.toml stop
     wait "$daemon"
     "${TOKENS}_stop" host1
-    site_use "${!keys[@]}"
+    site_use static "${!keys[@]}"
 }
 
-# Has the hosts serve with these keys.
+# Has the hosts serve this page, with these keys.
 site_use() {
-    local certificates
+    local certificates serves="root = \"$CLUSTER_WORK/www\""
+    [ "$1" = static ] || serves='backend = "http://127.0.0.1:8080"'
+    shift
     certificates=$(printf "\"$CLUSTER_WORK/%s.pem\", " "$@")
     for host in "${hosts[@]}"; do
         {
             cat "$host/base.toml"
-            printf '\n[[site]]\ncertificates = [%s]\n%s\n' "${certificates%, }" "root = \"$CLUSTER_WORK/www\""
+            printf '\n[[site]]\ncertificates = [%s]\n%s\n' "${certificates%, }" "$serves"
             [[ " $* " != *" rsa-1024 "* ]] || echo 'allow_rsa_1024 = true'
         } >"$host/hsmux.toml.new"
         mv "$host/hsmux.toml.new" "$host/hsmux.toml"

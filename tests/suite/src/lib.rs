@@ -27,7 +27,7 @@ pub use cards::{Cards, OPENSC};
 pub use config::{Config, Member};
 pub use load::Load;
 pub use nginx::Nginx;
-pub use process::{Process, running};
+pub use process::{Process, running, running_in};
 pub use rig::{Rig, Setup};
 pub use run::{Finished, Run};
 pub use softhsm::{Keys, SOFTHSM, SoftHsm};

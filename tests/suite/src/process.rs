@@ -117,6 +117,17 @@ pub fn running(pid: u32) -> bool {
     stat.is_ok_and(|stat| !stat.contains(") Z ") && !stat.contains(") X "))
 }
 
+/// The command lines of processes whose working folder is this one, or below.
+pub fn running_in(folder: &Path) -> Vec<String> {
+    let processes = fs::read_dir("/proc").expect("the processes");
+    let inside = processes.filter_map(Result::ok).filter(|process| {
+        fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd.starts_with(folder))
+    });
+    inside
+        .filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok())
+        .collect()
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         if self.running() {

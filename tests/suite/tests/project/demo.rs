@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{PATIENCE, Program, Run, built, source, until};
+use hsmux_suite::{PATIENCE, Program, Run, built, running_in, source, until};
 use tempfile::TempDir;
 
 #[test]
@@ -18,20 +18,6 @@ fn the_demo_loses_no_signature_and_leaves_no_process() {
     let report = folder.path().join("hsmux-demo-report.html");
     assert!(fs::read_to_string(report).unwrap().contains("<svg"));
     until("no process is left", PATIENCE, || {
-        processes_in(&folder.path().display().to_string())
-            .is_empty()
-            .then_some(())
+        running_in(folder.path()).is_empty().then_some(())
     });
-}
-
-/// The command lines of processes whose working folder is below this one.
-fn processes_in(folder: &str) -> Vec<String> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let inside = processes.filter(|process| {
-        fs::read_link(process.path().join("cwd"))
-            .is_ok_and(|cwd| cwd.display().to_string().starts_with(folder))
-    });
-    inside
-        .filter_map(|process| fs::read_to_string(process.path().join("cmdline")).ok())
-        .collect()
 }

@@ -19,14 +19,16 @@ fn run_page(page: &str) {
         "/usr/local/lib/libhsmux_pkcs11.so",
         &built(Program::Module).display().to_string(),
     );
-    let script = format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n{script}");
+    // A network of its own, so that the ports which a page names are nobody else's.
+    let script =
+        format!("trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\nip link set lo up\n{script}");
     let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
     // Servers of a page leave root.
     fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o711)).unwrap();
     fs::create_dir(rig.path("page")).unwrap();
     // Whatever the page leaves running ends with its shell, the first process of its own.
     rig.run("unshare")
-        .args("--fork --pid --mount-proc --kill-child -- bash -euxo pipefail -s")
+        .args("--net --fork --pid --mount-proc --kill-child -- bash -euxo pipefail -s")
         .dir(&rig.path("page"))
         .env("PATH", path)
         .env("HSMUX_CONFIG", "")
@@ -75,6 +77,11 @@ fn the_page_of_the_gateway_works() {
 #[test]
 fn the_page_of_other_servers_works() {
     run_page("docs/servers.md");
+}
+
+#[test]
+fn the_page_of_the_web_cluster_works() {
+    run_page("docs/web-cluster.md");
 }
 
 #[test]

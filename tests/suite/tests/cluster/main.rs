@@ -1,0 +1,5 @@
+//! `make cluster`: three hosts on this machine, haproxy in front.
+
+mod clients;
+mod hosts;
+mod rig;
