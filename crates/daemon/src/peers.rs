@@ -19,8 +19,8 @@ use crate::settings::Settings;
 /// So many refused connections are remembered.
 const REMEMBERED: usize = 8;
 
-/// One refused connection in so long is worth a line of the log: anybody can make them.
-const LINES: Duration = Duration::from_millis(100);
+/// So many refused connections in a second are worth a line of the log each: anybody can make them.
+const LINES: u32 = 20;
 
 /// Who has connected, and who was refused.
 pub struct Peers {
@@ -37,7 +37,20 @@ struct Open {
 #[derive(Default)]
 struct Refused {
     last: VecDeque<Refusal>,
-    told: Option<Instant>,
+    /// The second that runs, and how many were told in it.
+    told: Option<(Instant, u32)>,
+}
+
+impl Refused {
+    /// Whether there may be another line in the log.
+    fn may_tell(&mut self) -> bool {
+        let running = self
+            .told
+            .filter(|(since, _)| since.elapsed() < Duration::from_secs(1));
+        let (since, lines) = running.unwrap_or_else(|| (Instant::now(), 0));
+        self.told = Some((since, lines + 1));
+        lines < LINES
+    }
 }
 
 /// A host that may connect.
@@ -131,8 +144,7 @@ impl Peers {
     pub fn refuse(&self, from: &str, problem: &str, advice: &str) {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut refused = self.refused.lock();
-        if refused.told.is_none_or(|told| told.elapsed() > LINES) {
-            refused.told = Some(Instant::now());
+        if refused.may_tell() {
             tracing::warn!(%from, "a host is refused: {problem}; {advice}");
         }
         if refused.last.len() == REMEMBERED {

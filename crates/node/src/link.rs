@@ -46,24 +46,36 @@ pub fn link_main() -> ExitCode {
             Err(error) => return tracing::warn!(%error, "the link ends"),
         });
         let runtime = Builder::new_current_thread().enable_all().build();
-        let ended = match runtime {
+        match runtime {
             Ok(runtime) => runtime.block_on(run(orders, &mut control)),
-            Err(error) => Error::token(Kind::Environment, format!("no event loop: {error}")),
-        };
-        // Its parent reads it as what has become of it; where that has gone nobody wants to know.
-        let _ = control.write(&Answer::Failed(ended), None);
+            Err(error) => {
+                let message = format!("no event loop: {error}");
+                tell(&mut control, Error::token(Kind::Environment, message));
+            }
+        }
     })
 }
 
-/// Connects and serves; answers why it has ended.
-async fn run(orders: Orders<LinkOptions>, control: &mut Connection) -> Error {
+/// Connects, and serves until that ends.
+async fn run(orders: Orders<LinkOptions>, control: &mut Connection) {
     let (name, address) = (orders.order.name.clone(), orders.order.address.clone());
+    let mut lanes = JoinSet::new();
     let ended = match Line::open(orders.order).await {
-        Ok(line) => line.serve(orders.lanes, control).await,
+        Ok(line) => line.serve(orders.lanes, &mut lanes, control).await,
         Err(error) => error,
     };
-    ended.at(format_args!("{name} at {address}"))
+    // Before the lanes are closed, by which the parent takes it for dead, whatever the reason.
+    tell(control, ended.at(format_args!("{name} at {address}")));
+    drop(lanes);
 }
+
+/// Says why it ends. Where the parent has gone nobody wants to know.
+fn tell(control: &mut Connection, error: Error) {
+    let _ = control.write(&Answer::Failed(error), None);
+}
+
+/// A lane that has ended, and is not closed yet.
+type Ended = (std::io::Result<()>, UnixStream);
 
 /// The way to the other host.
 struct Line {
@@ -129,7 +141,12 @@ impl Line {
     }
 
     /// Connects the lanes, says so, and passes on what comes until one of them ends.
-    async fn serve(mut self, mut lanes: Vec<StdUnixStream>, control: &mut Connection) -> Error {
+    async fn serve(
+        mut self,
+        mut lanes: Vec<StdUnixStream>,
+        running: &mut JoinSet<Ended>,
+        control: &mut Connection,
+    ) -> Error {
         lanes.truncate(self.info.lanes as usize + 1);
         let passing = match self.connect_all(lanes).await {
             Ok(passing) => passing,
@@ -139,16 +156,18 @@ impl Line {
         if let Err(error) = control.write(&started, None) {
             return Error::lost(format!("its parent: {error}"));
         }
-        let mut running = JoinSet::new();
         for (mut far, mut near) in passing {
-            running.spawn(async move { pass(&mut far, &mut near).await });
+            running.spawn(async move { (pass(&mut far, &mut near).await, near) });
         }
-        tokio::select! {
-            error = pulse::watch(&mut self.pulse, &self.link) => error,
-            Some(ended) = running.join_next() => match ended {
-                Ok(Err(error)) => Error::lost(Refusal::of(&error).problem),
-                _ => Error::lost("closed the connection"),
-            },
+        let (ended, near) = tokio::select! {
+            error = pulse::watch(&mut self.pulse, &self.link) => return error,
+            Some(Ok(ended)) = running.join_next() => ended,
+        };
+        // Kept open with the others.
+        running.spawn(async move { (Ok(()), near) });
+        match ended {
+            Err(error) => Error::lost(Refusal::of(&error).problem),
+            Ok(()) => Error::lost("closed the connection"),
         }
     }
 

@@ -8,9 +8,7 @@ use hsmux_wire::frame::{self, MAX_FRAME};
 use hsmux_wire::{Answer, Call};
 use minicbor::Encode;
 use rustix::net::sockopt;
-use tokio::io::{
-    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy_bidirectional_with_sizes,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpStream, UnixStream};
 
 /// A silent other end is asked after this, and then each second.
@@ -21,9 +19,6 @@ const QUESTIONS: u32 = 4;
 
 /// What was sent and not acknowledged for so long ends the connection, in milliseconds (tcp(7)).
 const UNHEARD: u32 = 7000;
-
-/// What is taken from one side at once: requests that wait together travel together.
-const CHUNK: usize = 32 << 10;
 
 /// No delay, and an end within seconds when the other host is gone without a word.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
@@ -36,12 +31,17 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Passes on what comes from either side, until both have ended.
+/// Passes on what comes from either side, until one of them has ended. Neither is closed by that.
 pub async fn pass(
     far: &mut (impl AsyncRead + AsyncWrite + Unpin),
     near: &mut UnixStream,
 ) -> io::Result<()> {
-    let passed = copy_bidirectional_with_sizes(far, near, CHUNK, CHUNK).await;
+    let (mut from_far, mut to_far) = tokio::io::split(far);
+    let (mut from_near, mut to_near) = near.split();
+    let passed = tokio::select! {
+        passed = copy(&mut from_far, &mut to_near) => passed,
+        passed = copy(&mut from_near, &mut to_far) => passed,
+    };
     passed.map(drop)
 }
 

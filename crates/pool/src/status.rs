@@ -77,6 +77,9 @@ pub struct SeatStatus {
     /// had added.
     #[serde(default)]
     pub replaced: u64,
+    /// Whether it is another host: changes of objects leave it alone.
+    #[serde(default)]
+    pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
     /// Of these, keys that did not prove themselves.
@@ -220,6 +223,7 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         served: record.served.load(Ordering::Relaxed),
         failed: record.failed.load(Ordering::Relaxed),
         replaced: record.replaced.load(Ordering::Relaxed),
+        remote: record.seat.connector.remote(),
         objects: 0,
         unproved: 0,
     };

@@ -18,7 +18,7 @@ pub fn rows(pool: &Pool) -> Vec<KeyRow> {
     let serving: BTreeSet<&String> = status
         .seats
         .iter()
-        .filter(|seat| seat.state == SeatState::InService)
+        .filter(|seat| seat.state == SeatState::InService && !seat.remote)
         .map(|seat| &seat.member)
         .collect();
     let shown = |row: &&ObjectStatus| !row.label.starts_with(hsmux_pool::HIDDEN_LABEL);

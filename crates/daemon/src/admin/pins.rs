@@ -61,7 +61,10 @@ pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
 pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failure> {
     let config = running.config();
     let members = match tokens {
-        [] => config.tokens.iter().collect::<Vec<_>>(),
+        [] => {
+            let own = config.tokens.iter().filter(|member| member.node.is_none());
+            own.collect::<Vec<_>>()
+        }
         some => some
             .iter()
             .map(|name| named(&config, name))

@@ -86,6 +86,9 @@ pub struct MemberStatus {
     /// had added.
     #[serde(default)]
     pub replaced: u64,
+    /// Whether it is another host: changes of objects leave it alone.
+    #[serde(default)]
+    pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
     /// Of these, keys that did not prove themselves.
@@ -191,6 +194,7 @@ impl MemberStatus {
             failed: 0,
             latency_us: 0,
             replaced: 0,
+            remote: false,
             objects: 0,
             unproved: 0,
         }
@@ -217,6 +221,7 @@ impl MemberStatus {
         self.served += seat.served;
         self.failed += seat.failed;
         self.replaced += seat.replaced;
+        self.remote = seat.remote;
         self.objects = self.objects.max(seat.objects);
     }
 

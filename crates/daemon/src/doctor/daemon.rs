@@ -39,8 +39,9 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         Finding::new(Level::Note, about, problem, &refused.advice)
     }));
     if let Some(Response::Keys(keys)) = ask(Request::Keys) {
-        let members = status.members.len();
-        findings.extend(keys.iter().flat_map(|key| of_key(key, members)));
+        let own = status.members.iter().filter(|member| !member.remote);
+        let own: Vec<_> = own.map(|member| member.name.as_str()).collect();
+        findings.extend(keys.iter().flat_map(|key| of_key(key, &own)));
     }
     findings
 }
@@ -94,7 +95,7 @@ fn member(member: &MemberStatus) -> Option<Finding> {
     }
 }
 
-fn of_key(key: &KeyRow, members: usize) -> Vec<Finding> {
+fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let object = &key.object;
     let secret = matches!(object.class.as_str(), "private key" | "secret key");
@@ -109,7 +110,12 @@ fn of_key(key: &KeyRow, members: usize) -> Vec<Finding> {
     }));
     // Where none of its replicas may serve, a copy would not either.
     let servable = findings.is_empty() || !object.members.is_empty();
-    if secret && servable && object.members.len() < 2 && members > 1 {
+    // What another host alone has cannot be copied here.
+    let copied = object
+        .members
+        .first()
+        .is_none_or(|only| own.contains(&only.as_str()));
+    if secret && servable && object.members.len() < 2 && copied && own.len() > 1 {
         let problem = match object.members.first() {
             Some(only) => format!("{only} alone serves it"),
             None => "no member serves it".to_owned(),

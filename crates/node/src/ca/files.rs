@@ -29,7 +29,7 @@ impl NewFolder {
         name.push(format!(".{}", std::process::id()));
         let new = folder.with_file_name(name);
         let made = DirBuilder::new().mode(0o700).create(&new);
-        made.map_err(|e| failed(&new, &e))?;
+        made.map_err(|e| failed(folder, &e))?;
         Ok(Self(new))
     }
 

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hsmux_token::Uri;
 use toml::de::{DeTable, DeValue};
@@ -176,7 +177,10 @@ pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<
             return None;
         }
     };
+    // It has a queue of its own, and is known to be alive by other means.
+    let timeout = fields.has("timeout").then(|| fields.duration("timeout"));
     let member = Member {
+        timeout: timeout.flatten().unwrap_or(Duration::from_secs(60)),
         name,
         node: Some(address),
         module: PathBuf::new(),

@@ -6,6 +6,7 @@ mod course;
 mod faults;
 mod guests;
 mod health;
+mod hosts;
 mod late_look;
 mod load;
 mod minding;

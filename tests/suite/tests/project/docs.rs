@@ -80,6 +80,11 @@ fn the_page_of_other_servers_works() {
 }
 
 #[test]
+fn the_page_of_several_hosts_works() {
+    run_page("docs/nodes.md");
+}
+
+#[test]
 fn the_page_of_the_web_cluster_works() {
     run_page("docs/web-cluster.md");
 }

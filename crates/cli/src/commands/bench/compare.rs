@@ -104,8 +104,9 @@ impl Compare {
             Built::Direct => {
                 let first = config
                     .tokens
-                    .first()
-                    .context("the configuration has no [[token]]")?;
+                    .iter()
+                    .find(|member| member.node.is_none())
+                    .context("the configuration has no [[token]] of this host")?;
                 let (module, uri) = (first.module.clone(), first.uri.clone());
                 direct(context, module, Some(uri), None, self.run.concurrency)
             }

@@ -58,8 +58,8 @@ pub(super) const TOKEN: Section = Section {
         key(
             "timeout",
             r#""10s""#,
-            r#""10s""#,
-            "How long one operation may take on the token; past it the worker is ended.",
+            "10s; 60s of a node",
+            "How long one operation may take on the token; past it the worker is ended, or the connection of a node.",
         ),
         key(
             "name",
