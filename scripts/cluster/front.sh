@@ -15,6 +15,12 @@ defaults
     # A host that does not take the connection: the next one gets it.
     retries 3
     option redispatch 1
+    # A host that has fallen silent: its connections end after some seconds. (on-marked-down shutdown-sessions would
+    # end them as well, and with them those that are about to be given to another host.)
+    option srvtcpka
+    srvtcpka-idle 1s
+    srvtcpka-intvl 1s
+    srvtcpka-cnt 3
 
 frontend web
     bind $front:443
@@ -23,7 +29,7 @@ frontend web
 backend hosts
     balance leastconn
     option httpchk GET /health
-    default-server check port 9443 inter 500ms fall 2 rise 2 send-proxy-v2 on-marked-down shutdown-sessions
+    default-server check port 9443 inter 500ms fall 2 rise 2 send-proxy-v2 tcp-ut 3s
 $(for host in "${hosts[@]:0:$1}"; do echo "    server $host $(address "$host"):443"; done)
 END_OF_CONFIG
 }

@@ -26,7 +26,12 @@ impl Report {
              SmartCard-HSMs: other hardware), by the number of the row below.",
         );
         page.chart(&self.ratios());
-        page.table(Row::HEADS, self.rows.iter().map(Row::cells));
+        let numbered = self.rows.iter().enumerate().map(|(at, row)| {
+            let mut cells = row.cells();
+            cells[0] = format!("{}. {}", at + 1, cells[0]);
+            cells
+        });
+        page.table(Row::HEADS, numbered);
         for rows in self.series() {
             let cell = &rows[0].cell;
             let what = format!(
@@ -68,7 +73,7 @@ impl Report {
                     vec![(0.0, 1.0), (end, 1.0)],
                     Style::Dashed,
                 ),
-                Line::new("measured", Ink::Measured, ratios.collect(), Style::Dots),
+                Line::new("measured", Ink::Measured, ratios.collect(), Style::Apart),
             ],
             marks: Vec::new(),
             whole_x: true,

@@ -38,6 +38,8 @@ impl Line {
 pub enum Style {
     /// With a dot on each measured point.
     Dots,
+    /// Dots alone, of things that do not follow each other.
+    Apart,
     /// Without dots.
     Plain,
     /// For what was not measured.
@@ -163,8 +165,10 @@ impl Chart<'_> {
                 chart.draw_series(DashedLineSeries::new(points, 6, 5, ink.stroke_width(2)))?;
                 continue;
             }
-            chart.draw_series(LineSeries::new(points.clone(), ink.stroke_width(3)))?;
-            if line.style == Style::Dots {
+            if line.style != Style::Apart {
+                chart.draw_series(LineSeries::new(points.clone(), ink.stroke_width(3)))?;
+            }
+            if line.style != Style::Plain {
                 chart.draw_series(points.map(|point| Circle::new(point, 5, ink.filled())))?;
             }
         }

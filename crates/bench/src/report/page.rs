@@ -73,8 +73,12 @@ impl Page {
         heads: &[impl AsRef<str>],
         rows: impl IntoIterator<Item = impl IntoIterator<Item = String>>,
     ) {
-        self.html
-            .push_str("<div class=\"table\"><table>\n<thead><tr>");
+        let class = if heads.len() > 8 {
+            "table wide"
+        } else {
+            "table"
+        };
+        self.write(format_args!("<div class=\"{class}\"><table>\n<thead><tr>"));
         for head in heads {
             let head = escaped(head.as_ref());
             self.write(format_args!("<th scope=\"col\">{head}</th>"));
