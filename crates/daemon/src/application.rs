@@ -42,9 +42,10 @@ impl Application {
     /// Not logged in, without objects.
     pub fn new(service: Arc<AppService>) -> Self {
         Self {
-            guest: match service.settings.load().of_host {
-                true => Guest::of_host(Arc::clone(&service.shared.pool)),
-                false => Guest::new(Arc::clone(&service.shared.pool)),
+            guest: if service.settings.load().of_host {
+                Guest::of_host(Arc::clone(&service.shared.pool))
+            } else {
+                Guest::new(Arc::clone(&service.shared.pool))
             },
             service,
             told: Mutex::default(),

@@ -31,10 +31,7 @@ impl Rights<'_> {
             let why = "this listener is read-only; session objects are allowed";
             return Err(refused(operation, Kind::ReadOnly, why));
         }
-        let exported = |key: &ObjectRef| matches!(key, ObjectRef::Token(_));
-        if self.settings.of_host
-            && matches!(operation, Operation::Wrap { key, .. } if exported(key))
-        {
+        if self.settings.of_host && operation.exports() {
             let why = "another host takes no key out of a token";
             return Err(refused(operation, Kind::Forbidden, why));
         }

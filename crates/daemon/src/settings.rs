@@ -79,7 +79,7 @@ impl Settings {
 
     /// Whether an object of the pool is there for those who connect here.
     pub fn offers(&self, catalogue: &Catalogue, entry: &Entry) -> bool {
-        self.shows(&entry.object) && !(self.of_host && !catalogue.is_own(entry))
+        self.shows(&entry.object) && (!self.of_host || catalogue.is_own(entry))
     }
 
     /// Whether the listener's `keys` show this object.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_pool::config::Login;
-use hsmux_token::{Error, Kind, Outcome, Result, Scope, Secret, Snapshot};
+use hsmux_token::{Error, Kind, Made, Outcome, Result, Scope, Secret, Snapshot};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
 
 use crate::application::Application;
@@ -40,9 +40,10 @@ impl Conversation for Talk {
         let settings = session.application.service.settings.load();
         if let Err(error) = settings.admit(session.who.uid) {
             // A host that is let in no longer goes on with its other members.
-            let error = match settings.of_host {
-                true => Error::lost(error.to_string()),
-                false => error,
+            let error = if settings.of_host {
+                Error::lost(error.to_string())
+            } else {
+                error
             };
             return answer.send(&session.reply(Answer::Failed(error)));
         }
@@ -107,16 +108,21 @@ impl Session {
         answer.send(&self.reply(Answer::Objects(snapshot)));
     }
 
-    /// What another host may not do here, or cannot, one of its other members perhaps can.
+    /// An answer as whoever asked may have it.
     pub fn result(&self, result: Result<Outcome>) -> Result<Outcome> {
-        let elsewhere = |kind| matches!(kind, Kind::Forbidden | Kind::NoMechanism);
-        result.map_err(|error| {
-            let host = self.application.service.settings.load().of_host;
-            match host && elsewhere(error.kind()) {
-                true => error.with_scope(Scope::Pool),
-                false => error,
+        if !self.application.service.settings.load().of_host {
+            return result;
+        }
+        match result {
+            Ok(Outcome::Objects(made)) => Ok(Outcome::Objects(
+                made.into_iter().map(shown_to_hosts).collect(),
+            )),
+            // What another host may not do here, or cannot, one of its other members perhaps can.
+            Err(error) if matches!(error.kind(), Kind::Forbidden | Kind::NoMechanism) => {
+                Err(error.with_scope(Scope::Pool))
             }
-        })
+            result => result,
+        }
     }
 
     fn catalogue(&self, known: u64, answer: Answerer) {
@@ -164,5 +170,16 @@ impl Session {
     fn refuse(&self, why: &str, answer: Answerer) {
         let error = Error::request(Kind::Forbidden, why);
         answer.send(&self.reply(Answer::Failed(error)));
+    }
+}
+
+/// A token's key, without what is secret of it, whatever the token would show.
+fn shown_to_hosts(made: Made) -> Made {
+    match made.session {
+        Some(_) => made,
+        None => Made {
+            object: made.object.without_secrets(),
+            ..made
+        },
     }
 }

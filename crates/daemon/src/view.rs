@@ -18,9 +18,10 @@ pub struct Views([Mutex<Option<Arc<View>>>; 2]);
 /// listener's rights, and never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
     // That a token of this host has a key, too, is news to others.
-    let epoch = match settings.of_host {
-        true => catalogue.edition(),
-        false => catalogue.epoch,
+    let epoch = if settings.of_host {
+        catalogue.edition()
+    } else {
+        catalogue.epoch
     };
     settings.edition << 48 | (epoch + 1) << 1 | u64::from(logged_in)
 }
@@ -42,9 +43,10 @@ impl Views {
 }
 
 fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
-    let info = match settings.of_host {
-        true => &catalogue.own,
-        false => &catalogue.info,
+    let info = if settings.of_host {
+        &catalogue.own
+    } else {
+        &catalogue.info
     };
     let mut info = hsmux_token::TokenInfo::clone(info);
     let listener = &settings.listener;

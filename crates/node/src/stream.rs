@@ -53,7 +53,7 @@ pub async fn say<T: Encode<()>>(to: &mut (impl AsyncWrite + Unpin), message: &T)
         to.write_all(&bytes).await?;
         to.flush().await
     };
-    written.await.map_err(lost)
+    written.await.map_err(|error| lost(&error))
 }
 
 /// Reads a frame.
@@ -75,11 +75,11 @@ pub async fn ask(
     call: &Call,
 ) -> Result<Answer> {
     say(over, call).await?;
-    let frame = hear(over).await.map_err(lost)?;
+    let frame = hear(over).await.map_err(|error| lost(&error))?;
     Ok(frame::decode_reply(version, &frame.into())?.answer)
 }
 
-fn lost(error: io::Error) -> Error {
+fn lost(error: &io::Error) -> Error {
     Error::lost(match error.kind() {
         io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
         _ => error.to_string(),

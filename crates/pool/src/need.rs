@@ -38,17 +38,6 @@ pub(crate) struct Route {
     pub edition: u64,
 }
 
-/// Whether a key of a token leaves it, wrapped: no host lets others do that.
-fn exports(operation: &Operation) -> bool {
-    matches!(
-        operation,
-        Operation::Wrap {
-            key: ObjectRef::Token(_),
-            ..
-        }
-    )
-}
-
 /// Making an RSA key on a card takes minutes.
 const PATIENCE_FOR_NEW_KEYS: u32 = 10;
 
@@ -70,7 +59,8 @@ impl Need {
             objects: operation.objects().copied().zip(uses).collect(),
             mechanism: operation.mechanism().map(|mechanism| mechanism.kind),
             pinned: None,
-            here: exports(operation),
+            // No host lets others take a key away.
+            here: operation.exports(),
             home: None,
             call: operation.call(),
             repeatable: operation.repeatable(),

@@ -1,6 +1,8 @@
 //! What can be asked of a token. One shape for every keyed operation: sign and decrypt differ in a word.
 
-use crate::{Attributes, Blob, Borrow, Mechanism, Object, ObjectRef, SessionObject, Uses};
+use crate::{
+    Attributes, Blob, Borrow, Class, Mechanism, Object, ObjectId, ObjectRef, SessionObject, Uses,
+};
 use minicbor::{Decode, Encode};
 
 /// What is done with a key and some data.
@@ -184,6 +186,15 @@ impl Operation {
             self,
             Self::Use { .. } | Self::Random { .. } | Self::Wrap { .. } | Self::Read { .. }
         )
+    }
+
+    /// Whether a key of a token may leave it by this: wrapped, or as a copy that is.
+    pub fn exports(&self) -> bool {
+        let (Self::Wrap { key: object, .. } | Self::Copy { object, .. }) = self else {
+            return false;
+        };
+        let key = |id: &ObjectId| matches!(id.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+        matches!(object, ObjectRef::Token(id) if key(id))
     }
 
     /// Whether it changes token objects, so that a read-only listener refuses it.

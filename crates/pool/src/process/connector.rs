@@ -41,7 +41,7 @@ pub struct ProcessConnector {
 impl ProcessConnector {
     /// `program` is started with the one argument `worker`, and calls [`worker_main`](super::worker_main).
     pub fn new(program: impl Into<PathBuf>, options: Options) -> Self {
-        Self::of(program, Order::Module(options))
+        Self::of(program, Order::Module(Box::new(options)))
     }
 
     /// The same with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of

@@ -10,7 +10,7 @@ use zeroize::Zeroize;
 /// Which token a worker is to serve.
 pub(super) enum Order {
     /// One of a vendor's module.
-    Module(Options),
+    Module(Box<Options>),
     /// Another host's.
     Link(LinkOptions),
 }
@@ -88,7 +88,7 @@ impl Order {
     pub fn written(&self) -> Result<Secret> {
         let mut bytes = Vec::with_capacity(4096);
         let written = match self {
-            Self::Module(options) => minicbor::encode(options, &mut bytes),
+            Self::Module(options) => minicbor::encode(&**options, &mut bytes),
             Self::Link(options) => minicbor::encode(options, &mut bytes),
         };
         written.map_err(|error| {
