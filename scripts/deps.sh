@@ -10,7 +10,7 @@ cluster=("${bench[@]}" haproxy curl jq socat)
 wordpress=("${cluster[@]}" wordpress wordpress-theme-twentytwentythree mariadb-server nginx-light php-fpm
            php-mysql)
 test=("${cluster[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx siege apache2-bin
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx libnginx-mod-stream siege apache2-bin
       chromium testssl.sh)
 
 declare -n wanted=${1:?demo, bench, cluster, wordpress or test}

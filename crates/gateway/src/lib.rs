@@ -15,9 +15,11 @@
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `proxy_header` | who the client is behind a proxy |
 //! | `watch` | what changes while it runs |
+//! | `balancer` | what haproxy in front of several is told |
 //! | `metrics`, `monitor` | what it counts, and who may ask |
 
 mod algorithm;
+pub mod balancer;
 mod certificate;
 mod connection;
 mod house;

@@ -88,6 +88,12 @@ impl Process {
         self.wait();
     }
 
+    /// Sends the first process of a [`Rig::family`](crate::Rig::family) a signal.
+    pub fn signal_first(&self, signal: Signal) {
+        let first = Pid::from_raw(self.children()[0].cast_signed()).expect("a process");
+        kill_process(first, signal).expect("signal a family");
+    }
+
     /// The processes that it has started and that run now.
     pub fn children(&self) -> Vec<u32> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.id())).expect("the threads");

@@ -259,6 +259,12 @@ impl Rig {
             .env("HSMUX_CONFIG", self.path("hsmux.toml"))
     }
 
+    /// A server of several processes, in the foreground: all end with its first one, also where that is killed.
+    pub fn family(&self, command: &[&str]) -> Run {
+        let run = self.run("unshare").args("--fork --pid --kill-child --");
+        command.iter().fold(run, Run::arg)
+    }
+
     /// `hsmux` with a line of arguments.
     pub fn hsmux(&self, line: &str) -> Run {
         self.run(built(Program::Hsmux)).args(line)

@@ -7,6 +7,7 @@ mod card;
 mod config;
 mod doctor;
 mod gateway;
+mod haproxy;
 mod key;
 mod node;
 mod pin;
@@ -65,6 +66,9 @@ enum Command {
     Gateway(gateway::Gateway),
     /// Run the daemon with its tokens offered to other hosts; certificates for hosts
     Node(node::Node),
+    /// The balancer in front of several gateways
+    #[command(subcommand)]
+    Haproxy(haproxy::Haproxy),
     /// Tokens of those who use the broker
     #[command(subcommand)]
     TokenAuth(token_auth::TokenAuth),
@@ -136,6 +140,7 @@ impl Cli {
             Command::Broker(command) => command.run(context),
             Command::Gateway(command) => command.run(context),
             Command::Node(command) => command.run(context),
+            Command::Haproxy(command) => command.run(context),
             Command::TokenAuth(command) => command.run(context),
             Command::Status(command) => command.run(context),
             Command::Doctor(_) => doctor::Doctor::run(context),

@@ -1,6 +1,7 @@
 //! The gateway over real tokens, as clients of TLS see it.
 
 mod backends;
+mod balancer;
 mod handshakes;
 mod lost;
 mod rig;

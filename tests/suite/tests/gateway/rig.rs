@@ -116,6 +116,12 @@ impl Gateway {
             .sum()
     }
 
+    /// As a balancer is told: `HOST:PORT/HEALTH`.
+    pub fn host(&self) -> String {
+        let health = self.metrics.rsplit_once(':').expect("a port").1;
+        format!("{}/{health}", self.address)
+    }
+
     /// What `/health` says, with its status.
     pub fn health(&self) -> String {
         let url = format!("http://{}/health", self.metrics);

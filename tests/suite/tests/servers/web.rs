@@ -133,13 +133,12 @@ impl Web {
 
     /// Has it read its configuration again.
     pub fn reload(&self) {
-        let master = Pid::from_raw(self.master().cast_signed()).expect("a process");
-        kill_process(master, self.kind.reload).expect("signal the server");
+        self.process.signal_first(self.kind.reload);
     }
 
     /// Every process of the server has hsmux's module and none the vendor's.
     pub fn holds_no_token(&self) {
-        let workers = children(self.master());
+        let workers = children(self.process.children()[0]);
         assert!(workers.len() >= self.kind.workers, "{workers:?}");
         for process in workers {
             // One that is just going has none at all.
@@ -148,11 +147,6 @@ impl Web {
             let ours = maps.contains("libhsmux_pkcs11");
             assert!(ours || maps.is_empty(), "{process}:\n{maps}");
         }
-    }
-
-    /// The server's first process, within what keeps its family together.
-    fn master(&self) -> u32 {
-        self.process.children()[0]
     }
 }
 
@@ -205,12 +199,8 @@ fn on_a_port(rig: &Rig, kind: &'static Kind) -> Option<(Process, u16)> {
         ["rsa", "ec"].map(|key| format!("pkcs11:token=web;object={key};type=private{pin}"));
     let text = (kind.configuration)(port, [&rsa, &ec]);
     fs::write(rig.path("server/server.conf"), text).expect("write the configuration");
-    // A server's processes end with its first one, also where that is killed.
-    let mut run = rig.run("unshare").args("--fork --pid --kill-child --");
-    for word in kind.command {
-        run = run.arg(word);
-    }
-    let run = run
+    let run = rig
+        .family(kind.command)
         .dir(&rig.path("server"))
         .env("HSMUX_CONFIG", "")
         .env("HSMUX_SOCKET", rig.path("web.sock"))

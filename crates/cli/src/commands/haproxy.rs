@@ -1,0 +1,114 @@
+//! `hsmux haproxy`.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use hsmux_gateway::balancer::{Balancer, Checked, Host, Listen, Program, Wishes};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Commands about the balancer.
+#[derive(Subcommand, Debug)]
+pub enum Haproxy {
+    /// Write a configuration of haproxy, in tcp mode, checked by haproxy itself
+    Config(Config),
+}
+
+/// Options of `hsmux haproxy config`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux haproxy config 10.0.0.1 10.0.0.2 10.0.0.3 --port 443 --health-port 9443 --send-proxy\n  \
+    hsmux haproxy config host1 host2:8443/9444 --out /etc/haproxy/haproxy.cfg\n  \
+    hsmux haproxy config host1 host2 --nginx > stream.conf\n\n\
+    Ports and the PROXY header are those of [gateway] where there is a configuration, which is the same on\n\
+    all hosts. A host whose /health says 503 gets no new connections and keeps those that it has.")]
+pub struct Config {
+    /// The gateways, as HOST[:PORT][/HEALTH], where HEALTH is the port of [gateway] metrics [default: this host]
+    #[arg(value_name = "HOST")]
+    hosts: Vec<Host>,
+    /// Where clients connect, as [ADDRESS]:PORT
+    #[arg(long, default_value = ":443")]
+    listen: Listen,
+    /// The gateways' port
+    #[arg(long)]
+    port: Option<u16>,
+    /// The port of the gateways' /health
+    #[arg(long)]
+    health_port: Option<u16>,
+    /// Begin each connection with a PROXY header (version 2), for [gateway] proxy_protocol
+    #[arg(long)]
+    send_proxy: bool,
+    /// haproxy's own socket, by which a reload takes over what listens
+    #[arg(long, value_name = "PATH", default_value = "/run/haproxy/admin.sock")]
+    socket: String,
+    /// A `stream` block for nginx in place of it
+    #[arg(long)]
+    nginx: bool,
+    /// Write it to this file
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Haproxy {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let Self::Config(config) = self;
+        config.run(context)
+    }
+}
+
+impl Config {
+    fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let known = context
+            .file()
+            .exists()
+            .then(|| context.load())
+            .transpose()?;
+        let section = known.and_then(|config| config.gateway);
+        let program = if self.nginx {
+            Program::Nginx
+        } else {
+            Program::Haproxy
+        };
+        let wishes = Wishes {
+            hosts: self.hosts,
+            listen: self.listen,
+            port: self.port,
+            health: self.health_port,
+            send_proxy: self.send_proxy.then_some(true),
+            socket: self.socket,
+        };
+        let balancer = Balancer::new(&wishes, section.as_ref())
+            .map_err(|error| Exit::Usage.because(error.to_string()))?;
+        let text = balancer.configuration(program);
+        let checked = program.check(&text)?;
+        let mut warnings = balancer.warnings(program, section.as_ref());
+        if checked == Checked::NotInstalled {
+            let name = program.name();
+            warnings.push(format!(
+                "{name} is not installed here: nobody has checked this"
+            ));
+        }
+        for warning in &warnings {
+            eprintln!("hsmux: {warning}");
+        }
+        if let Some(file) = &self.out {
+            std::fs::write(file, &text).with_context(|| file.display().to_string())?;
+        }
+        if context.json {
+            output::json(&json!({
+                "program": program.name(),
+                "configuration": text,
+                "checked": checked == Checked::Good,
+                "file": self.out,
+                "warnings": warnings,
+            }))?;
+        } else if self.out.is_none() {
+            print!("{text}");
+        }
+        Ok(Exit::Done)
+    }
+}

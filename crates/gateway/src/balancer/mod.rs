@@ -1,0 +1,199 @@
+//! The balancer in front of several gateways: what haproxy or nginx is told.
+//!
+//! TLS passes through it, and ends at the gateways. A host is asked at its gateway's `/health`, which means "can sign":
+//! one that says 503 gets no new connections, and keeps those that it has.
+
+mod check;
+mod haproxy;
+mod host;
+mod nginx;
+
+use hsmux_pool::config::GatewaySection;
+use hsmux_token::{Error, Kind, Result};
+
+pub use check::Checked;
+pub use host::{Host, Listen};
+
+/// Whose configuration is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// haproxy, in tcp mode.
+    Haproxy,
+    /// nginx with its `stream` module, which does not ask for health by itself.
+    Nginx,
+}
+
+/// What is known of the cluster from the command line.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// The gateways; none: the one of the configuration.
+    pub hosts: Vec<Host>,
+    /// Where clients connect.
+    pub listen: Listen,
+    /// The gateways' port, where a host does not say its own.
+    pub port: Option<u16>,
+    /// The port of their `/health`, where a host does not say its own.
+    pub health: Option<u16>,
+    /// Whether each connection begins with a PROXY header.
+    pub send_proxy: Option<bool>,
+    /// haproxy's own socket, by which one of its processes takes over from another: an absolute path without white space.
+    pub socket: String,
+}
+
+/// A balancer in front of gateways.
+#[derive(Clone, Debug)]
+pub struct Balancer {
+    listen: Listen,
+    hosts: Vec<Server>,
+    send_proxy: bool,
+    socket: String,
+}
+
+#[derive(Clone, Debug)]
+struct Server {
+    name: String,
+    address: String,
+    port: u16,
+    health: u16,
+}
+
+impl Balancer {
+    /// What is not wished for is taken from `[gateway]`, which is the same on all hosts.
+    ///
+    /// # Errors
+    /// When neither says what the balancer has to know.
+    pub fn new(wishes: &Wishes, section: Option<&GatewaySection>) -> Result<Self> {
+        let listens = section.and_then(|section| section.listen.first());
+        let metrics = section.and_then(|section| section.metrics);
+        let port = wishes.port.or(listens.map(std::net::SocketAddr::port));
+        let health = wishes.health.or(metrics.map(|address| address.port()));
+        let mut hosts = wishes.hosts.clone();
+        if hosts.is_empty() {
+            let own = listens.filter(|address| !address.ip().is_unspecified());
+            let own = own.ok_or_else(|| unknown("name the hosts: HOST HOST ..."))?;
+            hosts.push(Host::of(own.ip()));
+        }
+        let number = |given: Option<u16>, all: Option<u16>, what: &str| {
+            given
+                .or(all)
+                .filter(|port| *port != 0)
+                .ok_or_else(|| unknown(what))
+        };
+        let server = |(host, place): (&Host, usize)| {
+            Ok(Server {
+                name: format!("host{place}"),
+                address: host.address.clone(),
+                port: number(
+                    host.port,
+                    port,
+                    "the gateways' port: HOST:PORT, --port, or [gateway] listen",
+                )?,
+                health: number(
+                    host.health,
+                    health,
+                    "the port of /health: HOST:PORT/HEALTH, --health-port, or [gateway] metrics",
+                )?,
+            })
+        };
+        let blank = |c: char| c.is_whitespace() || c.is_control();
+        if !wishes.socket.starts_with('/') || wishes.socket.contains(blank) {
+            return Err(unknown(
+                "an absolute path of its socket, without white space",
+            ));
+        }
+        Ok(Self {
+            listen: wishes.listen.clone(),
+            socket: wishes.socket.clone(),
+            hosts: hosts.iter().zip(1..).map(server).collect::<Result<_>>()?,
+            send_proxy: wishes
+                .send_proxy
+                .unwrap_or_else(|| section.is_some_and(|section| section.proxy_protocol)),
+        })
+    }
+
+    /// The configuration as a text.
+    pub fn configuration(&self, program: Program) -> String {
+        match program {
+            Program::Haproxy => haproxy::text(self),
+            Program::Nginx => nginx::text(self),
+        }
+    }
+
+    /// What whoever uses it had better know.
+    pub fn warnings(&self, program: Program, section: Option<&GatewaySection>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let metrics = section.and_then(|section| section.metrics);
+        if metrics.is_some_and(|address| address.ip().is_loopback()) && self.hosts.len() > 1 {
+            warnings.push(
+                "[gateway] metrics is on this host's loopback: a balancer elsewhere cannot ask for /health".into(),
+            );
+        }
+        if !self.send_proxy {
+            warnings.push(
+                "without a PROXY header the gateways take the balancer for the client: [gateway] proxy_protocol = true on each, \
+                 and --send-proxy"
+                    .into(),
+            );
+        }
+        if program == Program::Nginx {
+            warnings.push(
+                "nginx does not ask for /health: a host that cannot sign is left out only where it takes no connection"
+                    .into(),
+            );
+        }
+        warnings
+    }
+}
+
+fn unknown(what: &str) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!("the balancer has to know {what}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(hosts: &[&str], send_proxy: Option<bool>) -> Result<Balancer> {
+        let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+        let wishes = Wishes {
+            hosts,
+            listen: ":443".parse().unwrap(),
+            port: Some(443),
+            health: None,
+            send_proxy,
+            socket: "/run/haproxy/admin.sock".into(),
+        };
+        Balancer::new(&wishes, None)
+    }
+
+    #[test]
+    fn a_host_may_have_ports_of_its_own() {
+        let text = of(&["10.0.0.1/9443", "[2001:db8::1]:8443/9444"], Some(true))
+            .unwrap()
+            .configuration(Program::Haproxy);
+        assert!(
+            text.contains("server host1 10.0.0.1:443 port 9443\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("server host2 [2001:db8::1]:8443 port 9444\n"),
+            "{text}"
+        );
+        assert!(text.contains("send-proxy-v2"), "{text}");
+        let text = of(&["a.example/1"], None)
+            .unwrap()
+            .configuration(Program::Haproxy);
+        assert!(!text.contains("send-proxy"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_named() {
+        let error = of(&["10.0.0.1"], None).unwrap_err().to_string();
+        assert!(error.contains("--health-port"), "{error}");
+        let error = of(&[], None).unwrap_err().to_string();
+        assert!(error.contains("name the hosts"), "{error}");
+    }
+}

@@ -1,0 +1,223 @@
+//! haproxy in front of two gateways, as `hsmux haproxy config` configures it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, until};
+use rustix::process::Signal;
+
+use crate::rig::{BOTH, FOLDER, Gateway};
+
+/// Two hosts, and haproxy in front of them.
+struct Cluster {
+    haproxy: Process,
+    port: u16,
+    hosts: [Gateway; 2],
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let host = || {
+            let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
+            Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site)
+        };
+        let hosts = [host(), host()];
+        // Somebody else may take the port before haproxy does.
+        let (haproxy, port) = until("haproxy on a free port", PATIENCE, || on_a_port(&hosts));
+        Self {
+            haproxy,
+            port,
+            hosts,
+        }
+    }
+
+    fn load(&self) -> Load {
+        let port = self.port;
+        Load::start(4, move || page(port))
+    }
+
+    fn handshakes(&self, host: usize) -> u64 {
+        self.hosts[host].metric("hsmux_gateway_handshakes_total")
+    }
+
+    /// Waits until clients have come to this host.
+    fn serves(&self, host: usize) {
+        let before = self.handshakes(host);
+        until("the host has clients", PATIENCE, || {
+            (self.handshakes(host) > before).then_some(())
+        });
+    }
+}
+
+fn on_a_port(hosts: &[Gateway; 2]) -> Option<(Process, u16)> {
+    let free = TcpListener::bind("127.0.0.1:0").ok()?;
+    let port = free.local_addr().ok()?.port();
+    drop(free);
+    let rig = &hosts[0].rig;
+    let (one, other) = (hosts[0].host(), hosts[1].host());
+    let folder = rig.path("");
+    rig.hsmux(&format!(
+        "haproxy config {one} {other} --listen 127.0.0.1:{port} --out haproxy.cfg --socket"
+    ))
+    .arg(rig.path("haproxy.sock"))
+    .dir(&folder)
+    .ok();
+    let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
+    let mut process = Process::start("haproxy", &folder, run);
+    let serves = until("haproxy serves, or has ended", PATIENCE, || {
+        if page(port).finish().code == Some(0) {
+            return Some(true);
+        }
+        (!process.running()).then_some(false)
+    });
+    serves.then_some((process, port))
+}
+
+fn page(port: u16) -> Run {
+    Run::new("curl")
+        .args("--silent --show-error --fail --insecure --max-time 120")
+        .args(&format!("--connect-to a.test:443:127.0.0.1:{port}"))
+        .arg("https://a.test/page.txt")
+}
+
+/// The sockets that listen go from one process of haproxy to the next.
+#[test]
+fn nothing_fails_where_haproxy_is_reloaded() {
+    let cluster = Cluster::start();
+    let load = cluster.load();
+    for reloads in 1..=3 {
+        cluster.haproxy.signal_first(Signal::USR2);
+        until("a new process of haproxy", PATIENCE, || {
+            let loaded = cluster.haproxy.log().matches("Loading success").count();
+            (loaded > reloads).then_some(())
+        });
+        load.goes_on(20);
+    }
+    load.none_failed();
+}
+
+#[test]
+fn a_host_that_is_killed_is_left_out() {
+    let mut cluster = Cluster::start();
+    cluster.hosts[0].rig.kill_to_the_last();
+    // Refused connections go to the other host even before haproxy knows.
+    page(cluster.port).ok();
+    cluster.haproxy.wait_for("Server gateways/host1 is DOWN");
+    let load = cluster.load();
+    load.goes_on(40);
+    load.none_failed();
+}
+
+#[test]
+fn a_host_that_cannot_sign_keeps_the_clients_that_it_has() {
+    let mut cluster = Cluster::start();
+    let mut clients = [Client::connect(cluster.port), Client::connect(cluster.port)];
+    clients.iter_mut().for_each(Client::ask);
+    for token in ["hsm1", "hsm2"] {
+        cluster.hosts[0]
+            .rig
+            .hsmux(&format!("token park {token}"))
+            .ok();
+    }
+    cluster.haproxy.wait_for("Server gateways/host1 is DOWN");
+    let (here, there) = (cluster.handshakes(0), cluster.handshakes(1));
+    for _ in 0..10 {
+        page(cluster.port).ok();
+    }
+    assert_eq!(
+        cluster.handshakes(0),
+        here,
+        "new clients of a host that cannot sign"
+    );
+    assert_eq!(cluster.handshakes(1), there + 10);
+    clients.iter_mut().for_each(Client::ask);
+    for token in ["hsm1", "hsm2"] {
+        cluster.hosts[0]
+            .rig
+            .hsmux(&format!("token resume {token}"))
+            .ok();
+    }
+    let load = cluster.load();
+    cluster.serves(0);
+    load.none_failed();
+}
+
+/// A connection that stays open.
+struct Client {
+    process: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Client {
+    fn connect(port: u16) -> Self {
+        let mut process = Command::new("openssl")
+            .args(["s_client", "-quiet", "-connect"])
+            .arg(format!("127.0.0.1:{port}"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("openssl");
+        Self {
+            input: process.stdin.take().expect("its input"),
+            output: BufReader::new(process.stdout.take().expect("its output")),
+            process,
+        }
+    }
+
+    fn ask(&mut self) {
+        self.input
+            .write_all(b"GET /page.txt HTTP/1.1\r\nHost: a.test\r\n\r\n")
+            .expect("ask");
+        let mut line = String::new();
+        while line != "a page\n" {
+            line.clear();
+            let read = self.output.read_line(&mut line).expect("an answer");
+            assert!(read > 0, "the connection has ended");
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_configuration_is_checked_before_it_is_written() {
+    let rig = Rig::prepare(Setup::Daemon, 0);
+    std::fs::remove_file(rig.path("hsmux.toml")).expect("no configuration");
+    let config = |line: &str| {
+        rig.hsmux(&format!(
+            "haproxy config {line} --port 443 --health-port 9443"
+        ))
+    };
+    config("10.0.0.1 [2001:db8::1]:8443/9444 --listen [::1]:443 --send-proxy")
+        .ok()
+        .says("server host2 [2001:db8::1]:8443 port 9444")
+        .says("send-proxy-v2")
+        .never_says("not installed");
+    config("10.0.0.1 --nginx --listen 127.0.0.1:8443")
+        .ok()
+        .says("server 10.0.0.1:443")
+        .says("does not ask for /health")
+        .never_says("not installed");
+    let refused = config("nobody.invalid --out never.cfg")
+        .dir(&rig.path(""))
+        .fails();
+    refused.says("haproxy refuses").says("nobody.invalid");
+    assert!(!rig.path("never.cfg").exists());
+    // Daemons are found by users, too.
+    let report = config("10.0.0.1 --json").env("PATH", "").ok().out;
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert!(
+        report["configuration"]
+            .as_str()
+            .is_some_and(|text| text.contains("10.0.0.1:443"))
+    );
+    rig.hsmux("haproxy config 10.0.0.1").fails().says("--port");
+}
