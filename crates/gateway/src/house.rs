@@ -31,6 +31,8 @@ pub struct House {
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,
+    /// The end is near: balancers had better go elsewhere.
+    pub leaving: watch::Receiver<bool>,
     /// No more connections, and no more requests on those that are open.
     pub end: watch::Receiver<bool>,
     /// No more of what has no end of its own.

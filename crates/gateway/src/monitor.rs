@@ -61,7 +61,7 @@ impl House {
 
     /// Why it had better have no new clients.
     fn trouble(&self) -> Option<&'static str> {
-        if *self.end.borrow() {
+        if *self.leaving.borrow() {
             return Some("the gateway ends");
         }
         let catalogue = self.pool.catalogue();

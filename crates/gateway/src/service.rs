@@ -25,9 +25,11 @@ use crate::{monitor, tls};
 /// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
 pub struct Service {
     addresses: Vec<SocketAddr>,
+    leave: Duration,
     drain: Duration,
     /// All places for connections, and how many there are.
     places: (Arc<Semaphore>, usize),
+    leaving: watch::Sender<bool>,
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     runtime: Option<Runtime>,
@@ -57,6 +59,7 @@ impl Service {
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
+        let (leaving, leaves) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
         // A connection may have a second one, to its backend.
@@ -71,6 +74,7 @@ impl Service {
             forward: Forward::new(),
             connections: Arc::new(Semaphore::new(most)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
+            leaving: leaves,
             end: ended,
             closing: closes,
         });
@@ -80,7 +84,9 @@ impl Service {
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         Ok(Self {
             addresses,
+            leave: section.leave_time,
             drain: section.drain_timeout,
+            leaving,
             end,
             closing,
             places,
@@ -95,11 +101,14 @@ impl Service {
 }
 
 impl Drop for Service {
-    /// No more connections, then no more requests, then what runs, which is waited for.
+    /// A word to who asks for it, then no more connections, then no more requests, then what runs, which is
+    /// waited for.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
+        let _ = self.leaving.send(true);
+        std::thread::sleep(self.leave);
         let _ = self.end.send(true);
         let (places, all) = &self.places;
         let drain = self.drain;

@@ -104,7 +104,7 @@ impl Tickets {
         let now = Made {
             period: now.map_or(0, |now| now.as_secs()) / self.rotation,
             file: match &self.secret {
-                Place::File(file) => Some(Stamp::of([file.as_path()].into_iter())),
+                Place::File(file) => Some(Stamp::of([file.as_path()])),
                 Place::Pool(_) => None,
             },
         };

@@ -25,9 +25,10 @@ mod params;
 pub mod pin;
 mod sessions;
 mod slots;
+mod stream;
+mod streams;
 mod template;
 mod threads;
-mod stream;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};

@@ -1,14 +1,12 @@
-//! The sessions of one token: opened once, lent for one operation at a time. One may come back with an
-//! operation that goes on, for whoever goes on with it.
+//! The sessions of one token: opened once, lent for one operation at a time.
 
 use std::time::Instant;
 
 use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
 use hsmux_token::sync::{Condvar, Mutex};
-use hsmux_token::{Error, Kind, ObjectId, Result, Verb};
+use hsmux_token::{Error, Kind, Result};
 
 use crate::library::{Library, LibraryRef, Session, Slot};
-use crate::stream::Stream;
 
 /// In place of a session that was closed after an error, to be opened when it is next used.
 const CLOSED: Session = 0;
@@ -27,14 +25,8 @@ pub(crate) struct Sessions {
 /// Idle sessions; the one that was used last is warmest and is taken first.
 #[derive(Default)]
 struct Stack {
-    idle: Mutex<Vec<Lane>>,
+    idle: Mutex<Vec<Session>>,
     freed: Condvar,
-}
-
-/// A session, and the operation that is active in it.
-struct Lane {
-    session: Session,
-    stream: Option<Stream>,
 }
 
 /// What a session is wanted for.
@@ -50,7 +42,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Lease<'a> {
     sessions: &'a Sessions,
     stack: &'a Stack,
-    lane: Lane,
+    session: Session,
 }
 
 impl Sessions {
@@ -65,11 +57,11 @@ impl Sessions {
         };
         let first = opened.library.open_session(slot)?;
         let keeper = Stack::default();
-        keeper.put(first);
+        keeper.idle.lock().push(first);
         opened.keeper = Some(keeper);
         while opened.count < wanted.max(1) {
             match opened.library.open_session(slot) {
-                Ok(session) => opened.lanes.put(session),
+                Ok(session) => opened.lanes.idle.lock().push(session),
                 Err(e) if e.code() == Some(CKR_SESSION_COUNT) => break,
                 Err(e) => return Err(e),
             }
@@ -92,66 +84,35 @@ impl Sessions {
         &self.library
     }
 
-    /// A session in which no operation is active, as soon as one is idle.
+    /// One more, for the caller to close.
+    pub(crate) fn open_more(&self) -> Result<Session> {
+        self.library.open_session(self.slot)
+    }
+
+    /// A session, as soon as one is idle.
     pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         let stack = match (purpose, &self.keeper) {
             (Purpose::Keep, Some(keeper)) => keeper,
             _ => &self.lanes,
         };
-        let mut lease = self.lend(stack, deadline, |lane| lane.stream.is_none().into())?;
-        lease.end_stream();
-        lease.reopen()?;
-        Ok(lease)
-    }
-
-    /// A session to go on with a stream, if there is one of this verb and key; or else an idle one.
-    pub(crate) fn lease_stream(
-        &self,
-        verb: Verb,
-        key: ObjectId,
-        deadline: Instant,
-    ) -> Result<(Lease<'_>, Option<Stream>)> {
-        let mut lease = self.lend(&self.lanes, deadline, |lane| match &lane.stream {
-            Some(stream) if stream.is_of(verb, key) => 2,
-            None => 1,
-            Some(_) => 0,
-        })?;
-        let goes_on = |stream: &mut Stream| stream.is_of(verb, key) && stream.is_young();
-        let stream = lease.lane.stream.take_if(goes_on);
-        lease.end_stream();
-        lease.reopen()?;
-        Ok((lease, stream))
-    }
-
-    fn lend<'a>(
-        &'a self,
-        stack: &'a Stack,
-        deadline: Instant,
-        rank: impl Fn(&Lane) -> u8,
-    ) -> Result<Lease<'a>> {
-        Ok(Lease {
+        let mut lease = Lease {
             sessions: self,
             stack,
-            lane: stack.pop(deadline, rank)?,
-        })
+            session: stack.pop(deadline)?,
+        };
+        if lease.session == CLOSED {
+            lease.session = self.library.open_session(self.slot)?;
+        }
+        Ok(lease)
     }
 }
 
 impl Stack {
-    fn put(&self, session: Session) {
-        self.idle.lock().push(Lane {
-            session,
-            stream: None,
-        });
-    }
-
-    /// The warmest of those that rank highest.
-    fn pop(&self, deadline: Instant, rank: impl Fn(&Lane) -> u8) -> Result<Lane> {
+    fn pop(&self, deadline: Instant) -> Result<Session> {
         let mut idle = self.idle.lock();
         loop {
-            let places = idle.iter().enumerate();
-            if let Some((place, _)) = places.max_by_key(|(_, lane)| rank(lane)) {
-                return Ok(idle.remove(place));
+            if let Some(session) = idle.pop() {
+                return Ok(session);
             }
             if self.freed.wait_until(&mut idle, deadline) {
                 return Err(Error::token(
@@ -166,65 +127,38 @@ impl Stack {
 impl Lease<'_> {
     /// The session's handle.
     pub(crate) fn session(&self) -> Session {
-        self.lane.session
-    }
-
-    /// Leaves an operation active, for the next who goes on with it.
-    pub(crate) fn leave(&mut self, stream: Stream) {
-        self.lane.stream = Some(stream);
+        self.session
     }
 
     /// After an error that may have left an operation active: the session is closed, and opened
     /// anew when it is next needed. The keeper stays, with its session objects.
     pub(crate) fn retire(&mut self) {
-        let session = self.lane.session;
-        if session == CLOSED || !std::ptr::eq(self.stack, &raw const self.sessions.lanes) {
+        if self.session == CLOSED || !std::ptr::eq(self.stack, &raw const self.sessions.lanes) {
             return;
         }
         // A session that cannot be closed is gone already, or is the module's loss.
-        let closed = self.sessions.library.close_session(session);
+        let closed = self.sessions.library.close_session(self.session);
         if let Err(e) = closed
             && e.code() != Some(CKR_SESSION_HANDLE_INVALID)
         {
             tracing::warn!("{e}");
         }
-        self.lane.session = CLOSED;
+        self.session = CLOSED;
     }
 
     /// [`Self::retire`], and a fresh session at once.
     pub(crate) fn renew(&mut self) -> Result<()> {
         self.retire();
-        self.reopen()
-    }
-
-    fn reopen(&mut self) -> Result<()> {
-        if self.lane.session == CLOSED {
-            self.lane.session = self.sessions.library.open_session(self.sessions.slot)?;
+        if self.session == CLOSED {
+            self.session = self.sessions.library.open_session(self.sessions.slot)?;
         }
         Ok(())
-    }
-
-    /// Ends the operation that somebody has left. A session whose operation does not end is not used again.
-    fn end_stream(&mut self) {
-        let Some(stream) = self.lane.stream.take() else {
-            return;
-        };
-        let session = self.lane.session;
-        if let Err(error) = self.sessions.library.end_parts(session, stream.verb()) {
-            tracing::debug!(%error, "a session is opened anew");
-            self.retire();
-        }
     }
 }
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        let empty = Lane {
-            session: CLOSED,
-            stream: None,
-        };
-        let lane = std::mem::replace(&mut self.lane, empty);
-        self.stack.idle.lock().push(lane);
+        self.stack.idle.lock().push(self.session);
         self.stack.freed.notify_one();
     }
 }
@@ -233,10 +167,9 @@ impl Drop for Sessions {
     fn drop(&mut self) {
         let keeper = self.keeper.take();
         for stack in [Some(&self.lanes), keeper.as_ref()].into_iter().flatten() {
-            let open = |lane: &Lane| lane.session != CLOSED;
-            for lane in stack.idle.lock().drain(..).filter(open) {
+            for session in stack.idle.lock().drain(..).filter(|s| *s != CLOSED) {
                 // Nobody is left to tell.
-                let _ = self.library.close_session(lane.session);
+                let _ = self.library.close_session(session);
             }
         }
     }

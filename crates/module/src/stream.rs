@@ -1,21 +1,20 @@
 //! AES-CBC without a C_EncryptInit or C_DecryptInit for each text, which in a fast token is most of the work
 //! (SoftHSM: 19 of 21 us, and a look at the whole token where another process has changed its keys): an
-//! operation stays active in its session, and texts pass through it one after the other.
+//! operation stays active in a session of its own, and texts pass through it one after the other.
 //!
 //! CBC combines each block with the one before it, and the first with the IV (NIST SP 800-38A, section
 //! 6.2). So a text can follow another one in the same stream when its own IV, and what the stream has in that
 //! place, are combined into its first block. Padding (PKCS #7) is put on and taken off here.
 //!
-//! A stream begins where several texts come at once; others may join. It ends when it is no longer young, or
-//! somebody else wants its session: a key that was deleted by another process is used so long and no longer.
-//! What does not go well this way goes the usual way, one by one: errors are always the token's own.
+//! A stream begins where several texts come at once; others may join. It is used no longer than it is young,
+//! and so is a key that another process has deleted. What does not go well this way goes the usual way, one by
+//! one: errors are always the token's own.
 
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::ck::{CKM_AES_CBC, CKM_AES_CBC_PAD, CKR_DEVICE_ERROR};
-use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Error, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Params, Result, Token, Verb, Work,
 };
@@ -25,6 +24,7 @@ use zeroize::Zeroizing;
 use crate::ModuleToken;
 use crate::execute::is_about_handle;
 use crate::library::{Library, Session};
+use crate::streams::is_about_sessions;
 
 const BLOCK: usize = 16;
 
@@ -37,15 +37,12 @@ const WORTH: u32 = 200;
 const SHORTEST_LIFE: Duration = Duration::from_millis(20);
 const LONGEST_LIFE: Duration = Duration::from_secs(1);
 
-/// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
-#[derive(Default)]
-pub(crate) struct Apart(Mutex<Vec<ObjectId>>);
-
 /// Places of operations.
 pub(crate) type Places = SmallVec<[usize; 16]>;
 
-/// An operation that is active in a session.
+/// An operation that is active in its session.
 pub(crate) struct Stream {
+    pub(crate) session: Session,
     verb: Verb,
     key: ObjectId,
     /// The last block that was enciphered, or the IV.
@@ -86,10 +83,7 @@ impl ModuleToken {
             seen.extend_from_slice(&group);
             let together: SmallVec<[_; 16]> =
                 group.iter().filter_map(|at| texts[*at].as_ref()).collect();
-            for (at, answer) in group
-                .into_iter()
-                .zip(self.pass(&together, operations[place].1))
-            {
+            for (at, answer) in group.into_iter().zip(self.pass(&together)) {
                 if let Some(bytes) = answer {
                     tell(at, Ok(Outcome::Bytes(bytes.into())));
                     told.push(at);
@@ -100,56 +94,58 @@ impl ModuleToken {
     }
 
     /// An answer for each text of one verb and key; `None` for those that are to go the usual way.
-    fn pass(&self, texts: &[&Text<'_>], deadline: Instant) -> Vec<Option<Bytes>> {
+    fn pass(&self, texts: &[&Text<'_>]) -> Vec<Option<Bytes>> {
         let key = texts[0].key;
-        if self.apart.0.lock().contains(&key) {
+        if self.streams.keeps_apart(key) {
             return Vec::new();
         }
-        self.try_to_pass(texts, deadline).unwrap_or_else(|error| {
-            // Of a deadline that has passed or a key that is gone the usual way tells more.
-            if error.code().is_some() && !is_about_handle(&error) {
+        let found = self.streams.find(texts[0].verb, key);
+        let passed = match found {
+            Some(stream) => self.go_on(stream, texts),
+            None if texts.len() < 2 => return Vec::new(),
+            None => self.begin(texts),
+        };
+        passed.unwrap_or_else(|error| {
+            // Of a session too many or a key that is gone the usual way tells more.
+            if error.code().is_some() && !is_about_handle(&error) && !is_about_sessions(&error) {
                 tracing::debug!(%error, token = self.name, "texts are enciphered one by one");
-                self.apart.0.lock().push(key);
+                self.streams.keep_apart(key);
             }
             Vec::new()
         })
     }
 
-    fn try_to_pass(&self, texts: &[&Text<'_>], deadline: Instant) -> Result<Vec<Option<Bytes>>> {
-        let first = texts[0];
-        // Before a session is taken: to find a key that is not known yet takes one too.
-        let handle = self.handle(&ObjectRef::Token(first.key))?;
-        let (mut lease, stream) = self
-            .sessions
-            .lease_stream(first.verb, first.key, deadline)?;
-        let (library, session) = (self.sessions.library(), lease.session());
-        let run = || {
-            let Some(mut stream) = stream else {
-                if texts.len() < 2 {
-                    return Ok((None, Vec::new()));
-                }
-                let begun = Instant::now();
-                library.begin_parts(session, first.verb, &cbc(first.iv), handle)?;
-                let mut stream = Stream::new(first, begun);
-                let answers = stream.pass(library, session, &texts[..1])?;
-                self.note(first, begun);
-                let rest = stream.pass(library, session, &texts[1..])?;
-                return Ok((Some(stream), answers.into_iter().chain(rest).collect()));
-            };
-            let answers = stream.pass(library, session, texts)?;
-            Ok((Some(stream), answers))
-        };
-        match run() {
-            Ok((stream, answers)) => {
-                stream.map(|stream| lease.leave(stream));
-                Ok(answers)
-            }
-            Err(error) => {
-                // The operation may still be active.
-                lease.retire();
-                Err(error)
-            }
+    fn go_on(&self, mut stream: Stream, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
+        let passed = stream.pass(self.sessions.library(), texts);
+        match &passed {
+            Ok(_) => self.streams.leave(stream),
+            // The operation may still be active.
+            Err(_) => self.streams.close(&self.sessions, stream.session),
         }
+        passed
+    }
+
+    fn begin(&self, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
+        let first = texts[0];
+        let handle = self.handle(&ObjectRef::Token(first.key))?;
+        let Some(session) = self.streams.session(&self.sessions)? else {
+            return Ok(Vec::new());
+        };
+        let begun = Instant::now();
+        let library = self.sessions.library();
+        let init = library.begin_parts(session, first.verb, &cbc(first.iv), handle);
+        if let Err(error) = init {
+            self.streams.close(&self.sessions, session);
+            return Err(error);
+        }
+        let stream = Stream::new(session, first, begun);
+        let mut passed = self.go_on(stream, &texts[..1])?;
+        self.note(first, begun);
+        // Somebody else may have gone on with it: then the others go the usual way.
+        if let Some(stream) = self.streams.find(first.verb, first.key) {
+            passed.extend(self.go_on(stream, &texts[1..])?);
+        }
+        Ok(passed)
     }
 
     /// The first text of a stream takes as long as one that goes the usual way.
@@ -168,10 +164,11 @@ impl ModuleToken {
 
 impl Stream {
     /// One whose Init, which began then, is done.
-    fn new(first: &Text<'_>, begun: Instant) -> Self {
+    fn new(session: Session, first: &Text<'_>, begun: Instant) -> Self {
         let now = Instant::now();
         let life = ((now - begun) * WORTH).clamp(SHORTEST_LIFE, LONGEST_LIFE);
         Self {
+            session,
             verb: first.verb,
             key: first.key,
             before: first.iv,
@@ -195,24 +192,14 @@ impl Stream {
     }
 
     /// An answer for each text; `None` for one whose padding is wrong.
-    fn pass(
-        &mut self,
-        library: &Library,
-        session: Session,
-        texts: &[&Text<'_>],
-    ) -> Result<Vec<Option<Bytes>>> {
+    fn pass(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         match self.verb {
-            Verb::Encrypt => self.encrypt(library, session, texts),
-            _ => self.decrypt(library, session, texts),
+            Verb::Encrypt => self.encrypt(library, texts),
+            _ => self.decrypt(library, texts),
         }
     }
 
-    fn encrypt(
-        &mut self,
-        library: &Library,
-        session: Session,
-        texts: &[&Text<'_>],
-    ) -> Result<Vec<Option<Bytes>>> {
+    fn encrypt(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let mut plain = Zeroizing::new(Vec::with_capacity(LONGEST + BLOCK));
         let mut answers = Vec::with_capacity(texts.len());
         for text in texts {
@@ -224,7 +211,7 @@ impl Stream {
             }
             swap_iv(&mut plain, &self.before, &text.iv);
             let mut sealed = vec![0; plain.len()];
-            library.next_part(session, self.verb, &plain, &mut sealed)?;
+            library.next_part(self.session, self.verb, &plain, &mut sealed)?;
             self.before = last_block(&sealed)?;
             answers.push(Some(sealed.into()));
         }
@@ -232,19 +219,14 @@ impl Stream {
     }
 
     /// All texts in one call.
-    fn decrypt(
-        &mut self,
-        library: &Library,
-        session: Session,
-        texts: &[&Text<'_>],
-    ) -> Result<Vec<Option<Bytes>>> {
+    fn decrypt(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let sealed = match texts {
             [] => return Ok(Vec::new()),
             [text] => Cow::Borrowed(text.data),
             _ => Cow::Owned(texts.iter().flat_map(|text| text.data).copied().collect()),
         };
         let mut plain = Zeroizing::new(vec![0; sealed.len()]);
-        library.next_part(session, self.verb, &sealed, &mut plain)?;
+        library.next_part(self.session, self.verb, &sealed, &mut plain)?;
         let mut rest = &plain[..];
         let mut answers = Vec::with_capacity(texts.len());
         for text in texts {

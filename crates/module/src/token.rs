@@ -15,8 +15,8 @@ use crate::library::LibraryRef;
 use crate::lock::FileLock;
 use crate::pace::Paces;
 use crate::sessions::{Purpose, Sessions};
+use crate::streams::Streams;
 use crate::threads::Threads;
-use crate::stream::Apart;
 use crate::{pin, slots};
 
 /// A token that is open and logged in.
@@ -28,7 +28,7 @@ pub struct ModuleToken {
     pub(crate) sessions: Sessions,
     pub(crate) handles: Handles,
     pub(crate) known: Known,
-    pub(crate) apart: Apart,
+    pub(crate) streams: Streams,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
     threads: Arc<Threads>,
@@ -62,7 +62,7 @@ impl ModuleToken {
             sessions,
             handles: Handles::default(),
             known: Known::default(),
-            apart: Apart::default(),
+            streams: Streams::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
             paces: Paces::default(),
@@ -124,6 +124,7 @@ impl Drop for ModuleToken {
     fn drop(&mut self) {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
+        self.streams.close_all(&self.sessions);
     }
 }
 

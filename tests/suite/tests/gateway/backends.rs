@@ -165,6 +165,21 @@ fn the_proxy_before_the_gateway_says_who_the_client_is() {
     });
 }
 
+/// A balancer that looks at `/health` goes elsewhere before anybody is refused.
+#[test]
+fn the_end_is_announced_while_new_clients_are_still_served() {
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{}\"", backend(mirror));
+    let lines = "leave_time = \"120s\"";
+    let mut gateway = Gateway::start(Gateway::prepare(), lines, &site);
+    let daemon = gateway.rig.daemon.as_ref().expect("a daemon");
+    daemon.signal(Signal::TERM);
+    until("the end is announced", PATIENCE, || {
+        gateway.health().contains("503").then_some(())
+    });
+    gateway.curl("a.test", "/", "").says(" 200");
+    gateway.rig.kill();
+}
+
 #[test]
 fn a_request_that_runs_at_the_end_is_answered() {
     let (tell, told) = mpsc::channel();

@@ -3,6 +3,7 @@
 mod backends;
 mod balancer;
 mod handshakes;
+mod kinds;
 mod lost;
 mod rig;
 mod sites;

@@ -56,6 +56,12 @@ pub(super) const GATEWAY: Section = Section {
             "How long a client may take for the head of its next request, and to take something of what it is sent.",
         ),
         key(
+            "leave_time",
+            r#""3s""#,
+            r#""0s""#,
+            "At the end: how long new connections are still served while /health says that the gateway ends; longer than a balancer takes to notice.",
+        ),
+        key(
             "drain_timeout",
             r#""10s""#,
             r#""10s""#,

@@ -1,0 +1,111 @@
+//! The streams of one token, each in a session of its own.
+
+use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, ObjectId, Result, Verb};
+
+use crate::library::Session;
+use crate::sessions::Sessions;
+use crate::stream::Stream;
+
+/// So many at once: one to encipher and one to decipher, of two keys. Others take turns.
+const MOST: usize = 4;
+
+/// All of them.
+#[derive(Default)]
+pub(crate) struct Streams {
+    state: Mutex<State>,
+    /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
+    apart: Mutex<Vec<ObjectId>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The one that was used last is the last.
+    idle: Vec<Stream>,
+    /// Sessions, those on loan included.
+    open: usize,
+}
+
+impl Streams {
+    pub fn keeps_apart(&self, key: ObjectId) -> bool {
+        self.apart.lock().contains(&key)
+    }
+
+    pub fn keep_apart(&self, key: ObjectId) {
+        self.apart.lock().push(key);
+    }
+
+    /// One to go on with.
+    pub fn find(&self, verb: Verb, key: ObjectId) -> Option<Stream> {
+        let idle = &mut self.state.lock().idle;
+        let place = idle.iter().rposition(|stream| stream.is_of(verb, key))?;
+        idle[place].is_young().then(|| idle.remove(place))
+    }
+
+    /// For the next who goes on with it.
+    pub fn leave(&self, stream: Stream) {
+        self.state.lock().idle.push(stream);
+    }
+
+    /// A session to begin one in: a new one, or that of the stream that has not been used for longest. `None`
+    /// where the token has no more, or others have all.
+    pub fn session(&self, sessions: &Sessions) -> Result<Option<Session>> {
+        let mut state = self.state.lock();
+        let old = state.idle.iter().position(|stream| !stream.is_young());
+        let place = old.or((state.open >= MOST && !state.idle.is_empty()).then_some(0));
+        let ended = place.map(|place| state.idle.remove(place));
+        if ended.is_none() && state.open >= MOST {
+            return Ok(None);
+        }
+        state.open += usize::from(ended.is_none());
+        drop(state);
+        if let Some(stream) = ended {
+            let session = stream.session;
+            if sessions.library().end_parts(session, stream.verb()).is_ok() {
+                return Ok(Some(session));
+            }
+            shut(sessions, session);
+        }
+        match sessions.open_more() {
+            Ok(session) => Ok(Some(session)),
+            Err(error) => {
+                self.state.lock().open -= 1;
+                if error.code() == Some(CKR_SESSION_COUNT) {
+                    return Ok(None);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A session whose operation may have been broken off is not used again.
+    pub fn close(&self, sessions: &Sessions, session: Session) {
+        shut(sessions, session);
+        self.state.lock().open -= 1;
+    }
+
+    /// The end of all.
+    pub fn close_all(&self, sessions: &Sessions) {
+        for stream in self.state.lock().idle.drain(..) {
+            shut(sessions, stream.session);
+        }
+    }
+}
+
+/// A session that cannot be closed is gone already, or is the module's loss.
+fn shut(sessions: &Sessions, session: Session) {
+    if let Err(error) = sessions.library().close_session(session)
+        && error.code() != Some(CKR_SESSION_HANDLE_INVALID)
+    {
+        tracing::warn!("{error}");
+    }
+}
+
+/// Whether there are too few sessions, or one has gone.
+pub(crate) fn is_about_sessions(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(CKR_SESSION_COUNT | CKR_SESSION_HANDLE_INVALID)
+    )
+}
