@@ -84,7 +84,10 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     }
     if let Some(last) = status.refused.last() {
         let (at, from) = (output::time(last.at), &last.from);
-        println!("refused at {at}, from {from}: {}; {}", last.problem, last.advice);
+        println!(
+            "refused at {at}, from {from}: {}; {}",
+            last.problem, last.advice
+        );
     }
     if let Some(error) = &status.config_error {
         println!("the configuration file was not taken over:\n{error}");

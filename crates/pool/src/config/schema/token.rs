@@ -41,7 +41,7 @@ pub(super) const TOKEN: Section = Section {
             "sessions",
             "4",
             "4; 64 of a node",
-            "Operations that one worker runs at once; of a node at most as many as its tokens do.",
+            "Operations that one worker runs at once, each in a session of the token; one session more is for session objects, and up to four are for AES-CBC of many callers. Of a node: at most as many operations as its tokens run.",
         ),
         key(
             "workers",
