@@ -120,6 +120,11 @@ impl Doors {
         Ok(lines)
     }
 
+    /// Of the configuration that holds by now, for hosts that came while it changed.
+    pub fn change_peers(&self, new: &Config) {
+        self.peers.change(new);
+    }
+
     /// Closes all sockets; connections that are open stay until the process ends.
     pub fn close(&self) {
         self.applications.lock().clear();

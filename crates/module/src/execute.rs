@@ -24,7 +24,7 @@ impl ModuleToken {
         };
         // Before a session is taken: to find an object that is not known yet takes one too.
         let handles = self.handles_of(operation)?;
-        let mut lease = self.sessions.lease(purpose, deadline)?;
+        let mut lease = self.lease(purpose, deadline)?;
         let error = match self.attempt(&mut lease, operation, handles) {
             Ok(outcome) => return Ok(outcome),
             Err(error) => error,
@@ -39,9 +39,20 @@ impl ModuleToken {
         if again == handles || !operation.repeatable() {
             return Err(self.explained(operation, error));
         }
-        let mut lease = self.sessions.lease(purpose, deadline)?;
+        let mut lease = self.lease(purpose, deadline)?;
         self.attempt(&mut lease, operation, again)
             .map_err(|error| left_behind(&mut lease, error))
+    }
+
+    /// A session; where the token has no more, one that streams have had.
+    fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
+        self.sessions.lease(purpose, deadline).or_else(|error| {
+            if error.code() != Some(CKR_SESSION_COUNT) {
+                return Err(error);
+            }
+            self.streams.close_idle(&self.sessions);
+            self.sessions.lease(purpose, deadline)
+        })
     }
 
     /// One run. Of a session in which another operation is active nothing was asked yet: a fresh one

@@ -50,10 +50,13 @@ impl ModuleToken {
             Operation::Read { .. } => {
                 return self.named(session, &[handle], Values::Shown);
             }
-            Operation::SetAttributes { template, .. } => {
+            Operation::SetAttributes { object, template } => {
                 library.set_attributes(session, handle, template)?;
                 // It is described anew when it is read.
                 self.known.remove(handle);
+                if let ObjectRef::Token(id) = object {
+                    self.streams.end(&self.sessions, *id);
+                }
                 return Ok(Outcome::Done);
             }
             Operation::Destroy { object } => {
@@ -61,6 +64,7 @@ impl ModuleToken {
                 self.known.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.handles.remove(id);
+                    self.streams.end(&self.sessions, *id);
                 }
                 return Ok(Outcome::Done);
             }

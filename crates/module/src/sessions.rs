@@ -158,7 +158,15 @@ impl Lease<'_> {
 
 impl Drop for Lease<'_> {
     fn drop(&mut self) {
-        self.stack.idle.lock().push(self.session);
+        let mut idle = self.stack.idle.lock();
+        // The last to be taken: it may not open.
+        let place = if self.session == CLOSED {
+            0
+        } else {
+            idle.len()
+        };
+        idle.insert(place, self.session);
+        drop(idle);
         self.stack.freed.notify_one();
     }
 }

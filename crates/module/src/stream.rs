@@ -43,6 +43,8 @@ pub(crate) type Places = SmallVec<[usize; 16]>;
 /// An operation that is active in its session.
 pub(crate) struct Stream {
     pub(crate) session: Session,
+    /// See [`Streams::edition`](crate::streams::Streams::edition).
+    pub(crate) edition: u64,
     verb: Verb,
     key: ObjectId,
     /// The last block that was enciphered, or the IV.
@@ -118,7 +120,7 @@ impl ModuleToken {
     fn go_on(&self, mut stream: Stream, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let passed = stream.pass(self.sessions.library(), texts);
         match &passed {
-            Ok(_) => self.streams.leave(stream),
+            Ok(_) => self.streams.leave(&self.sessions, stream),
             // The operation may still be active.
             Err(_) => self.streams.close(&self.sessions, stream.session),
         }
@@ -127,6 +129,7 @@ impl ModuleToken {
 
     fn begin(&self, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let first = texts[0];
+        let edition = self.streams.edition();
         let handle = self.handle(&ObjectRef::Token(first.key))?;
         let Some(session) = self.streams.session(&self.sessions)? else {
             return Ok(Vec::new());
@@ -138,7 +141,7 @@ impl ModuleToken {
             self.streams.close(&self.sessions, session);
             return Err(error);
         }
-        let stream = Stream::new(session, first, begun);
+        let stream = Stream::new(session, edition, first, begun);
         let mut passed = self.go_on(stream, &texts[..1])?;
         self.note(first, begun);
         // Somebody else may have gone on with it: then the others go the usual way.
@@ -164,11 +167,12 @@ impl ModuleToken {
 
 impl Stream {
     /// One whose Init, which began then, is done.
-    fn new(session: Session, first: &Text<'_>, begun: Instant) -> Self {
+    fn new(session: Session, edition: u64, first: &Text<'_>, begun: Instant) -> Self {
         let now = Instant::now();
         let life = ((now - begun) * WORTH).clamp(SHORTEST_LIFE, LONGEST_LIFE);
         Self {
             session,
+            edition,
             verb: first.verb,
             key: first.key,
             before: first.iv,
@@ -179,6 +183,11 @@ impl Stream {
     /// What is done in it.
     pub(crate) fn verb(&self) -> Verb {
         self.verb
+    }
+
+    /// Whose it is.
+    pub(crate) fn key(&self) -> ObjectId {
+        self.key
     }
 
     /// Whether this is done with this key in it.

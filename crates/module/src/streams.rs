@@ -25,6 +25,8 @@ struct State {
     idle: Vec<Stream>,
     /// Sessions, those on loan included.
     open: usize,
+    /// How often keys have changed: what is on loan then does not come back.
+    edition: u64,
 }
 
 impl Streams {
@@ -43,9 +45,19 @@ impl Streams {
         idle[place].is_young().then(|| idle.remove(place))
     }
 
+    /// How often keys have changed.
+    pub fn edition(&self) -> u64 {
+        self.state.lock().edition
+    }
+
     /// For the next who goes on with it.
-    pub fn leave(&self, stream: Stream) {
-        self.state.lock().idle.push(stream);
+    pub fn leave(&self, sessions: &Sessions, stream: Stream) {
+        let mut state = self.state.lock();
+        if state.edition == stream.edition {
+            return state.idle.push(stream);
+        }
+        drop(state);
+        self.close(sessions, stream.session);
     }
 
     /// A session to begin one in: a new one, or that of the stream that has not been used for longest. `None`
@@ -85,9 +97,31 @@ impl Streams {
         self.state.lock().open -= 1;
     }
 
-    /// The end of all.
-    pub fn close_all(&self, sessions: &Sessions) {
-        for stream in self.state.lock().idle.drain(..) {
+    /// Of a key that has changed or gone.
+    pub fn end(&self, sessions: &Sessions, key: ObjectId) {
+        let mut state = self.state.lock();
+        state.edition += 1;
+        for stream in &mut state.idle {
+            stream.edition += 1;
+        }
+        let ended: Vec<_> = state
+            .idle
+            .extract_if(.., |stream| stream.key() == key)
+            .collect();
+        state.open -= ended.len();
+        drop(state);
+        for stream in ended {
+            shut(sessions, stream.session);
+        }
+    }
+
+    /// All that nobody uses at the moment: somebody needs a session, or it is the end.
+    pub fn close_idle(&self, sessions: &Sessions) {
+        let mut state = self.state.lock();
+        let idle = std::mem::take(&mut state.idle);
+        state.open -= idle.len();
+        drop(state);
+        for stream in idle {
             shut(sessions, stream.session);
         }
     }

@@ -124,7 +124,7 @@ impl Drop for ModuleToken {
     fn drop(&mut self) {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
-        self.streams.close_all(&self.sessions);
+        self.streams.close_idle(&self.sessions);
     }
 }
 

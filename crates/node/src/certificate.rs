@@ -1,12 +1,10 @@
 //! What a certificate says, and which ones are revoked.
 
 use std::collections::HashSet;
-use std::path::Path;
 
-use hsmux_token::{Error, Kind, Result};
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
-use x509_cert::der::{Decode, DecodePem};
+use x509_cert::der::Decode;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -20,6 +18,8 @@ pub struct Shown {
     pub name: String,
     /// Its serial number.
     pub serial: Serial,
+    /// Until when it is good, in seconds of Unix time.
+    pub until: u64,
 }
 
 impl Shown {
@@ -38,6 +38,11 @@ impl Shown {
         Ok(Self {
             name: name.ok_or("a certificate without a DNS name")?,
             serial: serial(certificate.serial_number().as_bytes()),
+            until: certificate
+                .validity()
+                .not_after
+                .to_unix_duration()
+                .as_secs(),
         })
     }
 }
@@ -48,15 +53,10 @@ pub fn serial(bytes: &[u8]) -> Serial {
     digits.trim_start_matches('0').to_owned()
 }
 
-/// The serial numbers on a list of revoked certificates (RFC 5280, section 5), PEM.
-pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
-    let failed = |error: &dyn std::fmt::Display| {
-        let message = format!("{}: {error}", file.display());
-        Error::pool(Kind::Environment, message)
-    };
-    let text = std::fs::read(file).map_err(|e| failed(&e))?;
-    let list = CertificateList::<x509_cert::certificate::Rfc5280>::from_pem(text);
-    let list = list.map_err(|e| failed(&format!("not a list of revoked certificates: {e}")))?;
+/// The serial numbers on a list of revoked certificates (RFC 5280, section 5).
+pub fn revoked(der: &[u8]) -> Result<HashSet<Serial>, String> {
+    let list = CertificateList::<x509_cert::certificate::Rfc5280>::from_der(der);
+    let list = list.map_err(|e| format!("not a list of revoked certificates: {e}"))?;
     let revoked = list.tbs_cert_list.revoked_certificates;
     let revoked = revoked.iter().flatten();
     Ok(revoked

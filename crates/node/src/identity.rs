@@ -4,6 +4,7 @@
 //! would come back by a ticket.
 
 use std::collections::HashSet;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ impl Loaded {
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
         let own = Shown::of(&chain[0]).map_err(|e| failed(&identity.certificate, &e))?;
+        keep_to_itself(&identity.key)?;
         let key =
             PrivateKeyDer::from_pem_file(&identity.key).map_err(|e| failed(&identity.key, &e))?;
         let mut roots = RootCertStore::empty();
@@ -45,7 +47,7 @@ impl Loaded {
         }
         let (lists, revoked) = match &identity.revoked {
             None => Default::default(),
-            Some(file) => (lists(file)?, certificate::revoked(file)?),
+            Some(file) => (lists(file)?, revoked(file)?),
         };
         Ok(Self {
             chain,
@@ -113,9 +115,27 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
+/// The certificates that are not believed any more.
+pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
+    let mut all = HashSet::new();
+    for list in lists(file)? {
+        all.extend(certificate::revoked(&list).map_err(|e| failed(file, &e))?);
+    }
+    Ok(all)
+}
+
 fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
     let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
+}
+
+/// Who has a host's key is that host.
+fn keep_to_itself(key: &Path) -> Result<()> {
+    let metadata = std::fs::metadata(key).map_err(|e| failed(key, &e))?;
+    if metadata.permissions().mode() & 0o007 != 0 {
+        return Err(failed(key, &"every user can read or change it: chmod 600"));
+    }
+    Ok(())
 }
 
 fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {

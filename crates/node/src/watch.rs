@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hsmux_pool::config::NodeSection;
 use hsmux_pool::process::Identity;
@@ -12,7 +12,7 @@ use rustls::ServerConfig;
 
 use crate::certificate::{Serial, Shown};
 use crate::gate::Gate;
-use crate::identity::{Loaded, unfit};
+use crate::identity::{self, Loaded, unfit};
 
 /// How often.
 const LOOK: Duration = Duration::from_millis(400);
@@ -62,6 +62,7 @@ pub async fn run(gate: Arc<Gate>) {
                 Err(error) => {
                     tracing::warn!(%error, "the node's certificates are as they were");
                     failed = Some(now);
+                    revoke_all_the_same(&gate, &node.identity);
                 }
             }
         }
@@ -69,12 +70,26 @@ pub async fn run(gate: Arc<Gate>) {
     }
 }
 
-/// Ends connections of hosts that were revoked or are no peers any more.
+/// Whatever is wrong with the other files, who is on the list goes.
+fn revoke_all_the_same(gate: &Gate, identity: &Identity) {
+    let revoked = identity.revoked.as_deref().map(identity::revoked);
+    let Some(Ok(revoked)) = revoked else { return };
+    let old = gate.current.load();
+    gate.current.store(Arc::new(Current {
+        server: Arc::clone(&old.server),
+        revoked,
+        seen: old.seen.clone(),
+    }));
+}
+
+/// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired.
 fn dismiss(gate: &Gate, node: &NodeSection) {
     let current = gate.current.load();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_secs());
     let stays = |shown: &Shown| {
         let named = node.peers.iter().any(|peer| peer.name == shown.name);
-        named && !current.revoked.contains(&shown.serial)
+        named && now <= shown.until && !current.revoked.contains(&shown.serial)
     };
     for name in gate.guests.dismiss(stays) {
         tracing::warn!(

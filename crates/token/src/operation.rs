@@ -188,8 +188,12 @@ impl Operation {
         )
     }
 
-    /// Whether a key of a token may leave it by this: wrapped, or as a copy that is.
+    /// Whether a key of a token may leave it by this: wrapped, or as a copy that is, or as what some
+    /// derivations make of a secret key, from which it can be told.
     pub fn exports(&self) -> bool {
+        if let Self::Derive { key, .. } = self {
+            return matches!(key, ObjectRef::Token(id) if id.class == Class::SECRET_KEY);
+        }
         let (Self::Wrap { key: object, .. } | Self::Copy { object, .. }) = self else {
             return false;
         };

@@ -4,8 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use hsmux_pool::process::Identity;
 
 use super::*;
-use crate::certificate::{Shown, revoked};
+use crate::certificate::Shown;
 use crate::identity::Loaded;
+use crate::identity::revoked;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -27,7 +28,7 @@ fn a_host_gets_all_that_tls_needs() {
     let loaded = Loaded::read(&identity(&enrolled.folder)).unwrap();
     loaded.server().unwrap();
     loaded.client().unwrap();
-    let Shown { name, serial } = loaded.own;
+    let Shown { name, serial, .. } = loaded.own;
     assert_eq!((name.as_str(), &serial), ("web1", &enrolled.issued.serial));
     let mode = |file: &str| {
         let of = std::fs::metadata(folder.path().join(file)).unwrap();

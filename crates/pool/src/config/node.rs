@@ -125,6 +125,11 @@ fn peer(fields: &mut Fields<'_, '_, '_>) -> Option<Allowed> {
 /// A name that a certificate can say: letters, digits, hyphens and dots, in lower case, as host names are.
 pub fn node_name(name: &str) -> Result<String, String> {
     let name = name.to_ascii_lowercase();
+    if name.parse::<std::net::IpAddr>().is_ok() {
+        return Err(format!(
+            "{name:?} is an address, and no name of a node: certificates of hosts have names"
+        ));
+    }
     let good = |label: &str| {
         let within = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
         let ends = label.starts_with('-') || label.ends_with('-');

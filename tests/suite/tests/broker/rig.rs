@@ -3,6 +3,8 @@
 use hsmux_suite::{PATIENCE, Rig, Run, Setup, source, until};
 use serde_json::Value;
 
+use crate::connection::Connection;
+
 /// A rig whose daemon has a `[broker]`, and a client of it.
 pub struct Broker {
     /// The tokens and the daemon.
@@ -46,7 +48,14 @@ impl Broker {
 
     /// The same over a rig that is not started yet.
     pub fn over(rig: Rig, more: &str) -> Self {
-        Self::of(rig, &format!("{BROKER}{more}"))
+        let broker = Self::of(rig, &format!("{BROKER}{more}"));
+        // A token that was just made is known a moment later.
+        until("the client is known", PATIENCE, || {
+            let mut connection = Connection::tcp(&broker.url);
+            let answer = connection.ask("GET", "/v1/transit/keys/app-none", &broker.token, "");
+            answer.ok().filter(|answer| answer.status != 403)
+        });
+        broker
     }
 
     /// The same with these sections of the configuration and no others.
