@@ -48,14 +48,17 @@ impl Broker {
 
     /// The same over a rig that is not started yet.
     pub fn over(rig: Rig, more: &str) -> Self {
-        let broker = Self::of(rig, &format!("{BROKER}{more}"));
-        // A token that was just made is known a moment later.
+        Self::of(rig, &format!("{BROKER}{more}"))
+    }
+
+    /// Waits until its client is known: a token that was just made is, a moment later.
+    pub fn known(self) -> Self {
         until("the client is known", PATIENCE, || {
-            let mut connection = Connection::tcp(&broker.url);
-            let answer = connection.ask("GET", "/v1/transit/keys/app-none", &broker.token, "");
+            let mut connection = Connection::tcp(&self.url);
+            let answer = connection.ask("GET", "/v1/transit/keys/app-none", &self.token, "");
             answer.ok().filter(|answer| answer.status != 403)
         });
-        broker
+        self
     }
 
     /// The same with these sections of the configuration and no others.

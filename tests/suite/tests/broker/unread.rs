@@ -12,7 +12,7 @@ fn is_last(answer: &Answer) -> bool {
 
 #[test]
 fn a_short_body_is_read_though_nobody_wants_it() {
-    let broker = Broker::start(1);
+    let broker = Broker::start(1).known();
     let mut connection = Connection::tcp(&broker.url);
     for (token, status) in [(broker.token.as_str(), 403), ("hsmb.wrong", 403), ("", 403)] {
         for length in [2, 1000, 16 << 10] {
@@ -33,7 +33,7 @@ fn a_short_body_is_read_though_nobody_wants_it() {
 
 #[test]
 fn after_a_long_body_the_answer_is_the_last_and_says_so() {
-    let broker = Broker::start(1);
+    let broker = Broker::start(1).known();
     let whole = request("POST", THEIRS, &broker.token, &" ".repeat(1 << 20));
     let head = &whole[..whole.trim_end().len() + 4];
     let on_demand = head.replace("\r\nHost", "\r\nExpect: 100-continue\r\nHost");
@@ -51,7 +51,7 @@ fn after_a_long_body_the_answer_is_the_last_and_says_so() {
 
 #[test]
 fn a_body_that_was_read_is_not_the_end_whatever_its_form() {
-    let broker = Broker::start(1);
+    let broker = Broker::start(1).known();
     let mut connection = Connection::tcp(&broker.url);
     let token = &broker.token;
     for name in ["one", "two"] {
