@@ -254,8 +254,8 @@ impl Running {
         self.administrators.store(Arc::new(administrators));
         lines.extend(members::change(&self.shared.pool, &old, &new, seats));
         self.config.store(Arc::new(new));
-        // Who came meanwhile was let in by what is old.
-        self.doors.change_peers(&self.config());
+        // After that: who comes now is let in by what is new.
+        lines.extend(self.peers().change(&self.config()));
         Ok(lines)
     }
 

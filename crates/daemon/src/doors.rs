@@ -116,13 +116,7 @@ impl Doors {
         });
         applications.append(&mut added);
         drop(applications);
-        lines.extend(self.peers.change(new));
         Ok(lines)
-    }
-
-    /// Of the configuration that holds by now, for hosts that came while it changed.
-    pub fn change_peers(&self, new: &Config) {
-        self.peers.change(new);
     }
 
     /// Closes all sockets; connections that are open stay until the process ends.

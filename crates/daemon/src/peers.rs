@@ -94,6 +94,8 @@ impl Peers {
     }
 
     fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
+        // Before the configuration is read: what is let in by an old one is changed with the others.
+        let mut open = self.open.lock();
         let config = running.config();
         let peer = allowed(&config, name).ok_or_else(|| {
             let message = format!(
@@ -102,7 +104,6 @@ impl Peers {
             );
             Error::token(Kind::Forbidden, message)
         })?;
-        let mut open = self.open.lock();
         if let Some(open) = open.get(name) {
             return Ok(Arc::clone(&open.entrance));
         }

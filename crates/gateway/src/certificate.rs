@@ -116,8 +116,7 @@ fn mismatch(name: &str, key: impl std::fmt::Display) -> Error {
     wrong(name, message)
 }
 
-/// Objects of the pool that a URI means.
-pub fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
+fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
     let catalogue = pool.catalogue();
     let objects = catalogue.snapshot().objects.iter();
     objects
@@ -126,15 +125,21 @@ pub fn matching(uri: &Uri, pool: &Pool) -> Vec<Object> {
         .collect()
 }
 
+/// The object of the pool that a URI means, if there is one and no other.
+pub fn the_one(uri: &Uri, pool: &Pool) -> Result<Object, String> {
+    let mut found = matching(uri, pool);
+    match (found.pop(), found.len()) {
+        (Some(object), 0) => Ok(object),
+        (None, _) => Err("nothing like that is in the pool".into()),
+        (Some(_), others) => Err(format!(
+            "{} objects match: name one by object= and id=",
+            others + 1
+        )),
+    }
+}
+
 fn of_pool(uri: &Uri, pool: &Pool) -> Result<X509> {
-    let found = matching(uri, pool);
-    let [object] = &found[..] else {
-        let message = match found.len() {
-            0 => "no such certificate is in the pool".into(),
-            many => format!("{many} certificates match: name one by object= and id="),
-        };
-        return Err(wrong(uri, message));
-    };
+    let object = the_one(uri, pool).map_err(|why| wrong(uri, why))?;
     let der = object.attributes.get(ck::CKA_VALUE).unwrap_or_default();
     X509::from_der(der).map_err(|e| wrong(uri, e))
 }

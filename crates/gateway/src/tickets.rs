@@ -13,7 +13,7 @@ use hsmux_ticket::{Key, Keys, Ring};
 use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri, Verb, ck};
 use zeroize::Zeroizing;
 
-use crate::certificate::matching;
+use crate::certificate::the_one;
 use crate::metrics::Metrics;
 
 /// Keys of tickets, and what makes the next ones.
@@ -132,14 +132,7 @@ impl Tickets {
     }
 
     fn ask(&self, uri: &Uri, words: Vec<u8>) -> Result<Zeroizing<[u8; 32]>> {
-        let found = matching(uri, &self.pool);
-        let [object] = &found[..] else {
-            let message = match found.len() {
-                0 => "no such secret key is in the pool".into(),
-                many => format!("{many} keys match: name one by object= and id="),
-            };
-            return Err(wrong(&self.secret, message));
-        };
+        let object = the_one(uri, &self.pool).map_err(|why| wrong(&self.secret, why))?;
         let operation = Operation::Use {
             verb: Verb::Sign,
             key: object.id.into(),

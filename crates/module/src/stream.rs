@@ -69,11 +69,12 @@ impl ModuleToken {
         tell: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Places {
         let mut told = Places::new();
-        if self.info().mechanism(CKM_AES_CBC).is_none() {
+        // Of a signature no more than this is asked.
+        let texts = || operations.iter().map(|(operation, _)| Text::of(operation));
+        if texts().all(|text| text.is_none()) || self.info().mechanism(CKM_AES_CBC).is_none() {
             return told;
         }
-        let texts = operations.iter().map(|(operation, _)| Text::of(operation));
-        let texts: SmallVec<[_; 16]> = texts.collect();
+        let texts: SmallVec<[_; 16]> = texts().collect();
         let mut seen = Places::new();
         for (place, text) in texts.iter().enumerate() {
             let Some(first) = text.as_ref().filter(|_| !seen.contains(&place)) else {
@@ -98,9 +99,6 @@ impl ModuleToken {
     /// An answer for each text of one verb and key; `None` for those that are to go the usual way.
     fn pass(&self, texts: &[&Text<'_>]) -> Vec<Option<Bytes>> {
         let key = texts[0].key;
-        if self.streams.keeps_apart(key) {
-            return Vec::new();
-        }
         let found = self.streams.find(texts[0].verb, key);
         let passed = match found {
             Some(stream) => self.go_on(stream, texts),
@@ -129,7 +127,9 @@ impl ModuleToken {
 
     fn begin(&self, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
         let first = texts[0];
-        let edition = self.streams.edition();
+        let Some(edition) = self.streams.edition(first.key) else {
+            return Ok(Vec::new());
+        };
         let handle = self.handle(&ObjectRef::Token(first.key))?;
         let Some(session) = self.streams.session(&self.sessions)? else {
             return Ok(Vec::new());

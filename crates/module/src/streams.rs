@@ -15,8 +15,6 @@ const MOST: usize = 4;
 #[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
-    /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
-    apart: Mutex<Vec<ObjectId>>,
 }
 
 #[derive(Default)]
@@ -27,15 +25,14 @@ struct State {
     open: usize,
     /// How often keys have changed: what is on loan then does not come back.
     edition: u64,
+    /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
+    apart: Vec<ObjectId>,
 }
 
 impl Streams {
-    pub fn keeps_apart(&self, key: ObjectId) -> bool {
-        self.apart.lock().contains(&key)
-    }
-
+    /// From now on its texts go the usual way.
     pub fn keep_apart(&self, key: ObjectId) {
-        self.apart.lock().push(key);
+        self.state.lock().apart.push(key);
     }
 
     /// One to go on with.
@@ -45,9 +42,10 @@ impl Streams {
         idle[place].is_young().then(|| idle.remove(place))
     }
 
-    /// How often keys have changed.
-    pub fn edition(&self) -> u64 {
-        self.state.lock().edition
+    /// How often keys have changed, where one may begin with this key.
+    pub fn edition(&self, key: ObjectId) -> Option<u64> {
+        let state = self.state.lock();
+        (!state.apart.contains(&key)).then_some(state.edition)
     }
 
     /// For the next who goes on with it.

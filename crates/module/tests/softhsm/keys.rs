@@ -9,7 +9,8 @@ use hsmux_token::{
 
 use crate::fixture::{Run, aes, ec_pair, rsa_pair, token};
 
-fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
+/// The use of a key.
+pub fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
     Operation::Use {
         verb,
         key: ObjectRef::Token(key),

@@ -9,16 +9,8 @@ use hsmux_token::ck::*;
 use hsmux_token::{Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Token, Verb};
 
 use crate::fixture::{MODULE, PIN, Run, aes, create, ec_pair, options, soon, token};
+use crate::keys::with;
 use crate::objects::calls_of;
-
-fn with(verb: Verb, key: ObjectId, mechanism: Mechanism, data: &[u8]) -> Operation {
-    Operation::Use {
-        verb,
-        key: ObjectRef::Token(key),
-        mechanism,
-        data: data.to_vec().into(),
-    }
-}
 
 fn all(token: &ModuleToken, operations: Vec<Operation>) -> Vec<Result<Bytes>> {
     let timed: Vec<(Operation, Instant)> = operations.into_iter().map(|o| (o, soon())).collect();
@@ -148,6 +140,25 @@ fn a_key_that_another_process_deletes_is_used_no_longer_than_a_stream() {
     }
     let error = both().remove(0).unwrap_err();
     assert_eq!(error.kind(), Kind::UnknownObject, "{error}");
+}
+
+/// Not even for as long as a stream may live.
+#[test]
+fn a_key_that_is_destroyed_here_is_used_no_more() {
+    let token = token("stream-of-a-key");
+    let made = token.made(aes(1)).remove(0).object;
+    let both = || {
+        all(
+            &token,
+            vec![encrypt(made.id, 1, b"one"), encrypt(made.id, 2, b"two")],
+        )
+    };
+    assert!(both().iter().all(Result::is_ok));
+    let object = ObjectRef::Token(made.id);
+    token.run(Operation::Destroy { object }).unwrap();
+    for error in both() {
+        assert_eq!(error.unwrap_err().kind(), Kind::UnknownObject);
+    }
 }
 
 #[test]

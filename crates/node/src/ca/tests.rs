@@ -63,6 +63,47 @@ fn nothing_is_written_over_and_nothing_half() {
 }
 
 #[test]
+fn a_key_that_everybody_reads_is_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = Authority::init(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let enrolled = ca
+        .enroll("web1", &[], DAY, &folder.path().join("web1"))
+        .unwrap();
+    let identity = identity(&enrolled.folder);
+    Loaded::read(&identity).unwrap();
+    std::fs::set_permissions(&identity.key, PermissionsExt::from_mode(0o644)).unwrap();
+    let error = Loaded::read(&identity).map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains("node.key") && error.contains("chmod 600"),
+        "{error}"
+    );
+    let address = ca.enroll("10.0.0.2", &[], DAY, &folder.path().join("other"));
+    assert!(
+        address
+            .map(drop)
+            .unwrap_err()
+            .to_string()
+            .contains("an address")
+    );
+}
+
+#[test]
+fn lists_of_several_authorities_are_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut text = String::new();
+    let mut serials = HashSet::new();
+    for name in ["one", "other"] {
+        let ca = Authority::init(&folder.path().join(name), name, DAY).unwrap();
+        let into = folder.path().join(format!("web-{name}"));
+        serials.insert(ca.enroll("web1", &[], DAY, &into).unwrap().issued.serial);
+        text += &std::fs::read_to_string(ca.revoke("web1").unwrap().list).unwrap();
+    }
+    let both = folder.path().join("both.pem");
+    std::fs::write(&both, text).unwrap();
+    assert_eq!(revoked(&both).unwrap(), serials);
+}
+
+#[test]
 fn what_is_revoked_is_on_the_list_and_stays_there() {
     let folder = tempfile::tempdir().unwrap();
     let ca = Authority::init(&folder.path().join("ca"), "a cluster", DAY).unwrap();

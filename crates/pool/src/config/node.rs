@@ -173,7 +173,7 @@ pub fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<
     let host = address.rsplit_once(':').map_or("", |(host, _)| host);
     let name = match (name, node_name(host)) {
         (Some(name), _) => name,
-        (None, Ok(host)) if host.parse::<std::net::Ipv4Addr>().is_err() => host,
+        (None, Ok(host)) => host,
         (None, _) => {
             if !fields.has("name") {
                 let message = "an address names no node: add name =, as its certificate says it";

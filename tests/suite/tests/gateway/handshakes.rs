@@ -4,10 +4,7 @@ use std::fs;
 
 use hsmux_suite::{PATIENCE, Run, until};
 
-use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
-
-/// What a client asks for that says nothing more.
-const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+use crate::rig::{ASK, BOTH, FOLDER, Gateway, certify, configure};
 
 #[test]
 fn each_client_gets_the_certificate_that_it_can_verify() {

@@ -5,9 +5,7 @@ use std::path::Path;
 
 use hsmux_suite::{Rig, Run, SoftHsm};
 
-use crate::rig::{FOLDER, Gateway};
-
-const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+use crate::rig::{ASK, FOLDER, Gateway};
 
 fn openssl(folder: &Path, line: &str) {
     Run::new("openssl").dir(folder).args(line).limit(120).ok();

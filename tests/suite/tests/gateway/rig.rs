@@ -14,6 +14,9 @@ pub struct Gateway {
     metrics: String,
 }
 
+/// What a client of `openssl` asks for.
+pub const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+
 /// A folder `www` with a page.
 pub const FOLDER: &str = "root = \"www\"";
 

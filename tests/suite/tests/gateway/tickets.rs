@@ -4,9 +4,8 @@ use std::fs;
 
 use hsmux_suite::{PATIENCE, Rig, Run, until};
 
-use crate::rig::{BOTH, FOLDER, Gateway};
+use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
-const ASK: &str = "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
 const VERSIONS: [&str; 2] = ["-tls1_3", "-tls1_2"];
 const SHARED: &str = "ticket_secret = \"tickets.secret\"";
 
