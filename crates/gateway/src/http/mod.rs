@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
+//! | `pace` | whether a connection's client keeps it busy |
 //! | `upgrade` | WebSocket: a connection that becomes another protocol's |
 
 mod forward;
 mod headers;
+mod pace;
 mod upgrade;
 
 use std::convert::Infallible;
@@ -25,13 +27,14 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
 use crate::connection::Client;
 use crate::house::{House, said};
+
+use pace::{Pace, Paced};
 
 pub use forward::Forward;
 
@@ -54,10 +57,12 @@ pub async fn serve(house: &Arc<House>, client: Client) {
     } = client;
     let h2 = stream.get_ref().ssl().selected_alpn_protocol() == Some(b"h2");
     let shared = Arc::clone(house);
-    let (asked, mut last) = watch::channel(());
+    let pace = Pace::new();
+    let clock = Arc::clone(&pace);
     let service = service_fn(move |request| {
-        asked.send_replace(());
+        let owed = clock.owe();
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
+        let clock = Arc::clone(&clock);
         async move {
             let call = Call {
                 house: &house,
@@ -66,7 +71,8 @@ pub async fn serve(house: &Arc<House>, client: Client) {
             };
             let answer = call.answer(request).await;
             house.metrics.request(answer.status().as_u16());
-            Ok::<_, Infallible>(answer)
+            drop(owed);
+            Ok::<_, Infallible>(answer.map(|body| Paced::new(body, clock)))
         }
     });
     let patience = house.section.idle_timeout;
@@ -78,17 +84,20 @@ pub async fn serve(house: &Arc<House>, client: Client) {
         said(&mut end).await;
         sleep(FAREWELL).await;
     };
-    // Of HTTP/1.1 hyper measures that itself.
-    let idle = async { while let Ok(Ok(())) = timeout(patience, last.changed()).await {} };
+    // Of HTTP/1.1 hyper, and the stream's own limit, measure that.
     tokio::select! {
         // How a client ends its connection is its own affair.
         _ = connection.as_mut() => return,
         () = farewell => {}
-        () = idle, if h2 => {}
+        () = pace.rest(patience), if h2 => {}
     }
-    // What has been asked is answered.
+    // What has been asked is answered, to who takes it.
     connection.as_mut().graceful_shutdown();
-    let _ = connection.await;
+    pace.moved();
+    tokio::select! {
+        _ = connection => {}
+        () = pace.rest(patience), if h2 => {}
+    }
 }
 
 /// For what the client has chosen: a time limit for heads begins with the connection then, where one that
@@ -109,7 +118,8 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(256)
-        .keep_alive_interval(patience);
+        // Finds clients that are gone while we owe them something; else their rest ends before.
+        .keep_alive_interval(patience.saturating_mul(2));
     builder
 }
 

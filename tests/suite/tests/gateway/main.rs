@@ -2,6 +2,7 @@
 
 mod backends;
 mod balancer;
+mod h2;
 mod handshakes;
 mod kinds;
 mod lost;

@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 
 use hsmux_suite::{PATIENCE, Run, until};
 
+use crate::h2;
 use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// The begin of a record with a ClientHello of 512 bytes, which never come.
@@ -149,6 +150,19 @@ fn a_client_that_does_not_take_its_answer_is_let_go() {
     });
     client.kill().expect("a client to end");
     client.wait().expect("its end");
+}
+
+/// Its windows are closed, and it answers every ping.
+#[test]
+fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
+    let gateway = with("idle_timeout = \"1s\"");
+    let mut client = h2::Client::connect(&gateway.address);
+    client.ask("a.test", "/page.txt");
+    client.answer_pings();
+    assert_eq!(gateway.metric("hsmux_gateway_requests_total"), 1);
+    until("it is let go", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_connections") == 0).then_some(())
+    });
 }
 
 /// The same client asks again a little later: HTTP/2 has no time limit of its own.
