@@ -42,29 +42,22 @@ const PLAIN: &[u8] =
 
 /// Serves a connection that has been accepted. `turn` is its place among the handshakes.
 pub async fn serve(
-    house: Arc<House>,
+    house: &Arc<House>,
     stream: TcpStream,
     from: SocketAddr,
     turn: OwnedSemaphorePermit,
-) {
+) -> Result<(), Refused> {
     let shaken = {
         let _turn = turn;
         let _held = house.metrics.handshaking();
-        shake(&house, stream, from).await
+        shake(house, stream, from).await
     };
-    let result = match shaken {
-        Ok(client) if matches!(client.served.site.behind, Behind::Tcp(..)) => {
-            tunnel::serve(&house, client).await
-        }
-        Ok(client) => {
-            http::serve(&house, client).await;
-            Ok(())
-        }
-        Err(why) => Err(why),
-    };
-    if let Err(why) = result {
-        house.metrics.refused(why);
+    let client = shaken?;
+    if matches!(client.served.site.behind, Behind::Tcp(..)) {
+        return tunnel::serve(house, client).await;
     }
+    http::serve(house, client).await;
+    Ok(())
 }
 
 async fn shake(

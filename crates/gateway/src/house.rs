@@ -13,10 +13,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::connection;
 use crate::http::Forward;
 use crate::metrics::{Metrics, Refused};
 use crate::sites::Sites;
+use crate::{connection, plain};
 
 /// What all connections share.
 pub struct House {
@@ -25,6 +25,8 @@ pub struct House {
     pub metrics: Arc<Metrics>,
     pub sites: Arc<ArcSwap<Sites>>,
     pub front: SslContext,
+    /// Where it listens for TLS, or first does.
+    pub port: u16,
     /// Keys of tickets that other hosts have, too.
     pub tickets: Option<Keys>,
     pub forward: Forward,
@@ -39,12 +41,19 @@ pub struct House {
     pub closing: watch::Receiver<bool>,
 }
 
+/// What a connection has come to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Door {
+    Tls,
+    Plain,
+}
+
 /// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
 const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
 impl House {
     /// Accepts connections until the end.
-    pub async fn listen(self: Arc<Self>, listener: TcpListener) {
+    pub async fn listen(self: Arc<Self>, door: Door, listener: TcpListener) {
         let mut end = self.end.clone();
         loop {
             let accepted = tokio::select! {
@@ -52,7 +61,7 @@ impl House {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, from)) => self.take_in(stream, from),
+                Ok((stream, from)) => self.take_in(door, stream, from),
                 // The system has no more descriptors, for example: a little later again.
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the gateway was not accepted");
@@ -65,16 +74,17 @@ impl House {
         while let Ok(Ok((stream, from))) =
             timeout_at(last.min(Instant::now() + next), listener.accept()).await
         {
-            self.take_in(stream, from);
+            self.take_in(door, stream, from);
         }
     }
 
     /// Finds a place for a connection; where there is none it is closed before it has cost anything.
-    fn take_in(self: &Arc<Self>, stream: TcpStream, from: SocketAddr) {
+    fn take_in(self: &Arc<Self>, door: Door, stream: TcpStream, from: SocketAddr) {
         let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
             return self.metrics.refused(Refused::Connections);
         };
-        let Ok(turn) = Arc::clone(&self.handshakes).try_acquire_owned() else {
+        let turn = || Arc::clone(&self.handshakes).try_acquire_owned();
+        let Ok(turn) = (door == Door::Tls).then(turn).transpose() else {
             return self.metrics.refused(Refused::Handshakes);
         };
         let house = Arc::clone(self);
@@ -82,7 +92,13 @@ impl House {
             let _held = (house.metrics.connection(), place);
             // An answer that waits for more to say is late.
             let _ = stream.set_nodelay(true);
-            connection::serve(Arc::clone(&house), stream, from, turn).await;
+            let served = match turn {
+                Some(turn) => connection::serve(&house, stream, from, turn).await,
+                None => plain::serve(&house, stream).await,
+            };
+            if let Err(why) = served {
+                house.metrics.refused(why);
+            }
         });
     }
 }

@@ -13,6 +13,7 @@
 //! | `signer` | signatures of the pool |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
+//! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
 //! | `watch` | what changes while it runs |
 //! | `balancer` | what haproxy in front of several is told |
@@ -26,6 +27,7 @@ mod house;
 mod http;
 mod metrics;
 mod monitor;
+mod plain;
 mod proxy_header;
 mod service;
 mod signer;

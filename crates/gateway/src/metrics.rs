@@ -1,5 +1,6 @@
 //! What is counted, and the page that says so.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,8 +24,10 @@ pub struct Metrics {
     unsigned: IntCounter,
     seconds: Histogram,
     requests: IntCounterVec,
+    plain: IntCounterVec,
     expires: IntGaugeVec,
     expired: IntGauge,
+    awaited: IntGauge,
     tickets: IntGauge,
 }
 
@@ -50,6 +53,15 @@ pub enum Refused {
     Unsigned,
     Tls,
     Backend,
+}
+
+/// What a request without TLS was given.
+#[derive(Clone, Copy, Debug)]
+pub enum Plain {
+    Challenge,
+    NoChallenge,
+    Redirect,
+    Refused,
 }
 
 impl Metrics {
@@ -109,6 +121,15 @@ impl Metrics {
                 "certificates_expired",
                 "Certificates that are served though they have expired.",
             )?,
+            awaited: gauge(
+                "certificates_awaited",
+                "Certificates that no ACME client has brought yet.",
+            )?,
+            plain: counters(
+                "plain_requests",
+                "Requests without TLS, by what they were given.",
+                &["answer"],
+            )?,
             handshakes: counters(
                 "handshakes",
                 "Handshakes that have succeeded.",
@@ -166,6 +187,11 @@ impl Metrics {
             .inc();
     }
 
+    /// A request without TLS has had an answer.
+    pub fn plain(&self, answer: Plain) {
+        self.plain.with_label_values(&[answer.word()]).inc();
+    }
+
     /// A signature is asked for.
     pub fn signature(self: &Arc<Self>, algorithm: &'static str) -> Waiting {
         Waiting {
@@ -185,6 +211,16 @@ impl Metrics {
     pub fn forget_certificates(&self) {
         self.expires.reset();
         self.expired.set(0);
+        self.awaited.set(0);
+    }
+
+    /// A certificate is not there yet.
+    pub fn awaited(&self, site: &str, file: &Path) {
+        self.awaited.inc();
+        tracing::warn!(
+            "THE CERTIFICATE {} IS NOT THERE: the site {site} is not served by it until an ACME client has brought it",
+            file.display()
+        );
     }
 
     /// A certificate is served.
@@ -246,6 +282,17 @@ impl Waiting {
                 tracing::warn!(%error, "a handshake has no signature");
                 None
             }
+        }
+    }
+}
+
+impl Plain {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Challenge => "challenge",
+            Self::NoChallenge => "no-challenge",
+            Self::Redirect => "redirect",
+            Self::Refused => "refused",
         }
     }
 }

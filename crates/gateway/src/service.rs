@@ -1,5 +1,6 @@
 //! Start and end.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +15,13 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use crate::house::House;
+use crate::house::{Door, House};
 use crate::http::Forward;
 use crate::metrics::Metrics;
 use crate::sites::Sites;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
-use crate::{monitor, tls};
+use crate::{monitor, plain, tls};
 
 /// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
 pub struct Service {
@@ -43,11 +44,12 @@ impl Service {
         pool: Arc<Pool>,
         current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
     ) -> Result<Self> {
+        plain::check(section).map_err(|e| failed("acme", &e))?;
         let metrics = Metrics::new()?;
         let watch = Watch::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
-        let sites = Sites::read(section, &pool, &metrics, keys)?;
+        let sites = Sites::read(&Sites::default(), section, &pool, &metrics, keys)?;
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
@@ -70,6 +72,7 @@ impl Service {
             metrics,
             sites,
             front,
+            port: sockets.port(),
             tickets: keys.cloned(),
             forward: Forward::new(),
             connections: Arc::new(Semaphore::new(most)),
@@ -128,36 +131,67 @@ impl Drop for Service {
 /// Sockets that are open.
 struct Sockets {
     tls: Vec<StdListener>,
+    plain: Vec<StdListener>,
     monitor: Option<StdListener>,
 }
 
 impl Sockets {
     fn open(section: &GatewaySection) -> Result<Self> {
-        let tls = section.listen.iter().map(listen).collect::<Result<_>>()?;
-        let monitor = section.metrics.as_ref().map(listen).transpose()?;
-        Ok(Self { tls, monitor })
+        let all = |key, addresses: &[SocketAddr]| {
+            let each = addresses.iter().map(|address| listen(key, *address));
+            each.collect::<Result<_>>()
+        };
+        let monitor = section.metrics.map(|address| listen("metrics", address));
+        Ok(Self {
+            tls: all("listen", &section.listen)?,
+            plain: all("http", &section.http)?,
+            monitor: monitor.transpose()?,
+        })
+    }
+
+    /// Of the first for TLS.
+    fn port(&self) -> u16 {
+        self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
     /// Answers where clients are served, with the ports that the system has chosen.
     fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<SocketAddr>> {
-        let at = |listener: &StdListener| listener.local_addr().ok();
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
+        let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
         let _inside = runtime.enter();
         let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
-        for listener in self.tls {
-            runtime.spawn(Arc::clone(house).listen(open(listener)?));
+        for (door, listeners) in [(Door::Tls, self.tls), (Door::Plain, self.plain)] {
+            for listener in listeners {
+                runtime.spawn(Arc::clone(house).listen(door, open(listener)?));
+            }
         }
         if let Some(listener) = self.monitor {
             runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
         }
-        tracing::info!(?addresses, ?metrics, "the gateway serves");
+        tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
         Ok(addresses)
     }
 }
 
-fn listen(address: &SocketAddr) -> Result<StdListener> {
-    tcp::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
+fn at(listener: &StdListener) -> Option<SocketAddr> {
+    listener.local_addr().ok()
+}
+
+fn listen(key: &str, address: SocketAddr) -> Result<StdListener> {
+    tcp::listen(address).map_err(|error| {
+        let port = address.port();
+        let hint = match error.kind() {
+            ErrorKind::AddrInUse => format!("; `ss -ltnp sport = :{port}` says who has it"),
+            ErrorKind::AddrNotAvailable => "; `ip address` says which this host has".to_owned(),
+            ErrorKind::PermissionDenied => {
+                "; ports below 1024 need CAP_NET_BIND_SERVICE: docs/gateway.md, \"As a service\""
+                    .to_owned()
+            }
+            _ => String::new(),
+        };
+        failed(&format!("{key} {address}"), &format!("{error}{hint}"))
+    })
 }
 
 fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {

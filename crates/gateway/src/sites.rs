@@ -1,7 +1,7 @@
 //! Which site a client means, and all sites as they are now.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use boring::error::ErrorStack;
@@ -20,7 +20,7 @@ use crate::tls::Face;
 /// A site that is ready to serve.
 pub struct Served {
     pub site: Site,
-    /// EC first.
+    /// EC first; none: no certificate of it is there yet.
     faces: Vec<Face>,
 }
 
@@ -30,11 +30,15 @@ pub struct Sites {
     by_name: HashMap<String, Arc<Served>>,
     /// The pool's keys that they need.
     pub keys: Vec<ObjectId>,
+    /// The certificates that were there.
+    chains: HashSet<PathBuf>,
 }
 
 impl Sites {
-    /// Reads all certificates and keys.
+    /// Reads all certificates and keys. One that an ACME client has yet to bring is done without; not so
+    /// one that was there `before`.
     pub fn read(
+        before: &Self,
         section: &GatewaySection,
         pool: &Arc<Pool>,
         metrics: &Arc<Metrics>,
@@ -45,6 +49,14 @@ impl Sites {
         for site in &section.sites {
             let mut faces = Vec::new();
             for given in &site.certificates {
+                if let Place::File(file) = &given.chain {
+                    let awaited = section.acme.is_some() && !before.chains.contains(file);
+                    if awaited && file.try_exists().is_ok_and(|there| !there) {
+                        metrics.awaited(&site.names[0], file);
+                        continue;
+                    }
+                    sites.chains.insert(file.clone());
+                }
                 let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
                 metrics.certificate(&site.names[0], &credential);
                 let info = pool.info();
@@ -86,6 +98,11 @@ impl Sites {
 }
 
 impl Served {
+    /// Whether one of its certificates is there.
+    pub fn is_certified(&self) -> bool {
+        !self.faces.is_empty()
+    }
+
     /// Gives the handshake the first certificate that its client can verify, or else the last.
     pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<(), ErrorStack> {
         let suits = self.faces.iter().find(|face| face.suits(hello));

@@ -51,7 +51,8 @@ pub fn front(
     context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
         let name = hello.servername(NameType::HOST_NAME).map(str::to_owned);
         // Without a site the next callback refuses it, by the proper alert.
-        if let Some(served) = sites().find(name.as_deref()) {
+        let served = sites().find(name.as_deref());
+        if let Some(served) = served.filter(|served| served.is_certified()) {
             served
                 .face(&mut hello)
                 .map_err(|_| SelectCertError::ERROR)?;

@@ -70,7 +70,8 @@ impl Watch {
         self.section = section;
         self.seen = now;
         let keys = house.tickets.as_ref();
-        match Sites::read(&self.section, &house.pool, &house.metrics, keys) {
+        let before = house.sites.load();
+        match Sites::read(&before, &self.section, &house.pool, &house.metrics, keys) {
             Ok(sites) => {
                 house.sites.store(Arc::new(sites));
                 if asked {

@@ -37,6 +37,7 @@ use crate::house::{House, said};
 use pace::{Pace, Paced};
 
 pub use forward::Forward;
+pub use headers::{host, without_port};
 
 /// What goes back to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
@@ -45,7 +46,7 @@ pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send
 const BUFFER: usize = 64 << 10;
 
 /// A request that is on its way when the gateway ends is still served: hyper closes at once what is idle.
-const FAREWELL: Duration = Duration::from_millis(500);
+pub const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Serves requests until the client, its limits or the gateway end the connection.
 pub async fn serve(house: &Arc<House>, client: Client) {
@@ -164,11 +165,11 @@ impl Call<'_> {
 
     /// Whether the host that it asks for is of the site whose certificate and rules the connection has.
     fn is_for_us(&self, request: &Request<Incoming>) -> bool {
-        let Some(host) = headers::host(request) else {
+        let Some(host) = host(request) else {
             return true;
         };
         let sites = self.house.sites.load();
-        let name = headers::without_port(&host);
+        let name = without_port(&host);
         sites
             .find(Some(name))
             .is_some_and(|found| found.site == *self.site)

@@ -1,5 +1,6 @@
 //! What only the file system knows: modules, PIN files, folders and users that are not there.
 
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,17 @@ impl Findings<'_> {
                     self.error(line, format!("{}: {e}", file.display()));
                 }
             }
+            Named::Awaited(file) => match std::fs::File::open(file) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    let file = file.display();
+                    let message = format!(
+                        "{file} is not there yet: its site is not served by it until an ACME client has brought it"
+                    );
+                    self.warn(line, message);
+                }
+                Err(e) => self.error(line, format!("{}: {e}", file.display())),
+                Ok(_) => {}
+            },
             Named::Pin(pin) => self.pin(line, pin),
             Named::User(user) if user.id().is_none() => {
                 self.error(line, format!("allow_users: there is no user {user}"));

@@ -13,6 +13,7 @@ mod reader;
 pub mod schema;
 mod seats;
 mod sections;
+mod site;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -28,12 +29,13 @@ pub use broker::{
     Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls, Traces,
 };
 pub use files::check;
-pub use gateway::{Behind, Certificate, Clients, GatewaySection, Place, ProxyVersion, Site};
+pub use gateway::{Acme, GatewaySection};
 pub use mistake::{Mistake, Severity};
 pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;
 pub use print::{example, markdown};
 pub use reader::duration as parse_duration;
+pub use site::{Behind, Certificate, Clients, Place, ProxyVersion, Site};
 pub use users::{User, group_id};
 
 /// A configuration file, read and found good. Paths are already relative to its folder.

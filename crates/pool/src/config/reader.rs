@@ -25,6 +25,8 @@ pub enum Named {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
+    /// A certificate that an ACME client may bring later.
+    Awaited(PathBuf),
     Pin(PinSource),
     User(User),
     Group(String),

@@ -245,6 +245,27 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "one for each of certificates",
     ),
     (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\nacme = \"www\"\n\
+         [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
+        10,
+        "give the port, http = [\"0.0.0.0:80\"]",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\nhttp = [\"[::1]:80\"]\nacme = \"https://[::1]:8080\"\n\
+         [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
+        11,
+        "neither http://HOST:PORT nor a folder",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\nhttp = [\"[::1]:443\"]\n\
+         [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
+        10,
+        "is taken by listen or metrics",
+    ),
+    (
         "[[token]]\nmodule = \"vendor.so\"",
         "[token]\nmodule = \"vendor.so\"",
         27,

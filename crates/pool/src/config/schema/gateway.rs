@@ -14,6 +14,18 @@ pub(super) const GATEWAY: Section = Section {
             "Addresses to listen on, for TLS.",
         ),
         key(
+            "http",
+            r#"["0.0.0.0:80"]"#,
+            "none",
+            "Addresses to listen on, for plain HTTP: ACME's challenges, and for all else the way to https, where a site has the name.",
+        ),
+        key(
+            "acme",
+            r#""/var/lib/acme""#,
+            "none",
+            "Who answers ACME's challenges (http-01) on `http`: a folder that an ACME client writes them into, or http://HOST:PORT, where one listens itself. A site whose certificate file is not there yet is refused to clients until it is, and does not keep the gateway from starting.",
+        ),
+        key(
             "metrics",
             r#""127.0.0.1:9443""#,
             "none",
@@ -23,7 +35,7 @@ pub(super) const GATEWAY: Section = Section {
             "proxy_protocol",
             "true",
             "false",
-            "Whether each connection begins with a PROXY header, version 1 or 2, that says who the client is; without one it is closed.",
+            "Whether each connection, also to `http`, begins with a PROXY header, version 1 or 2, that says who the client is; without one it is closed.",
         ),
         key(
             "connections",
@@ -53,7 +65,7 @@ pub(super) const GATEWAY: Section = Section {
             "idle_timeout",
             r#""60s""#,
             r#""60s""#,
-            "How long a client may take for the head of its next request, and to take something of what it is sent.",
+            "How long a client may take for the head of its next request (on `http`: of its one), and to take something of what it is sent.",
         ),
         key(
             "leave_time",

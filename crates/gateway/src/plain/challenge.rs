@@ -1,0 +1,175 @@
+//! What an ACME client has for a challenge (RFC 8555, section 8.3).
+//!
+//! Whatever a folder or a client may hold, nothing leaves here but a key authorization for the token that was
+//! asked for.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use hsmux_pool::config::Acme;
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::Request;
+use hyper::client::conn::http1;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::http::Answer;
+
+const PREFIX: &str = "/.well-known/acme-challenge/";
+
+/// Many times the longest: a token, a point, and a thumbprint of 43 characters.
+const LONGEST: usize = 1024;
+
+/// An ACME client is near, and has nothing to compute.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The token of a challenge's path, whether it may be one or not.
+pub fn token(path: &str) -> Option<&str> {
+    path.strip_prefix(PREFIX)
+}
+
+/// A token's key authorization; `None`: nobody has begun such a challenge.
+pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option<Bytes>, String> {
+    if !is_base64url(token.as_bytes()) || token.len() > LONGEST / 2 {
+        return Ok(None);
+    }
+    let found = match acme {
+        Acme::Folder(folder) => {
+            let file = folder.join(&PREFIX[1..]).join(token);
+            let read = tokio::task::spawn_blocking(move || {
+                read(&file).map_err(|e| format!("{}: {e}", file.display()))
+            });
+            read.await.map_err(|e| e.to_string())??
+        }
+        Acme::Client(at) => {
+            let asked = timeout(PATIENCE, ask(at, token, asked.get(HOST)));
+            let answer = asked.await.unwrap_or_else(|late| Err(late.into()));
+            answer.map_err(|e| format!("the ACME client at http://{at}: {e}"))?
+        }
+    };
+    Ok(found.filter(|found| is_authorization(token, found)))
+}
+
+/// The answer to a challenge.
+pub fn page(authorization: Bytes) -> Answer {
+    let body = Full::from(authorization).map_err(|never| match never {});
+    let mut answer = Answer::new(body.boxed_unsync());
+    let any = HeaderValue::from_static("application/octet-stream");
+    answer.headers_mut().insert(CONTENT_TYPE, any);
+    answer
+}
+
+/// A file, and nothing that looks like one: a pipe would never end.
+fn read(file: &Path) -> io::Result<Option<Bytes>> {
+    match file.symlink_metadata() {
+        Ok(of) if of.is_file() => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let mut content = Vec::new();
+    let longest = LONGEST as u64;
+    File::open(file)?.take(longest).read_to_end(&mut content)?;
+    Ok(Some(content.into()))
+}
+
+/// Asks an ACME client, which lives no longer than its challenges. It may look at the host.
+async fn ask(
+    at: &str,
+    token: &str,
+    host: Option<&HeaderValue>,
+) -> Result<Option<Bytes>, Box<dyn std::error::Error + Send + Sync>> {
+    let stream = TcpStream::connect(at).await?;
+    let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let mut request = Request::get(format!("{PREFIX}{token}"));
+    if let Some(host) = host {
+        request = request.header(HOST, host);
+    }
+    let request = request.body(Empty::<Bytes>::new())?;
+    let answer = async {
+        let answer = client.send_request(request).await?;
+        if !answer.status().is_success() {
+            return Ok(None);
+        }
+        let body = Limited::new(answer.into_body(), LONGEST).collect().await?;
+        Ok(Some(body.to_bytes()))
+    };
+    let mut connection = std::pin::pin!(connection);
+    let mut answer = std::pin::pin!(answer);
+    tokio::select! {
+        answer = answer.as_mut() => answer,
+        // It may have ended with what the answer is made of.
+        _ = connection.as_mut() => answer.await,
+    }
+}
+
+/// Section 8.1: the token, a point, and the thumbprint of an account's key; white space may follow.
+fn is_authorization(token: &str, content: &[u8]) -> bool {
+    let content = content.trim_ascii_end();
+    let thumbprint = content
+        .strip_prefix(token.as_bytes())
+        .and_then(|rest| rest.strip_prefix(b"."));
+    thumbprint.is_some_and(is_base64url)
+}
+
+fn is_base64url(text: &[u8]) -> bool {
+    let fits = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    !text.is_empty() && text.iter().all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn of(folder: &Path, token: &str) -> Option<Bytes> {
+        let acme = Acme::Folder(folder.to_owned());
+        fetch(&acme, token, &HeaderMap::new()).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_folder_gives_key_authorizations_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path().join(&PREFIX[1..]);
+        std::fs::create_dir_all(&here).unwrap();
+        std::fs::write(folder.path().join("secret"), "a secret").unwrap();
+        std::fs::write(here.join("tok-en_1"), "tok-en_1.thumb\n").unwrap();
+        std::fs::write(here.join("other"), "tok-en_1.thumb").unwrap();
+        std::fs::write(here.join("long"), format!("long.{}", "a".repeat(5000))).unwrap();
+        std::fs::create_dir(here.join("folder")).unwrap();
+        std::os::unix::fs::symlink("tok-en_1", here.join("link")).unwrap();
+        std::os::unix::fs::symlink("../../secret", here.join("secret")).unwrap();
+        assert_eq!(
+            of(folder.path(), "tok-en_1").await.unwrap(),
+            "tok-en_1.thumb\n"
+        );
+        for token in [
+            "other",
+            "link",
+            "secret",
+            "folder",
+            "absent",
+            "",
+            "..",
+            "../../secret",
+            "%2e",
+            "a/b",
+            "a\0",
+        ] {
+            assert_eq!(of(folder.path(), token).await, None, "{token}");
+        }
+        assert_eq!(of(folder.path(), &"a".repeat(300)).await, None);
+    }
+
+    #[test]
+    fn a_token_is_what_follows_the_prefix() {
+        assert_eq!(token("/.well-known/acme-challenge/a"), Some("a"));
+        assert_eq!(token("/.well-known/acme-challenge/../a"), Some("../a"));
+        assert_eq!(token("/.well-known/acme-challenge"), None);
+        assert_eq!(token("//.well-known/acme-challenge/a"), None);
+    }
+}

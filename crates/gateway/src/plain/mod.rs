@@ -1,0 +1,137 @@
+//! Plain HTTP, for two things alone: ACME's challenges, and the way to https.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `challenge` | what an ACME client has for a challenge, and nothing else that may be there |
+//! | `redirect` | where the same page is over TLS, if it is ours |
+
+mod challenge;
+mod redirect;
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hsmux_pool::config::{Acme, GatewaySection};
+use hyper::body::Incoming;
+use hyper::header::{ALLOW, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
+
+use crate::house::{House, said};
+use crate::http::{Answer, FAREWELL, text};
+use crate::metrics::{Plain, Refused};
+use crate::proxy_header;
+
+/// What a head may take of memory: cookies come here, too.
+const BUFFER: usize = 16 << 10;
+
+/// How long a client that has its answer may go on with its request: what is not read takes the answer
+/// away with it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// Whether what it needs is there.
+pub fn check(section: &GatewaySection) -> Result<(), String> {
+    match &section.acme {
+        Some(Acme::Folder(folder)) if !folder.is_dir() => Err(format!(
+            "{} is no folder: make it, for the ACME client to write into (certbot -w, lego --http.webroot)",
+            folder.display()
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Answers the one request of a connection.
+pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> {
+    if house.section.proxy_protocol {
+        // Who the client is does not matter here.
+        let header = proxy_header::read(&mut stream);
+        let header = timeout(house.section.handshake_timeout, header).await;
+        header
+            .map_err(|_| Refused::Slow)?
+            .map_err(|_| Refused::Proxy)?;
+    }
+    let patience = house.section.idle_timeout;
+    let mut stream = TimeoutStream::new(stream);
+    stream.set_write_timeout(Some(patience));
+    let mut stream = Box::pin(stream);
+    let asked = AtomicBool::new(false);
+    let service = service_fn(|request| {
+        asked.store(true, Ordering::Relaxed);
+        async { Ok::<_, Infallible>(answer(house, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(patience)
+        .max_buf_size(BUFFER)
+        .keep_alive(false)
+        .serve_connection(TokioIo::new(&mut stream), service);
+    let ended = {
+        let mut connection = pin!(connection);
+        let mut end = house.end.clone();
+        let farewell = async {
+            said(&mut end).await;
+            sleep(FAREWELL).await;
+        };
+        tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = farewell => match asked.load(Ordering::Relaxed) {
+                true => connection.await,
+                false => return Ok(()),
+            },
+        }
+    };
+    match ended {
+        Ok(()) => {
+            let _ = timeout(LINGER, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
+            Ok(())
+        }
+        Err(error) if error.is_timeout() => Err(Refused::Slow),
+        // How a client ends its connection is its own affair.
+        Err(_) => Ok(()),
+    }
+}
+
+async fn answer(house: &House, request: Request<Incoming>) -> Answer {
+    let token = challenge::token(request.uri().path());
+    let (kind, answer) = match (&house.section.acme, token) {
+        (Some(acme), Some(token)) => challenge_for(acme, token, &request).await,
+        _ => redirect::answer(house, &request),
+    };
+    house.metrics.plain(kind);
+    answer
+}
+
+/// Of any host: certificates of other servers may be asked for here, too.
+async fn challenge_for(acme: &Acme, token: &str, request: &Request<Incoming>) -> (Plain, Answer) {
+    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+        let mut answer = text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "a challenge is read, by GET or HEAD",
+        );
+        let allowed = HeaderValue::from_static("GET, HEAD");
+        answer.headers_mut().insert(ALLOW, allowed);
+        return (Plain::Refused, answer);
+    }
+    match challenge::fetch(acme, token, request.headers()).await {
+        Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
+        Ok(None) => {
+            let answer = text(StatusCode::NOT_FOUND, "there is no such challenge");
+            (Plain::NoChallenge, answer)
+        }
+        Err(why) => {
+            tracing::warn!("ACME's challenge {token} has no answer: {why}");
+            let answer = text(
+                StatusCode::BAD_GATEWAY,
+                "the challenge cannot be asked for now: the log of this server says why",
+            );
+            (Plain::NoChallenge, answer)
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Each `[[site]]`: what the gateway serves under some names.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hsmux_token::{Class, Uri};
+
+use super::reader::{Fields, Named, text};
+
+/// `[[site]]`: what is served under some names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// Names in lower case, where a first label may be `*`; `*` alone is every other name and none.
+    pub names: Vec<String>,
+    /// At least one.
+    pub certificates: Vec<Certificate>,
+    /// What is behind it.
+    pub behind: Behind,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
+    /// How long a backend may take to begin its answer.
+    pub backend_timeout: Duration,
+    /// Seconds of Strict-Transport-Security; 0: none.
+    pub hsts: u64,
+    /// Whether clients show certificates.
+    pub clients: Option<Clients>,
+    /// Whether RSA keys of less than 2048 bits are served.
+    pub allow_rsa_1024: bool,
+}
+
+/// A certificate of a site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Certificate {
+    /// The certificate, and in a file those that lead to its root.
+    pub chain: Place,
+    /// Its private key; `None`: the pool's key with the certificate's public half.
+    pub key: Option<Place>,
+    /// Its OCSP response, DER.
+    pub ocsp: Option<PathBuf>,
+}
+
+/// Where a certificate or a key is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+// A handful of them exist, in the configuration.
+#[allow(clippy::large_enum_variant)]
+pub enum Place {
+    /// A PEM file.
+    File(PathBuf),
+    /// The pool.
+    Pool(Uri),
+}
+
+/// What is behind a site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// A service that speaks HTTP/1.1, by host and port.
+    Http(String),
+    /// A service that speaks anything, by host and port, and the PROXY header that it is sent.
+    Tcp(String, Option<ProxyVersion>),
+    /// A folder of files.
+    Folder(PathBuf),
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProxyVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+/// Whose certificates clients show.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Clients {
+    /// PEM: the roots.
+    pub roots: PathBuf,
+    /// Whether a client without one is refused.
+    pub required: bool,
+}
+
+/// A site; `awaited`: its certificates may come later.
+pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
+    let names = fields.list("names", |value| name(text(value)?));
+    let certificates = certificates(fields, awaited);
+    let behind = behind(fields);
+    let client_words = [("required", true), ("optional", false)];
+    let required = fields.choice("client_certificate", &client_words);
+    let roots = file(fields, "client_ca");
+    if required.is_some() && roots.is_none() {
+        let message =
+            "client_certificate says whether those of client_ca are required: give client_ca";
+        let span = fields.span_of("client_certificate");
+        fields.source.error(span, message);
+    }
+    let site = Site {
+        names: names.unwrap_or_else(|| vec!["*".into()]),
+        certificates: Vec::new(),
+        behind: Behind::Folder(PathBuf::new()),
+        http2: fields.flag("http2").unwrap_or(true),
+        backend_timeout: fields
+            .duration("backend_timeout")
+            .unwrap_or(Duration::from_secs(30)),
+        hsts: fields
+            .number("hsts", 0..=u64::from(u32::MAX))
+            .unwrap_or(31_536_000),
+        clients: roots.map(|roots| Clients {
+            roots,
+            required: required.unwrap_or(true),
+        }),
+        allow_rsa_1024: fields.flag("allow_rsa_1024").unwrap_or(false),
+    };
+    Some(Site {
+        certificates: certificates?,
+        behind: behind?,
+        ..site
+    })
+}
+
+/// A host name with ASCII characters, or with `*` as its first label, or `*`.
+fn name(name: &str) -> Result<String, String> {
+    let lower = name.to_ascii_lowercase();
+    let labels = lower.strip_prefix("*.").unwrap_or(&lower);
+    let good = |label: &str| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        !label.is_empty() && label.len() <= 63 && label.bytes().all(letter)
+    };
+    if lower == "*" || labels.split('.').all(good) {
+        return Ok(lower);
+    }
+    Err(format!(
+        "{name:?} is not a host name; names beyond ASCII are written as xn--..."
+    ))
+}
+
+fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Certificate>> {
+    if !fields.has("certificates") {
+        fields.missing("certificates");
+    }
+    let named = if awaited { Named::Awaited } else { Named::File };
+    let chains = places(fields, "certificates", Class::CERTIFICATE, named);
+    let keys = places(fields, "keys", Class::PRIVATE_KEY, Named::File);
+    let ocsp = paths(fields, "ocsp");
+    let chains = chains?;
+    if chains.is_empty() {
+        fields.missing("certificates");
+    }
+    let lengths = [
+        ("keys", keys.as_ref().map(Vec::len)),
+        ("ocsp", ocsp.as_ref().map(Vec::len)),
+    ];
+    for (name, length) in lengths {
+        if length.is_some_and(|length| length != chains.len()) {
+            let message = format!("{name}: one for each of certificates, in their order");
+            fields.source.error(fields.span_of(name), message);
+        }
+    }
+    let (mut keys, mut ocsp) = (keys.into_iter().flatten(), ocsp.into_iter().flatten());
+    let certificates = chains.into_iter().map(|chain| Certificate {
+        chain,
+        key: keys.next(),
+        ocsp: ocsp.next(),
+    });
+    Some(certificates.collect())
+}
+
+/// Files and objects of the pool.
+fn places(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &str,
+    class: Class,
+    named: fn(PathBuf) -> Named,
+) -> Option<Vec<Place>> {
+    let read = fields.list(name, |value| file_or_uri(text(value)?, class))?;
+    let placed = read
+        .into_iter()
+        .map(|read| found(fields, name, read, named));
+    Some(placed.collect())
+}
+
+/// A file or an object of the pool.
+pub fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
+    let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
+    Some(found(fields, name, read, Named::File))
+}
+
+/// A file's path as it is written, or an object of the pool.
+fn file_or_uri(text: &str, class: Class) -> Result<Result<Uri, String>, String> {
+    if !text.starts_with("pkcs11:") {
+        return Ok(Err(text.to_owned()));
+    }
+    let uri: Uri = text
+        .parse()
+        .map_err(|e: hsmux_token::UriError| e.to_string())?;
+    if uri.names_token() {
+        return Err("the pool is one token: name the object, by object= or id=".into());
+    }
+    if uri.object.is_none() && uri.id.is_none() {
+        return Err(format!("{text} names no object: give object= or id="));
+    }
+    Ok(Ok(Uri {
+        class: Some(class),
+        ..uri
+    }))
+}
+
+fn found(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &str,
+    read: Result<Uri, String>,
+    named: fn(PathBuf) -> Named,
+) -> Place {
+    match read {
+        Ok(uri) => Place::Pool(uri),
+        Err(path) => {
+            let path = fields.source.path(&path);
+            fields.names(name, named(path.clone()));
+            Place::File(path)
+        }
+    }
+}
+
+fn file(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<PathBuf> {
+    let path = fields.path(name)?;
+    fields.names(name, Named::File(path.clone()));
+    Some(path)
+}
+
+fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<Vec<PathBuf>> {
+    let read = fields.list(name, |value| Ok(text(value)?.to_owned()))?;
+    let source = &*fields.source;
+    Some(read.iter().map(|path| source.path(path)).collect())
+}
+
+fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
+    let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
+    let send_proxy = fields.choice("send_proxy", &versions);
+    let backend = fields.read("backend", |value| backend(text(value)?));
+    let root = fields.path("root");
+    if fields.has("backend") == fields.has("root") {
+        let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
+        fields.source.error(fields.span.clone(), message);
+        return None;
+    }
+    let behind = match (backend, root) {
+        (Some(Behind::Tcp(at, _)), _) => Behind::Tcp(at, send_proxy),
+        (Some(backend), _) => backend,
+        (None, root) => Behind::Folder(root?),
+    };
+    if send_proxy.is_some() && !matches!(behind, Behind::Tcp(..)) {
+        let message =
+            "send_proxy is for a tcp:// backend; one of http:// is told by X-Forwarded-For";
+        fields.source.error(fields.span_of("send_proxy"), message);
+    }
+    Some(behind)
+}
+
+/// `http://HOST:PORT` or `tcp://HOST:PORT`.
+pub fn backend(url: &str) -> Result<Behind, String> {
+    let wrong = || format!("{url:?} is neither http://HOST:PORT nor tcp://HOST:PORT");
+    let (scheme, at) = url.split_once("://").ok_or_else(wrong)?;
+    let at = at.strip_suffix('/').unwrap_or(at);
+    let (host, port) = at.rsplit_once(':').ok_or_else(wrong)?;
+    if host.is_empty() || host.contains(['/', '@', '?', '#']) || port.parse::<u16>().is_err() {
+        return Err(wrong());
+    }
+    match scheme {
+        "http" => Ok(Behind::Http(at.to_owned())),
+        "tcp" => Ok(Behind::Tcp(at.to_owned(), None)),
+        _ => Err(wrong()),
+    }
+}
