@@ -10,6 +10,7 @@ mod caller;
 mod card_pool;
 mod cards;
 mod config;
+pub mod gateway;
 mod load;
 mod nginx;
 mod process;

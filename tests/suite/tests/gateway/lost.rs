@@ -2,10 +2,10 @@
 
 use std::thread;
 
-use hsmux_suite::{PATIENCE, Run, until};
+use hsmux_suite::{PATIENCE, until};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::rig::{FOLDER, Gateway};
+use crate::rig::{FOLDER, Gateway, certify_public};
 
 #[test]
 fn a_token_that_is_lost_takes_no_handshake_with_it() {
@@ -13,8 +13,10 @@ fn a_token_that_is_lost_takes_no_handshake_with_it() {
     rig.config.members.clear();
     let mut cards = rig.stand_in("cards", &["card1", "card2"]);
     cards.set_all("service_time_us = 250000");
-    certify_public(&mut rig);
-    let site = format!("[[site]]\ncertificates = [\"card.pem\"]\n{FOLDER}");
+    rig.start();
+    certify_public(&rig, "ec");
+    rig.stop();
+    let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
     let gateway = Gateway::start(rig, "sign_timeout = \"120s\"", &site);
     // Before it is lost: from then on it has none, and the other's would be the first.
     let workers = until("both cards are in service", PATIENCE, || {
@@ -39,22 +41,4 @@ fn a_token_that_is_lost_takes_no_handshake_with_it() {
         answer.says("a page");
     }
     assert_eq!(gateway.metric("hsmux_gateway_signatures_failed_total"), 0);
-}
-
-/// A certificate for the key `ec` that the stand-in brings: for its public half alone, which is all that
-/// leaves it.
-fn certify_public(rig: &mut hsmux_suite::Rig) {
-    rig.start();
-    let folder = rig.path("");
-    rig.pkcs11_tool("--read-object --type pubkey --label ec --output-file card.der")
-        .dir(&folder)
-        .ok();
-    let openssl = |line: &str| Run::new("openssl").dir(&folder).args(line).ok();
-    openssl("pkey -pubin -inform DER -in card.der -out card.pub");
-    let signer = rig.keys.file("rsa");
-    openssl(&format!(
-        "x509 -req -in rsa.csr -signkey {} -force_pubkey card.pub -days 30 -out card.pem",
-        signer.display()
-    ));
-    rig.stop();
 }

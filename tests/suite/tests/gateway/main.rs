@@ -6,7 +6,8 @@ mod h2;
 mod handshakes;
 mod kinds;
 mod lost;
-mod rig;
 mod sites;
 mod tickets;
 mod unkind;
+
+use hsmux_suite::gateway as rig;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use hsmux_suite::{Finished, PATIENCE, Rig, Run, Setup, until};
+use crate::{Finished, PATIENCE, Rig, Run, Setup, until};
 
 /// A rig whose daemon has a `[gateway]`.
 pub struct Gateway {
@@ -44,6 +44,27 @@ pub fn certify(rig: &Rig, name: &str, key: &str, days: i32) -> PathBuf {
     rig.path(&format!("{name}.pem"))
 }
 
+/// A certificate for the public half of a key that a rig's started daemon has, which is all that leaves it:
+/// `<key>.pem`. It is signed by a key of its own.
+pub fn certify_public(rig: &Rig, key: &str) -> PathBuf {
+    let openssl = |line: &str| rig.run("openssl").args(line).ok();
+    rig.pkcs11_tool(&format!(
+        "--read-object --type pubkey --label {key} --output-file {key}.spki"
+    ))
+    .ok();
+    openssl(&format!(
+        "pkey -pubin -inform DER -in {key}.spki -out {key}.pub"
+    ));
+    openssl(&format!(
+        "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={key} -keyout {key}-ca.key \
+         -out {key}.csr"
+    ));
+    openssl(&format!(
+        "x509 -req -in {key}.csr -signkey {key}-ca.key -force_pubkey {key}.pub -days 30 -out {key}.pem"
+    ));
+    rig.path(&format!("{key}.pem"))
+}
+
 impl Gateway {
     /// Two SoftHSM tokens with an RSA and an EC key, certificates for both, and a page in `www`.
     pub fn prepare() -> Rig {
@@ -58,12 +79,16 @@ impl Gateway {
     }
 
     /// Started with these lines of `[gateway]` and these sites.
-    pub fn start(rig: Rig, lines: &str, sites: &str) -> Self {
-        let mut rig = rig;
+    pub fn start(mut rig: Rig, lines: &str, sites: &str) -> Self {
         configure(&mut rig, lines, sites);
+        Self::start_by(rig, Rig::start)
+    }
+
+    /// Started by the caller's own function.
+    pub fn start_by(mut rig: Rig, start: impl FnOnce(&mut Rig)) -> Self {
         // An earlier life's words are before.
         let before = fs::read(rig.path("daemon.log")).map_or(0, |log| log.len());
-        rig.start();
+        start(&mut rig);
         let log = || rig.daemon.as_ref().expect("a daemon").log();
         let (address, metrics) = until("the gateway serves", PATIENCE, || {
             let log = log();
