@@ -50,6 +50,9 @@ pub enum Bound {
     RateRatioWithin(f64),
     /// Time that the one took over that of the other, at most.
     TimeRatioAtMost(f64),
+    /// CPU time of the server for each operation: of the one over that of the other, at most. The server is all
+    /// processes that were accounted for but the measuring one, which is the first.
+    ServerTimeRatioAtMost(f64),
     /// Median latency of the one less that of the other, in microseconds, at most.
     AddedMedianAtMost(f64),
     /// 99th percentile of the one's latencies over the median of the other's, at most. The two may be
@@ -198,6 +201,7 @@ impl Bound {
         match self {
             Self::RateRatioAtLeast(_) | Self::RateRatioWithin(_) => "throughput",
             Self::TimeRatioAtMost(_) => "time",
+            Self::ServerTimeRatioAtMost(_) => "server CPU for each",
             Self::AddedMedianAtMost(_) => "added latency, p50",
             Self::TailAtMost(_) => "p99 over p50",
         }
@@ -210,6 +214,7 @@ impl Bound {
                 of.per_second / against.per_second
             }
             Self::TimeRatioAtMost(_) => of.elapsed_s / against.elapsed_s,
+            Self::ServerTimeRatioAtMost(_) => server_time(of) / server_time(against),
             Self::AddedMedianAtMost(_) => p50(of)? - p50(against)?,
             Self::TailAtMost(_) => of.latency_us?.p99 / p50(against)?,
         };
@@ -221,10 +226,17 @@ impl Bound {
             Self::RateRatioAtLeast(bound) => value >= bound,
             Self::RateRatioWithin(share) => (value - 1.0).abs() <= share,
             Self::TimeRatioAtMost(bound)
+            | Self::ServerTimeRatioAtMost(bound)
             | Self::AddedMedianAtMost(bound)
             | Self::TailAtMost(bound) => value <= bound,
         }
     }
+}
+
+/// Seconds of CPU for each operation.
+fn server_time(measurement: &Measurement) -> f64 {
+    let server = measurement.processes.iter().skip(1);
+    server.map(|process| process.cpu_s).sum::<f64>() / measurement.ops as f64
 }
 
 fn p50(measurement: &Measurement) -> Option<f64> {

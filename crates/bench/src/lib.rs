@@ -43,7 +43,7 @@ pub use engine::{Control, Load, Phase, Plan, Progress, Until};
 pub use machine::Machine;
 pub use measurement::{Fault, Latency, Measurement};
 pub use processes::Process;
-pub use reference::{ChurnRow, ScalingRow, SigningRow, TlsRow, scaling};
+pub use reference::{ChurnRow, ScalingRow, SigningRow, TlsRow, scaling, siege_table};
 pub use report::Head;
 
 pub use target::{About, Key, mechanism};

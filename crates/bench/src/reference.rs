@@ -6,7 +6,7 @@ mod tls;
 
 use serde::{Deserialize, Serialize};
 
-pub use tls::{TlsRow, tls};
+pub use tls::{TlsRow, siege_table};
 
 /// A published run of a signing evaluation tool: ECDSA P-256 over 32 bytes on a cloud HSM.
 ///

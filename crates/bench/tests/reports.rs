@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{Signer, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::compare::{self, Bound, Goal, Variant};
-use hsmux_bench::{Key, Latency, Load, Measurement, Until, mechanism, scale, sign};
+use hsmux_bench::{Key, Latency, Load, Measurement, Process, Until, mechanism, scale, sign};
 use hsmux_token::{Token, Uri};
 
 fn options(signer: Signer, concurrency: usize, count: u64) -> sign::Options {
@@ -23,9 +23,18 @@ fn measured(per_second: f64, p50: f64) -> Measurement {
     let options = options(Signer::new(), 1, 20);
     let found = sign::run(&options, quiet()).unwrap().measurement;
     let latency = found.latency_us.unwrap();
+    let process = |cpu_s| Process {
+        pid: 1,
+        name: "one".into(),
+        cpu_s,
+        cpu_percent: 0.0,
+        peak_memory_bytes: 0,
+    };
     Measurement {
         per_second,
         elapsed_s: 1.0,
+        // The measuring one, and a server that takes as long as it seems to.
+        processes: vec![process(1e3), process(p50)],
         latency_us: Some(Latency { p50, ..latency }),
         ..found
     }
@@ -253,6 +262,8 @@ fn variants_take_turns_and_are_judged_by_their_ratio() {
         goal("fast", Bound::RateRatioWithin(1.9)),
         goal("fast", Bound::TimeRatioAtMost(1.0)),
         goal("fast", Bound::TimeRatioAtMost(0.9)),
+        goal("fast", Bound::ServerTimeRatioAtMost(1.09)),
+        goal("fast", Bound::ServerTimeRatioAtMost(1.07)),
         goal("absent", Bound::RateRatioAtLeast(1.0)),
     ];
     let variants = vec![variant("slow", 100.0, 500.0), variant("fast", 300.0, 540.0)];
@@ -262,7 +273,7 @@ fn variants_take_turns_and_are_judged_by_their_ratio() {
         ["slow", "fast", "fast", "slow", "slow", "fast"]
     );
     let reached: Vec<bool> = report.figures.iter().map(|figure| figure.reached).collect();
-    assert_eq!(reached, [true, false].repeat(4));
+    assert_eq!(reached, [true, false].repeat(5));
     assert!(!report.reached());
     let ratio = &report.figures[0];
     assert_eq!(

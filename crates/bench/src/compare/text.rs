@@ -64,8 +64,9 @@ fn goal(bound: Bound) -> String {
     match bound {
         Bound::RateRatioAtLeast(least) => format!(">= {}", three(least)),
         Bound::RateRatioWithin(share) => format!("1 +- {}", three(share)),
-        Bound::TimeRatioAtMost(most) | Bound::AddedMedianAtMost(most) | Bound::TailAtMost(most) => {
-            format!("<= {}{}", three(most), unit(bound))
-        }
+        Bound::TimeRatioAtMost(most)
+        | Bound::ServerTimeRatioAtMost(most)
+        | Bound::AddedMedianAtMost(most)
+        | Bound::TailAtMost(most) => format!("<= {}{}", three(most), unit(bound)),
     }
 }

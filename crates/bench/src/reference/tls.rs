@@ -32,7 +32,7 @@ pub struct TlsRow {
 }
 
 /// All rows of `tls-siege.csv`.
-pub fn tls() -> Vec<TlsRow> {
+pub fn siege_table() -> Vec<TlsRow> {
     let table = include_str!("../../reference/tls-siege.csv");
     let read = |line| {
         let cells: [String; 21] = cells(line).try_into().ok()?;
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn every_published_row_is_read() {
-        let rows = tls();
+        let rows = siege_table();
         assert_eq!(rows.len(), 153);
         assert_eq!(
             rows[0].host,

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub use churn::{foreign_churn, over_the_stand_in};
 pub use engine::below_http;
-pub use http::{Connections, batches, many_connections, requests};
+pub use http::{batches, many_connections, requests};
 
 /// The load of the figures, and of the published table: 16 callers, 256 bytes.
 fn usual() -> Options {

@@ -9,7 +9,9 @@ mod cards;
 mod channel;
 mod client;
 mod clone;
+mod fact;
 mod footprint;
+mod gateway;
 mod one_token;
 mod page;
 mod progress;
@@ -39,6 +41,8 @@ pub struct Effort {
     pub signatures: u32,
     /// Clones of a card.
     pub clones: usize,
+    /// A burst of users on cards.
+    pub burst: Duration,
 }
 
 const THOROUGH: Effort = Effort {
@@ -47,6 +51,7 @@ const THOROUGH: Effort = Effort {
     idle: Duration::from_secs(10),
     signatures: 100,
     clones: 3,
+    burst: Duration::from_secs(300),
 };
 
 const QUICK: Effort = Effort {
@@ -54,6 +59,7 @@ const QUICK: Effort = Effort {
     turn: Duration::from_secs(1),
     signatures: 20,
     clones: 1,
+    burst: Duration::from_secs(60),
     ..THOROUGH
 };
 
@@ -107,7 +113,7 @@ const PARTS: &[Part] = &[
         page.compared(channel::without_delay(effort))
     }),
     ("footprint", |effort, page| {
-        page.weighed(footprint::footprint(effort))
+        page.counted("The daemon itself", footprint::footprint(effort))
     }),
     ("broker-churn-standin", |effort, page| {
         page.compared(broker::over_the_stand_in(effort))
@@ -125,7 +131,28 @@ const PARTS: &[Part] = &[
         page.compared(broker::batches(effort))
     }),
     ("broker-connections", |effort, page| {
-        page.connected(broker::many_connections(effort))
+        page.counted("The broker", broker::many_connections(effort))
+    }),
+    ("gateway-handshakes", |effort, page| {
+        gateway::handshakes(effort)?
+            .into_iter()
+            .try_for_each(|report| page.compared(Ok(report)))
+    }),
+    ("gateway-slow", |effort, page| {
+        let (report, facts) = gateway::slow_tokens(effort)?;
+        page.compared(Ok(report))?;
+        page.counted("Requests on a connection that is there already", Ok(facts))
+    }),
+    ("gateway-bursts", |effort, page| {
+        let (report, facts) = gateway::bursts(effort)?;
+        page.compared(Ok(report))?;
+        page.counted("Availability, as siege has it", Ok(facts))
+    }),
+    ("gateway-resumed", |effort, page| {
+        page.counted("Resumed sessions", gateway::resumed(effort))
+    }),
+    ("gateway-waiting", |effort, page| {
+        page.counted("Handshakes that wait", gateway::ten_thousand(effort))
     }),
 ];
 
@@ -157,7 +184,7 @@ fn usage() -> String {
     let names: Vec<_> = PARTS.iter().map(|(name, _)| *name).collect();
     format!(
         "usage: figures [--quick] [--only PART]... [FILE without extension]\n\
-         parts: {}\ncards, broker: all whose names begin so",
+         parts: {}\ncards, broker, gateway: all whose names begin so",
         names.join(", ")
     )
 }

@@ -8,16 +8,14 @@ use hsmux_bench::compare::{Bound, Figure, Report};
 use hsmux_token::Result;
 use serde::Serialize;
 
-use crate::broker::Connections;
-use crate::footprint::Footprint;
+use crate::fact::Fact;
 
 /// All that was measured in one run.
 #[derive(Serialize)]
 pub struct Page {
     machine: Machine,
     comparisons: Vec<Report>,
-    footprint: Option<Footprint>,
-    connections: Option<Connections>,
+    facts: Vec<Fact>,
 }
 
 impl Page {
@@ -26,8 +24,7 @@ impl Page {
         Self {
             machine: Machine::this(),
             comparisons: Vec::new(),
-            footprint: None,
-            connections: None,
+            facts: Vec::new(),
         }
     }
 
@@ -39,28 +36,20 @@ impl Page {
         Ok(())
     }
 
-    /// Takes the daemon's own needs in, and shows them.
-    pub fn weighed(&mut self, footprint: Result<Footprint>) -> Result<()> {
-        let footprint = footprint?;
-        println!("{footprint}");
-        self.footprint = Some(footprint);
-        Ok(())
-    }
-
-    /// Takes in what many connections cost, and shows it.
-    pub fn connected(&mut self, connections: Result<Connections>) -> Result<()> {
-        let connections = connections?;
-        let ([name, value, _, goal], reached) = connections.row();
-        println!("{name}: {value}   goal {goal}   {}\n", verdict(reached));
-        self.connections = Some(connections);
+    /// Takes in what was counted, and shows it.
+    pub fn counted(&mut self, title: &str, facts: Result<Vec<Fact>>) -> Result<()> {
+        println!("{title}\n");
+        for fact in facts? {
+            println!("{fact}");
+            self.facts.push(fact);
+        }
+        println!();
         Ok(())
     }
 
     /// Whether every goal was reached.
     pub fn reached(&self) -> bool {
-        self.comparisons.iter().all(Report::reached)
-            && self.footprint.as_ref().is_none_or(Footprint::reached)
-            && self.connections.as_ref().is_none_or(|found| found.row().1)
+        self.comparisons.iter().all(Report::reached) && self.facts.iter().all(Fact::reached)
     }
 
     /// Says what came of it, and writes `file`.md for people and `file`.json for programs.
@@ -102,11 +91,7 @@ impl Page {
         );
         let figures = self.comparisons.iter().flat_map(|report| &report.figures);
         let rows = figures.map(row);
-        let rows = rows.chain(self.footprint.iter().flat_map(Footprint::rows));
-        let rows = rows.chain(self.connections.iter().map(|found| {
-            let ([name, value, rounds, goal], reached) = found.row();
-            [name, value, rounds, goal, verdict(reached).to_owned()]
-        }));
+        let rows = rows.chain(self.facts.iter().map(Fact::row));
         for cells in rows {
             writeln!(page, "| {} |", cells.join(" | ")).expect("a string");
         }
@@ -125,7 +110,9 @@ fn row(figure: &Figure) -> [String; 5] {
             .trim_end_matches('0')
             .to_owned(),
         Bound::RateRatioWithin(share) => format!("within {} %", share * 100.0),
-        Bound::TimeRatioAtMost(bound) | Bound::TailAtMost(bound) => format!("at most {bound}"),
+        Bound::TimeRatioAtMost(bound)
+        | Bound::TailAtMost(bound)
+        | Bound::ServerTimeRatioAtMost(bound) => format!("at most {bound}"),
         Bound::AddedMedianAtMost(bound) => format!("at most {bound} us"),
     };
     [

@@ -8,11 +8,11 @@ use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_bench::http::{Service, allow_connections};
 use hsmux_bench::{Control, Load, Measurement, Until};
 use hsmux_token::{Error, Kind, Result};
-use serde::Serialize;
 use tempfile::TempDir;
 
 use super::{folder, store, usual, workers};
 use crate::Effort;
+use crate::fact::Fact;
 use crate::footprint::peak_memory;
 use crate::progress::{Turns, preparing};
 
@@ -92,20 +92,11 @@ pub fn batches(effort: Effort) -> Result<Report> {
 
 /// Clients at the same time.
 const CONNECTIONS: usize = 1000;
-/// Their server holds less.
-const MOST_MEMORY: u64 = 150_000_000;
-
-/// What a thousand connections cost.
-#[derive(Serialize)]
-pub struct Connections {
-    /// Peak memory of the broker's process in bytes (VmHWM of proc(5)).
-    peak_bytes: u64,
-    /// Requests that failed.
-    failed: u64,
-}
+/// Their server holds no more, in MB.
+const MOST_MEMORY: f64 = 150.0;
 
 /// A thousand clients that work all at once.
-pub fn many_connections(effort: Effort) -> Result<Connections> {
+pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
     allow_connections();
     let folder = folder()?;
     let broker = broker(&folder)?;
@@ -120,25 +111,15 @@ pub fn many_connections(effort: Effort) -> Result<Connections> {
         let why = measured.faults.first().map(|fault| fault.message.clone());
         return Err(Error::pool(Kind::Lost, why.unwrap_or_default()));
     }
-    Ok(Connections {
-        peak_bytes: peak_memory(broker.id()),
-        failed: measured.failed,
-    })
-}
-
-impl Connections {
-    /// Its line of the table of figures: name, value, rounds, goal, whether it is reached.
-    pub fn row(&self) -> ([String; 4], bool) {
-        let cells = [
-            format!("peak memory of the broker, {CONNECTIONS} connections"),
-            format!(
-                "{:.1} MB, {} failed",
-                self.peak_bytes as f64 / 1e6,
-                self.failed
-            ),
-            "1".to_owned(),
-            "under 150 MB".to_owned(),
-        ];
-        (cells, self.peak_bytes < MOST_MEMORY && self.failed == 0)
-    }
+    let with = format!("{CONNECTIONS} connections to the broker");
+    let peak = peak_memory(broker.id()) as f64 / 1e6;
+    Ok(vec![
+        Fact::new(format!("peak memory with {with}"), peak, "MB").at_most(MOST_MEMORY),
+        Fact::new(
+            format!("failed, {with}"),
+            measured.failed as f64,
+            "requests",
+        )
+        .at_most(0.0),
+    ])
 }

@@ -1,0 +1,92 @@
+//! nginx with two worker processes, as the gateway is compared with.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+use hsmux_suite::{PATIENCE, Process, Rig, until};
+
+/// A server that runs; it ends with this value.
+pub struct Nginx {
+    /// `127.0.0.1:PORT`
+    pub address: String,
+    process: Process,
+}
+
+impl Nginx {
+    /// In a folder `name` of the rig, with `(certificate, key)` as nginx has them and, for keys of OpenSSL's
+    /// engine, the PKCS#11 module that it loads.
+    pub fn start(rig: &Rig, name: &str, keys: &[(&str, String)], module: Option<&Path>) -> Self {
+        let folder = rig.path(name);
+        fs::create_dir(&folder).expect("a folder");
+        if let Some(module) = module {
+            let openssl = format!(
+                "openssl_conf = init\n[init]\nengines = engines\n[engines]\npkcs11 = pkcs11\n[pkcs11]\ninit = 1\n\
+                 MODULE_PATH = {}\n",
+                module.display()
+            );
+            fs::write(folder.join("openssl.cnf"), openssl).expect("write openssl.cnf");
+        }
+        // Somebody else may take the port before nginx does.
+        until("nginx on a free port", PATIENCE, || {
+            on_a_port(rig, name, keys, module.is_some())
+        })
+    }
+
+    /// The first of its processes.
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+fn on_a_port(rig: &Rig, name: &str, keys: &[(&str, String)], engine: bool) -> Option<Nginx> {
+    let free = TcpListener::bind("127.0.0.1:0").ok()?;
+    let address = free.local_addr().ok()?.to_string();
+    drop(free);
+    let folder = rig.path(name);
+    fs::write(folder.join("nginx.conf"), configuration(&address, keys)).expect("write nginx.conf");
+    let mut run = rig
+        .family(&["nginx", "-p", ".", "-e", "error.log", "-c", "nginx.conf"])
+        .dir(&folder);
+    if engine {
+        run = run.env("OPENSSL_CONF", folder.join("openssl.cnf"));
+    }
+    let mut process = Process::start(name, &folder, run);
+    let answers = until("nginx answers, or has ended", PATIENCE, || {
+        if TcpStream::connect(&address).is_ok() {
+            return Some(true);
+        }
+        (!process.running()).then_some(false)
+    });
+    (answers && process.running()).then_some(Nginx { address, process })
+}
+
+/// No sessions are resumed. nginx takes every variable from its workers that `env` does not name.
+fn configuration(address: &str, keys: &[(&str, String)]) -> String {
+    let mut pairs = String::new();
+    for (certificate, key) in keys {
+        write!(
+            pairs,
+            "ssl_certificate ../{certificate}.pem; ssl_certificate_key \"{key}\"; "
+        )
+        .expect("a string");
+    }
+    format!(
+        r"worker_processes 2; user root; daemon off; pid nginx.pid; error_log error.log;
+env SOFTHSM2_CONF; env HSMUX_CONFIG; env OPENSSL_CONF;
+events {{ worker_connections 2048; }}
+http {{
+    client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp; uwsgi_temp_path temp; scgi_temp_path temp;
+    access_log off;
+    server {{
+        listen {address} ssl backlog=1024 reuseport;
+        {pairs}
+        ssl_protocols TLSv1.2 TLSv1.3; ssl_ecdh_curve X25519; ssl_session_tickets off; ssl_session_cache off;
+        keepalive_requests 1000000;
+        root ../www;
+    }}
+}}
+"
+    )
+}
