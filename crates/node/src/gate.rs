@@ -8,17 +8,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_daemon::Running;
-use hsmux_token::{Error, Result};
+use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Greeting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Shown;
-use crate::guests::Guests;
+use crate::guests::{Guests, Stay};
+use crate::lobby::{Lobby, Place};
 use crate::refusal::Refusal;
 use crate::stream::{pass, prepare, say};
 use crate::watch::Current;
@@ -37,8 +37,8 @@ pub struct Gate {
     pub current: ArcSwap<Current>,
     /// Connections that are served.
     pub guests: Arc<Guests>,
-    /// Places for connections.
-    pub places: Arc<Semaphore>,
+    /// Connections whose handshake is not done.
+    pub lobby: Arc<Lobby>,
 }
 
 impl Gate {
@@ -47,15 +47,9 @@ impl Gate {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    // One too many is closed at once.
-                    let Ok(place) = Arc::clone(&self.places).try_acquire_owned() else {
-                        continue;
-                    };
+                    let place = self.lobby.enter();
                     let gate = Arc::clone(&self);
-                    tokio::spawn(async move {
-                        gate.receive(stream, from).await;
-                        drop(place);
-                    });
+                    tokio::spawn(async move { gate.receive(stream, from, place).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection of a host");
@@ -65,13 +59,41 @@ impl Gate {
         }
     }
 
-    async fn receive(&self, stream: TcpStream, from: SocketAddr) {
-        let shaken = timeout(HANDSHAKE_WITHIN, self.shake_hands(stream, from));
-        let Ok(Some((stream, shown))) = shaken.await else {
+    async fn receive(&self, stream: TcpStream, from: SocketAddr, place: Place) {
+        let admitted = tokio::select! {
+            admitted = timeout(HANDSHAKE_WITHIN, self.admit(stream, from)) => admitted,
+            () = place.needed() => {
+                let problem = "it was not done with its handshake when too many others came";
+                return self.refuse(from, problem, "let nobody but hosts reach this port");
+            }
+        };
+        drop(place);
+        let Ok(Some(mut admitted)) = admitted else {
             return;
         };
-        if let Err(error) = self.serve(stream, shown, from).await {
+        if let Err(error) = admitted.pass().await {
             tracing::debug!(%from, %error, "a connection of a host has ended");
+        }
+    }
+
+    /// All that comes before a connection is served; who is refused is told why.
+    async fn admit(&self, stream: TcpStream, from: SocketAddr) -> Option<Admitted> {
+        let (mut far, shown) = self.shake_hands(stream, from).await?;
+        let entered = self
+            .enter(&shown)
+            .and_then(|stay| Ok((stay, self.served(&shown)?)));
+        match entered {
+            // It may have been revoked since its handshake began, and before it was among the guests.
+            Ok(_) if self.current.load().revoked.contains(&shown.serial) => None,
+            Ok((stay, near)) => Some(Admitted { far, near, stay }),
+            Err(error) => {
+                self.refuse(from, &error.to_string(), "or leave it as it is");
+                let said = say(&mut far, &Greeting::Refused(error)).await;
+                if said.is_ok() {
+                    linger(&mut far).await;
+                }
+                None
+            }
         }
     }
 
@@ -82,6 +104,10 @@ impl Gate {
         from: SocketAddr,
     ) -> Option<(TlsStream<TcpStream>, Shown)> {
         prepare(&stream).ok()?;
+        // Who says nothing costs no more than a socket.
+        if stream.peek(&mut [0]).await.ok()? == 0 {
+            return None;
+        }
         let acceptor = TlsAcceptor::from(Arc::clone(&self.current.load().server));
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => {
@@ -111,33 +137,18 @@ impl Gate {
         peers.refuse(&from.to_string(), problem, advice);
     }
 
-    async fn serve(
-        &self,
-        mut stream: TlsStream<TcpStream>,
-        shown: Shown,
-        from: SocketAddr,
-    ) -> Result<()> {
-        let stay = self.guests.enter(shown.clone());
-        // It may have been revoked since its handshake began, and before it was among the guests.
-        if self.current.load().revoked.contains(&shown.serial) {
-            return Ok(());
-        }
-        let served = self.served(&shown);
-        let mut near = match served {
-            Ok(near) => near,
-            Err(error) => {
-                self.refuse(from, &error.to_string(), "or leave it as it is");
-                say(&mut stream, &Greeting::Refused(error)).await?;
-                linger(&mut stream).await;
-                return Ok(());
-            }
-        };
-        tokio::select! {
-            passed = pass(&mut stream, &mut near) => {
-                passed.map_err(|error| Error::lost(error.to_string()))
-            }
-            () = stay.leave.notified() => Ok(()),
-        }
+    /// A place among those that are served.
+    fn enter(&self, shown: &Shown) -> Result<Stay> {
+        let config = self.running.config();
+        let peers = config.node.as_ref().map_or(0, |node| node.peers.len());
+        self.guests.enter(shown.clone(), peers).map_err(|share| {
+            let message = format!(
+                "{} has {share} connections here, which is its share: give [node] more `connections`, or its \
+                 [[token]] fewer `sessions`",
+                shown.name
+            );
+            Error::token(Kind::Busy, message)
+        })
     }
 
     /// The end of a connection that the daemon serves.
@@ -149,6 +160,24 @@ impl Gate {
         let peers = self.running.peers();
         peers.serve(&self.running, &shown.name, served)?;
         Ok(near)
+    }
+}
+
+/// A connection of a host that may have it.
+struct Admitted {
+    far: TlsStream<TcpStream>,
+    /// The daemon's end is served by the daemon.
+    near: UnixStream,
+    stay: Stay,
+}
+
+impl Admitted {
+    /// Until one side has ended, or it has to go.
+    async fn pass(&mut self) -> io::Result<()> {
+        tokio::select! {
+            passed = pass(&mut self.far, &mut self.near) => passed,
+            () = self.stay.leave.notified() => Ok(()),
+        }
     }
 }
 

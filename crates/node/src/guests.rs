@@ -10,10 +10,10 @@ use tokio::sync::Notify;
 use crate::certificate::Shown;
 
 /// All open connections.
-#[derive(Default)]
 pub struct Guests {
     open: Mutex<HashMap<u64, Guest>>,
     next: AtomicU64,
+    most: usize,
 }
 
 struct Guest {
@@ -30,20 +30,36 @@ pub struct Stay {
 }
 
 impl Guests {
-    /// Takes one in.
-    pub fn enter(self: &Arc<Self>, shown: Shown) -> Stay {
+    /// Nobody is there yet, and so many may come.
+    pub fn new(most: usize) -> Self {
+        Self {
+            open: Mutex::default(),
+            next: AtomicU64::new(0),
+            most,
+        }
+    }
+
+    /// Takes one in. Each of so many `peers` has its share, which the others leave to it; `Err` says how many
+    /// connections that is.
+    pub fn enter(self: &Arc<Self>, shown: Shown, peers: usize) -> Result<Stay, usize> {
+        let share = self.most.checked_div(peers).unwrap_or(0).max(1);
+        let mut open = self.open.lock();
+        let same = |guest: &&Guest| guest.shown.name == shown.name;
+        if open.values().filter(same).count() >= share {
+            return Err(share);
+        }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let leave = Arc::new(Notify::new());
         let guest = Guest {
             shown,
             leave: Arc::clone(&leave),
         };
-        self.open.lock().insert(number, guest);
-        Stay {
+        open.insert(number, guest);
+        Ok(Stay {
             guests: Arc::clone(self),
             number,
             leave,
-        }
+        })
     }
 
     /// Sends those away who may not stay; answers their names.
@@ -64,5 +80,32 @@ impl Guests {
 impl Drop for Stay {
     fn drop(&mut self) {
         self.guests.open.lock().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_peer_takes_the_places_of_another() {
+        let guests = Arc::new(Guests::new(5));
+        let enter = |name: &str| {
+            let (name, serial) = (name.to_owned(), String::new());
+            let until = 0;
+            guests.enter(
+                Shown {
+                    name,
+                    serial,
+                    until,
+                },
+                2,
+            )
+        };
+        let mut first: Vec<_> = (0..2).map(|_| enter("web1").ok().unwrap()).collect();
+        assert_eq!(enter("web1").err(), Some(2));
+        let _second = enter("web2").ok().unwrap();
+        first.pop();
+        assert!(enter("web1").is_ok());
     }
 }

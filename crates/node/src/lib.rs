@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `service` | start and end of the serving side |
 //! | `gate` | a connection from its first byte until it is served |
+//! | `lobby` | connections that nobody knows yet |
 //! | `guests` | connections that are open, and who has to go |
 //! | `watch` | files and configuration that change while it runs |
 //! | `link` | the using side: a worker process and its lanes |
@@ -24,6 +25,7 @@ mod gate;
 mod guests;
 mod identity;
 mod link;
+mod lobby;
 mod pulse;
 mod refusal;
 mod service;

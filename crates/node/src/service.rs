@@ -10,7 +10,6 @@ use hsmux_pool::tcp;
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use crate::gate::Gate;
@@ -47,13 +46,13 @@ impl Service {
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
-        // Each connection has a socket of the daemon behind it.
+        // Each connection has a socket of the daemon behind it, of which both ends are here.
         let most = node.connections.min(tcp::files() / 3);
         let gate = Arc::new(Gate {
             running: Arc::clone(running),
             current: ArcSwap::from_pointee(current),
-            guests: Arc::new(Guests::default()),
-            places: Arc::new(Semaphore::new(most)),
+            guests: Arc::new(Guests::new(most)),
+            lobby: Arc::default(),
         });
         let at = |listener: &StdListener| listener.local_addr().ok();
         let addresses: Vec<_> = sockets.iter().filter_map(at).collect();

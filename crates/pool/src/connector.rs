@@ -22,6 +22,12 @@ pub trait Connector: Send + Sync {
         false
     }
 
+    /// Whether the token can do more, or other things, than it could when it was connected last: a fresh
+    /// connection is to take over then. Blocks; only asked for where [`Care::look`] says so.
+    fn outgrown(&self) -> Result<bool> {
+        Ok(false)
+    }
+
     /// A connection beside those that serve, to look at the token: [`Token::look`]. Only asked for
     /// where [`Care::look`] says so.
     fn scout(&self) -> Result<Arc<dyn Token>> {

@@ -73,8 +73,8 @@ pub struct SeatStatus {
     /// Moving average of these operations, from the moment that one has a lane of the seat to its
     /// answer: what it waited in the queue is not in it. 0 before the first.
     pub latency_us: u64,
-    /// How often its connection was replaced while it served: it was slow, or did not see what others
-    /// had added.
+    /// How often its connection was replaced while it served: it was slow, did not see what others had
+    /// added, or could do less than its token can by now.
     #[serde(default)]
     pub replaced: u64,
     /// Whether it is another host: changes of objects leave it alone.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use hsmux_module::Options;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
+use hsmux_wire::RemoteToken;
 
 use super::{Config, Isolation, Member, PinSource};
 use crate::process::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
@@ -81,7 +82,8 @@ impl Config {
         Some(Seat {
             connector: Arc::new(NodeConnector {
                 connector,
-                serving: Mutex::default(),
+                lanes: member.sessions,
+                connected: Mutex::default(),
             }),
             name: member.name.clone(),
             member: member.name.clone(),
@@ -129,14 +131,27 @@ impl Member {
 /// A member that is another host.
 struct NodeConnector {
     connector: ProcessConnector,
-    /// The connection that was made last: that host itself says what has changed on it.
-    serving: Mutex<Option<Weak<dyn Token>>>,
+    /// At most so many operations at once.
+    lanes: u32,
+    /// Connections in the order in which they were made: that host itself says what has changed on it.
+    connected: Mutex<Vec<Weak<RemoteToken>>>,
+}
+
+impl NodeConnector {
+    /// The connection that was made last, of those that are still there.
+    fn newest(&self) -> Result<Arc<RemoteToken>> {
+        let connected = self.connected.lock();
+        let newest = connected.iter().rev().find_map(Weak::upgrade);
+        newest.ok_or_else(|| Error::lost("the connection has ended"))
+    }
 }
 
 impl Connector for NodeConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let token = self.connector.connect()?;
-        *self.serving.lock() = Some(Arc::downgrade(&token));
+        let token = self.connector.start()?;
+        let mut connected = self.connected.lock();
+        connected.retain(|token| token.strong_count() > 0);
+        connected.push(Arc::downgrade(&token));
         Ok(token)
     }
 
@@ -151,9 +166,15 @@ impl Connector for NodeConnector {
         true
     }
 
+    fn outgrown(&self) -> Result<bool> {
+        let token = self.newest()?;
+        let (was, now) = (token.info(), token.inquire()?);
+        let lanes = now.lanes.clamp(1, self.lanes.max(1));
+        Ok(now.mechanisms != was.mechanisms || lanes != was.lanes)
+    }
+
     fn scout(&self) -> Result<Arc<dyn Token>> {
-        let serving = self.serving.lock().as_ref().and_then(Weak::upgrade);
-        serving.ok_or_else(|| Error::lost("the connection has ended"))
+        Ok(self.newest()?)
     }
 }
 

@@ -28,6 +28,9 @@ use spare::Allowance;
 /// Between two looks at a member that does not serve, or that nobody is to look at.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Before the next look, where a connection was replaced.
+const SOON: Duration = Duration::from_millis(50);
+
 /// All minders of a pool, by member.
 #[derive(Default)]
 pub(crate) struct Minders(Mutex<HashMap<Arc<str>, Arc<Minder>>>);
@@ -181,6 +184,12 @@ impl Round {
             return IDLE;
         }
         let mut rest = IDLE;
+        if wanted.look && self.allowance.is_free() && outgrown(first) {
+            self.replace(core, first, &Reason::Outgrown);
+            // The old one ends when nobody looks through it.
+            self.scout.dismiss();
+            return SOON;
+        }
         if wanted.look {
             let looked = self.scout.look(core, &serving);
             rest = looked.rest;
@@ -194,7 +203,7 @@ impl Round {
             if let Some((connection, reason)) = trouble.filter(|_| self.allowance.is_free()) {
                 self.replace(core, connection, &reason);
                 // Another one may be in the same trouble.
-                rest = rest.min(Duration::from_millis(50));
+                rest = rest.min(SOON);
             }
         }
         rest
@@ -232,6 +241,7 @@ impl Round {
                 match reason {
                     Reason::Slow(slow) => self.baselines.accept(slow),
                     Reason::Blind(key) => self.missed.retain(|(_, missed)| missed != key),
+                    Reason::Outgrown => {}
                 }
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }
@@ -241,6 +251,11 @@ impl Round {
             }
         }
     }
+}
+
+/// Whether the token can do other things than when it was connected. That it cannot be asked is told elsewhere.
+fn outgrown(connection: &Connection) -> bool {
+    connection.record.seat.connector.outgrown().unwrap_or(false)
 }
 
 /// The connection by which a seat serves.

@@ -19,6 +19,8 @@ pub(super) enum Reason {
     Slow(Slow),
     /// It does not find a key that the token holds.
     Blind(ObjectId),
+    /// The token can do other things than when it was connected.
+    Outgrown,
 }
 
 impl fmt::Display for Reason {
@@ -29,6 +31,7 @@ impl fmt::Display for Reason {
                 f,
                 "its module does not see {key:?}, which others have added"
             ),
+            Self::Outgrown => f.write_str("it can do other things than when it was connected"),
         }
     }
 }
@@ -84,6 +87,7 @@ impl Core {
         let better = match reason {
             Reason::Blind(key) => snapshot.objects.iter().any(|object| object.id == *key),
             Reason::Slow(slow) => self.is_proved_and_faster(fresh, old, slow)?,
+            Reason::Outgrown => fresh.info != old.info,
         };
         Ok(better.then_some(snapshot))
     }

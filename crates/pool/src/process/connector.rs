@@ -73,7 +73,8 @@ impl ProcessConnector {
         self
     }
 
-    fn connect_once(&self) -> Result<Arc<dyn Token>> {
+    /// Starts the process once, and connects to it.
+    pub fn start(&self) -> Result<Arc<RemoteToken>> {
         let reactor = Reactor::shared()?;
         let started = start(
             &self.program,
@@ -81,7 +82,7 @@ impl ProcessConnector {
             &self.order,
             self.start_within,
         )?;
-        let token = RemoteToken::start(
+        RemoteToken::start(
             reactor,
             Link {
                 name: self.order.called(),
@@ -95,19 +96,18 @@ impl ProcessConnector {
                 },
                 keeper: Box::new(started.child),
             },
-        )?;
-        Ok(token)
+        )
     }
 }
 
 impl Connector for ProcessConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let Order::Module(options) = &self.order else {
-            return self.connect_once();
+            return Ok(self.start()?);
         };
         let turn = turn(&options.module);
         let _turn = turn.lock();
-        persist(|| self.connect_once())
+        persist(|| Ok(self.start()?))
     }
 }
 

@@ -34,6 +34,10 @@ impl Connector for Door {
         self.connector.care()
     }
 
+    fn outgrown(&self) -> Result<bool> {
+        self.connector.outgrown()
+    }
+
     /// It catches up by the connections that serve.
     fn scout(&self) -> Result<Arc<dyn Token>> {
         Ok(Arc::new(Admitted {

@@ -22,6 +22,8 @@ struct Member {
     seen: Mutex<Option<Vec<Object>>>,
     /// What later connections say of their pace.
     pace: Mutex<Vec<Pace>>,
+    /// How many connections have been made by the time that the token can do more.
+    grown: AtomicUsize,
 }
 
 /// Both kinds of care.
@@ -42,6 +44,7 @@ impl Member {
             attempts: AtomicUsize::new(0),
             seen: Mutex::default(),
             pace: Mutex::default(),
+            grown: AtomicUsize::new(0),
         })
     }
 
@@ -90,6 +93,11 @@ impl Connector for Connection {
 
     fn care(&self) -> Care {
         self.0.care
+    }
+
+    fn outgrown(&self) -> Result<bool> {
+        let grown = self.0.grown.load(Ordering::SeqCst);
+        Ok(self.0.attempts.load(Ordering::SeqCst) <= grown)
     }
 
     fn scout(&self) -> Result<Arc<dyn Token>> {
@@ -276,4 +284,23 @@ fn what_runs_while_a_connection_is_replaced_is_answered() {
     release.send(()).unwrap();
     running.recv().unwrap().unwrap();
     assert_eq!(member.connection(0).aborts(), 0);
+}
+
+#[test]
+fn a_token_that_can_do_more_has_a_fresh_connection() {
+    let key = Key::new(1);
+    let care = Care {
+        look: true,
+        ..Care::default()
+    };
+    let member = Member::new(care, move |number| {
+        honest("one", key).lanes(if number == 0 { 1 } else { 3 })
+    });
+    let pool = member.pool();
+    assert_eq!(pool.status().seats[0].lanes, 1);
+    member.grown.store(1, Ordering::SeqCst);
+    eventually("a fresh one serves", || replaced(&pool) == 1);
+    assert_eq!(pool.status().seats[0].lanes, 3);
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
+    assert_eq!(member.connection(0).aborts(), 0, "it is let go");
 }

@@ -65,6 +65,15 @@ impl RemoteToken {
         }
     }
 
+    /// What the token says of itself now. Where it is a pool, that is another thing than at first once it has
+    /// more members. Blocks.
+    pub fn inquire(&self) -> Result<TokenInfo> {
+        match self.ask(&mut self.shared.admin.lock(), &Call::Info)? {
+            Answer::Info(info) => Ok(info),
+            other => Err(unexpected("what the token is", &other)),
+        }
+    }
+
     /// What became of the peer, once that is known.
     fn verdict(&self, call: &Call) -> Error {
         let (tell, told) = mpsc::channel();

@@ -2,6 +2,8 @@
 
 mod authority;
 mod cable;
+mod crowd;
+mod grown;
 mod lost;
 mod pair;
 mod refused;

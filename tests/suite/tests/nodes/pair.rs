@@ -19,6 +19,8 @@ pub struct Pair {
     pub member: String,
     /// The sections of the node's peers.
     pub peers: String,
+    /// Further lines of the node's `[node]`.
+    pub more: String,
 }
 
 /// The files that `hsmux node enroll` makes, in a folder `node`.
@@ -43,6 +45,7 @@ impl Pair {
             cable: Cable::lay(),
             member: "name = \"web2\"".to_owned(),
             peers: "[[peer]]\nname = \"web1\"".to_owned(),
+            more: String::new(),
         }
     }
 
@@ -55,18 +58,25 @@ impl Pair {
         pair
     }
 
-    /// Starts `web2`, and leads the cable there.
+    /// Starts `web2`, waits for its tokens, and leads the cable there.
     pub fn start_node(&mut self) {
         self.write_node();
         self.node.start();
         self.cable.lead_to(&listens(&self.node));
     }
 
+    /// The same where its tokens may come later.
+    pub fn start_node_alone(&mut self) {
+        self.write_node();
+        self.node.start_daemon();
+        self.cable.lead_to(&listens(&self.node));
+    }
+
     /// Writes the configuration of `web2`.
     pub fn write_node(&mut self) {
-        let peers = &self.peers;
+        let (more, peers) = (&self.more, &self.peers);
         self.node.config.module =
-            format!("\n[node]\nlisten = [\"127.0.0.1:0\"]\n{FILES}\n{peers}\n");
+            format!("\n[node]\nlisten = [\"127.0.0.1:0\"]\n{FILES}\n{more}\n{peers}\n");
         self.node.write_config();
     }
 
@@ -95,7 +105,12 @@ impl Pair {
     /// Waits until both have so much in their logs.
     pub fn wait_for_logs(&mut self, user: &str, node: &str) {
         self.user.daemon.as_mut().expect("a daemon").wait_for(user);
-        self.node.daemon.as_mut().expect("a daemon").wait_for(node);
+        self.wait_for_log_of_node(node);
+    }
+
+    /// Waits until `web2` has so much in its log.
+    pub fn wait_for_log_of_node(&mut self, text: &str) {
+        self.node.daemon.as_mut().expect("a daemon").wait_for(text);
     }
 }
 

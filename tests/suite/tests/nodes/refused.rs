@@ -132,22 +132,19 @@ fn no_certificate_garbage_and_plain_http() {
     let mut pair = Pair::prepare(0, 1);
     pair.start_node();
     let address = listens(&pair.node);
-    let log = |pair: &mut Pair, text: &str| {
-        pair.node.daemon.as_mut().expect("a daemon").wait_for(text);
-    };
     for bytes in [&b"GET / HTTP/1.1\r\nHost: web2\r\n\r\n"[..], &[0xa5; 4096]] {
         let mut stream = TcpStream::connect(&address).expect("the port");
         // It may have hung up before all is written.
         let _ = stream.write_all(bytes);
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    log(&mut pair, "is not TLS");
+    pair.wait_for_log_of_node("is not TLS");
     let seen = hsmux_suite::Run::new("openssl")
         .args(&format!("s_client -connect {address} -tls1_3 -ign_eof"))
         .input("")
         .finish();
     seen.says("certificate required");
-    log(&mut pair, "shows no certificate");
+    pair.wait_for_log_of_node("shows no certificate");
     let old = hsmux_suite::Run::new("openssl")
         .args(&format!("s_client -connect {address} -tls1_2 -ign_eof"))
         .input("")
