@@ -41,7 +41,7 @@ pub(super) const NODE: Section = Section {
             "connections",
             "4096",
             "4096",
-            "Connections of all peers together; past it new ones are closed at once. Takes effect at the start.",
+            "Connections of all peers together; each peer has an equal share, and is refused past it. A host takes as many as its `sessions`, and two more. Takes effect at the start.",
         ),
     ],
 };
