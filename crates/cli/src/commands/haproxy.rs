@@ -27,15 +27,22 @@ pub enum Haproxy {
     Ports and the PROXY header are those of [gateway] where there is a configuration, which is the same on\n\
     all hosts. A host whose /health says 503 gets no new connections and keeps those that it has.")]
 pub struct Config {
-    /// The gateways, as HOST[:PORT][/HEALTH], where HEALTH is the port of [gateway] metrics [default: this host]
+    /// The gateways, as HOST[:PORT][/HEALTH[/HTTP]], where HEALTH is the port of [gateway] metrics, HTTP that of
+    /// [gateway] http [default: this host]
     #[arg(value_name = "HOST")]
     hosts: Vec<Host>,
     /// Where clients connect, as [ADDRESS]:PORT
     #[arg(long, default_value = ":443")]
     listen: Listen,
+    /// Where clients connect without TLS, if the gateways answer there, as [ADDRESS]:PORT
+    #[arg(long, default_value = ":80")]
+    http_listen: Listen,
     /// The gateways' port
     #[arg(long)]
     port: Option<u16>,
+    /// The gateways' port for plain HTTP
+    #[arg(long)]
+    http_port: Option<u16>,
     /// The port of the gateways' /health
     #[arg(long)]
     health_port: Option<u16>,
@@ -76,6 +83,8 @@ impl Config {
         let wishes = Wishes {
             hosts: self.hosts,
             listen: self.listen,
+            http_listen: self.http_listen,
+            http_port: self.http_port,
             port: self.port,
             health: self.health_port,
             send_proxy: self.send_proxy.then_some(true),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Balancer, Server};
+use super::{Balancer, Server, Way};
 
 /// A host is out after two answers other than 200, or none, and in again after two of 200: about a second.
 const CHECK: &str = "check inter 1s fastinter 250ms downinter 1s fall 2 rise 2";
@@ -38,30 +38,34 @@ pub(super) fn text(balancer: &Balancer) -> String {
     } else {
         ""
     };
-    let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a string");
-    let address = balancer.listen.address.as_deref().unwrap_or("");
-    line(format_args!(
-        "\nfrontend clients\n    bind {address}:{}",
-        balancer.listen.port
-    ));
-    line(format_args!(
-        "    default_backend gateways\n\nbackend gateways"
-    ));
-    line(format_args!("    balance leastconn"));
-    // 503: it cannot sign, or it ends. It gets no new connections, and keeps those that it has.
-    line(format_args!("    option httpchk GET /health"));
-    line(format_args!("    http-check expect status 200"));
-    line(format_args!("    default-server {CHECK}{header}"));
-    for Server {
-        name,
-        address,
-        port,
-        health,
-    } in &balancer.hosts
-    {
-        line(format_args!(
-            "    server {name} {address}:{port} port {health}"
-        ));
+    for way in balancer.ways() {
+        pass(&mut text, balancer, &way, header).expect("a string");
     }
     text
+}
+
+fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>, header: &str) -> std::fmt::Result {
+    let Way { suffix, listen, .. } = way;
+    let address = listen.address.as_deref().unwrap_or("");
+    writeln!(text, "\nfrontend clients{suffix}")?;
+    writeln!(text, "    bind {address}:{}", listen.port)?;
+    writeln!(text, "    default_backend gateways{suffix}")?;
+    writeln!(text, "\nbackend gateways{suffix}")?;
+    writeln!(text, "    balance leastconn")?;
+    // 503: it cannot sign, or it ends. It gets no new connections, and keeps those that it has.
+    writeln!(text, "    option httpchk GET /health")?;
+    writeln!(text, "    http-check expect status 200")?;
+    writeln!(text, "    default-server {CHECK}{header}")?;
+    for server in &balancer.hosts {
+        let Server {
+            name,
+            address,
+            health,
+            ..
+        } = server;
+        if let Some(port) = (way.port)(server) {
+            writeln!(text, "    server {name} {address}:{port} port {health}")?;
+        }
+    }
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! Addresses as people write them: a host is `HOST[:PORT][/HEALTH]`, where clients connect `[ADDRESS]:PORT`.
+//! Addresses as people write them: a host is `HOST[:PORT][/HEALTH[/HTTP]]`, where clients connect `[ADDRESS]:PORT`.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,6 +10,7 @@ pub struct Host {
     pub(super) address: String,
     pub(super) port: Option<u16>,
     pub(super) health: Option<u16>,
+    pub(super) http: Option<u16>,
 }
 
 /// Where clients connect.
@@ -33,6 +34,7 @@ impl FromStr for Listen {
                 address,
                 port: Some(port),
                 health: None,
+                http: None,
             } => Ok(Self {
                 address: Some(address),
                 port,
@@ -54,6 +56,7 @@ impl Host {
             address,
             port: None,
             health: None,
+            http: None,
         }
     }
 }
@@ -62,10 +65,11 @@ impl FromStr for Host {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (rest, health) = match text.split_once('/') {
-            Some((rest, health)) => (rest, Some(number(health)?)),
-            None => (text, None),
-        };
+        let (rest, others) = text.split_once('/').unzip();
+        let rest = rest.unwrap_or(text);
+        let mut others = others.into_iter().flat_map(|others| others.splitn(2, '/'));
+        let mut other = || others.next().map(number).transpose();
+        let (health, http) = (other()?, other()?);
         let (address, port) = match rest.rsplit_once(':') {
             Some((address, port)) if !port.ends_with(']') => (address, Some(number(port)?)),
             _ => (rest, None),
@@ -79,13 +83,14 @@ impl FromStr for Host {
         };
         if !good {
             return Err(format!(
-                "{address:?} is no name or address of a host; HOST[:PORT][/HEALTH], as 10.0.0.2:443/9443 or [2001:db8::2]"
+                "{address:?} is no name or address of a host; HOST[:PORT][/HEALTH[/HTTP]], as 10.0.0.2:443/9443/80 or [2001:db8::2]"
             ));
         }
         Ok(Self {
             address: address.to_owned(),
             port,
             health,
+            http,
         })
     }
 }
@@ -109,15 +114,18 @@ mod tests {
     fn hosts_are_read() {
         let read = |text: &str| {
             let host: Host = text.parse().unwrap();
-            (host.address, host.port, host.health)
+            (host.address, host.port, host.health, host.http)
         };
-        assert_eq!(read("a.example"), ("a.example".into(), None, None));
+        assert_eq!(read("a.example"), ("a.example".into(), None, None, None));
         assert_eq!(
             read("10.0.0.2:8443/9443"),
-            ("10.0.0.2".into(), Some(8443), Some(9443))
+            ("10.0.0.2".into(), Some(8443), Some(9443), None)
         );
-        assert_eq!(read("[::1]"), ("[::1]".into(), None, None));
-        assert_eq!(read("[::1]:1/2"), ("[::1]".into(), Some(1), Some(2)));
+        assert_eq!(read("[::1]"), ("[::1]".into(), None, None, None));
+        assert_eq!(
+            read("[::1]:1/2/3"),
+            ("[::1]".into(), Some(1), Some(2), Some(3))
+        );
     }
 
     #[test]
@@ -130,6 +138,8 @@ mod tests {
             "a:0",
             "a:x",
             "a/70000",
+            "a/1/2/3",
+            "a//80",
             "[a]",
             "a\nserver x",
             "-a",

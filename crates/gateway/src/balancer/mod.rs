@@ -30,10 +30,14 @@ pub struct Wishes {
     pub hosts: Vec<Host>,
     /// Where clients connect.
     pub listen: Listen,
+    /// Where they do without TLS, if the gateways answer there.
+    pub http_listen: Listen,
     /// The gateways' port, where a host does not say its own.
     pub port: Option<u16>,
     /// The port of their `/health`, where a host does not say its own.
     pub health: Option<u16>,
+    /// The gateways' port for plain HTTP, where a host does not say its own.
+    pub http_port: Option<u16>,
     /// Whether each connection begins with a PROXY header.
     pub send_proxy: Option<bool>,
     /// haproxy's own socket, by which one of its processes takes over from another: an absolute path without white space.
@@ -44,6 +48,7 @@ pub struct Wishes {
 #[derive(Clone, Debug)]
 pub struct Balancer {
     listen: Listen,
+    http_listen: Listen,
     hosts: Vec<Server>,
     send_proxy: bool,
     socket: String,
@@ -55,6 +60,16 @@ struct Server {
     address: String,
     port: u16,
     health: u16,
+    /// None: of no host.
+    http: Option<u16>,
+}
+
+/// What clients connect to, and where that goes.
+struct Way<'a> {
+    /// What is added to its names.
+    suffix: &'static str,
+    listen: &'a Listen,
+    port: fn(&Server) -> Option<u16>,
 }
 
 impl Balancer {
@@ -67,6 +82,9 @@ impl Balancer {
         let metrics = section.and_then(|section| section.metrics);
         let port = wishes.port.or(listens.map(std::net::SocketAddr::port));
         let health = wishes.health.or(metrics.map(|address| address.port()));
+        let plain = section.and_then(|section| section.http.first());
+        let http = wishes.http_port.or(plain.map(std::net::SocketAddr::port));
+        let any_http = http.is_some() || wishes.hosts.iter().any(|host| host.http.is_some());
         let mut hosts = wishes.hosts.clone();
         if hosts.is_empty() {
             let own = listens.filter(|address| !address.ip().is_unspecified());
@@ -93,6 +111,13 @@ impl Balancer {
                     health,
                     "the port of /health: HOST:PORT/HEALTH, --health-port, or [gateway] metrics",
                 )?,
+                http: any_http
+                    .then(|| {
+                        let what = "the gateways' port for plain HTTP: HOST:PORT/HEALTH/HTTP, \
+                             --http-port, or [gateway] http";
+                        number(host.http, http, what)
+                    })
+                    .transpose()?,
             })
         };
         let blank = |c: char| c.is_whitespace() || c.is_control();
@@ -103,12 +128,29 @@ impl Balancer {
         }
         Ok(Self {
             listen: wishes.listen.clone(),
+            http_listen: wishes.http_listen.clone(),
             socket: wishes.socket.clone(),
             hosts: hosts.iter().zip(1..).map(server).collect::<Result<_>>()?,
             send_proxy: wishes
                 .send_proxy
                 .unwrap_or_else(|| section.is_some_and(|section| section.proxy_protocol)),
         })
+    }
+
+    /// TLS, and plain HTTP where the gateways answer it.
+    fn ways(&self) -> impl Iterator<Item = Way<'_>> {
+        let tls = Way {
+            suffix: "",
+            listen: &self.listen,
+            port: |server| Some(server.port),
+        };
+        let plain = Way {
+            suffix: "-http",
+            listen: &self.http_listen,
+            port: |server| server.http,
+        };
+        let used = |way: &Way<'_>| self.hosts.iter().all(|host| (way.port)(host).is_some());
+        [tls, plain].into_iter().filter(used)
     }
 
     /// The configuration as a text.
@@ -161,8 +203,10 @@ mod tests {
         let wishes = Wishes {
             hosts,
             listen: ":443".parse().unwrap(),
+            http_listen: ":80".parse().unwrap(),
             port: Some(443),
             health: None,
+            http_port: None,
             send_proxy,
             socket: "/run/haproxy/admin.sock".into(),
         };
@@ -187,6 +231,25 @@ mod tests {
             .unwrap()
             .configuration(Program::Haproxy);
         assert!(!text.contains("send-proxy"), "{text}");
+    }
+
+    #[test]
+    fn plain_http_has_a_way_of_its_own() {
+        let balancer = of(&["10.0.0.1/9443/80", "10.0.0.2:8443/9443/8080"], None).unwrap();
+        let text = balancer.configuration(Program::Haproxy);
+        assert!(text.contains("bind :80\n"), "{text}");
+        assert!(
+            text.contains("server host2 10.0.0.2:8080 port 9443\n"),
+            "{text}"
+        );
+        let text = balancer.configuration(Program::Nginx);
+        assert!(text.contains("proxy_pass gateways-http;\n"), "{text}");
+        let error = of(&["10.0.0.1/9443/80", "10.0.0.2/9443"], None).unwrap_err();
+        assert!(error.to_string().contains("--http-port"), "{error}");
+        let text = of(&["10.0.0.1/9443"], None)
+            .unwrap()
+            .configuration(Program::Haproxy);
+        assert!(!text.contains(":80\n"), "{text}");
     }
 
     #[test]

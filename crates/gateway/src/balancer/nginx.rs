@@ -2,35 +2,44 @@
 
 use std::fmt::Write;
 
-use super::{Balancer, Server};
+use super::{Balancer, Way};
+
+const HEAD: &str = "\
+# Written by `hsmux haproxy config --nginx`: for the top level of nginx.conf, beside http { }.
+# Debian has the module in libnginx-mod-stream.
+stream {
+";
 
 pub(super) fn text(balancer: &Balancer) -> String {
-    let mut text = String::from(
-        "# Written by `hsmux haproxy config --nginx`: for the top level of nginx.conf, beside http { }.\n\
-         # Debian has the module in libnginx-mod-stream.\n\
-         stream {\n    upstream gateways {\n        least_conn;\n",
-    );
-    let mut line = |line: std::fmt::Arguments<'_>| writeln!(text, "{line}").expect("a string");
-    for Server { address, port, .. } in &balancer.hosts {
-        line(format_args!(
-            "        server {address}:{port} max_fails=1 fail_timeout=2s;"
-        ));
+    let mut text = HEAD.to_owned();
+    for way in balancer.ways() {
+        pass(&mut text, balancer, &way).expect("a string");
     }
-    let address = balancer.listen.address.as_ref();
+    text + "}\n"
+}
+
+fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>) -> std::fmt::Result {
+    let Way { suffix, listen, .. } = way;
+    writeln!(text, "    upstream gateways{suffix} {{")?;
+    writeln!(text, "        least_conn;")?;
+    for server in &balancer.hosts {
+        if let Some(port) = (way.port)(server) {
+            let address = &server.address;
+            writeln!(
+                text,
+                "        server {address}:{port} max_fails=1 fail_timeout=2s;"
+            )?;
+        }
+    }
+    let address = listen.address.as_ref();
     let address = address.map_or_else(String::new, |address| format!("{address}:"));
-    line(format_args!(
-        "    }}\n    server {{\n        listen {address}{};",
-        balancer.listen.port
-    ));
-    line(format_args!("        proxy_pass gateways;"));
+    writeln!(text, "    }}\n    server {{")?;
+    writeln!(text, "        listen {address}{};", listen.port)?;
+    writeln!(text, "        proxy_pass gateways{suffix};")?;
     if balancer.send_proxy {
-        line(format_args!("        proxy_protocol on;"));
+        writeln!(text, "        proxy_protocol on;")?;
     }
-    line(format_args!(
-        "        proxy_connect_timeout 2s;\n        proxy_timeout 1h;"
-    ));
-    line(format_args!(
-        "        proxy_socket_keepalive on;\n    }}\n}}"
-    ));
-    text
+    writeln!(text, "        proxy_connect_timeout 2s;")?;
+    writeln!(text, "        proxy_timeout 1h;")?;
+    writeln!(text, "        proxy_socket_keepalive on;\n    }}")
 }

@@ -81,10 +81,12 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
         };
         tokio::select! {
             ended = connection.as_mut() => ended,
-            () = farewell => match asked.load(Ordering::Relaxed) {
-                true => connection.await,
-                false => return Ok(()),
-            },
+            () = farewell => {
+                if !asked.load(Ordering::Relaxed) {
+                    return Ok(());
+                }
+                connection.await
+            }
         }
     };
     match ended {

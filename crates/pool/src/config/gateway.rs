@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsmux_token::Class;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, text};
@@ -86,7 +87,7 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
 
 /// Whether certificates may be brought by an ACME client, later than the gateway has begun.
 fn has_acme(document: &DeTable<'_>) -> bool {
-    let section = document.get("gateway").map(|section| section.get_ref());
+    let section = document.get("gateway").map(Spanned::get_ref);
     let section = section.and_then(DeValue::as_table);
     section.is_some_and(|section| section.contains_key("acme"))
 }
@@ -159,7 +160,7 @@ fn acme(fields: &mut Fields<'_, '_, '_>, http: &[SocketAddr]) -> Option<Acme> {
             fields.names("acme", Named::File(folder.clone()));
             Some(Acme::Folder(folder))
         }
-        client => Some(client),
+        client @ Acme::Client(_) => Some(client),
     }
 }
 
