@@ -20,6 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -89,15 +90,12 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
             }
         }
     };
-    match ended {
-        Ok(()) => {
-            let _ = timeout(LINGER, tokio::io::copy(&mut stream, &mut tokio::io::sink())).await;
-            Ok(())
-        }
-        Err(error) if error.is_timeout() => Err(Refused::Slow),
-        // How a client ends its connection is its own affair.
-        Err(_) => Ok(()),
+    if ended.is_err_and(|error| error.is_timeout()) {
+        return Err(Refused::Slow);
     }
+    // How a client ends its connection is its own affair.
+    let _ = timeout(LINGER, copy(&mut stream, &mut sink())).await;
+    Ok(())
 }
 
 async fn answer(house: &House, request: Request<Incoming>) -> Answer {
