@@ -11,7 +11,7 @@ wordpress=("${cluster[@]}" wordpress wordpress-theme-twentytwentythree mariadb-s
            php-mysql)
 test=("${cluster[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx libnginx-mod-stream siege apache2-bin
-      chromium testssl.sh)
+      chromium testssl.sh pebble certbot lego)
 
 declare -n wanted=${1:?demo, bench, cluster, wordpress or test}
 

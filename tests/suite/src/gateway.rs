@@ -11,6 +11,8 @@ pub struct Gateway {
     pub rig: Rig,
     /// `127.0.0.1:PORT`
     pub address: String,
+    /// The same without TLS; empty: it does not listen there.
+    pub http: String,
     metrics: String,
 }
 
@@ -90,16 +92,18 @@ impl Gateway {
         let before = fs::read(rig.path("daemon.log")).map_or(0, |log| log.len());
         start(&mut rig);
         let log = || rig.daemon.as_ref().expect("a daemon").log();
-        let (address, metrics) = until("the gateway serves", PATIENCE, || {
+        let (address, metrics, http) = until("the gateway serves", PATIENCE, || {
             let log = log();
             let (_, said) = log.get(before..)?.split_once("addresses=[")?;
             let (address, rest) = said.split_once(']')?;
             let (metrics, _) = rest.split_once("metrics=Some(")?.1.split_once(')')?;
-            Some((address.to_owned(), metrics.to_owned()))
+            let (http, _) = rest.split_once("http=[")?.1.split_once(']')?;
+            Some((address.to_owned(), metrics.to_owned(), http.to_owned()))
         });
         Self {
             rig,
             address,
+            http,
             metrics,
         }
     }

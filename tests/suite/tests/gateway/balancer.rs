@@ -144,14 +144,14 @@ fn a_host_that_cannot_sign_keeps_the_clients_that_it_has() {
 }
 
 /// A connection that stays open.
-struct Client {
+pub struct Client {
     process: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
 impl Client {
-    fn connect(port: u16) -> Self {
+    pub fn connect(port: u16) -> Self {
         let mut process = Command::new("openssl")
             .args(["s_client", "-quiet", "-connect"])
             .arg(format!("127.0.0.1:{port}"))
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self) {
+    pub fn ask(&mut self) {
         self.input
             .write_all(b"GET /page.txt HTTP/1.1\r\nHost: a.test\r\n\r\n")
             .expect("ask");

@@ -1,11 +1,15 @@
 //! The gateway over real tokens, as clients of TLS see it.
 
+mod acme;
+mod authority;
 mod backends;
 mod balancer;
+mod challenges;
 mod h2;
 mod handshakes;
 mod kinds;
 mod lost;
+mod plain;
 mod sites;
 mod tickets;
 mod unkind;

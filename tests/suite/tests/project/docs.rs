@@ -75,6 +75,11 @@ fn the_page_of_the_gateway_works() {
 }
 
 #[test]
+fn the_page_of_acme_works() {
+    run_page("docs/acme.md");
+}
+
+#[test]
 fn the_page_of_other_servers_works() {
     run_page("docs/servers.md");
 }

@@ -1,0 +1,153 @@
+//! ACME's challenges: from a folder, from a client, through haproxy, and nothing else with them.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use hsmux_suite::{PATIENCE, Process, until};
+
+use crate::authority::Names;
+use crate::plain::{CHALLENGES, count, curl, curl_at, with};
+use crate::rig::Gateway;
+
+#[test]
+fn a_folder_gives_challenges_to_anybody_and_nothing_else() {
+    let gateway = with("", "acme");
+    // Certificates of other servers may be asked for here, too.
+    for host in ["a.test", "elsewhere.test"] {
+        let path = format!("{CHALLENGES}/tok-en_1");
+        let answer = curl(&gateway, host, &path, "");
+        answer.says(" 200 ").says("\r\n\r\ntok-en_1.thumb");
+        let head = curl(&gateway, host, &path, "--head");
+        head.says("content-length: 14").never_says("thumb");
+    }
+    for path in [
+        "",
+        "/",
+        "/absent",
+        "/secret",
+        "/link",
+        "/../../../secret.txt",
+        "/..",
+        "/%2e%2e/%2e%2e/%2e%2e/secret.txt",
+        "/..%2f..%2f..%2fsecret.txt",
+        "/tok-en_1/",
+        "/tok-en_1%00",
+        "//tok-en_1",
+        "/./tok-en_1",
+        "/tok-en_1.",
+    ] {
+        let answer = curl(&gateway, "a.test", &format!("{CHALLENGES}{path}"), "");
+        let refused =
+            answer.out.contains(" 404 ") || path.is_empty() && answer.out.contains(" 308 ");
+        assert!(refused, "{path}: {answer}");
+        answer.never_says("a secret");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"] {
+        let path = format!("{CHALLENGES}/tok-en_1");
+        let answer = curl(&gateway, "a.test", &path, &format!("--request {method}"));
+        answer
+            .says(" 405 ")
+            .says("allow: GET, HEAD")
+            .never_says("thumb");
+    }
+    assert_eq!(
+        (
+            count(&gateway, "challenge"),
+            count(&gateway, "no-challenge")
+        ),
+        (4, 13)
+    );
+    assert_eq!(
+        (count(&gateway, "redirect"), count(&gateway, "refused")),
+        (1, 5)
+    );
+}
+
+/// Answers each connection with these bytes, and says what it was asked.
+fn client(answer: &'static str) -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let (tell, told) = channel();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().map_while(Result::ok) {
+            let mut head = [0; 4096];
+            let length = stream.read(&mut head).unwrap_or(0);
+            let _ = tell.send(String::from_utf8_lossy(&head[..length]).into_owned());
+            let _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    (format!("http://{address}"), told)
+}
+
+#[test]
+fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
+    let (at, told) =
+        client("HTTP/1.1 200 OK\r\nSet-Cookie: a\r\nContent-Length: 9\r\n\r\ntok.thumb");
+    let gateway = with("", &at);
+    let tok = format!("{CHALLENGES}/tok");
+    let answer = curl(&gateway, "elsewhere.test", &tok, "--header X-Mine:1");
+    answer
+        .says(" 200 ")
+        .says("tok.thumb")
+        .never_says("set-cookie");
+    let asked = told
+        .recv_timeout(PATIENCE)
+        .expect("a question")
+        .to_lowercase();
+    assert!(
+        asked.starts_with(&format!("get {tok} http/1.1\r\n")),
+        "{asked}"
+    );
+    assert!(asked.contains("host: elsewhere.test\r\n"), "{asked}");
+    assert!(!asked.contains("x-mine"), "{asked}");
+    // What it says is for another token.
+    curl(&gateway, "a.test", &format!("{CHALLENGES}/other"), "").says(" 404 ");
+    assert!(told.recv_timeout(PATIENCE).is_ok());
+    curl(&gateway, "a.test", &format!("{CHALLENGES}/a%2fb"), "").says(" 404 ");
+    assert!(told.try_recv().is_err(), "this is no token");
+    let (endless, _told) = client("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\ntok.thumb");
+    let gateway = with("", &endless);
+    curl(&gateway, "a.test", &tok, "")
+        .says(" 502 ")
+        .never_says("thumb");
+    let gateway = with("", "http://127.0.0.1:1");
+    curl(&gateway, "a.test", &tok, "").says(" 502 ");
+    let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+    assert!(
+        log.contains("the ACME client at http://127.0.0.1:1: "),
+        "{log}"
+    );
+}
+
+/// Whichever host a challenge comes to, it goes to the one client.
+#[test]
+fn haproxy_passes_challenges_to_every_host() {
+    let (client, _told) = client("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\ntok.thumb");
+    let mut hosts = [(); 2].map(|()| with("proxy_protocol = true", &client));
+    let names = Names::new();
+    let at = &names.address;
+    let host = |gateway: &Gateway| {
+        let port = gateway.http.rsplit_once(':').expect("a port").1;
+        format!("{}/{port}", gateway.host())
+    };
+    let rig = &hosts[0].rig;
+    rig.hsmux("haproxy config --out haproxy.cfg")
+        .args(&format!("--listen {at}:8443 --http-listen {at}:8081"))
+        .args(&format!("{} {} --socket", host(&hosts[0]), host(&hosts[1])))
+        .arg(rig.path("haproxy.sock"))
+        .ok();
+    let haproxy = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
+    let _haproxy = Process::start("haproxy", &rig.path(""), haproxy);
+    let front = format!("{at}:8081");
+    let ask = || curl_at(&front, "a.test", &format!("{CHALLENGES}/tok"), "");
+    until("both hosts are asked", PATIENCE, || {
+        let answered = ask().out.contains(" 200 ");
+        let both = hosts.iter().all(|host| count(host, "challenge") > 0);
+        (answered && both).then_some(())
+    });
+    curl_at(&front, "a.test", "/page.txt", "").says("https://a.test/page.txt");
+    hosts[1].rig.kill_to_the_last();
+    ask().says(" 200 ").says("tok.thumb");
+}
