@@ -9,3 +9,4 @@ mod pair;
 mod refused;
 mod revoked;
 mod serving;
+mod trio;

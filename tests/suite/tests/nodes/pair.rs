@@ -61,15 +61,15 @@ impl Pair {
     /// Starts `web2`, waits for its tokens, and leads the cable there.
     pub fn start_node(&mut self) {
         self.write_node();
-        self.node.start();
-        self.cable.lead_to(&listens(&self.node));
+        let address = address_after(&mut self.node, Rig::start);
+        self.cable.lead_to(&address);
     }
 
     /// The same where its tokens may come later.
     pub fn start_node_alone(&mut self) {
         self.write_node();
-        self.node.start_daemon();
-        self.cable.lead_to(&listens(&self.node));
+        let address = address_after(&mut self.node, Rig::start_daemon);
+        self.cable.lead_to(&address);
     }
 
     /// Writes the configuration of `web2`.
@@ -116,9 +116,22 @@ impl Pair {
 
 /// Where the daemon of a rig offers its tokens.
 pub fn listens(rig: &Rig) -> String {
+    listens_after(rig, 0)
+}
+
+/// Starts the daemon of a rig, again perhaps: answers where it offers its tokens now.
+pub fn address_after(rig: &mut Rig, start: impl FnOnce(&mut Rig)) -> String {
+    // The log goes on from one daemon to the next.
+    let log = fs::metadata(rig.path("daemon.log"));
+    let before = log.map_or(0, |log| log.len() as usize);
+    start(rig);
+    listens_after(rig, before)
+}
+
+fn listens_after(rig: &Rig, before: usize) -> String {
     until("the node serves", PATIENCE, || {
-        let log = rig.daemon.as_ref().expect("a daemon").log();
-        let (_, said) = log.rsplit_once("addresses=[")?;
+        let log = fs::read_to_string(rig.path("daemon.log")).ok()?;
+        let (_, said) = log.get(before..)?.rsplit_once("addresses=[")?;
         Some(said.split_once(']')?.0.to_owned())
     })
 }
