@@ -1,9 +1,11 @@
 //! One connection: from its first byte to the end of what it carries.
 
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use boring::ssl::{Ssl, SslVersion};
@@ -19,6 +21,7 @@ use crate::house::House;
 use crate::metrics::Refused;
 use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
+use crate::socket::{Socket, Watch};
 use crate::tls::SITE;
 use crate::{http, proxy_header, tunnel};
 
@@ -33,7 +36,7 @@ pub struct Client {
 }
 
 /// Its stream, which ends where the client does not take what it is sent.
-pub type Patient = Pin<Box<TimeoutStream<SslStream<TcpStream>>>>;
+pub type Patient = Pin<Box<TimeoutStream<SslStream<Socket>>>>;
 
 /// What somebody reads who has spoken HTTP without TLS.
 const PLAIN: &[u8] =
@@ -85,9 +88,10 @@ async fn shake(
     let progress = Arc::new(Progress::default());
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
-    let handshake = SslStreamBuilder::new(ssl, stream).accept();
-    let shaken = unless_slow(handshake, patience, &progress).await;
-    let stream = shaken.ok_or(Refused::Slow)?.map_err(|_| {
+    let (socket, watch) = Socket::new(stream);
+    let handshake = SslStreamBuilder::new(ssl, socket).accept();
+    let shaken = unless_slow_or_gone(handshake, watch, patience, &progress).await;
+    let stream = shaken?.map_err(|_| {
         if progress.has_failed() {
             Refused::Unsigned
         } else {
@@ -128,19 +132,36 @@ async fn answer_plain(stream: &mut TcpStream) -> io::Result<()> {
         .map(drop)
 }
 
-/// `None`: the client has taken too long. What its signature takes is not its own time.
-async fn unless_slow<T>(
+/// What its signature takes is not the client's own time; but the token does not work for one that has gone away.
+async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
+    watch: Watch,
     patience: Duration,
     progress: &Progress,
-) -> Option<T> {
-    let mut handshake = std::pin::pin!(handshake);
+) -> Result<T, Refused> {
+    let mut handshake = pin!(handshake);
+    let gone = async {
+        // Looked at whenever the handshake has moved, which comes first.
+        poll_fn(|_| match progress.is_signing() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+        sleep(A_WHILE).await;
+        watch.hung_up().await;
+    };
+    let mut gone = pin!(gone);
     loop {
         let signing = progress.is_signing();
         tokio::select! {
-            shaken = handshake.as_mut() => return Some(shaken),
+            biased;
+            shaken = handshake.as_mut() => return Ok(shaken),
+            () = gone.as_mut() => return Err(Refused::Tls),
             // A signature has a deadline of its own.
-            () = sleep(patience) => if !signing && !progress.is_signing() { return None },
+            () = sleep(patience) => if !signing && !progress.is_signing() { return Err(Refused::Slow) },
         }
     }
 }
+
+/// Fast tokens sign before anybody is looked after.
+const A_WHILE: Duration = Duration::from_millis(20);

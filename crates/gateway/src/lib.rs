@@ -15,6 +15,7 @@
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
+//! | `socket` | a socket of TLS that is watched from outside |
 //! | `watch` | what changes while it runs |
 //! | `balancer` | what haproxy in front of several is told |
 //! | `metrics`, `monitor` | what it counts, and who may ask |
@@ -32,6 +33,7 @@ mod proxy_header;
 mod service;
 mod signer;
 mod sites;
+mod socket;
 mod tickets;
 mod tls;
 mod tunnel;

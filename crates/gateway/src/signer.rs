@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use boring::ex_data::Index;
 use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
-use hsmux_pool::Pool;
-use hsmux_token::{Batch, Done, Error, ObjectId, Operation, Request, Result, Token, Verb};
+use hsmux_pool::{Claim, Pool};
+use hsmux_token::{Done, Error, ObjectId, Operation, Request, Result, Verb};
 use tokio::sync::oneshot;
 use tokio_boring::{
     AsyncPrivateKeyMethod, AsyncPrivateKeyMethodError, BoxPrivateKeyMethodFinish,
@@ -58,11 +58,12 @@ impl AsyncPrivateKeyMethod for Signer {
         _output: &mut [u8],
     ) -> Result<BoxPrivateKeyMethodFuture, AsyncPrivateKeyMethodError> {
         let algorithm = Algorithm::of(algorithm).ok_or(AsyncPrivateKeyMethodError)?;
-        let told = self.submit(algorithm, input);
+        let (told, claim) = self.submit(algorithm, input);
         let progress = ssl.ex_data(*PROGRESS).cloned().unwrap_or_default();
         let waiting = self.metrics.signature(algorithm.name);
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
+            let _claim = claim;
             let result = told
                 .await
                 .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
@@ -98,7 +99,7 @@ impl Signer {
         &self,
         algorithm: &Algorithm,
         input: &[u8],
-    ) -> oneshot::Receiver<Result<bytes::Bytes>> {
+    ) -> (oneshot::Receiver<Result<bytes::Bytes>>, Claim) {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -111,11 +112,11 @@ impl Signer {
         let done = Done::new(move |result| {
             drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
         });
-        self.pool.submit(Batch::from_buf([Request {
+        let request = Request {
             operation,
             deadline: Instant::now() + self.patience,
             done,
-        }]));
-        told
+        };
+        (told, self.pool.submit_claimed(request, None))
     }
 }

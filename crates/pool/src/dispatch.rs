@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
 
+use crate::claim::forsaken;
 use crate::core::{Acquired, Core};
 use crate::job::{Job, Lane, Purpose, Work};
 use crate::record::Connection;
@@ -52,7 +53,11 @@ impl Core {
         let acquired = self.acquire(&job.need, &attempt, job.term, Some(&work), || work.clone());
         match acquired {
             Ok(Acquired::Granted(lane)) => self.start(lane, job),
-            Ok(Acquired::Waiting(_)) => {}
+            Ok(Acquired::Waiting(ticket)) => {
+                if !job.waits(ticket) && self.scheduler.lock().cancel(ticket).is_some() {
+                    job.complete(Err(forsaken()));
+                }
+            }
             Err(error) => job.complete(Err(error)),
         }
     }
@@ -174,6 +179,7 @@ impl Core {
         let answer = self.judge(&job.need, &mut job.attempt.lock(), connection, error);
         match answer {
             Some(error) => job.complete(Err(error)),
+            None if job.is_forsaken() => job.complete(Err(forsaken())),
             None => self.place(job),
         }
     }

@@ -10,7 +10,7 @@ use crate::course::Course;
 use crate::guest::Home;
 use crate::need::Need;
 use crate::record::Connection;
-use crate::scheduler::{Grant, Term};
+use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
 
 /// What waits in the queue, or runs on a seat.
@@ -28,7 +28,18 @@ pub(crate) struct Job {
     pub attempt: Mutex<Attempt>,
     /// Where it is written down how it goes.
     pub course: Option<Arc<Course>>,
+    standing: Mutex<Standing>,
     done: Mutex<Option<Done>>,
+}
+
+/// Where a request is, as far as its caller may give it up.
+#[derive(Clone, Copy)]
+enum Standing {
+    /// It runs, or looks for a seat.
+    Placed,
+    Waits(Ticket),
+    /// Nobody wants it any more.
+    Forsaken,
 }
 
 /// A caller that blocks until a seat is free, and then runs its operation there by itself.
@@ -78,6 +89,7 @@ impl Job {
             operation: request.operation,
             attempt: Mutex::default(),
             course,
+            standing: Mutex::new(Standing::Placed),
             done: Mutex::new(Some(request.done)),
         })
     }
@@ -88,6 +100,32 @@ impl Job {
         let done = self.done.lock().take();
         if let Some(done) = done {
             done.complete(result);
+        }
+    }
+
+    /// It waits in the queue; `false`: nobody wants it any more.
+    pub fn waits(&self, ticket: Ticket) -> bool {
+        let mut standing = self.standing.lock();
+        let wanted = !matches!(*standing, Standing::Forsaken);
+        if wanted {
+            *standing = Standing::Waits(ticket);
+        }
+        wanted
+    }
+
+    pub fn is_forsaken(&self) -> bool {
+        matches!(*self.standing.lock(), Standing::Forsaken)
+    }
+
+    /// Nobody wants it any more; where it waits, if it does. What was answered has no place.
+    pub fn forsake(&self) -> Option<Ticket> {
+        if self.done.lock().is_none() {
+            return None;
+        }
+        let mut standing = self.standing.lock();
+        match std::mem::replace(&mut *standing, Standing::Forsaken) {
+            Standing::Waits(ticket) => Some(ticket),
+            Standing::Placed | Standing::Forsaken => None,
         }
     }
 

@@ -8,6 +8,7 @@ mod alarm;
 mod amendments;
 mod catalogue;
 mod changes;
+mod claim;
 pub mod config;
 mod connect;
 mod connector;
@@ -41,6 +42,7 @@ mod traffic;
 
 pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
 pub use changes::Changes;
+pub use claim::Claim;
 pub use connector::{Care, Connector, Seat};
 pub use course::{Course, Run};
 pub use guest::Guest;

@@ -11,6 +11,7 @@ use hsmux_token::{
 use hsmux_wire::together;
 
 use crate::catalogue::Catalogue;
+use crate::claim::Claim;
 use crate::core::Core;
 use crate::course::Course;
 use crate::guest::Home;
@@ -193,17 +194,18 @@ impl Pool {
         self.core.stop_minding();
     }
 
-    /// [`Token::submit`] of one request whose course is written down: of what is given to a seat of its own,
-    /// and not of changes, which reach many.
-    pub fn submit_watched(&self, request: Request, course: Arc<Course>) {
-        together(|| self.submit_one(request, None, Some(course)));
+    /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
+    /// carried out all the same. Its `course` is written down: of what is given to a seat of its own, and not of
+    /// changes, which reach many.
+    pub fn submit_claimed(&self, request: Request, course: Option<Arc<Course>>) -> Claim {
+        together(|| self.submit_one(request, None, course))
     }
 
     /// [`Token::submit`] for a guest with this home, or for nobody.
     pub(crate) fn submit_at(&self, batch: Batch, home: Option<&Arc<Home>>) {
         let submit = || {
             for request in batch {
-                self.submit_one(request, home, None);
+                self.submit_one(request, home, None).keep();
             }
         };
         if self.core.options.threads {
@@ -214,17 +216,25 @@ impl Pool {
         }
     }
 
-    fn submit_one(&self, request: Request, home: Option<&Arc<Home>>, course: Option<Arc<Course>>) {
+    fn submit_one(
+        &self,
+        request: Request,
+        home: Option<&Arc<Home>>,
+        course: Option<Arc<Course>>,
+    ) -> Claim {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
             self.change_on_a_thread(request);
         } else if self.core.options.threads {
-            self.core.place(Job::new(request, home, course));
+            let job = Job::new(request, home, course);
+            self.core.place(Arc::clone(&job));
+            return Claim::on(&self.core, job);
         } else {
             let result = self.core.run(&request.operation, request.deadline, home);
             request.done.complete(result);
         }
+        Claim::none()
     }
 
     /// [`Token::execute`] in the same way.

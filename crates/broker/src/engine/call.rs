@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::{
-    Batch, Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result,
+    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result,
     Token, Verb, entry,
 };
 use tokio::sync::oneshot;
@@ -58,11 +58,10 @@ impl Engine {
             deadline: Instant::now() + patience,
             done,
         };
-        match &traced {
-            None => self.pool.submit(Batch::from_buf([request])),
-            Some(traced) => self.pool.submit_watched(request, traced.course()),
-        }
+        let course = traced.as_ref().map(traces::Operation::course);
+        let claim = self.pool.submit_claimed(request, course);
         async move {
+            let _claim = claim;
             let result = told
                 .await
                 .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));

@@ -2,11 +2,13 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `files` | a folder of files |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
 //! | `pace` | whether a connection's client keeps it busy |
 //! | `upgrade` | WebSocket: a connection that becomes another protocol's |
 
+mod files;
 mod forward;
 mod headers;
 mod pace;
@@ -34,6 +36,7 @@ use tower_http::services::ServeDir;
 use crate::connection::Client;
 use crate::house::{House, said};
 
+use files::Files;
 use pace::{Pace, Paced};
 
 pub use forward::Forward;
@@ -145,7 +148,7 @@ impl Call<'_> {
                 "this connection is for another site",
             )
         } else if let Behind::Folder(root) = &self.site.behind {
-            let found = ServeDir::new(root).oneshot(request).await;
+            let found = ServeDir::with_backend(root, Files).oneshot(request).await;
             let Ok(found) = found;
             found.map(|body| body.map_err(Into::into).boxed_unsync())
         } else {

@@ -26,7 +26,7 @@ fn a_request_that_moves_on_has_a_run_on_each_seat() {
         deadline: in_seconds(60),
         done: Done::new(move |result| drop(tell.send(result))),
     };
-    pool.submit_watched(request, Arc::clone(&course));
+    let _claim = pool.submit_claimed(request, Some(Arc::clone(&course)));
     eventually("it runs on the first", || course.runs().len() == 1);
     assert!(course.runs()[0].ended.is_none());
     one.last().lose("the worker was killed");

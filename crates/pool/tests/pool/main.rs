@@ -1,6 +1,7 @@
 //! The pool over fake tokens with real keys.
 
 mod changes;
+mod claims;
 mod counted;
 mod course;
 mod faults;

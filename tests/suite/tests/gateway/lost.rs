@@ -1,23 +1,65 @@
-//! A token that goes while handshakes wait for it.
+//! Tokens that go while handshakes wait for them, and clients that do.
 
+use std::process::{Command, Stdio};
 use std::thread;
 
-use hsmux_suite::{PATIENCE, until};
+use hsmux_suite::{PATIENCE, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{FOLDER, Gateway, certify_public};
 
-#[test]
-fn a_token_that_is_lost_takes_no_handshake_with_it() {
+/// The stand-in's cards, which take so many microseconds, and a gateway with their key.
+fn on_cards(labels: &[&str], micros: u64) -> (Gateway, StandIn) {
     let mut rig = Gateway::prepare();
     rig.config.members.clear();
-    let mut cards = rig.stand_in("cards", &["card1", "card2"]);
-    cards.set_all("service_time_us = 250000");
+    let mut cards = rig.stand_in("cards", labels);
+    for member in &mut rig.config.members {
+        *member = member.clone().with("timeout = \"60s\"");
+    }
     rig.start();
     certify_public(&rig, "ec");
     rig.stop();
+    cards.set_all(&format!("service_time_us = {micros}"));
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
-    let gateway = Gateway::start(rig, "sign_timeout = \"120s\"", &site);
+    (Gateway::start(rig, "sign_timeout = \"120s\"", &site), cards)
+}
+
+#[test]
+fn no_token_works_for_clients_that_have_gone() {
+    let (gateway, mut cards) = on_cards(&["card1", "card2"], 1000);
+    cards.set_all("service_time_us = 2000000");
+    let client = || {
+        Command::new("openssl")
+            .args(["s_client", "-connect", &gateway.address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("a client")
+    };
+    let mut clients: Vec<_> = (0..40).map(|_| client()).collect();
+    let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
+    until("most of them wait", PATIENCE, || {
+        (waiting() > 20).then_some(())
+    });
+    for client in &mut clients {
+        client.kill().expect("a client to end");
+        client.wait().expect("its end");
+    }
+    until("nobody is waited for", PATIENCE, || {
+        (waiting() == 0).then_some(())
+    });
+    let signed = gateway.metric("hsmux_gateway_signatures_total");
+    assert!(signed < 30, "{signed} signatures, most of them for nobody");
+    cards.set_all("service_time_us = 1000");
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    let since = gateway.metric("hsmux_gateway_signatures_total") - signed;
+    assert_eq!(since, 1, "what is left of the queue");
+}
+
+#[test]
+fn a_token_that_is_lost_takes_no_handshake_with_it() {
+    let (gateway, mut cards) = on_cards(&["card1", "card2"], 250_000);
     // Before it is lost: from then on it has none, and the other's would be the first.
     let workers = until("both cards are in service", PATIENCE, || {
         let workers = gateway.rig.workers();

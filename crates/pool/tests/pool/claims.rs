@@ -1,0 +1,41 @@
+//! Callers that go away.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use hsmux_pool::{Claim, Options, Pool};
+use hsmux_token::{Done, Outcome, Request, Result};
+
+use crate::vault::*;
+
+fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
+    let (tell, told) = channel();
+    let request = Request {
+        operation: key.signing(),
+        deadline: in_seconds(600),
+        done: Done::new(move |result| drop(tell.send(result))),
+    };
+    (pool.submit_claimed(request, None), told)
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_leaves_the_queue() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let two = Supply::of(move || honest("two", key));
+    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
+    one.last().hang();
+    two.last().hang();
+    let (claims, told): (Vec<_>, Vec<_>) = (0..40).map(|_| claimed(&pool, key)).unzip();
+    let waiting = pool.status().waiting;
+    assert!(waiting > 30, "{waiting}");
+    let kept = claimed(&pool, key);
+    assert_eq!(pool.status().waiting, waiting + 1);
+    drop(claims);
+    assert_eq!(pool.status().waiting, 1);
+    let given_up = told.iter().filter_map(|told| told.try_recv().ok());
+    assert_eq!(given_up.filter(Result::is_err).count(), waiting);
+
+    // What ran is nobody's, and does not look for another seat; what is wanted is served by the next connection.
+    one.last().lose("the worker was killed");
+    key.check(kept.1.recv().unwrap().unwrap());
+}
