@@ -38,7 +38,12 @@ impl fmt::Display for Report {
                 None => "-".to_owned(),
             };
             [
-                format!("{} against {}", figure.goal.of, figure.goal.against),
+                format!(
+                    "{} against {}: {}",
+                    figure.goal.of,
+                    figure.goal.against,
+                    bound.subject()
+                ),
                 show(figure.value),
                 format!("{} .. {}", show(figure.min), show(figure.max)),
                 goal(bound),

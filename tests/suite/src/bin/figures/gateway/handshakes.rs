@@ -111,8 +111,8 @@ pub fn resumed(effort: Effort) -> Result<Vec<Fact>> {
     Turns::new([effort.turn]).next("resumed sessions");
     let measured = measure(&options)?;
     let signatures = gateway.metric("hsmux_gateway_signatures_total");
-    let full = gateway.metric("hsmux_gateway_handshakes_total{resumed=\"no\"");
-    let resumed = gateway.metric("hsmux_gateway_handshakes_total{resumed=\"yes\"");
+    let full = gateway.metric("hsmux_gateway_handshakes_total{kind=\"full\"");
+    let resumed = gateway.metric("hsmux_gateway_handshakes_total{kind=\"resumed\"");
     let rate = measured.times.resumed_handshakes as f64 / measured.measurement.elapsed_s;
     Ok(vec![
         Fact::new("resumed handshakes", resumed as f64, "connections").at_least(1.0),

@@ -62,7 +62,7 @@ fn on_a_port(rig: &Rig, name: &str, keys: &[(&str, String)], engine: bool) -> Op
     (answers && process.running()).then_some(Nginx { address, process })
 }
 
-/// No sessions are resumed. nginx takes every variable from its workers that `env` does not name.
+/// Clients get tickets for sessions, as they do from the gateway. nginx takes every variable from its workers that `env` does not name.
 fn configuration(address: &str, keys: &[(&str, String)]) -> String {
     let mut pairs = String::new();
     for (certificate, key) in keys {
@@ -82,7 +82,7 @@ http {{
     server {{
         listen {address} ssl backlog=1024 reuseport;
         {pairs}
-        ssl_protocols TLSv1.2 TLSv1.3; ssl_ecdh_curve X25519; ssl_session_tickets off; ssl_session_cache off;
+        ssl_protocols TLSv1.2 TLSv1.3; ssl_ecdh_curve X25519; ssl_session_cache off;
         keepalive_requests 1000000;
         root ../www;
     }}

@@ -32,7 +32,7 @@ pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
     certify_public(&rig, "ec");
     rig.stop();
     rig.config.pool = "queue = 20000\ndeadline = \"600s\"".into();
-    let lines = "connections = 20000\nhandshakes = 20000\nsign_timeout = \"600s\"";
+    let lines = "connections = 20000\nhandshakes = 20000\nsign_timeout = \"600s\"\nhandshake_timeout = \"300s\"";
     let site = "[[site]]\ncertificates = [\"ec.pem\"]\nroot = \"www\"";
     configure(&mut rig, lines, site);
     let gateway = Gateway::start_by(rig, Rig::start);
