@@ -21,6 +21,9 @@ use crate::http::Answer;
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 
+/// What a file's name may have. Tokens of 128 bits have 22 characters.
+const LONGEST_TOKEN: usize = 255;
+
 /// Many times the longest: a token, a point, and a thumbprint of 43 characters.
 const LONGEST: usize = 1024;
 
@@ -34,7 +37,7 @@ pub fn token(path: &str) -> Option<&str> {
 
 /// A token's key authorization; `None`: nobody has begun such a challenge.
 pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option<Bytes>, String> {
-    if !is_base64url(token.as_bytes()) || token.len() > LONGEST / 2 {
+    if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
     let found = match acme {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{ PATIENCE, Rig, Setup, until};
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
 
 use crate::authority::{Authority, Names};
 use crate::balancer::Client;
