@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
-use x509_cert::der::Decode;
+use x509_cert::der::{Decode, DecodePem, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
@@ -45,6 +45,13 @@ impl Shown {
                 .as_secs(),
         })
     }
+}
+
+/// The public key of a certificate in PEM, as its SubjectPublicKeyInfo (DER).
+pub fn public_key(pem: &[u8]) -> Result<Vec<u8>, String> {
+    let read = Certificate::from_pem(pem).map_err(|e| format!("a certificate: {e}"))?;
+    let key = read.tbs_certificate().subject_public_key_info();
+    key.to_der().map_err(|e| format!("its key: {e}"))
 }
 
 /// The written form of a serial number.

@@ -69,14 +69,19 @@ pub fn assemble(info: &[u8], mechanism: &Mechanism, signature: &[u8]) -> Result<
             format!("{name}: certification requests are not signed by it here"),
         )
     })?;
-    let is_ecdsa = entry(mechanism.kind).is_some_and(|entry| entry.key == KeyKind::Ec);
-    let signature = if is_ecdsa {
-        ecdsa_der(signature)?
-    } else {
-        signature.to_vec()
-    };
+    let signature = signature_value(mechanism, signature)?;
     let signature = tlv(Tag::BitString, &[&[0], &signature]);
     Ok(tlv(Tag::Sequence, &[info, &algorithm, &signature]))
+}
+
+/// A signature as requests, certificates and lists have it, of the one that the token gave.
+pub fn signature_value(mechanism: &Mechanism, signature: &[u8]) -> Result<Vec<u8>> {
+    let is_ecdsa = entry(mechanism.kind).is_some_and(|entry| entry.key == KeyKind::Ec);
+    if is_ecdsa {
+        ecdsa_der(signature)
+    } else {
+        Ok(signature.to_vec())
+    }
 }
 
 fn extension_request(names: &[String]) -> Result<Vec<u8>> {

@@ -35,15 +35,15 @@ pub fn request(
     ))
 }
 
-/// Signs with a mechanism that hashes, also where the tokens have only the one that does not.
-fn sign(
-    pool: &Pool,
+/// Signs with a mechanism that hashes, also where the token has only the one that does not.
+pub fn sign(
+    token: &dyn Token,
     key: ObjectId,
     mechanism: &Mechanism,
     data: &[u8],
     deadline: Instant,
 ) -> Result<bytes::Bytes> {
-    let offered = pool.info().mechanism(mechanism.kind).is_some();
+    let offered = token.info().mechanism(mechanism.kind).is_some();
     let (mechanism, data) = match prehash(mechanism) {
         Some((hash, raw)) if !offered => {
             let hashed = digest(hash, data);
@@ -58,7 +58,7 @@ fn sign(
         mechanism,
         data: Blob::from(data),
     };
-    pool.execute(&operation, deadline)?.into_bytes()
+    token.execute(&operation, deadline)?.into_bytes()
 }
 
 /// What makes a certificate object of a certificate: label and id are those of its key, where the

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
 
+pub use certificate::sign;
 pub use client::AdminClient;
 pub use desk::{ARGUMENT as DESK, desk_main};
 pub use hsmux_software::KeySpec;

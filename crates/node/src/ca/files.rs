@@ -38,11 +38,10 @@ impl NewFolder {
         write(&self.0.join(name), text, mode)
     }
 
-    /// Gives it its name, which nothing else may have by now.
+    /// Gives it its name, which nothing else may have by now; [`sync_parent`] is to follow.
     pub fn settle(self, folder: &Path) -> Result<()> {
         let settled = renameat_with(CWD, &self.0, CWD, folder, RenameFlags::NOREPLACE);
-        settled.map_err(|e| failed(folder, &e))?;
-        sync_parent(folder)
+        settled.map_err(|e| failed(folder, &e))
     }
 }
 
@@ -94,7 +93,8 @@ fn write(file: &Path, text: &[u8], mode: u32) -> Result<()> {
     written.map_err(|e| failed(file, &e))
 }
 
-fn sync_parent(file: &Path) -> Result<()> {
+/// What was renamed has its new name after a power loss, too.
+pub fn sync_parent(file: &Path) -> Result<()> {
     let parent = file
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());

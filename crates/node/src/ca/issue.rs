@@ -3,12 +3,13 @@
 use hsmux_token::{Error, Kind, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
-    DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevocationReason,
-    RevokedCertParams, SerialNumber,
+    DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, PublicKeyData,
+    RevocationReason, RevokedCertParams, SerialNumber,
 };
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
+use super::key::Key;
 use super::ledger::Ledger;
 use super::now;
 
@@ -33,12 +34,12 @@ pub struct Subject<'a> {
 /// An authority that can sign.
 pub struct Issuer {
     params: CertificateParams,
-    key: KeyPair,
+    key: Key,
 }
 
 impl Issuer {
-    /// The authority of this ledger, with its key (P-256).
-    pub fn new(ledger: &Ledger, key: KeyPair) -> Self {
+    /// The authority of this ledger, with its key.
+    pub fn new(ledger: &Ledger, key: Key) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(&ledger.authority);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -52,12 +53,12 @@ impl Issuer {
     pub fn own_certificate(&self) -> Result<String> {
         let mut params = self.params.clone();
         params.serial_number = Some(SerialNumber::from_slice(&serial()?));
-        let certificate = params.self_signed(&self.key).map_err(|e| refused(&e))?;
-        Ok(certificate.pem())
+        let certificate = params.self_signed(&self.key);
+        Ok(certificate.map_err(|e| self.refused(&e))?.pem())
     }
 
     /// A host's certificate, PEM: to serve and to be served.
-    pub fn certificate(&self, subject: &Subject<'_>, key: &KeyPair) -> Result<String> {
+    pub fn certificate(&self, subject: &Subject<'_>, key: &impl PublicKeyData) -> Result<String> {
         let names =
             std::iter::once(subject.name.to_owned()).chain(subject.addresses.iter().cloned());
         let names: Vec<String> = names.collect();
@@ -74,7 +75,7 @@ impl Issuer {
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         let signed = params.signed_by(key, &self.signer());
-        Ok(signed.map_err(|e| refused(&e))?.pem())
+        Ok(signed.map_err(|e| self.refused(&e))?.pem())
     }
 
     /// The list of what is revoked, PEM.
@@ -97,12 +98,18 @@ impl Issuer {
             revoked_certs: revoked.collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let signed = list.signed_by(&self.signer()).map_err(|e| refused(&e))?;
+        let signed = list.signed_by(&self.signer());
+        let signed = signed.map_err(|e| self.refused(&e))?;
         signed.pem().map_err(|e| refused(&e))
     }
 
-    fn signer(&self) -> rcgen::Issuer<'_, &KeyPair> {
+    fn signer(&self) -> rcgen::Issuer<'_, &Key> {
         rcgen::Issuer::from_params(&self.params, &self.key)
+    }
+
+    /// Why nothing was signed: the token knows better.
+    fn refused(&self, error: &rcgen::Error) -> Error {
+        self.key.failure().unwrap_or_else(|| refused(error))
     }
 }
 
@@ -111,6 +118,16 @@ pub fn new_key() -> Result<(KeyPair, Zeroizing<String>)> {
     let key = KeyPair::generate().map_err(|e| refused(&e))?;
     let pem = Zeroizing::new(key.serialize_pem());
     Ok((key, pem))
+}
+
+/// A request for a certificate (PKCS#10, PEM): who has the key signs that it wants this name.
+pub fn request(name: &str, key: &KeyPair) -> Result<String> {
+    let mut params = CertificateParams::new([name.to_owned()]).map_err(|e| refused(&e))?;
+    params.distinguished_name = named(name);
+    let request = params.serialize_request(key);
+    request
+        .and_then(|request| request.pem())
+        .map_err(|e| refused(&e))
 }
 
 /// A random serial number: positive, and of 16 bytes (RFC 5280, section 4.1.2.2).

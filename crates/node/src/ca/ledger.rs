@@ -1,5 +1,7 @@
 //! What an authority has issued, and what it has taken back.
 
+use std::path::PathBuf;
+
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 
@@ -18,8 +20,20 @@ pub struct Ledger {
     pub until: u64,
     /// How many lists of revoked certificates there were.
     pub lists: u64,
+    /// Where its key is, if that is a token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<InToken>,
     /// What it has issued, in order.
     pub issued: Vec<Issued>,
+}
+
+/// A key in a token.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct InToken {
+    /// The private key, and the token that has it, as a PKCS#11 URI.
+    pub uri: String,
+    /// The vendor's module; without one it is in the pool.
+    pub module: Option<PathBuf>,
 }
 
 /// A certificate of a host. Times are seconds after 1970.
@@ -39,12 +53,13 @@ pub struct Issued {
 
 impl Ledger {
     /// Nothing is issued yet.
-    pub fn new(authority: &str, until: u64) -> Self {
+    pub fn new(authority: &str, until: u64, key: Option<InToken>) -> Self {
         Self {
             authority: authority.to_owned(),
             since: now(),
             until,
             lists: 1,
+            key,
             issued: Vec::new(),
         }
     }

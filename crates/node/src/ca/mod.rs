@@ -4,25 +4,31 @@
 //! | file | what |
 //! |---|---|
 //! | `ca.pem` | its certificate, for every host |
-//! | `ca.key` | its private key, which stays here |
+//! | `ca.key` | its private key, which stays here, unless it is in a token |
 //! | `revoked.pem` | its list of revoked certificates (RFC 5280, section 5), for every host |
 //! | `issued.json` | what it has issued: the list is made of it |
 
 mod files;
 mod issue;
+mod key;
 mod ledger;
+mod public;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hsmux_pool::config::node_name;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, Result, Token, Uri};
 use zeroize::Zeroizing;
 
-use files::{Lock, NewFolder, PRIVATE, PUBLIC, failed, read, replace};
+use crate::certificate;
+use files::{Lock, NewFolder, PRIVATE, PUBLIC, failed, read, replace, sync_parent};
 use issue::{Issuer, Subject};
-pub use ledger::Issued;
+use key::{Key, TokenKey};
 use ledger::Ledger;
+pub use ledger::{InToken, Issued};
+use public::PublicHalf;
 
 const CERTIFICATE: &str = "ca.pem";
 const KEY: &str = "ca.key";
@@ -32,11 +38,26 @@ const ISSUED: &str = "issued.json";
 /// An authority in its folder.
 pub struct Authority {
     folder: PathBuf,
+    /// Where its key is, if that is a token.
+    token: Option<Arc<dyn Token>>,
+}
+
+/// What a host wants of an authority.
+pub struct Wanted<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Names and IP addresses beside that.
+    pub addresses: &'a [String],
+    /// How long its certificate is good.
+    pub life: Duration,
+    /// Its own request ([`request`]), PEM; without one a key is made for it.
+    pub request: Option<&'a str>,
 }
 
 /// What a new host gets.
 pub struct Enrolled {
-    /// The folder with `node.pem`, `node.key`, `ca.pem` and `revoked.pem`.
+    /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` where the host has not made that
+    /// itself.
     pub folder: PathBuf,
     /// The certificate.
     pub issued: Issued,
@@ -51,28 +72,38 @@ pub struct Revoked {
 }
 
 impl Authority {
-    /// Makes a new authority in a folder that is not there yet.
-    pub fn init(folder: &Path, name: &str, life: Duration) -> Result<Self> {
+    /// Makes a new authority in a folder that is not there yet, with a key of its own or one of a token.
+    pub fn init(
+        folder: &Path,
+        name: &str,
+        life: Duration,
+        key: Option<(InToken, Arc<dyn Token>)>,
+    ) -> Result<Self> {
         let new = NewFolder::beside(folder)?;
-        let key = issue::new_key()?;
-        let ledger = Ledger::new(name, until(life)?);
-        let issuer = Issuer::new(&ledger, key.0);
-        new.write(KEY, key.1.as_bytes(), PRIVATE)?;
+        let (place, token) = key.unzip();
+        let ledger = Ledger::new(name, until(life)?, place);
+        let key = if let Some(token) = &token {
+            Key::Token(ledger.key_in(token)?)
+        } else {
+            let (key, pem) = issue::new_key()?;
+            new.write(KEY, pem.as_bytes(), PRIVATE)?;
+            Key::File(key)
+        };
+        let issuer = Issuer::new(&ledger, key);
         new.write(CERTIFICATE, issuer.own_certificate()?.as_bytes(), PUBLIC)?;
         new.write(REVOKED, issuer.revoked(&ledger)?.as_bytes(), PUBLIC)?;
         new.write(ISSUED, ledger.written()?.as_bytes(), PUBLIC)?;
         new.settle(folder)?;
-        Ok(Self {
-            folder: folder.to_owned(),
-        })
+        sync_parent(folder)?;
+        let folder = folder.to_owned();
+        Ok(Self { folder, token })
     }
 
     /// The authority in this folder.
     pub fn open(folder: &Path) -> Result<Self> {
-        if folder.join(KEY).is_file() {
-            return Ok(Self {
-                folder: folder.to_owned(),
-            });
+        if folder.join(ISSUED).is_file() {
+            let (folder, token) = (folder.to_owned(), None);
+            return Ok(Self { folder, token });
         }
         let message = format!(
             "{}: no authority; hsmux node ca init makes one, --ca says where it is",
@@ -81,43 +112,60 @@ impl Authority {
         Err(Error::request(Kind::Environment, message))
     }
 
-    /// Makes a key and a certificate for a host, in a folder that is not there yet; `addresses` are names and
-    /// IP addresses beside its own name.
-    pub fn enroll(
-        &self,
-        name: &str,
-        addresses: &[String],
-        life: Duration,
-        into: &Path,
-    ) -> Result<Enrolled> {
-        let name = node_name(name).map_err(|why| Error::request(Kind::Invalid, why))?;
+    /// Where its key is, if that is a token.
+    pub fn place(&self) -> Result<Option<InToken>> {
+        Ok(self.ledger()?.key)
+    }
+
+    /// The same with the token that has its key.
+    #[must_use]
+    pub fn with(self, token: Arc<dyn Token>) -> Self {
+        let token = Some(token);
+        Self { token, ..self }
+    }
+
+    /// Makes a certificate for a host, in a folder that is not there yet.
+    pub fn enroll(&self, wanted: &Wanted<'_>, into: &Path) -> Result<Enrolled> {
+        let name = known_as(wanted.name)?;
         let _lock = Lock::take(&self.folder)?;
         let mut ledger = self.ledger()?;
+        let issuer = self.issuer(&ledger)?;
         let new = NewFolder::beside(into)?;
-        let (key, pem) = issue::new_key()?;
         let subject = Subject {
             name: &name,
-            addresses,
+            addresses: wanted.addresses,
             serial: issue::serial()?,
-            until: until(life)?.min(ledger.until),
+            until: until(wanted.life)?.min(ledger.until),
         };
-        let certificate = self.issuer(&ledger)?.certificate(&subject, &key)?;
-        new.write("node.key", pem.as_bytes(), PRIVATE)?;
+        let certificate = if let Some(request) = wanted.request {
+            let key = PublicHalf::requested(request, &name).map_err(|why| {
+                let message = format!("the request: {why}; hsmux node request makes one");
+                Error::request(Kind::Invalid, message)
+            })?;
+            issuer.certificate(&subject, &key)?
+        } else {
+            let (key, pem) = issue::new_key()?;
+            new.write("node.key", pem.as_bytes(), PRIVATE)?;
+            issuer.certificate(&subject, &key)?
+        };
         new.write("node.pem", certificate.as_bytes(), PUBLIC)?;
         for file in [CERTIFICATE, REVOKED] {
             new.write(file, &read(&self.folder.join(file))?, PUBLIC)?;
         }
-        let issued = ledger.add(&subject);
+        let added = ledger.add(&subject);
         // First what makes it revocable, then the certificate itself.
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
         if let Err(error) = new.settle(into) {
-            ledger.forget(&issued);
+            ledger.forget(&added);
             replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
             return Err(error);
         }
+        // From here on somebody may have it: it stays on record, whatever comes.
+        sync_parent(into)?;
+        let folder = into.to_owned();
         Ok(Enrolled {
-            folder: into.to_owned(),
-            issued,
+            folder,
+            issued: added,
         })
     }
 
@@ -143,12 +191,64 @@ impl Authority {
     }
 
     fn issuer(&self, ledger: &Ledger) -> Result<Issuer> {
+        let key = match (&ledger.key, &self.token) {
+            (None, _) => Key::File(self.key_in_file()?),
+            (Some(_), Some(token)) => Key::Token(self.key_in(token, ledger)?),
+            (Some(place), None) => {
+                let message = format!("{}: nobody has opened the token", place.uri);
+                return Err(Error::request(Kind::Environment, message));
+            }
+        };
+        Ok(Issuer::new(ledger, key))
+    }
+
+    /// The key of the token, if it is the one that the authority's certificate is of.
+    fn key_in(&self, token: &Arc<dyn Token>, ledger: &Ledger) -> Result<TokenKey> {
+        let key = ledger.key_in(token)?;
+        let file = self.folder.join(CERTIFICATE);
+        let certified = certificate::public_key(&read(&file)?).map_err(|e| failed(&file, &e))?;
+        if certified == key.spki() {
+            return Ok(key);
+        }
+        Err(failed(
+            &file,
+            &"it is of another key than that of the token",
+        ))
+    }
+
+    fn key_in_file(&self) -> Result<rcgen::KeyPair> {
         let file = self.folder.join(KEY);
         let pem = Zeroizing::new(read(&file)?);
         let text = std::str::from_utf8(&pem).map_err(|e| failed(&file, &e))?;
-        let key = rcgen::KeyPair::from_pem(text).map_err(|e| failed(&file, &e))?;
-        Ok(Issuer::new(ledger, key))
+        rcgen::KeyPair::from_pem(text).map_err(|e| failed(&file, &e))
     }
+}
+
+impl Ledger {
+    /// The authority's key in its token.
+    fn key_in(&self, token: &Arc<dyn Token>) -> Result<TokenKey> {
+        let uri = self.key.as_ref().map_or("", |place| &place.uri);
+        let read: Uri = uri
+            .parse()
+            .map_err(|e: hsmux_token::UriError| Error::request(Kind::Invalid, e.to_string()))?;
+        TokenKey::find(Arc::clone(token), &read)
+    }
+}
+
+/// On a host: makes its key and a request for a certificate of this name, in a folder that is not there yet.
+pub fn request(name: &str, into: &Path) -> Result<()> {
+    let name = known_as(name)?;
+    let new = NewFolder::beside(into)?;
+    let (key, pem) = issue::new_key()?;
+    new.write("node.key", pem.as_bytes(), PRIVATE)?;
+    new.write("node.csr", issue::request(&name, &key)?.as_bytes(), PUBLIC)?;
+    new.settle(into)?;
+    sync_parent(into)
+}
+
+/// A name that a host can have, as others know it.
+fn known_as(name: &str) -> Result<String> {
+    node_name(name).map_err(|why| Error::request(Kind::Invalid, why))
 }
 
 /// The end of a life that begins now, in seconds after 1970.

@@ -8,6 +8,20 @@ use crate::certificate::Shown;
 use crate::identity::Loaded;
 use crate::identity::revoked;
 
+/// An authority whose key is a file.
+fn authority(folder: &Path, name: &str, life: Duration) -> Result<Authority> {
+    Authority::init(folder, name, life, None)
+}
+
+fn wanted<'a>(name: &'a str, addresses: &'a [String], life: Duration) -> Wanted<'a> {
+    Wanted {
+        name,
+        addresses,
+        life,
+        request: None,
+    }
+}
+
 const DAY: Duration = Duration::from_secs(86_400);
 
 fn identity(folder: &Path) -> Identity {
@@ -22,9 +36,11 @@ fn identity(folder: &Path) -> Identity {
 #[test]
 fn a_host_gets_all_that_tls_needs() {
     let folder = tempfile::tempdir().unwrap();
-    let ca = Authority::init(&folder.path().join("ca"), "a cluster", 10 * DAY).unwrap();
+    let ca = authority(&folder.path().join("ca"), "a cluster", 10 * DAY).unwrap();
     let into = folder.path().join("web1");
-    let enrolled = ca.enroll("Web1", &["10.0.0.1".into()], DAY, &into).unwrap();
+    let enrolled = ca
+        .enroll(&wanted("Web1", &["10.0.0.1".into()], DAY), &into)
+        .unwrap();
     let loaded = Loaded::read(&identity(&enrolled.folder)).unwrap();
     loaded.server().unwrap();
     loaded.client().unwrap();
@@ -42,18 +58,21 @@ fn a_host_gets_all_that_tls_needs() {
 fn nothing_is_written_over_and_nothing_half() {
     let folder = tempfile::tempdir().unwrap();
     let at = folder.path().join("ca");
-    let ca = Authority::init(&at, "a cluster", DAY).unwrap();
-    assert!(Authority::init(&at, "another", DAY).is_err());
+    let ca = authority(&at, "a cluster", DAY).unwrap();
+    assert!(authority(&at, "another", DAY).is_err());
     let into = folder.path().join("web1");
     std::fs::create_dir(&into).unwrap();
-    assert!(ca.enroll("web1", &[], DAY, &into).is_err());
+    assert!(ca.enroll(&wanted("web1", &[], DAY), &into).is_err());
     assert!(
-        ca.enroll("no name", &[], DAY, &folder.path().join("x"))
+        ca.enroll(&wanted("no name", &[], DAY), &folder.path().join("x"))
             .is_err()
     );
     assert!(
-        ca.enroll("web1", &[], Duration::ZERO, &folder.path().join("x"))
-            .is_err()
+        ca.enroll(
+            &wanted("web1", &[], Duration::ZERO),
+            &folder.path().join("x")
+        )
+        .is_err()
     );
     assert!(ca.issued().unwrap().is_empty());
     let names = std::fs::read_dir(folder.path()).unwrap();
@@ -65,9 +84,9 @@ fn nothing_is_written_over_and_nothing_half() {
 #[test]
 fn a_key_that_everybody_reads_is_not_served() {
     let folder = tempfile::tempdir().unwrap();
-    let ca = Authority::init(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();
     let enrolled = ca
-        .enroll("web1", &[], DAY, &folder.path().join("web1"))
+        .enroll(&wanted("web1", &[], DAY), &folder.path().join("web1"))
         .unwrap();
     let identity = identity(&enrolled.folder);
     Loaded::read(&identity).unwrap();
@@ -77,7 +96,7 @@ fn a_key_that_everybody_reads_is_not_served() {
         error.contains("node.key") && error.contains("chmod 600"),
         "{error}"
     );
-    let address = ca.enroll("10.0.0.2", &[], DAY, &folder.path().join("other"));
+    let address = ca.enroll(&wanted("10.0.0.2", &[], DAY), &folder.path().join("other"));
     assert!(
         address
             .map(drop)
@@ -93,9 +112,14 @@ fn lists_of_several_authorities_are_one() {
     let mut text = String::new();
     let mut serials = HashSet::new();
     for name in ["one", "other"] {
-        let ca = Authority::init(&folder.path().join(name), name, DAY).unwrap();
+        let ca = authority(&folder.path().join(name), name, DAY).unwrap();
         let into = folder.path().join(format!("web-{name}"));
-        serials.insert(ca.enroll("web1", &[], DAY, &into).unwrap().issued.serial);
+        serials.insert(
+            ca.enroll(&wanted("web1", &[], DAY), &into)
+                .unwrap()
+                .issued
+                .serial,
+        );
         text += &std::fs::read_to_string(ca.revoke("web1").unwrap().list).unwrap();
     }
     let both = folder.path().join("both.pem");
@@ -106,10 +130,12 @@ fn lists_of_several_authorities_are_one() {
 #[test]
 fn what_is_revoked_is_on_the_list_and_stays_there() {
     let folder = tempfile::tempdir().unwrap();
-    let ca = Authority::init(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();
     let enroll = |name: &str, into: &str| {
         let into = folder.path().join(into);
-        ca.enroll(name, &[], 10 * DAY, &into).unwrap().issued
+        ca.enroll(&wanted(name, &[], 10 * DAY), &into)
+            .unwrap()
+            .issued
     };
     let (first, second, other) = (
         enroll("web1", "a"),
@@ -139,4 +165,42 @@ fn what_is_revoked_is_on_the_list_and_stays_there() {
             .count(),
         2
     );
+}
+
+#[test]
+fn a_host_makes_its_own_key() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let ca = authority(&path("ca"), "a cluster", DAY).unwrap();
+    let host = path("web1");
+    request("Web1", &host).unwrap();
+    assert!(request("web1", &host).is_err(), "nothing is written over");
+    let text = std::fs::read_to_string(host.join("node.csr")).unwrap();
+    let order = |request| Wanted {
+        request: Some(request),
+        ..wanted("web1", &[], DAY)
+    };
+    let enrolled = ca.enroll(&order(&text), &path("signed")).unwrap();
+    assert!(!enrolled.folder.join("node.key").exists());
+    for file in ["node.pem", CERTIFICATE, REVOKED] {
+        std::fs::copy(enrolled.folder.join(file), host.join(file)).unwrap();
+    }
+    // The certificate is of the key that has never left.
+    Loaded::read(&identity(&host)).unwrap().client().unwrap();
+    let other = Wanted {
+        name: "web2",
+        ..order(&text)
+    };
+    let error = ca.enroll(&other, &path("x")).map(drop).unwrap_err();
+    assert!(
+        error.to_string().contains("is of \"web1\", and not"),
+        "{error}"
+    );
+    // Somebody else's key, under a signature that is not by it.
+    let mut lines: Vec<_> = text.lines().collect();
+    lines.swap(2, 3);
+    for bad in [&*lines.join("\n"), "", &text[..200]] {
+        assert!(ca.enroll(&order(bad), &path("x")).is_err());
+    }
+    assert_eq!(ca.issued().unwrap().len(), 1);
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Rig, Run, Setup};
+use hsmux_suite::{Rig, Run, SOFTHSM, Setup};
 
 use crate::pair::FILES;
 
@@ -12,7 +12,7 @@ fn certificates_are_what_other_programs_take_them_for() {
     rig.hsmux("node ca init --name cluster").ok();
     rig.hsmux("node enroll web1 --address 10.0.0.1 --address web1.example")
         .ok();
-    let openssl = |line: &str| Run::new("openssl").dir(&rig.path("")).args(line).ok();
+    let openssl = |line: &str| openssl(&rig, line).ok();
     openssl("verify -x509_strict -purpose sslserver -CAfile ca/ca.pem web1/node.pem");
     openssl("verify -x509_strict -purpose sslclient -CAfile ca/ca.pem web1/node.pem");
     openssl("x509 -in web1/node.pem -noout -text")
@@ -34,6 +34,132 @@ fn certificates_are_what_other_programs_take_them_for() {
     rig.hsmux("node enroll web1 --ca nowhere --out x")
         .fails()
         .says("hsmux node ca init");
+}
+
+/// `openssl` with a line of arguments, in the rig's folder.
+fn openssl(rig: &Rig, line: &str) -> Run {
+    Run::new("openssl").dir(&rig.path("")).args(line)
+}
+
+#[test]
+fn a_host_makes_its_own_key_and_a_request() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    rig.hsmux("node ca init").ok();
+    rig.hsmux("node request web1").ok().says("node.csr");
+    openssl(&rig, "req -in web1/node.csr -verify -noout -subject")
+        .ok()
+        .says("web1");
+    rig.hsmux("node enroll web2 --csr web1/node.csr")
+        .fails()
+        .says("is of \"web1\"");
+    rig.hsmux("node enroll web1 --csr web1/node.csr --address web1.example --out signed")
+        .ok();
+    let made = rig.path("signed");
+    assert!(made.join("node.pem").exists() && !made.join("node.key").exists());
+    openssl(
+        &rig,
+        "verify -x509_strict -purpose sslserver -CAfile ca/ca.pem signed/node.pem",
+    )
+    .ok();
+    openssl(&rig, "x509 -in signed/node.pem -noout -text")
+        .ok()
+        .says("DNS:web1, DNS:web1.example");
+    let certified = openssl(&rig, "x509 -in signed/node.pem -noout -pubkey").ok();
+    let own = openssl(&rig, "pkey -in web1/node.key -pubout").ok();
+    assert_eq!(certified.out, own.out);
+    // Requests by another program, with keys of other kinds.
+    for (name, kind) in [
+        ("rsa", "rsa:2048"),
+        ("p384", "ec -pkeyopt ec_paramgen_curve:P-384"),
+        ("edwards", "ed25519"),
+    ] {
+        openssl(
+            &rig,
+            &format!("req -new -nodes -subj /O=Example/CN={name} -newkey {kind}"),
+        )
+        .args(&format!("-keyout {name}.key -out {name}.csr"))
+        .ok();
+        rig.hsmux(&format!("node enroll {name} --csr {name}.csr"))
+            .ok();
+        openssl(&rig, &format!("verify -CAfile ca/ca.pem {name}/node.pem")).ok();
+    }
+    openssl(
+        &rig,
+        "req -new -nodes -subj /CN=odd -newkey ec -pkeyopt ec_paramgen_curve:secp256k1",
+    )
+    .args("-keyout odd.key -out odd.csr")
+    .ok();
+    rig.hsmux("node enroll odd --csr odd.csr")
+        .fails()
+        .says("none of P-256");
+    rig.hsmux("node enroll x --csr hsmux.toml")
+        .fails()
+        .says("hsmux node request");
+    rig.hsmux("node enroll x --csr none.csr")
+        .fails()
+        .says("none.csr");
+}
+
+#[test]
+fn the_authoritys_key_in_a_token() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    for (name, kind, id) in [
+        ("p256", "EC:prime256v1", "07"),
+        ("p384", "EC:secp384r1", "08"),
+        ("rsa", "RSA:2048", "09"),
+    ] {
+        let generate = format!("--keypairgen --key-type {kind} --label {name} --id {id}");
+        rig.softhsm.tool("hsm1").args(&generate).ok();
+        let uri = format!("pkcs11:token=hsm1;object={name}");
+        rig.hsmux(&format!("node ca init --ca {name} --key {uri}"))
+            .args(&format!("--module {SOFTHSM} --pin file:hsm1.pin"))
+            .ok()
+            .says("in the token");
+        assert!(!rig.path(name).join("ca.key").exists());
+        let node = |line: &str| rig.hsmux(&format!("node {line} --ca {name} --pin file:hsm1.pin"));
+        node(&format!("enroll web1 --out {name}-web1")).ok();
+        let verify = |more: &str| {
+            let files = format!("-CAfile {name}/ca.pem {name}-web1/node.pem");
+            openssl(&rig, &format!("verify -x509_strict {more} {files}"))
+        };
+        verify("").ok();
+        node("revoke web1").ok();
+        verify(&format!("-crl_check -CRLfile {name}/revoked.pem"))
+            .finish()
+            .says("certificate revoked");
+    }
+    // What signs nothing needs no token; a wrong PIN is told, and not tried again.
+    rig.hsmux("node list --ca p256").ok().says("web1");
+    fs::write(rig.path("wrong.pin"), "wrong-pin").expect("write a file");
+    rig.hsmux("node revoke web1 --ca p256 --pin file:wrong.pin")
+        .fails()
+        .says("CKR_PIN_INCORRECT");
+    // Another key of that name is not the authority's.
+    for class in ["privkey", "pubkey"] {
+        let delete = format!("--delete-object --label p256 --type {class}");
+        rig.softhsm.tool("hsm1").args(&delete).ok();
+    }
+    let enroll = "node enroll web2 --ca p256 --pin file:hsm1.pin";
+    rig.hsmux(enroll).fails().says("no such private key");
+    rig.softhsm
+        .tool("hsm1")
+        .args("--keypairgen --key-type EC:prime256v1 --label p256 --id 07")
+        .ok();
+    rig.hsmux(enroll).fails().says("another key");
+    assert!(!rig.path("web2").exists());
+}
+
+#[test]
+fn the_authoritys_key_in_the_pool() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    rig.hsmux("key generate ec:p256 --label ca").ok();
+    rig.hsmux("node ca init --key pkcs11:object=ca").ok();
+    rig.hsmux("token park hsm1").ok();
+    rig.hsmux("node enroll web1").ok();
+    openssl(&rig, "verify -CAfile ca/ca.pem web1/node.pem").ok();
+    rig.stop();
+    rig.hsmux("node revoke web1").fails();
 }
 
 #[test]

@@ -48,13 +48,14 @@ impl Trio {
         for other in others(number) {
             let (name, cable) = (NAMES[other], self.cables[number][other].address());
             // Nobody waits for a time-out: what runs on a host moves when it is taken for dead.
-            sections += &format!(
+            let both = format!(
                 "[[peer]]\nname = \"{name}\"\n\
                  [[token]]\nnode = \"{cable}\"\nname = \"{name}\"\ntimeout = \"10m\"\n"
             );
+            sections.push_str(&both);
         }
         let host = &mut self.hosts[number];
-        host.config.pool = "deadline = \"20m\"".to_owned();
+        "deadline = \"20m\"".clone_into(&mut host.config.pool);
         host.config.module = sections;
         let address = address_after(host, Rig::start_daemon);
         for other in others(number) {

@@ -9,7 +9,7 @@ pub mod part;
 mod run;
 mod scale;
 mod sign;
-mod target;
+pub mod target;
 mod tls;
 
 use clap::Subcommand;

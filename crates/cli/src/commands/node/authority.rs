@@ -1,0 +1,122 @@
+//! `hsmux node ca init`, and the authority that the other commands use.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use hsmux_module::{ModuleToken, Options};
+use hsmux_node::ca::{Authority, InToken};
+use hsmux_token::{Token, Uri};
+use humantime::parse_duration;
+use serde_json::json;
+
+use crate::commands::bench;
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+use crate::pin::PinArg;
+
+/// Where the authority is.
+#[derive(Args, Debug)]
+pub struct At {
+    /// The authority's folder
+    #[arg(long, value_name = "FOLDER", default_value = "ca")]
+    pub ca: PathBuf,
+}
+
+/// The authority, to sign.
+#[derive(Args, Debug)]
+pub struct Signing {
+    #[command(flatten)]
+    at: At,
+
+    /// The PIN of the token that has the authority's key, if one has: file:PATH, env:NAME, fd:NUMBER or prompt
+    #[arg(long, value_name = "SOURCE")]
+    pin: Option<PinArg>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux node ca init --ca /root/ca --name 'web cluster'\n  \
+    hsmux node ca init --key 'pkcs11:token=ca;object=ca' --module /usr/lib/softhsm/libsofthsm2.so \\\n    \
+      --pin file:ca.pin\n\n\
+    The folder has the private key, ca.key, unless that is in a token: keep it where no host of the cluster is\n\
+    reached from. What every host gets is put beside its certificate by hsmux node enroll.")]
+pub struct Init {
+    #[command(flatten)]
+    signing: Signing,
+
+    /// What its certificates say
+    #[arg(long, default_value = "hsmux nodes")]
+    name: String,
+
+    /// How long it lives
+    #[arg(long, value_name = "TIME", default_value = "3650d", value_parser = parse_duration)]
+    life: Duration,
+
+    /// A private key in a token, P-256, P-384, RSA or Ed25519 [default: a new key in a file]
+    #[arg(long, value_name = "URI")]
+    key: Option<Uri>,
+
+    /// The vendor's PKCS#11 module of that token [default: the key is in the pool, through its daemon]
+    #[arg(long, value_name = "FILE", requires = "key")]
+    module: Option<PathBuf>,
+}
+
+impl Init {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let folder = &self.signing.at.ca;
+        let place = self.key.map(|key| InToken {
+            uri: key.to_string(),
+            module: self.module,
+        });
+        let key = place.map(|place| {
+            let token = self.signing.token(context, &place)?;
+            anyhow::Ok((place, token))
+        });
+        let key = key.transpose()?;
+        let in_token = key.is_some();
+        Authority::init(folder, &self.name, self.life, key)?;
+        if context.json {
+            output::json(&json!({ "folder": folder, "certificate": folder.join("ca.pem") }))?;
+        } else if in_token {
+            println!(
+                "{}: an authority; its key is in the token",
+                folder.display()
+            );
+        } else {
+            println!("{}: an authority; ca.key stays there", folder.display());
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Signing {
+    /// Opens it, and the token that has its key.
+    pub fn open(&self, context: &Context) -> anyhow::Result<Authority> {
+        let authority = Authority::open(&self.at.ca)?;
+        Ok(match authority.place()? {
+            Some(place) => authority.with(self.token(context, &place)?),
+            None => authority,
+        })
+    }
+
+    fn token(&self, context: &Context, place: &InToken) -> anyhow::Result<Arc<dyn Token>> {
+        let pin = |whose: &str| self.pin.as_ref().map(|pin| pin.read(whose)).transpose();
+        let Some(module) = &place.module else {
+            let opened = bench::target::daemon(&context.load()?, pin("the pool's PIN")?)?;
+            return Ok(opened.token);
+        };
+        let asked = PinArg::Prompt;
+        let pin = self.pin.as_ref().unwrap_or(&asked);
+        Ok(ModuleToken::open(Options {
+            module: module.clone(),
+            slot: place.uri.parse()?,
+            pin: Some(pin.read("PIN of the authority's token")?),
+            sessions: 1,
+            state: context.state()?,
+            name: "the authority's token".to_owned(),
+        })?)
+    }
+}

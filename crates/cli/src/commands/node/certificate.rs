@@ -1,0 +1,179 @@
+//! `hsmux node request`, `enroll`, `list` and `revoke`: certificates of hosts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_node::ca::{self, Authority, Issued, Wanted};
+use humantime::parse_duration;
+use serde_json::json;
+
+use super::authority::{At, Signing};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux node request web1\n  \
+    hsmux node request web1 --out /etc/hsmux/node\n\n\
+    The new folder has node.key, which stays on this host, and node.csr: copy that to where the authority is,\n\
+    hsmux node enroll web1 --csr node.csr there, and copy the three files that it makes into the folder.")]
+pub struct Request {
+    /// The host's name, as others have it in [[peer]] and as `name` of a [[token]]
+    name: String,
+
+    /// The new folder [default: the host's name]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux node enroll web1\n  \
+    hsmux node enroll web1 --address web1.example --address 10.0.0.1 --life 90d --out web1-2027\n  \
+    hsmux node enroll web1 --csr web1.csr --out web1-signed\n\n\
+    The new folder has node.pem, ca.pem and revoked.pem, and node.key, too, where the host has made no request:\n\
+    copy them to the host, where its [node] names them. A certificate is renewed by another one, before it\n\
+    ends.")]
+pub struct Enroll {
+    /// The host's name, as others have it in [[peer]] and as `name` of a [[token]]
+    name: String,
+
+    /// A further name or IP address that its certificate says
+    #[arg(long, value_name = "ADDRESS")]
+    address: Vec<String>,
+
+    /// How long the certificate is good; it ends with the authority's at the latest
+    #[arg(long, value_name = "TIME", default_value = "397d", value_parser = parse_duration)]
+    life: Duration,
+
+    /// The host's own request, which hsmux node request makes there [default: a key is made here]
+    #[arg(long, value_name = "FILE")]
+    csr: Option<PathBuf>,
+
+    /// The new folder [default: the host's name]
+    #[arg(long, value_name = "FOLDER")]
+    out: Option<PathBuf>,
+
+    #[command(flatten)]
+    signing: Signing,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  hsmux node list --ca /root/ca")]
+pub struct List {
+    #[command(flatten)]
+    at: At,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux node revoke web1\n  \
+    hsmux node revoke 5f0c3b9a71d2e8460a1b2c3d4e5f6071\n\n\
+    It writes revoked.pem anew. Every host that has the new list, in the place that `revoked` in its [node]\n\
+    names, ends the connections of the revoked one within a second and takes no new ones.")]
+pub struct Revoke {
+    /// The host's name, for all its certificates, or the serial number of one
+    which: String,
+
+    #[command(flatten)]
+    signing: Signing,
+}
+
+impl Request {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let folder = self.out.unwrap_or_else(|| PathBuf::from(&self.name));
+        ca::request(&self.name, &folder)?;
+        let request = folder.join("node.csr");
+        if context.json {
+            output::json(&json!({ "folder": folder, "request": request }))?;
+        } else {
+            println!(
+                "{}: for the authority; node.key stays there",
+                request.display()
+            );
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Enroll {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let folder = self.out.unwrap_or_else(|| PathBuf::from(&self.name));
+        let csr = self.csr.as_ref();
+        let csr =
+            csr.map(|csr| std::fs::read_to_string(csr).with_context(|| csr.display().to_string()));
+        let csr = csr.transpose()?;
+        let wanted = Wanted {
+            name: &self.name,
+            addresses: &self.address,
+            life: self.life,
+            request: csr.as_deref(),
+        };
+        let enrolled = self.signing.open(context)?.enroll(&wanted, &folder)?;
+        let Issued {
+            name,
+            serial,
+            until,
+            ..
+        } = &enrolled.issued;
+        if context.json {
+            let folder = &enrolled.folder;
+            output::json(&json!({ "folder": folder, "certificate": enrolled.issued }))?;
+        } else {
+            let folder = enrolled.folder.display();
+            let key = if csr.is_some() { "" } else { "node.key, " };
+            println!("{folder}: node.pem, {key}ca.pem, revoked.pem");
+            println!(
+                "{name}, serial number {serial}, good until {}",
+                output::time(*until)
+            );
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl List {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let issued = Authority::open(&self.at.ca)?.issued()?;
+        if context.json {
+            output::json(&issued)?;
+            return Ok(Exit::Done);
+        }
+        let row = |issued: &Issued| {
+            vec![
+                issued.name.clone(),
+                issued.serial.clone(),
+                output::time(issued.until),
+                issued.revoked.map_or_else(|| "-".into(), output::time),
+            ]
+        };
+        output::table(
+            &["name", "serial", "until", "revoked"],
+            issued.iter().map(row),
+        );
+        Ok(Exit::Done)
+    }
+}
+
+impl Revoke {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let revoked = self.signing.open(context)?.revoke(&self.which)?;
+        let list = revoked.list.display();
+        if context.json {
+            let certificates = &revoked.certificates;
+            output::json(&json!({ "list": revoked.list, "certificates": certificates }))?;
+            return Ok(Exit::Done);
+        }
+        for issued in &revoked.certificates {
+            println!("revoked {} {}", issued.name, issued.serial);
+        }
+        if revoked.certificates.is_empty() {
+            println!("{}: was revoked before", self.which);
+        }
+        println!("{list}: copy it to every host, where `revoked` in its [node] says");
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,81 @@
+//! `hsmux node`: the daemon with a `[node]`, and certificates for hosts.
+
+mod authority;
+mod certificate;
+
+use clap::{Args, Subcommand};
+
+use super::serve::Serve;
+use crate::context::Context;
+use crate::exit::Exit;
+use authority::Init;
+use certificate::{Enroll, List, Request, Revoke};
+
+/// Options of `hsmux node`.
+#[derive(Args, Debug)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:\n  \
+    hsmux node                     # the daemon; without [node] it refuses to start\n  \
+    hsmux node ca init             # the authority of all hosts, in the folder ca\n  \
+    hsmux node request web1        # on web1: its key, and a request\n  \
+    hsmux node enroll web1 --csr node.csr\n  \
+    hsmux node revoke web1\n\n\
+    It offers this host's tokens to the hosts of each [[peer]], beside the sockets for PKCS#11, as hsmux\n\
+    serve does wherever there is a [node]. SIGTERM and Ctrl+C end it when what runs is done."
+)]
+pub struct Node {
+    #[command(subcommand)]
+    act: Option<Act>,
+
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand, Debug)]
+enum Act {
+    /// The authority that issues certificates for hosts
+    #[command(subcommand)]
+    Ca(Ca),
+    /// On a host: make its key, and a request for a certificate
+    Request(Request),
+    /// Make a certificate for a host
+    Enroll(Enroll),
+    /// List the certificates of hosts
+    List(List),
+    /// Take back the certificates of a host
+    Revoke(Revoke),
+}
+
+#[derive(Subcommand, Debug)]
+enum Ca {
+    /// Make an authority in a new folder
+    Init(Init),
+}
+
+impl Node {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        match self.act {
+            Some(Act::Ca(Ca::Init(init))) => init.run(context),
+            Some(Act::Request(request)) => request.run(context),
+            Some(Act::Enroll(enroll)) => enroll.run(context),
+            Some(Act::List(list)) => list.run(context),
+            Some(Act::Revoke(revoke)) => revoke.run(context),
+            None if context.load()?.node.is_none() => {
+                let file = context.file();
+                let message = format!(
+                    "{}: there is no [node]; add it with listen = [\"0.0.0.0:7443\"] and the files that \
+                     hsmux node enroll makes",
+                    file.display()
+                );
+                Err(Exit::Usage.because(message))
+            }
+            None => self.serve.run(context),
+        }
+    }
+
+    /// Whether it is the daemon, and not a command about certificates.
+    pub fn serves(&self) -> bool {
+        self.act.is_none()
+    }
+}
