@@ -142,9 +142,12 @@ async fn unless_slow_or_gone<T>(
     let mut handshake = pin!(handshake);
     let gone = async {
         // Looked at whenever the handshake has moved, which comes first.
-        poll_fn(|_| match progress.is_signing() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        poll_fn(|_| {
+            if progress.is_signing() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
         sleep(A_WHILE).await;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::{
-    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result,
-    Token, Verb, entry,
+    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Token, Verb,
+    entry,
 };
 use tokio::sync::oneshot;
 

@@ -50,7 +50,7 @@ enum Act {
 #[derive(Subcommand, Debug)]
 enum Ca {
     /// Make an authority in a new folder
-    Init(Init),
+    Init(Box<Init>),
 }
 
 impl Node {
