@@ -43,8 +43,9 @@ impl Watch {
     pub async fn hung_up(self) {
         /// What has come is for the other one to read. Until it does, nothing tells when more happens.
         const AGAIN: Duration = Duration::from_secs(1);
-        while let Ok(ready) = self.0.ready(Interest::READABLE).await {
-            if ready.is_read_closed() {
+        while let Ok(1..) = self.0.peek(&mut [0]).await {
+            let ready = self.0.ready(Interest::READABLE).await;
+            if !ready.is_ok_and(|ready| !ready.is_read_closed()) {
                 return;
             }
             sleep(AGAIN).await;
