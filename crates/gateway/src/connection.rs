@@ -21,7 +21,7 @@ use crate::house::House;
 use crate::metrics::Refused;
 use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
-use crate::socket::{Socket, Watch};
+use crate::socket::{Presence, Socket};
 use crate::tls::SITE;
 use crate::{http, proxy_header, tunnel};
 
@@ -88,9 +88,9 @@ async fn shake(
     let progress = Arc::new(Progress::default());
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
-    let (socket, watch) = Socket::new(stream);
+    let (socket, client) = Socket::new(stream);
     let handshake = SslStreamBuilder::new(ssl, socket).accept();
-    let shaken = unless_slow_or_gone(handshake, watch, patience, &progress).await;
+    let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
     let stream = shaken?.map_err(|_| {
         if progress.has_failed() {
             Refused::Unsigned
@@ -135,7 +135,7 @@ async fn answer_plain(stream: &mut TcpStream) -> io::Result<()> {
 /// What its signature takes is not the client's own time; but the token does not work for one that has gone away.
 async fn unless_slow_or_gone<T>(
     handshake: impl Future<Output = T>,
-    watch: Watch,
+    client: Presence,
     patience: Duration,
     progress: &Progress,
 ) -> Result<T, Refused> {
@@ -151,7 +151,7 @@ async fn unless_slow_or_gone<T>(
         })
         .await;
         sleep(A_WHILE).await;
-        watch.hung_up().await;
+        client.hung_up().await;
     };
     let mut gone = pin!(gone);
     loop {

@@ -11,7 +11,7 @@ use hsmux_pool::config::GatewaySection;
 use hsmux_ticket::Keys;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::http::Forward;
 use crate::metrics::{Metrics, Refused};
@@ -65,7 +65,7 @@ impl House {
                 // The system has no more descriptors, for example: a little later again.
                 Err(error) => {
                     tracing::warn!(%error, "a connection to the gateway was not accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    sleep(Duration::from_millis(50)).await;
                 }
             }
         }
@@ -100,6 +100,17 @@ impl House {
                 house.metrics.refused(why);
             }
         });
+    }
+}
+
+/// A request that is on its way when the gateway ends is still served: hyper closes at once what is idle.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+impl House {
+    /// Comes when a connection has to end, once what is under way has been answered.
+    pub async fn farewell(&self) {
+        said(&mut self.end.clone()).await;
+        sleep(FAREWELL).await;
     }
 }
 

@@ -14,13 +14,13 @@ use tokio::time::sleep;
 /// The one that reads and writes.
 pub struct Socket(Arc<TcpStream>);
 
-/// One that only sees whether the other side is there.
-pub struct Watch(Arc<TcpStream>);
+/// Whether the other side is there.
+pub struct Presence(Arc<TcpStream>);
 
 impl Socket {
-    pub fn new(stream: TcpStream) -> (Self, Watch) {
+    pub fn new(stream: TcpStream) -> (Self, Presence) {
         let stream = Arc::new(stream);
-        (Self(Arc::clone(&stream)), Watch(stream))
+        (Self(Arc::clone(&stream)), Presence(stream))
     }
 
     fn write(
@@ -38,7 +38,7 @@ impl Socket {
     }
 }
 
-impl Watch {
+impl Presence {
     /// Ends once the other side has closed the connection, or its own half: a handshake does not end without that.
     pub async fn hung_up(self) {
         /// What has come is for the other one to read. Until it does, nothing tells when more happens.

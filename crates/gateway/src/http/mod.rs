@@ -29,12 +29,11 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
 use crate::connection::Client;
-use crate::house::{House, said};
+use crate::house::House;
 
 use files::Files;
 use pace::{Pace, Paced};
@@ -47,9 +46,6 @@ pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send
 
 /// What a head may take of memory: ten thousand clients may send one at once.
 const BUFFER: usize = 64 << 10;
-
-/// A request that is on its way when the gateway ends is still served: hyper closes at once what is idle.
-pub const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Serves requests until the client, its limits or the gateway end the connection.
 pub async fn serve(house: &Arc<House>, client: Client) {
@@ -83,16 +79,11 @@ pub async fn serve(house: &Arc<House>, client: Client) {
     let builder = builder(h2, patience);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = pin!(connection);
-    let mut end = house.end.clone();
-    let farewell = async {
-        said(&mut end).await;
-        sleep(FAREWELL).await;
-    };
     // Of HTTP/1.1 hyper, and the stream's own limit, measure that.
     tokio::select! {
         // How a client ends its connection is its own affair.
         _ = connection.as_mut() => return,
-        () = farewell => {}
+        () = house.farewell() => {}
         () = pace.rest(patience), if h2 => {}
     }
     // What has been asked is answered, to who takes it.

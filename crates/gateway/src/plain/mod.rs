@@ -22,11 +22,11 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{copy, sink};
 use tokio::net::TcpStream;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{House, said};
-use crate::http::{Answer, FAREWELL, text};
+use crate::house::House;
+use crate::http::{Answer, text};
 use crate::metrics::{Plain, Refused};
 use crate::proxy_header;
 
@@ -75,14 +75,9 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
         .serve_connection(TokioIo::new(&mut stream), service);
     let ended = {
         let mut connection = pin!(connection);
-        let mut end = house.end.clone();
-        let farewell = async {
-            said(&mut end).await;
-            sleep(FAREWELL).await;
-        };
         tokio::select! {
             ended = connection.as_mut() => ended,
-            () = farewell => {
+            () = house.farewell() => {
                 if !asked.load(Ordering::Relaxed) {
                     return Ok(());
                 }

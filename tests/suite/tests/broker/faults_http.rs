@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, Rig, Setup, StandIn, until};
 use rustix::process::Signal;
@@ -136,6 +137,25 @@ fn a_client_that_goes_away_takes_nothing_with_it() {
     tokens.set("a", "");
     let answer = stays.answer().expect("an answer");
     assert_eq!(answer.status, 200, "{answer:?}");
+    wait_for_operations(&broker, 0);
+    broker.good("POST", "sign/label:ec", TEXT);
+}
+
+/// No token works for them either.
+#[test]
+fn what_a_client_that_is_gone_has_asked_for_leaves_the_queue() {
+    let (broker, mut tokens) = standin(&["a", "b"], "");
+    tokens.set_all("hang_in_sign = true");
+    let gone: Vec<_> = (0..MANY).map(|_| sign(&broker)).collect();
+    wait_for_operations(&broker, MANY as u64);
+    let waiting = || broker.rig.status()["pool"]["waiting"].as_u64();
+    assert!(waiting() > Some(0));
+    drop(gone);
+    // Sooner than a member that hangs is let go, or a request's own deadline comes.
+    until("nothing waits", Duration::from_secs(8), || {
+        (waiting() == Some(0)).then_some(())
+    });
+    tokens.set_all("");
     wait_for_operations(&broker, 0);
     broker.good("POST", "sign/label:ec", TEXT);
 }

@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, until};
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
@@ -150,6 +151,24 @@ fn a_backend_that_is_down_or_late_is_told_apart() {
         gateway.metric("hsmux_gateway_requests_total{class=\"5xx\"}"),
         1
     );
+}
+
+/// Neither what a backend takes for its answer, nor between two parts of it, is its client's rest.
+#[test]
+fn a_client_that_waits_for_its_backend_is_not_idle() {
+    let slow = Duration::from_millis(2500);
+    let address = backend(move |mut stream| {
+        head(&mut BufReader::new(stream.try_clone().expect("a copy")));
+        for part in ["HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nlate", " but\n"] {
+            thread::sleep(slow);
+            stream.write_all(part.as_bytes()).expect("the gateway");
+        }
+    });
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{address}\"");
+    let gateway = Gateway::start(Gateway::prepare(), "idle_timeout = \"1s\"", &site);
+    for version in ["--http1.1", "--http2"] {
+        gateway.curl("a.test", "/", version).says("late but");
+    }
 }
 
 #[test]
