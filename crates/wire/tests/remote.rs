@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -12,7 +13,8 @@ use hsmux_token::{
     Batch, Done, Error, Kind, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
 };
 use hsmux_wire::{
-    Answer, Call, Connection, Item, Reactor, RemoteToken, Reply, frame, serve_lane, together,
+    Answer, Call, Connection, Item, Reactor, RemoteToken, Reply, VERSION, frame, serve_lane,
+    together,
 };
 
 type Told = mpsc::Receiver<Result<Outcome>>;
@@ -219,6 +221,35 @@ fn what_waits_for_a_busy_lane_travels_in_one_frame() {
     for told in &told[1..] {
         assert_eq!(heard(told).unwrap_err().kind(), Kind::Lost);
     }
+}
+
+#[test]
+fn what_follows_answers_that_come_together_travels_together() {
+    let reactor = Reactor::start().unwrap();
+    let (token, mut far) = unserved(&reactor, 1);
+    for n in 0..4 {
+        let next = Arc::clone(&token);
+        let follow = move |_| drop(submit(&next, sign(&[n + 4]), LONG));
+        token.submit(Batch::from_iter([Request {
+            operation: sign(&[n]),
+            deadline: soon(),
+            done: Done::new(follow),
+        }]));
+    }
+    let mut answers = Vec::new();
+    for _ in 0..3 {
+        let reply = Reply {
+            epoch: 0,
+            answer: Answer::Results(vec![Ok(Outcome::Done)]),
+        };
+        frame::encode_reply(VERSION, &reply, &mut answers).unwrap();
+    }
+    far[0].write_all(&answers).unwrap();
+    let mut lane = Connection::new(far.remove(0));
+    for _ in 0..4 {
+        assert_eq!(next_frame(&mut lane).len(), 1);
+    }
+    assert_eq!(next_frame(&mut lane).len(), 3);
 }
 
 /// Answers from the last to the first what has come together, and counts that.

@@ -142,7 +142,7 @@ impl Shared {
             .map_err(|error| Unwritten::Broken(error.to_string()))
     }
 
-    fn read(&self, tag: u16, scratch: &mut [u8]) {
+    fn read(self: &Arc<Self>, tag: u16, scratch: &mut [u8]) {
         let lane = &self.lanes[usize::from(tag)];
         let mut inbox = lane.inbox.lock();
         match socket::read_some(lane.outlet.stream(), scratch) {
@@ -160,7 +160,7 @@ impl Shared {
         }
     }
 
-    fn hear(&self, tag: u16, frame: Vec<u8>) {
+    fn hear(self: &Arc<Self>, tag: u16, frame: Vec<u8>) {
         let answer = frame::decode_reply(self.version, &frame.into()).map(|reply| reply.answer);
         match answer {
             Ok(Answer::Results(results)) => self.deliver(tag, Ok(results)),
@@ -170,13 +170,16 @@ impl Shared {
         }
     }
 
-    /// Gives the lane its next load before anyone is told: no lane idles while a request waits.
-    fn deliver(&self, lane: u16, results: board::Results) {
+    /// Gives an idle lane its next load before anyone is told: none idles while a request waits.
+    fn deliver(self: &Arc<Self>, lane: u16, results: board::Results) {
         let mut board = self.board.lock();
         self.watch.ended(usize::from(board.carries(lane)));
         let told = board.take_answered(lane, results);
+        let idle = board.has_idle_lane();
         drop(board);
-        self.load_lanes();
+        if idle || !cork::put_off(self) {
+            self.load_lanes();
+        }
         match told {
             Ok(told) => told.into_iter().for_each(board::Told::tell),
             Err(reason) => self.lose(&reason),

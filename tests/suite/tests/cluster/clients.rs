@@ -68,7 +68,11 @@ fn a_browser_siege_and_testssl_are_content() {
     ] {
         assert_eq!(finding(id), said, "{id}");
     }
-    let good = |finding: &&Value| finding["severity"] == "OK" || finding["severity"] == "INFO";
+    let good = |finding: &&Value| {
+        // Of the machine's own OpenSSL, which speaks no GOST.
+        let of_client = finding["id"] == "engine_problem";
+        of_client || finding["severity"] == "OK" || finding["severity"] == "INFO"
+    };
     let bad: Vec<_> = findings.iter().filter(|finding| !good(finding)).collect();
     assert!(bad.is_empty(), "{bad:?}");
 }
