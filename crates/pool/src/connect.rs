@@ -122,6 +122,7 @@ impl Core {
             timeout: record.seat.timeout,
             member: self.first_of(&record.member),
             far: connection.token.process().is_some(),
+            pool: record.seat.connector.remote(),
         }
     }
 

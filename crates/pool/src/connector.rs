@@ -65,8 +65,8 @@ pub struct Seat {
     pub member: String,
     /// Its share of the load against others of the same speed; 0 counts as 1.
     pub weight: u32,
-    /// How long one operation may run on the token before the connection is ended. Making a key
-    /// may take ten times as long.
+    /// How long one operation may take on the token: when it has answered nothing for so long the connection
+    /// is ended. Making a key may take ten times as long.
     pub timeout: Duration,
     /// Makes the connection.
     pub connector: Arc<dyn Connector>,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Batch, Done, Error, ObjectRef, Operation, Outcome, Request, Result, Scope};
+use smallvec::SmallVec;
 
 use crate::claim::forsaken;
 use crate::core::{Acquired, Core};
@@ -14,8 +15,11 @@ use crate::job::{Job, Lane, Purpose, Work};
 use crate::record::Connection;
 use crate::scheduler::{Place, Verdict};
 
-/// The keeper ends what hangs; the token's own deadline is only behind that.
+/// The keeper answers who has waited long enough, and ends what hangs; a token's own deadline is only behind that.
 const BEHIND_THE_KEEPER: Duration = Duration::from_secs(1);
+
+/// Later than the keeper ends any worker.
+const NEVER: Duration = Duration::from_secs(24 * 3600);
 
 thread_local! {
     /// While this thread is inside of a start: others that are put off until it is done. A token may
@@ -112,8 +116,12 @@ impl Core {
         if let Err(error) = localize(&mut operation, connection.generation) {
             return self.finished(place, &connection, Err(error));
         }
-        let limit = connection.record.seat.timeout * job.term.patience;
-        let deadline = since + limit + BEHIND_THE_KEEPER;
+        // Another host need not work for who is no longer there; what a worker has begun keeps its lane.
+        let deadline = if connection.record.seat.connector.remote() {
+            job.term.deadline + BEHIND_THE_KEEPER
+        } else {
+            since + NEVER
+        };
         let core = Arc::clone(self);
         let token = Arc::clone(&connection);
         let done = Done::new(move |result| core.finished(place, &connection, result));
@@ -161,12 +169,13 @@ impl Core {
         let now = Instant::now();
         let mut scheduler = self.scheduler.lock();
         let work = scheduler.finish(place, now, verdict);
-        let next = if over {
-            None
-        } else {
-            scheduler.next(place.seat, now)
-        };
+        let mut next = SmallVec::<[_; 1]>::new();
+        if !over {
+            next.extend(std::iter::from_fn(|| scheduler.next(place.seat, now)));
+        }
         drop(scheduler);
+        // What was behind one that was allowed more is due sooner now.
+        self.alarm.by(now + record.seat.timeout);
         if over && let Some(error) = error {
             self.down(connection, error);
         }

@@ -123,7 +123,12 @@ impl Core {
             connection,
             since,
         } = lane;
-        let limit = *since + connection.record.seat.timeout * term.patience;
+        let limit = if self.options.threads {
+            // The keeper ends what hangs.
+            term.deadline
+        } else {
+            *since + connection.record.seat.timeout * term.patience
+        };
         let local = local(operation, connection.generation);
         let mut result = local.and_then(|operation| {
             connection
@@ -131,6 +136,7 @@ impl Core {
                 .execute(&operation, limit.min(term.deadline))
         });
         if let Err(error) = &result
+            && !self.options.threads
             && error.kind() == Kind::Deadline
             && Instant::now() >= limit
         {

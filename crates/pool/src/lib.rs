@@ -6,6 +6,7 @@
 
 mod alarm;
 mod amendments;
+mod aside;
 mod catalogue;
 mod changes;
 mod claim;

@@ -261,18 +261,19 @@ impl Pool {
         Ok(())
     }
 
-    /// Waits until nothing runs on these seats, or has timed out.
+    /// Waits until nothing runs on these seats. The keeper ends what hangs; without one that is left to itself.
     fn until_idle(&self, records: &[Arc<Record>]) {
         let patience = records.iter().map(|record| record.seat.timeout).max();
-        let idle = |pool: &Self| {
-            let scheduler = pool.core.scheduler.lock();
-            let running = |record: &Arc<Record>| {
-                let activity = scheduler.activity(record.index);
-                activity.is_some_and(|activity| activity.running > 0)
-            };
-            !records.iter().any(running)
+        let deadline = Instant::now() + patience.unwrap_or_default();
+        let running = |record: &Arc<Record>| {
+            let activity = self.core.scheduler.lock().activity(record.index);
+            activity.is_some_and(|activity| activity.running > 0)
         };
-        self.poll_until(Instant::now() + patience.unwrap_or_default(), idle);
+        while records.iter().any(running)
+            && (self.core.options.threads || Instant::now() < deadline)
+        {
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 
     /// The seats of a member, or the one seat of this name.
@@ -294,19 +295,13 @@ impl Pool {
         Ok(connections.collect())
     }
 
-    /// Waits for seats to move; a condition that others bring about without saying is polled.
+    /// Waits for seats to move.
     fn wait_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
         let mut moved = self.core.moved.0.lock();
         while !reached(self) {
             if self.core.moved.1.wait_until(&mut moved, deadline) {
                 return;
             }
-        }
-    }
-
-    fn poll_until(&self, deadline: Instant, reached: impl Fn(&Self) -> bool) {
-        while !reached(self) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(2));
         }
     }
 }

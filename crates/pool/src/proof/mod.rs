@@ -237,14 +237,14 @@ impl Core {
                 .token
                 .execute(operation, Instant::now() + timeout);
         }
-        let term = Term {
+        let term = || Term {
             deadline: Instant::now() + timeout + self.options.deadline,
             patience: 1,
         };
-        let mut lane = self.wait_for_lane(&need, &Attempt::default(), term)?;
+        let mut lane = self.wait_for_lane(&need, &Attempt::default(), term())?;
         let _turn = self.turns.take();
         lane.since = Instant::now();
-        self.run_on(&lane, operation, term, Purpose::Proof)
+        self.run_on(&lane, operation, term(), Purpose::Proof)
     }
 }
 

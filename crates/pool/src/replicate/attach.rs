@@ -2,6 +2,7 @@
 
 use super::door::Door;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
+use crate::aside::Aside;
 use crate::record::Record;
 use crate::{Changes, Options, Pool, Seat};
 use hsmux_token::sync::Mutex;
@@ -237,7 +238,7 @@ impl Members for Pool {
         let own = |record: &Arc<Record>| !record.seat.connector.remote();
         for record in self.core.records().into_iter().filter(own) {
             let connection = record.life.lock().connection.clone();
-            let token = connection.map(|connection| Arc::clone(&connection.token));
+            let token = connection.map(|connection| Aside::of(&self.core, connection));
             match members.iter_mut().find(|m| *m.name == *record.member) {
                 Some(member) => member.token = member.token.take().or(token),
                 None => members.push(Member {
@@ -278,7 +279,7 @@ impl Members for Pool {
             connection.ok_or_else(|| Error::lost("the session object went with its worker"))?;
         let member = Member {
             name: connection.record.member.to_string(),
-            token: Some(Arc::clone(&connection.token)),
+            token: Some(Aside::of(&self.core, connection)),
         };
         Ok((
             member,

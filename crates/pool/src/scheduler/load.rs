@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Term;
+use super::hang::Answers;
 use super::spread::Spread;
 
 /// What a seat is, to the scheduler.
@@ -11,13 +12,16 @@ pub(crate) struct Capacity {
     /// Operations that it runs at a time.
     pub lanes: usize,
     pub weight: u32,
-    /// One operation may take this long, times [`Term::patience`].
+    /// One operation may take this long, times [`Term::patience`]; see [`super::hang`].
     pub timeout: Duration,
     /// Seats with the same number are workers of one token.
     pub member: usize,
     /// Whether what is sent to it while its lanes are busy waits there, behind a way that costs as
     /// much as a fast operation: a worker process.
     pub far: bool,
+    /// Whether it is a pool of its own, of another host: what waits there for one token is overtaken by
+    /// what others serve.
+    pub pool: bool,
 }
 
 /// A seat in service.
@@ -29,6 +33,7 @@ pub(super) struct Load<W, C> {
     pub running: Vec<Run<W>>,
     /// It is given nothing for the moment.
     pub held: bool,
+    pub answers: Answers,
     /// Credit of the round-robin policy.
     pub credit: i64,
     /// Moving average of the time that one operation takes, in nanoseconds.
@@ -47,14 +52,15 @@ pub(super) struct Load<W, C> {
 }
 
 pub(super) struct Run<W> {
+    /// They grow.
     pub number: u64,
     pub started: Instant,
     /// It began when another one ended.
     behind: bool,
     /// It may take long, and nobody is to stand behind it.
     slow: bool,
-    /// Past this the token hangs.
-    pub limit: Instant,
+    /// How long it may take.
+    pub allowed: Duration,
     /// Past this the caller is answered, though the token is still at it.
     pub deadline: Instant,
     /// Absent when nobody is to be told: the caller runs it, or has been answered.
@@ -123,6 +129,7 @@ impl<W, C> Load<W, C> {
             credit: 0,
             latency: 0,
             held: false,
+            answers: Answers::default(),
             samples: 0,
             group: Group::default(),
             quickest: Quickest {
@@ -136,7 +143,11 @@ impl<W, C> Load<W, C> {
     }
 
     pub fn free(&self) -> bool {
-        !self.held && self.running.len() < self.capacity.lanes
+        self.takes_more() && self.running.len() < self.capacity.lanes
+    }
+
+    fn takes_more(&self) -> bool {
+        !self.held && !self.answers.one_is_waited_for()
     }
 
     /// Whether a request may be sent to stand behind those that run: they are over sooner than it
@@ -144,7 +155,7 @@ impl<W, C> Load<W, C> {
     pub fn takes_ahead(&self) -> bool {
         let lanes = self.capacity.lanes;
         self.capacity.far
-            && !self.held
+            && self.takes_more()
             && (lanes..lanes * self.depth()).contains(&self.running.len())
             && !self.running.iter().any(|run| run.slow)
     }
@@ -179,12 +190,15 @@ impl<W, C> Load<W, C> {
     }
 
     pub fn start(&mut self, number: u64, now: Instant, term: Term, work: Option<W>) {
+        if self.running.is_empty() {
+            self.answers.expected_from(now);
+        }
         self.running.push(Run {
             number,
             started: now,
             behind: !self.free(),
             slow: term.patience > 1,
-            limit: now + self.capacity.timeout * term.patience,
+            allowed: self.capacity.timeout * term.patience,
             deadline: term.deadline,
             work,
         });
@@ -194,6 +208,7 @@ impl<W, C> Load<W, C> {
     pub fn finish(&mut self, number: u64, now: Instant, verdict: Verdict) -> Option<W> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
+        self.note_answer(number, now);
         let began = if run.behind {
             run.started.max(self.last)
         } else {

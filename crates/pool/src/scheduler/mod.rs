@@ -1,11 +1,16 @@
 //! Who runs where: a state machine without threads, clocks or locks of its own.
 //!
 //! The one rule: no seat has a free lane while a request waits that it can serve. Every change that
-//! frees a lane is followed by [`Scheduler::next`] until that says `None`.
+//! frees a lane is followed by [`Scheduler::next`] until that says `None`. An operation that others overtake for
+//! too long is the exception ([`hang`]).
 
 mod choice;
 #[cfg(test)]
 mod choices;
+mod due;
+mod hang;
+#[cfg(test)]
+mod hangs;
 mod load;
 mod queue;
 #[cfg(test)]
@@ -78,16 +83,6 @@ pub(crate) enum Refused {
     Full { waiting: usize, retry: Duration },
     /// The catalogue has changed since the request was routed.
     Stale,
-}
-
-/// What is due.
-pub(crate) struct Overdue<W, C> {
-    /// Waited until their deadline.
-    pub waiting: Vec<W>,
-    /// Still running, but their callers are to be answered.
-    pub running: Vec<W>,
-    /// Seats that hang, with the generation that does.
-    pub hung: Vec<(C, u64)>,
 }
 
 /// What one seat does now.
@@ -201,6 +196,20 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.run(seat, now, term, work.cloned())
     }
 
+    /// Something runs on a connection that no caller has asked for, beside what the lanes carry; `None` if the
+    /// connection no longer serves.
+    pub fn begin(
+        &mut self,
+        seat: usize,
+        generation: u64,
+        now: Instant,
+        term: Term,
+    ) -> Option<Place> {
+        let load = self.seats.get(seat)?.as_ref();
+        load.filter(|load| load.generation == generation)?;
+        Some(self.run(seat, now, term, None)?.place)
+    }
+
     /// Whether a request may wait that was routed by this edition of the catalogue.
     pub fn admit(&self, edition: u64) -> Result<(), Refused> {
         if edition != self.edition {
@@ -269,39 +278,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     ) -> Vec<(W, E)> {
         self.edition = self.edition.max(edition);
         self.queue.reroute(route)
-    }
-
-    /// What is due now.
-    pub fn overdue(&mut self, now: Instant) -> Overdue<W, C> {
-        let mut overdue = Overdue {
-            waiting: self.queue.expire(now),
-            running: Vec::new(),
-            hung: Vec::new(),
-        };
-        for load in self.seats.iter_mut().flatten().chain(&mut self.leaving) {
-            if load.running.iter().any(|run| run.limit <= now) {
-                overdue
-                    .hung
-                    .push((load.connection.clone(), load.generation));
-            }
-            for run in &mut load.running {
-                if run.deadline <= now {
-                    overdue.running.extend(run.work.take());
-                }
-            }
-        }
-        overdue
-    }
-
-    /// When something is due next.
-    pub fn nearest(&self) -> Option<Instant> {
-        let loads = self.seats.iter().flatten().chain(&self.leaving);
-        let runs = loads.flat_map(|load| &load.running);
-        let due = runs.map(|run| match run.work {
-            Some(_) => run.deadline.min(run.limit),
-            None => run.limit,
-        });
-        due.chain(self.queue.nearest()).min()
     }
 
     /// How many requests wait.

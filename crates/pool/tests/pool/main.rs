@@ -13,5 +13,6 @@ mod load;
 mod minding;
 mod serving;
 mod slots;
+mod slow;
 mod stock;
 mod vault;

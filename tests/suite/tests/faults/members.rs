@@ -119,6 +119,28 @@ fn a_module_that_hangs_in_sign() {
     rig.wait_for_members(3);
 }
 
+#[test]
+fn a_slow_token_is_not_taken_to_hang() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut card = rig.stand_in("card", &["card"]);
+    let member = &mut rig.config.members[0];
+    *member = member.clone().with("sessions = 8\ntimeout = \"3s\"");
+    rig.start();
+    rig.wait_for_members(1);
+    let workers = rig.workers();
+    // Does one after the other: the last of eight is answered after 4.8 seconds.
+    card.set("card", "service_time_us = 600000");
+    let mut program = Caller::open(&rig);
+    let served = || rig.status()["members"][0]["served"].as_u64();
+    let before = served();
+    program.ok("start_load", json!({"threads": 8}));
+    until("the last has been served", PATIENCE, || {
+        (served() > before.map(|before| before + 8)).then_some(())
+    });
+    nothing_failed(&program.ok("stop_load", json!({})));
+    assert_eq!(rig.workers(), workers);
+}
+
 /// The pool's deadline was five seconds.
 fn by_the_deadline(start: Instant) {
     let took = start.elapsed();

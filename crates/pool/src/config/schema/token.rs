@@ -59,7 +59,7 @@ pub(super) const TOKEN: Section = Section {
             "timeout",
             r#""10s""#,
             "10s; 60s of a node",
-            "How long one operation may take on the token; past it the worker is ended, or the connection of a node.",
+            "How long one operation may take on the token, without what it waits there for others: when a token has answered nothing for so long its worker is ended, or the connection of a node.",
         ),
         key(
             "name",

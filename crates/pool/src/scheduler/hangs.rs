@@ -1,0 +1,142 @@
+//! Who is taken to hang, and who only stands behind others.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A seat with four lanes and a time-out of a second, in virtual time.
+struct Seat {
+    machine: Scheduler<usize, usize>,
+    begin: Instant,
+    now: Instant,
+    running: Vec<Place>,
+}
+
+impl Scheduler<usize, usize> {
+    /// Whether the seat is given nothing until one that runs there is answered.
+    pub(super) fn waits_for_one(&self, seat: usize) -> bool {
+        let load = self.seats[seat].as_ref();
+        load.is_some_and(|load| load.answers.one_is_waited_for())
+    }
+}
+
+impl Seat {
+    fn new(pool: bool) -> Self {
+        let mut machine = Scheduler::new(Policy::LeastLoaded, usize::MAX);
+        let capacity = Capacity {
+            pool,
+            ..Capacity::lanes(4, 0)
+        };
+        machine.open(0, 1, 0, capacity);
+        let now = Instant::now();
+        Self {
+            machine,
+            begin: now,
+            now,
+            running: Vec::new(),
+        }
+    }
+
+    /// Gives it as many operations as it takes; their number.
+    fn fill(&mut self, patience: u32) -> usize {
+        let term = Term {
+            deadline: self.now + Duration::from_secs(3600),
+            patience,
+        };
+        let before = self.running.len();
+        while let Some(grant) = self
+            .machine
+            .start(&SeatSet::of(0), self.now, term, Some(&0))
+        {
+            self.running.push(grant.place);
+        }
+        self.running.len() - before
+    }
+
+    /// After so long it answers the nth of those that run.
+    fn answers(&mut self, nth: usize, after: Duration) {
+        self.now += after;
+        assert!(self.machine.overdue(self.now).hung.is_empty());
+        let place = self.running.remove(nth);
+        self.machine.finish(place, self.now, Verdict::Served);
+    }
+
+    /// How long after the beginning it is taken to hang, if it answers nothing more.
+    fn hangs_after(&mut self) -> Duration {
+        while self.machine.overdue(self.now).hung.is_empty() {
+            self.now = self.machine.nearest().expect("something runs");
+            assert!(self.now < self.begin + Duration::from_secs(1000));
+        }
+        self.now - self.begin
+    }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn who_stands_behind_others_does_not_hang() {
+    let mut seat = Seat::new(false);
+    // One after the other, as a card does it: the last of four waits for 2.4 seconds.
+    for _ in 0..10 {
+        seat.fill(1);
+        seat.answers(0, ms(600));
+    }
+    assert_eq!(seat.fill(1), 1, "none was overtaken");
+    assert_eq!(
+        seat.hangs_after(),
+        ms(7000),
+        "a second after the last answer"
+    );
+}
+
+#[test]
+fn nothing_hangs_behind_what_may_take_long() {
+    let mut seat = Seat::new(false);
+    seat.fill(10);
+    seat.answers(3, ms(0));
+    assert_eq!(seat.fill(1), 1);
+    seat.answers(0, ms(9000));
+    seat.answers(0, ms(9000));
+    seat.answers(0, ms(9000));
+    assert_eq!(seat.hangs_after(), ms(28_000), "the short one");
+}
+
+#[test]
+fn who_is_overtaken_for_long_has_the_token_to_itself() {
+    let mut seat = Seat::new(false);
+    // The second is never served while there is another.
+    seat.fill(1);
+    let mut overtaken = 0;
+    while seat.running.len() > 1 {
+        seat.answers(1, ms(100));
+        overtaken += seat.fill(1);
+    }
+    assert_eq!(seat.now - seat.begin, ms(700));
+    assert_eq!(overtaken, 4);
+    seat.answers(0, ms(900));
+    assert_eq!(seat.fill(1), 4, "it is given as much as before");
+}
+
+#[test]
+fn one_that_hangs_among_others_is_found() {
+    let mut seat = Seat::new(false);
+    seat.fill(1);
+    while seat.running.len() > 1 {
+        seat.answers(1, ms(100));
+        seat.fill(1);
+    }
+    assert_eq!(seat.hangs_after(), ms(1700));
+}
+
+#[test]
+fn another_host_may_serve_some_long_before_others() {
+    let mut seat = Seat::new(true);
+    seat.fill(1);
+    for _ in 0..100 {
+        seat.answers(1, ms(100));
+        assert_eq!(seat.fill(1), 1);
+    }
+    assert_eq!(seat.hangs_after(), ms(11_000));
+}
