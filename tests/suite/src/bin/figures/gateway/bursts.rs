@@ -5,9 +5,10 @@ use std::time::Duration;
 use hsmux_bench::compare::{Bound, Goal, Report};
 use hsmux_bench::{Measurement, TlsRow, siege_table};
 use hsmux_suite::gateway::{Gateway, certify_public, configure};
-use hsmux_suite::{CardPool, Cards};
+use hsmux_suite::{CardPool, Cards, PATIENCE, until};
 use hsmux_token::Result;
 use hsmux_vcard::{KeyKind, Operation, Timing};
+use serde_json::Value;
 
 use super::{PAGE, PATH, burst, measure};
 use crate::Effort;
@@ -66,6 +67,7 @@ pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
         for key in &KEYS {
             let name = of(key.name, cards);
             turns.next(&name);
+            gateway_on_cards.rest();
             let mut options = burst(&gateway_on_cards.gateway.address, USERS, effort.burst);
             options.offer.signatures = Some(key.signatures.to_owned());
             let report = measure(&options)?;
@@ -161,6 +163,16 @@ impl OnCards {
             gateway,
             _cards: cards,
         }
+    }
+
+    /// Waits until no card signs: what a burst leaves behind is no part of the next one.
+    fn rest(&self) {
+        let signs = |member: &Value| member["in_flight"].as_u64() != Some(0);
+        until("the cards rest", PATIENCE, || {
+            let status = self.gateway.rig.status();
+            let members = status["members"].as_array()?;
+            (!members.iter().any(signs)).then_some(())
+        });
     }
 
     /// Takes these cards out of service.
