@@ -51,7 +51,7 @@ pub struct Config {
     send_proxy: bool,
     /// haproxy's own socket, by which a reload takes over what listens
     #[arg(long, value_name = "PATH", default_value = "/run/haproxy/admin.sock")]
-    socket: String,
+    socket: PathBuf,
     /// A `stream` block for nginx in place of it
     #[arg(long)]
     nginx: bool,
@@ -80,6 +80,7 @@ impl Config {
         } else {
             Program::Haproxy
         };
+        let socket = std::path::absolute(&self.socket).context("--socket")?;
         let wishes = Wishes {
             hosts: self.hosts,
             listen: self.listen,
@@ -88,7 +89,7 @@ impl Config {
             port: self.port,
             health: self.health_port,
             send_proxy: self.send_proxy.then_some(true),
-            socket: self.socket,
+            socket: socket.display().to_string(),
         };
         let balancer = Balancer::new(&wishes, section.as_ref())
             .map_err(|error| Exit::Usage.because(error.to_string()))?;

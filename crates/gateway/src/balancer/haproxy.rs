@@ -7,6 +7,10 @@ use super::{Balancer, Server, Way};
 /// A host is out after two answers other than 200, or none, and in again after two of 200: about a second.
 const CHECK: &str = "check inter 1s fastinter 250ms downinter 1s fall 2 rise 2";
 
+/// A host that takes nothing for so long is gone. The kernel counts as well how long one has its window closed, for a
+/// backend that takes nothing of an upload: it is not cut off before the gateway itself gives that up (`backend_timeout`).
+const SILENCE: &str = "tcp-ut 30s";
+
 const HEAD: &str = "\
 # Written by `hsmux haproxy config`. TLS passes through, and ends at the gateways.
 global
@@ -23,9 +27,15 @@ defaults
     timeout client 1h
     timeout server 1h
     timeout check 2s
-    # Whoever is gone without a word is noticed.
+    # Whoever is gone without a word is noticed: a client after two minutes, a host after half a minute.
     option clitcpka
+    clitcpka-idle 1m
+    clitcpka-intvl 15s
+    clitcpka-cnt 4
     option srvtcpka
+    srvtcpka-idle 10s
+    srvtcpka-intvl 5s
+    srvtcpka-cnt 4
     # A host that takes no connection: the next one gets it.
     retries 3
     option redispatch 1
@@ -55,7 +65,7 @@ fn pass(text: &mut String, balancer: &Balancer, way: &Way<'_>, header: &str) -> 
     // 503: it cannot sign, or it ends. It gets no new connections, and keeps those that it has.
     writeln!(text, "    option httpchk GET /health")?;
     writeln!(text, "    http-check expect status 200")?;
-    writeln!(text, "    default-server {CHECK}{header}")?;
+    writeln!(text, "    default-server {CHECK} {SILENCE}{header}")?;
     for server in &balancer.hosts {
         let Server {
             name,

@@ -211,6 +211,11 @@ fn a_configuration_is_checked_before_it_is_written() {
         .fails();
     refused.says("haproxy refuses").says("nobody.invalid");
     assert!(!rig.path("never.cfg").exists());
+    // haproxy is told where that is, wherever it is started.
+    config("10.0.0.1 --socket front.sock")
+        .dir(&rig.path(""))
+        .ok()
+        .says(&format!("socket {} mode", rig.path("front.sock").display()));
     // Daemons are found by users, too.
     let report = config("10.0.0.1 --json").env("PATH", "").ok().out;
     let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
