@@ -13,6 +13,7 @@ impl fmt::Display for Cell {
             key, module, page, ..
         } = self;
         let hsms = match self.hsms {
+            0 => "no HSM".to_owned(),
             1 => "1 HSM".to_owned(),
             hsms => format!("{hsms} HSMs"),
         };

@@ -109,7 +109,15 @@ pub fn watched_steps<T>(
         stop,
         progress: &|progress| show(&bar, progress),
     };
-    let result = run(control, &|step| bar.println(step));
+    let say = |step: &str| {
+        if bar.is_hidden() {
+            // No terminal, but perhaps a log that somebody follows.
+            eprintln!("{step}");
+        } else {
+            bar.println(step);
+        }
+    };
+    let result = run(control, &say);
     bar.finish_and_clear();
     Ok(result?)
 }
