@@ -6,7 +6,7 @@
 //! 6.2). So a text can follow another one in the same stream when its own IV, and what the stream has in that
 //! place, are combined into its first block. Padding (PKCS #7) is put on and taken off here.
 //!
-//! A stream begins where several texts come at once; others may join. It is used no longer than it is young,
+//! A stream begins where several texts come at once, or where one has ended; others may join. It is used no longer than it is young,
 //! and so is a key that another process has deleted. What does not go well this way goes the usual way, one by
 //! one: errors are always the token's own.
 
@@ -102,7 +102,8 @@ impl ModuleToken {
         let found = self.streams.find(texts[0].verb, key);
         let passed = match found {
             Some(stream) => self.go_on(stream, texts),
-            None if texts.len() < 2 => return Vec::new(),
+            // Where there was a stream, others will follow.
+            None if texts.len() < 2 && !self.streams.had(texts[0].verb, key) => return Vec::new(),
             None => self.begin(texts),
         };
         passed.unwrap_or_else(|error| {
@@ -131,7 +132,10 @@ impl ModuleToken {
             return Ok(Vec::new());
         };
         let handle = self.handle(&ObjectRef::Token(first.key))?;
-        let Some(session) = self.streams.session(&self.sessions)? else {
+        let Some(session) = self
+            .streams
+            .session(&self.sessions, first.verb, first.key)?
+        else {
             return Ok(Vec::new());
         };
         let begun = Instant::now();
@@ -144,6 +148,9 @@ impl ModuleToken {
         let stream = Stream::new(session, edition, first, begun);
         let mut passed = self.go_on(stream, &texts[..1])?;
         self.note(first, begun);
+        if texts.len() == 1 {
+            return Ok(passed);
+        }
         // Somebody else may have gone on with it: then the others go the usual way.
         if let Some(stream) = self.streams.find(first.verb, first.key) {
             passed.extend(self.go_on(stream, &texts[1..])?);

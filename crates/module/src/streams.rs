@@ -42,6 +42,12 @@ impl Streams {
         idle[place].is_young().then(|| idle.remove(place))
     }
 
+    /// Whether there was one, whose session waits for the next.
+    pub fn had(&self, verb: Verb, key: ObjectId) -> bool {
+        let idle = &self.state.lock().idle;
+        idle.iter().any(|stream| stream.is_of(verb, key))
+    }
+
     /// How often keys have changed, where one may begin with this key.
     pub fn edition(&self, key: ObjectId) -> Option<u64> {
         let state = self.state.lock();
@@ -58,11 +64,19 @@ impl Streams {
         self.close(sessions, stream.session);
     }
 
-    /// A session to begin one in: a new one, or that of the stream that has not been used for longest. `None`
-    /// where the token has no more, or others have all.
-    pub fn session(&self, sessions: &Sessions) -> Result<Option<Session>> {
+    /// A session to begin one in: that of the one before, a new one, or that of the stream that has not been used
+    /// for longest. `None` where the token has no more, or others have all.
+    pub fn session(
+        &self,
+        sessions: &Sessions,
+        verb: Verb,
+        key: ObjectId,
+    ) -> Result<Option<Session>> {
         let mut state = self.state.lock();
-        let old = state.idle.iter().position(|stream| !stream.is_young());
+        let mut idle = state.idle.iter();
+        let before = idle.position(|stream| stream.is_of(verb, key) && !stream.is_young());
+        let mut idle = state.idle.iter();
+        let old = before.or_else(|| idle.position(|stream| !stream.is_young()));
         let place = old.or((state.open >= MOST && !state.idle.is_empty()).then_some(0));
         let ended = place.map(|place| state.idle.remove(place));
         if ended.is_none() && state.open >= MOST {

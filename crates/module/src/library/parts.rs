@@ -69,6 +69,7 @@ impl Library {
         let (name, Some(last)) = Parts::of(verb, &self.functions).last else {
             return Err(Error::vendor("C_EncryptFinal", CKR_FUNCTION_NOT_SUPPORTED));
         };
+        announce(name);
         let mut room = [0; ROOM];
         let mut len = ROOM as u64;
         // SAFETY: the room with its length.

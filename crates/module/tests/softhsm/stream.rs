@@ -115,6 +115,26 @@ fn a_text_that_comes_alone_joins_a_stream() {
     }
 }
 
+/// Texts that come alone begin the next one, when the one before has lived its time.
+#[test]
+fn a_stream_is_followed_by_another() {
+    let token = token("streams-follow");
+    let key = token.made(aes(1)).remove(0).object.id;
+    let texts = |count| (0..count).map(|n| encrypt(key, n, &[n; 100])).collect();
+    assert!(all(&token, texts(2)).iter().all(Result::is_ok));
+    let one_by_one = || {
+        for text in texts(20) {
+            all(&token, vec![text]).remove(0).unwrap();
+        }
+    };
+    let (mut ended, end) = (0, soon());
+    while ended < 3 {
+        assert!(Instant::now() < end, "only {ended} have ended");
+        ended += calls_of("C_EncryptFinal", one_by_one);
+        assert_eq!(calls_of("C_EncryptUpdate", one_by_one), 20);
+    }
+}
+
 #[test]
 fn a_key_that_another_process_deletes_is_used_no_longer_than_a_stream() {
     let label = "stream-ends";
