@@ -93,17 +93,22 @@ impl Peers {
         })
     }
 
-    fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
-        // Before the configuration is read: what is let in by an old one is changed with the others.
-        let mut open = self.open.lock();
-        let config = running.config();
-        let peer = allowed(&config, name).ok_or_else(|| {
+    /// What the configuration says of the host of this name, if it may connect.
+    pub fn admit<'a>(config: &'a Config, name: &str) -> Result<&'a Allowed> {
+        allowed(config, name).ok_or_else(|| {
             let message = format!(
                 "{name:?} is no [[peer]] of this host, which serves nobody else: add one there, then \
                  hsmux reload"
             );
             Error::token(Kind::Forbidden, message)
-        })?;
+        })
+    }
+
+    fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
+        // Before the configuration is read: what is let in by an old one is changed with the others.
+        let mut open = self.open.lock();
+        let config = running.config();
+        let peer = Self::admit(&config, name)?;
         if let Some(open) = open.get(name) {
             return Ok(Arc::clone(&open.entrance));
         }

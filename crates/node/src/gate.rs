@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hsmux_daemon::Running;
+use hsmux_daemon::{Peers, Running};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Greeting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,10 +17,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Shown;
-use crate::guests::{Guests, Stay};
+use crate::guests::{Guests, Purpose, Stay};
 use crate::lobby::{Lobby, Place};
 use crate::refusal::Refusal;
-use crate::stream::{pass, prepare, say};
+use crate::revocation::{self, NOT_TAKEN, SAME_CA};
+use crate::stream::{lost, pass, prepare, say};
 use crate::watch::Current;
 
 /// How long a handshake may take.
@@ -68,28 +69,71 @@ impl Gate {
             }
         };
         drop(place);
-        let Ok(Some(mut admitted)) = admitted else {
+        let Ok(Some(admitted)) = admitted else {
             return;
         };
-        if let Err(error) = admitted.pass().await {
+        if let Err(error) = self.serve(admitted, from).await {
             tracing::debug!(%from, %error, "a connection of a host has ended");
         }
+    }
+
+    /// Until one side has ended, or it has to go.
+    async fn serve(&self, admitted: Admitted, from: SocketAddr) -> Result<()> {
+        let Admitted {
+            mut far,
+            near,
+            name,
+            stay,
+        } = admitted;
+        let served = async {
+            match near {
+                Some(mut near) => pass(&mut far, &mut near).await.map_err(|e| lost(&e)),
+                None => Err(self.exchange(&mut far, &name, from).await),
+            }
+        };
+        tokio::select! {
+            served = served => served,
+            () = stay.leave.notified() => Ok(()),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        far: &mut TlsStream<TcpStream>,
+        name: &str,
+        from: SocketAddr,
+    ) -> Error {
+        let identity = || Some(self.running.config().node.as_ref()?.identity.clone());
+        let complain = |problem: &str| {
+            self.refuse(from, &format!("{NOT_TAKEN}: {problem}"), SAME_CA);
+        };
+        revocation::exchange(far, name, identity, complain).await
     }
 
     /// All that comes before a connection is served; who is refused is told why.
     async fn admit(&self, stream: TcpStream, from: SocketAddr) -> Option<Admitted> {
         let (mut far, shown) = self.shake_hands(stream, from).await?;
-        let entered = self
-            .enter(&shown)
-            .and_then(|stay| Ok((stay, self.served(&shown)?)));
-        match entered {
+        let purpose = match far.get_ref().1.alpn_protocol() {
+            None => Purpose::Work,
+            Some(_) => Purpose::Lists,
+        };
+        match self.enter(&shown, purpose) {
             // It may have been revoked since its handshake began, and before it was among the guests.
             Ok(_) if self.current.load().revoked.contains(&shown.serial) => None,
-            Ok((stay, near)) => Some(Admitted { far, near, stay }),
+            Ok((stay, near)) => {
+                let name = shown.name;
+                Some(Admitted {
+                    far,
+                    near,
+                    name,
+                    stay,
+                })
+            }
             Err(error) => {
                 self.refuse(from, &error.to_string(), "or leave it as it is");
-                let said = say(&mut far, &Greeting::Refused(error)).await;
-                if said.is_ok() {
+                if purpose == Purpose::Work
+                    && say(&mut far, &Greeting::Refused(error)).await.is_ok()
+                {
                     linger(&mut far).await;
                 }
                 None
@@ -137,18 +181,27 @@ impl Gate {
         peers.refuse(&from.to_string(), problem, advice);
     }
 
-    /// A place among those that are served.
-    fn enter(&self, shown: &Shown) -> Result<Stay> {
+    /// A place among those that are served, and the daemon's end where it is to serve.
+    fn enter(&self, shown: &Shown, purpose: Purpose) -> Result<(Stay, Option<UnixStream>)> {
         let config = self.running.config();
         let peers = config.node.as_ref().map_or(0, |node| node.peers.len());
-        self.guests.enter(shown.clone(), peers).map_err(|share| {
+        let entered = self.guests.enter(shown.clone(), purpose, peers);
+        let stay = entered.map_err(|share| {
             let message = format!(
                 "{} has {share} connections here, which is its share: give [node] more `connections`, or its \
                  [[token]] fewer `sessions`",
                 shown.name
             );
             Error::token(Kind::Busy, message)
-        })
+        })?;
+        let near = match purpose {
+            Purpose::Work => Some(self.served(shown)?),
+            Purpose::Lists => {
+                Peers::admit(&config, &shown.name)?;
+                None
+            }
+        };
+        Ok((stay, near))
     }
 
     /// The end of a connection that the daemon serves.
@@ -166,19 +219,10 @@ impl Gate {
 /// A connection of a host that may have it.
 struct Admitted {
     far: TlsStream<TcpStream>,
-    /// The daemon's end is served by the daemon.
-    near: UnixStream,
+    /// The daemon's end is served by the daemon. Without one it is for lists.
+    near: Option<UnixStream>,
+    name: String,
     stay: Stay,
-}
-
-impl Admitted {
-    /// Until one side has ended, or it has to go.
-    async fn pass(&mut self) -> io::Result<()> {
-        tokio::select! {
-            passed = pass(&mut self.far, &mut self.near) => passed,
-            () = self.stay.leave.notified() => Ok(()),
-        }
-    }
 }
 
 /// Closed at once, with something unread, a connection would take away the last word.

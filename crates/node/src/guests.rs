@@ -16,8 +16,21 @@ pub struct Guests {
     most: usize,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To use tokens.
+    Work,
+    /// To exchange lists of revoked certificates.
+    Lists,
+}
+
+/// Connections of one host for lists: one for each of its links, of which one may take over from another.
+const FOR_LISTS: usize = 4;
+
 struct Guest {
     shown: Shown,
+    purpose: Purpose,
     leave: Arc<Notify>,
 }
 
@@ -39,12 +52,20 @@ impl Guests {
         }
     }
 
-    /// Takes one in. Each of so many `peers` has its share, which the others leave to it; `Err` says how many
-    /// connections that is.
-    pub fn enter(self: &Arc<Self>, shown: Shown, peers: usize) -> Result<Stay, usize> {
-        let share = self.most.checked_div(peers).unwrap_or(0).max(1);
+    /// Takes one in. Each of so many `peers` has its share, which the others leave to it, and some places beside
+    /// that for lists; `Err` says how many connections there may be.
+    pub fn enter(
+        self: &Arc<Self>,
+        shown: Shown,
+        purpose: Purpose,
+        peers: usize,
+    ) -> Result<Stay, usize> {
+        let share = match purpose {
+            Purpose::Work => self.most.checked_div(peers).unwrap_or(0).max(1),
+            Purpose::Lists => FOR_LISTS,
+        };
         let mut open = self.open.lock();
-        let same = |guest: &&Guest| guest.shown.name == shown.name;
+        let same = |guest: &&Guest| guest.purpose == purpose && guest.shown.name == shown.name;
         if open.values().filter(same).count() >= share {
             return Err(share);
         }
@@ -52,6 +73,7 @@ impl Guests {
         let leave = Arc::new(Notify::new());
         let guest = Guest {
             shown,
+            purpose,
             leave: Arc::clone(&leave),
         };
         open.insert(number, guest);
@@ -90,7 +112,7 @@ mod tests {
     #[test]
     fn no_peer_takes_the_places_of_another() {
         let guests = Arc::new(Guests::new(5));
-        let enter = |name: &str| {
+        let enter_for = |purpose, name: &str| {
             let (name, serial) = (name.to_owned(), String::new());
             let until = 0;
             guests.enter(
@@ -99,12 +121,19 @@ mod tests {
                     serial,
                     until,
                 },
+                purpose,
                 2,
             )
         };
+        let enter = |name| enter_for(Purpose::Work, name);
         let mut first: Vec<_> = (0..2).map(|_| enter("web1").ok().unwrap()).collect();
         assert_eq!(enter("web1").err(), Some(2));
         let _second = enter("web2").ok().unwrap();
+        // Lists have places of their own.
+        let for_lists = || enter_for(Purpose::Lists, "web1");
+        let lists: Vec<_> = (0..FOR_LISTS).map(|_| for_lists().ok().unwrap()).collect();
+        assert_eq!(for_lists().err(), Some(FOR_LISTS));
+        assert_eq!(lists.len(), FOR_LISTS);
         first.pop();
         assert!(enter("web1").is_ok());
     }

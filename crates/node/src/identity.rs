@@ -19,6 +19,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::certificate::{self, Serial, Shown};
+use crate::revocation;
 
 /// A host's files, read.
 pub struct Loaded {
@@ -28,6 +29,8 @@ pub struct Loaded {
     lists: Vec<CertificateRevocationListDer<'static>>,
     /// Certificates that are not believed any more.
     pub revoked: HashSet<Serial>,
+    /// Whether it has a place for lists, and so exchanges them with other hosts.
+    exchanges: bool,
     /// This host's own certificate.
     pub own: Shown,
     provider: Arc<CryptoProvider>,
@@ -55,6 +58,7 @@ impl Loaded {
             roots: Arc::new(roots),
             lists,
             revoked,
+            exchanges: identity.revoked.is_some(),
             own,
             provider: Arc::new(rustls::crypto::ring::default_provider()),
         })
@@ -75,6 +79,9 @@ impl Loaded {
         let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        if self.exchanges {
+            config.alpn_protocols = vec![revocation::PROTOCOL.to_vec()];
+        }
         Ok(Arc::new(config))
     }
 
@@ -104,7 +111,8 @@ pub fn unfit(identity: &Identity, error: &rustls::Error) -> Error {
     Error::pool(Kind::Environment, format!("{files}: {error}"))
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
+/// The certificates of a file: one at least.
+pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     let chain: Vec<_> = read
         .collect::<Result<_, _>>()
@@ -124,7 +132,8 @@ pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
     Ok(all)
 }
 
-fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
+/// Lists of revoked certificates in a file, as they are.
+pub fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
     let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
 }
@@ -138,6 +147,7 @@ fn keep_to_itself(key: &Path) -> Result<()> {
     Ok(())
 }
 
-fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {
+/// What is wrong with a file.
+pub fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("{}: {error}", file.display()))
 }

@@ -12,15 +12,18 @@
 //! | `lobby` | connections that nobody knows yet |
 //! | `guests` | connections that are open, and who has to go |
 //! | `watch` | files and configuration that change while it runs |
-//! | `link` | the using side: a worker process and its lanes |
+//! | `link`, `connect` | the using side: a worker process, its lanes, how it connects |
 //! | `pulse` | whether the other host is alive |
 //! | `identity`, `certificate` | what a host shows, and what others show |
 //! | `stream` | sockets that notice a cut cable, frames on them |
+//! | `revocation` | lists of revoked certificates, from host to host |
+//! | `signature` | whether something is signed by a key |
 //! | `refusal` | what went wrong in a handshake, and what to do |
 //! | `ca` | the authority: certificates, their list, revocation |
 
 pub mod ca;
 mod certificate;
+mod connect;
 mod gate;
 mod guests;
 mod identity;
@@ -28,7 +31,9 @@ mod link;
 mod lobby;
 mod pulse;
 mod refusal;
+mod revocation;
 mod service;
+mod signature;
 mod stream;
 mod watch;
 

@@ -2,28 +2,25 @@
 
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use hsmux_pool::process::{LinkOptions, Orders, serve_orders};
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
-use hsmux_wire::{Answer, Call, Connection, Greeting, Hello, SPOKEN, decode};
+use hsmux_wire::{Answer, Call, Connection, SPOKEN};
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::certificate::Shown;
+use crate::connect::Wanted;
 use crate::identity::{Loaded, unfit};
 use crate::pulse;
 use crate::refusal::Refusal;
-use crate::stream::{ask, hear, pass, prepare, say};
-
-/// How long a connection may take, its handshake included.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+use crate::revocation;
+use crate::stream::{ask, pass};
 
 /// Another host, connected.
 pub struct Link {
@@ -161,6 +158,7 @@ impl Line {
         }
         let (ended, near) = tokio::select! {
             error = pulse::watch(&mut self.pulse, &self.link) => return error,
+            never = revocation::keep(&self.link.options, &self.server) => match never {},
             Some(Ok(ended)) = running.join_next() => ended,
         };
         // Kept open with the others.
@@ -209,45 +207,5 @@ impl Link {
             ));
         }
         Ok(())
-    }
-}
-
-/// What each connection is made of.
-struct Wanted<'a> {
-    address: &'a str,
-    connector: &'a TlsConnector,
-    server: &'a ServerName<'static>,
-    client: [u8; 16],
-    versions: std::ops::RangeInclusive<u16>,
-}
-
-impl Wanted<'_> {
-    /// A connection that has been greeted, and its frame version.
-    async fn connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
-        let within = timeout(CONNECT_WITHIN, self.try_connect()).await;
-        within.unwrap_or_else(|_| {
-            let message = format!("no connection within {} s", CONNECT_WITHIN.as_secs());
-            Err(Error::lost(message))
-        })
-    }
-
-    async fn try_connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
-        let refused = |error: std::io::Error| Error::lost(Refusal::of(&error).to_string());
-        let stream = TcpStream::connect(self.address).await.map_err(refused)?;
-        prepare(&stream).map_err(|e| Error::lost(format!("a socket: {e}")))?;
-        let connecting = self.connector.connect(self.server.clone(), stream);
-        let mut stream = connecting.await.map_err(refused)?;
-        let hello = Hello {
-            oldest: *self.versions.start(),
-            newest: *self.versions.end(),
-            client: self.client,
-            program: "hsmux link".into(),
-        };
-        say(&mut stream, &hello).await?;
-        // What the other end thinks of this one's certificate comes as the first thing to be read.
-        match decode(hear(&mut stream).await.map_err(refused)?)? {
-            Greeting::Welcome(welcome) => Ok((stream, welcome.version)),
-            Greeting::Refused(error) => Err(error),
-        }
     }
 }

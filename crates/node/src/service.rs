@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::gate::Gate;
 use crate::guests::Guests;
+use crate::revocation::look_at;
 use crate::watch::{self, Current};
 
 /// The tokens of this host, offered to others. Dropping it ends their connections.
@@ -32,6 +33,7 @@ impl Service {
             _ => return Ok(None),
         };
         let current = Current::read(&node.identity)?;
+        node.identity.revoked.iter().for_each(|file| look_at(file));
         let sockets: Vec<StdListener> = node
             .listen
             .iter()

@@ -56,11 +56,11 @@ pub async fn say<T: Encode<()>>(to: &mut (impl AsyncWrite + Unpin), message: &T)
     written.await.map_err(|error| lost(&error))
 }
 
-/// Reads a frame.
-pub async fn hear(from: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
+/// Reads a frame, which may be so long.
+pub async fn hear(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
-    if length > MAX_FRAME {
-        let message = format!("a frame of {length} bytes; {MAX_FRAME} are the most");
+    if length > most {
+        let message = format!("a frame of {length} bytes; {most} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
     let mut frame = vec![0; length];
@@ -75,11 +75,12 @@ pub async fn ask(
     call: &Call,
 ) -> Result<Answer> {
     say(over, call).await?;
-    let frame = hear(over).await.map_err(|error| lost(&error))?;
+    let frame = hear(over, MAX_FRAME).await.map_err(|error| lost(&error))?;
     Ok(frame::decode_reply(version, &frame.into())?.answer)
 }
 
-fn lost(error: &io::Error) -> Error {
+/// The connection has ended by this.
+pub fn lost(error: &io::Error) -> Error {
     Error::lost(match error.kind() {
         io::ErrorKind::UnexpectedEof => "closed the connection".to_owned(),
         _ => error.to_string(),

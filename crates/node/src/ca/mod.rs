@@ -8,7 +8,7 @@
 //! | `revoked.pem` | its list of revoked certificates (RFC 5280, section 5), for every host |
 //! | `issued.json` | what it has issued: the list is made of it |
 
-mod files;
+pub(crate) mod files;
 mod issue;
 mod key;
 mod ledger;

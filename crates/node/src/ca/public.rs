@@ -4,10 +4,11 @@ use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData,
     SignatureAlgorithm,
 };
-use rustls::crypto::ring::default_provider;
 use x509_cert::der::{Decode, DecodePem, Encode};
 use x509_cert::request::CertReq;
-use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoRef};
+use x509_cert::spki::SubjectPublicKeyInfoRef;
+
+use crate::signature;
 
 /// What hosts verify.
 const ALGORITHMS: [&SignatureAlgorithm; 4] = [
@@ -50,18 +51,8 @@ impl PublicHalf {
         let spki = read.info.public_key.to_der().map_err(|e| e.to_string())?;
         let half = Self::of(&spki)?;
         let signed = read.info.to_der().map_err(|e| e.to_string())?;
-        let with = (
-            inner(&read.info.public_key.algorithm),
-            inner(&read.algorithm),
-        );
-        let known = default_provider().signature_verification_algorithms.all;
-        let algorithm = known.iter().find(|known| {
-            let ids = (known.public_key_alg_id(), known.signature_alg_id());
-            (ids.0.as_ref(), ids.1.as_ref()) == (&*with.0, &*with.1)
-        });
-        let algorithm = algorithm.ok_or("it is signed in a way that is not known here")?;
-        let verified = algorithm.verify_signature(&half.bits, &signed, read.signature.raw_bytes());
-        verified.map_err(|_| "its signature is not by its key".to_owned())?;
+        let signature = read.signature.raw_bytes();
+        signature::verify(&read.info.public_key, &read.algorithm, &signed, signature)?;
         Ok(half)
     }
 }
@@ -74,13 +65,4 @@ impl PublicKeyData for PublicHalf {
     fn algorithm(&self) -> &'static SignatureAlgorithm {
         self.algorithm
     }
-}
-
-/// An algorithm as it is named without its SEQUENCE.
-fn inner(algorithm: &AlgorithmIdentifierOwned) -> Vec<u8> {
-    let parameters = algorithm.parameters.as_ref();
-    let parameters = parameters.map_or_else(|| Ok(Vec::new()), Encode::to_der);
-    let mut bytes = algorithm.oid.to_der().unwrap_or_default();
-    bytes.extend(parameters.unwrap_or_default());
-    bytes
 }

@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, until};
 use hsmux_wire::{Greeting, Hello, SPOKEN, decode, frame};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::pair::{Load, Pair, listens};
+use crate::tls::{Stream, connect};
 
 /// Connections that say nothing or begin a handshake, and come back when they are closed.
 struct Strangers {
@@ -136,25 +134,8 @@ fn a_host_that_takes_all_it_gets_leaves_others_theirs() {
 }
 
 /// Connects as the host whose files are in this folder, and says hello.
-fn greet(address: &str, files: &Path) -> (StreamOwned<ClientConnection, TcpStream>, Greeting) {
-    let file = |name| files.join(name);
-    let read = |name| {
-        let read = CertificateDer::pem_file_iter(file(name)).expect("a certificate");
-        read.map(|certificate| certificate.expect("a certificate"))
-    };
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(read("ca.pem"));
-    let key = PrivateKeyDer::from_pem_file(file("node.key")).expect("a key");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions of TLS")
-        .with_root_certificates(roots)
-        .with_client_auth_cert(read("node.pem").collect(), key)
-        .expect("a certificate with its key");
-    let server = "web2".try_into().expect("a name");
-    let tls = ClientConnection::new(Arc::new(config), server).expect("settings that fit");
-    let mut stream = StreamOwned::new(tls, TcpStream::connect(address).expect("the port"));
+fn greet(address: &str, files: &Path) -> (Stream, Greeting) {
+    let mut stream = connect(address, files, &[]);
     let hello = Hello {
         oldest: *SPOKEN.start(),
         newest: *SPOKEN.end(),

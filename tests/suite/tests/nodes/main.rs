@@ -9,4 +9,6 @@ mod pair;
 mod refused;
 mod revoked;
 mod serving;
+mod spread;
+mod tls;
 mod trio;

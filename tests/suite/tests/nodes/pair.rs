@@ -1,6 +1,7 @@
 //! Two hosts with the same keys: `web1` uses the tokens of `web2`.
 
 use std::fs;
+use std::path::Path;
 
 use hsmux_suite::{Caller, PATIENCE, Rig, Setup, until};
 use serde_json::{Value, json};
@@ -178,11 +179,20 @@ impl Load {
 }
 
 /// Copies files of a new certificate over those of a host, as an administrator does.
-pub fn install(rig: &Rig, from: &std::path::Path) {
+pub fn install(rig: &Rig, from: &Path) {
     for file in ["node.key", "node.pem", "ca.pem", "revoked.pem"] {
-        let to = rig.path("node").join(file);
-        let new = to.with_extension("new");
-        fs::copy(from.join(file), &new).expect("copy a file");
-        fs::rename(&new, &to).expect("put it in place");
+        put(&from.join(file), &rig.path("node").join(file));
     }
+}
+
+/// Puts the list of the authority, in a folder of one host, into another one's, as an administrator does.
+pub fn install_list(authority: &Rig, rig: &Rig) {
+    let list = authority.path("ca/revoked.pem");
+    put(&list, &rig.path("node/revoked.pem"));
+}
+
+fn put(file: &Path, to: &Path) {
+    let new = to.with_extension("new");
+    fs::copy(file, &new).expect("copy a file");
+    fs::rename(&new, to).expect("put it in place");
 }

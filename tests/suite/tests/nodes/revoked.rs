@@ -1,18 +1,9 @@
 //! Hosts whose certificates are taken back.
 
-use std::fs;
-
-use hsmux_suite::{Caller, PATIENCE, Rig, until};
+use hsmux_suite::{Caller, PATIENCE, until};
 use serde_json::json;
 
-use crate::pair::{Load, Pair, install};
-
-/// Puts the authority's list into a host's folder, as an administrator does.
-fn tell(pair: &Pair, rig: &Rig) {
-    let new = rig.path("node/revoked.new");
-    fs::copy(pair.user.path("ca/revoked.pem"), &new).expect("copy the list");
-    fs::rename(&new, rig.path("node/revoked.pem")).expect("put it in place");
-}
+use crate::pair::{Load, Pair, install, install_list};
 
 #[test]
 fn a_peer_that_is_revoked_is_out_and_stays_out() {
@@ -20,7 +11,7 @@ fn a_peer_that_is_revoked_is_out_and_stays_out() {
     let mut load = Load::start(&pair.user);
     load.goes_on();
     pair.user.hsmux("node revoke web1").ok();
-    tell(&pair, &pair.node);
+    install_list(&pair.user, &pair.node);
     pair.wait_for_reason("was revoked");
     pair.wait_for_logs("was revoked", "was revoked");
     assert_eq!(pair.node.status()["peers"][0]["connections"], 0);
@@ -46,7 +37,7 @@ fn a_host_that_is_revoked_is_not_used_any_more() {
             .to_owned()
     };
     pair.user.hsmux(&format!("node revoke {serial}")).ok();
-    tell(&pair, &pair.user);
+    install_list(&pair.user, &pair.user);
     pair.wait_for_reason("was revoked");
     Caller::open(&pair.user).ok("sign", json!({}));
 }

@@ -5,17 +5,19 @@ use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use crate::cable::Cable;
 use crate::pair::{FILES, Load, address_after, member};
 
-const NAMES: [&str; 3] = ["web1", "web2", "web3"];
+/// The names of the hosts.
+pub const NAMES: [&str; 3] = ["web1", "web2", "web3"];
 
 /// The hosts, in the order of their names.
-struct Trio {
-    hosts: Vec<Rig>,
+pub struct Trio {
+    pub hosts: Vec<Rig>,
     /// `cables[from][to]`; none leads from a host to itself, but it is there.
-    cables: Vec<Vec<Cable>>,
+    pub cables: Vec<Vec<Cable>>,
 }
 
 impl Trio {
-    fn start() -> Self {
+    /// All run, and each has the tokens of the others.
+    pub fn start() -> Self {
         let first = Rig::prepare(Setup::Daemon, 1);
         first.hsmux("node ca init").ok();
         let others = NAMES[1..].iter().map(|_| {
@@ -63,7 +65,8 @@ impl Trio {
         }
     }
 
-    fn wait_for_all(&self) {
+    /// Waits until each has the tokens of the others.
+    pub fn wait_for_all(&self) {
         for host in &self.hosts {
             host.wait_for_members(NAMES.len());
         }

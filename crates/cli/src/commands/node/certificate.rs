@@ -72,8 +72,9 @@ pub struct List {
 #[command(after_help = "Examples:\n  \
     hsmux node revoke web1\n  \
     hsmux node revoke 5f0c3b9a71d2e8460a1b2c3d4e5f6071\n\n\
-    It writes revoked.pem anew. Every host that has the new list, in the place that `revoked` in its [node]\n\
-    names, ends the connections of the revoked one within a second and takes no new ones.")]
+    It writes revoked.pem anew. Copy that to one host of the cluster, to the place that `revoked` in its [node]\n\
+    names: hosts that are linked hand it on. Each ends the connections of the revoked one when it has the new\n\
+    list, and takes no new ones.")]
 pub struct Revoke {
     /// The host's name, for all its certificates, or the serial number of one
     which: String,
@@ -173,7 +174,9 @@ impl Revoke {
         if revoked.certificates.is_empty() {
             println!("{}: was revoked before", self.which);
         }
-        println!("{list}: copy it to every host, where `revoked` in its [node] says");
+        println!(
+            "{list}: copy it to one host, where `revoked` in its [node] says; hosts that are linked hand it on"
+        );
         Ok(Exit::Done)
     }
 }

@@ -35,7 +35,7 @@ pub(super) const NODE: Section = Section {
             "revoked",
             r#""revoked.pem""#,
             "none",
-            "The authority's list of revoked certificates, PEM: `hsmux node revoke` writes it. Connections of a host that comes on it end within a second.",
+            "The authority's list of revoked certificates, PEM: `hsmux node revoke` writes it, and hosts that are linked hand it on and put it in place, in a folder where the daemon may write. Connections of a host that comes on it end within a second.",
         ),
         key(
             "connections",

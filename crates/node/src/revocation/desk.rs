@@ -1,0 +1,159 @@
+//! One end of an exchange: what this host has, what the other has, and what is still to be put in place.
+
+use std::path::Path;
+
+use hsmux_pool::process::Identity;
+use hsmux_pool::stamp::Stamp;
+use hsmux_token::Error;
+use hsmux_wire::decode;
+
+use super::list::{Believed, List};
+use super::shelf::{ADVICE, Shelf};
+use super::{MOST, Told};
+
+/// What one end knows.
+pub struct Desk {
+    /// The other host, for the log.
+    name: String,
+    /// Files as they were read.
+    seen: Option<(Identity, Stamp)>,
+    believed: Believed,
+    /// The newest that this host has had, whatever has become of its file since.
+    own: Vec<List>,
+    /// What the other end has, as far as is known.
+    theirs: Vec<List>,
+    /// Newer than what is here, and not in place yet.
+    untaken: Vec<List>,
+    /// Why not.
+    trouble: Option<String>,
+    complained: bool,
+}
+
+/// What is to be done now.
+#[derive(Default)]
+pub struct Step {
+    /// Lists that the other end is to be told.
+    pub news: Vec<List>,
+    /// What was wrong with what it has told; only the first time.
+    pub problem: Option<String>,
+}
+
+impl Desk {
+    /// Nothing is known yet.
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            seen: None,
+            believed: Believed::nobody(),
+            own: Vec::new(),
+            theirs: Vec::new(),
+            untaken: Vec::new(),
+            trouble: None,
+            complained: false,
+        }
+    }
+
+    /// Whether nothing is left to do, as long as the other end is silent.
+    pub fn is_settled(&self, identity: &Identity) -> bool {
+        self.untaken.is_empty() && self.seen == Some(state(identity))
+    }
+
+    /// Looks at the files and at what the other end has told.
+    pub fn settle(&mut self, identity: &Identity, told: Option<Vec<u8>>) -> Step {
+        let Some(file) = &identity.revoked else {
+            return Step::default();
+        };
+        self.look(identity, file);
+        let problem = told.and_then(|told| self.hear(told).err());
+        self.take(identity, file);
+        Step {
+            news: self.news(),
+            problem: problem.filter(|_| !std::mem::replace(&mut self.complained, true)),
+        }
+    }
+
+    /// Reads the files, if they have changed.
+    fn look(&mut self, identity: &Identity, file: &Path) {
+        // Before they are read: what changes meanwhile is read again.
+        let now = Some(state(identity));
+        if self.seen == now {
+            return;
+        }
+        self.seen = now;
+        // What cannot be read is told by whoever needs it to go on; what was known stays known.
+        if let Ok(shelf) = Shelf::read(identity, file) {
+            self.believed = shelf.believed;
+            for list in shelf.lists {
+                list.join(&mut self.own);
+            }
+        }
+    }
+
+    fn hear(&mut self, told: Vec<u8>) -> Result<(), String> {
+        let told: Told = decode(told).map_err(|e| e.to_string())?;
+        let list = List::checked(&told.list, &self.believed)?;
+        list.join(&mut self.theirs);
+        if list.is_news_to(&self.own) {
+            list.join(&mut self.untaken);
+        }
+        Ok(())
+    }
+
+    /// Puts in place what is newer; what cannot be is tried again.
+    fn take(&mut self, identity: &Identity, file: &Path) {
+        for list in std::mem::take(&mut self.untaken) {
+            match Shelf::put(identity, file, &list) {
+                Ok(put) => {
+                    if put {
+                        let from = &self.name;
+                        tracing::info!(from, "a newer list of revoked certificates is in place");
+                    }
+                    list.join(&mut self.own);
+                }
+                Err(error) => {
+                    self.untaken.push(list);
+                    self.fail(&error);
+                }
+            }
+        }
+    }
+
+    /// Says why a list is not in place, once.
+    fn fail(&mut self, error: &Error) {
+        let error = error.to_string();
+        if self.trouble.as_ref() != Some(&error) {
+            let from = &self.name;
+            tracing::warn!(
+                from,
+                "a newer list of revoked certificates is not in place: {error}; {ADVICE}"
+            );
+            self.trouble = Some(error);
+        }
+    }
+
+    /// What the other end has not got; it has when this is told.
+    fn news(&mut self) -> Vec<List> {
+        let own = self.own.iter();
+        let news = own.filter(|list| list.is_news_to(&self.theirs));
+        let news: Vec<_> = news.cloned().collect();
+        for list in &news {
+            list.join(&mut self.theirs);
+            if list.der.len() > MOST {
+                tracing::warn!(
+                    "a list of revoked certificates has {} bytes, and is not handed on: {MOST} are the most",
+                    list.der.len()
+                );
+            }
+        }
+        news.into_iter()
+            .filter(|list| list.der.len() <= MOST)
+            .collect()
+    }
+}
+
+/// The files as they are.
+fn state(identity: &Identity) -> (Identity, Stamp) {
+    let files = [Some(&identity.ca), identity.revoked.as_ref()];
+    let files = files.into_iter().flatten().map(|file| &**file);
+    (identity.clone(), Stamp::of(files))
+}

@@ -1,0 +1,157 @@
+//! A list of revoked certificates (RFC 5280, section 5), checked from its first byte to its last.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_token::Result;
+use rustls::RootCertStore;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::CertificateRevocationListDer;
+use rustls::server::WebPkiClientVerifier;
+use x509_cert::Certificate;
+use x509_cert::certificate::Rfc5280;
+use x509_cert::crl::{CertificateList, TbsCertList};
+use x509_cert::der::oid::AssociatedOid;
+use x509_cert::der::{Decode, Encode};
+use x509_cert::ext::pkix::CrlNumber;
+
+use crate::identity::{certificates, failed};
+use crate::signature;
+
+/// The authorities that a host believes.
+pub struct Believed {
+    certificates: Vec<Certificate>,
+    roots: Arc<RootCertStore>,
+}
+
+/// A list that one of them has signed, and that TLS can use.
+#[derive(Clone)]
+pub struct List {
+    /// As it was signed.
+    pub der: Arc<[u8]>,
+    /// Name and key of the authority.
+    authority: Vec<u8>,
+    edition: Edition,
+}
+
+/// Later ones are greater.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Edition {
+    /// The CRL number, its length first; nothing for a list without one.
+    number: (usize, Vec<u8>),
+    /// When it was made (thisUpdate), after 1970.
+    since: Duration,
+}
+
+impl Believed {
+    /// None of them yet.
+    pub fn nobody() -> Self {
+        Self {
+            certificates: Vec::new(),
+            roots: Arc::new(RootCertStore::empty()),
+        }
+    }
+
+    /// Reads their certificates.
+    pub fn read(file: &Path) -> Result<Self> {
+        let mut read = Vec::new();
+        let mut roots = RootCertStore::empty();
+        for der in certificates(file)? {
+            read.push(Certificate::from_der(&der).map_err(|e| failed(file, &e))?);
+            roots.add(der).map_err(|e| failed(file, &e))?;
+        }
+        Ok(Self {
+            certificates: read,
+            roots: Arc::new(roots),
+        })
+    }
+
+    /// Name and key of the one that has signed a list.
+    fn signer(&self, list: &CertificateList) -> Option<Vec<u8>> {
+        let text = list.tbs_cert_list.to_der().ok()?;
+        let signature = list.signature.as_bytes()?;
+        let has_signed = |certificate: &&Certificate| {
+            let certificate = certificate.tbs_certificate();
+            let key = certificate.subject_public_key_info();
+            let algorithm = &list.signature_algorithm;
+            *certificate.subject() == list.tbs_cert_list.issuer
+                && signature::verify(key, algorithm, &text, signature).is_ok()
+        };
+        let authority = self.certificates.iter().find(has_signed)?;
+        let authority = authority.tbs_certificate();
+        let mut named = authority.subject().to_der().ok()?;
+        named.extend(authority.subject_public_key_info().to_der().ok()?);
+        Some(named)
+    }
+
+    /// Whether connections would still be made with this list in place.
+    fn can_use(&self, der: &[u8]) -> Result<(), String> {
+        let list = CertificateRevocationListDer::from(der.to_vec());
+        let provider = Arc::new(default_provider());
+        let builder = WebPkiClientVerifier::builder_with_provider(self.roots.clone(), provider);
+        let built = builder.with_crls([list]).build();
+        built.map(drop).map_err(|e| e.to_string())
+    }
+}
+
+impl List {
+    /// Checks one; `Err` says what is wrong with it.
+    pub fn checked(der: &[u8], believed: &Believed) -> Result<Self, String> {
+        let list = CertificateList::<Rfc5280>::from_der(der);
+        let list = list.map_err(|e| format!("it is no list of revoked certificates: {e}"))?;
+        // So that what is signed is what is read, to the last byte.
+        if list.to_der().map_err(|e| e.to_string())? != der {
+            return Err("it is not in the form that is signed (DER)".into());
+        }
+        let signer = believed.signer(&list);
+        let authority = signer.ok_or("no authority that this host believes has signed it")?;
+        believed.can_use(der)?;
+        Ok(Self {
+            der: der.into(),
+            authority,
+            edition: Edition::of(&list.tbs_cert_list)?,
+        })
+    }
+
+    /// Whether both are of one authority.
+    pub fn is_of_same(&self, other: &Self) -> bool {
+        self.authority == other.authority
+    }
+
+    /// Whether none of these of its authority is as new.
+    pub fn is_news_to(&self, others: &[Self]) -> bool {
+        let mut same = others.iter().filter(|other| other.is_of_same(self));
+        same.all(|other| other.edition < self.edition)
+    }
+
+    /// Puts it among others, in place of older ones; whether it is news to them.
+    pub fn join(&self, others: &mut Vec<Self>) -> bool {
+        let news = self.is_news_to(others);
+        if news {
+            others.retain(|other| !other.is_of_same(self));
+            others.push(self.clone());
+        }
+        news
+    }
+}
+
+impl Edition {
+    fn of(list: &TbsCertList) -> Result<Self, String> {
+        let extensions = list.crl_extensions.as_deref().unwrap_or_default();
+        // Those say that it is not the whole list (RFC 5280, sections 5.2.4 and 5.2.5).
+        if extensions.iter().any(|extension| extension.critical) {
+            return Err("it is perhaps a part of a list: it has a critical extension".into());
+        }
+        let number = extensions
+            .iter()
+            .find(|extension| extension.extn_id == CrlNumber::OID);
+        let number = number.map(|number| CrlNumber::from_der(number.extn_value.as_bytes()));
+        let number = number.transpose().map_err(|e| format!("its number: {e}"))?;
+        let digits = number.map_or_else(Vec::new, |number| number.0.as_bytes().to_vec());
+        Ok(Self {
+            number: (digits.len(), digits),
+            since: list.this_update.to_unix_duration(),
+        })
+    }
+}

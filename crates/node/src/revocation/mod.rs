@@ -1,0 +1,184 @@
+//! Lists of revoked certificates go from host to host by themselves: each end of a link tells the other what
+//! that has not got, when they are connected and whenever its own file has changed, and puts in place what
+//! is newer than its own.
+//!
+//! They have a connection of their own, which both ends know by its protocol (ALPN): a host that does not know
+//! that protocol, or has no place for lists, does not agree on it, and gets none.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `list` | a list, checked: whose it is, and how new |
+//! | `shelf` | the lists of a host in their file |
+//! | `desk` | one end of an exchange |
+
+mod desk;
+mod list;
+mod shelf;
+
+use std::convert::Infallible;
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_pool::process::{Identity, LinkOptions};
+use hsmux_token::{Error, Result};
+use minicbor::{Decode, Encode};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, split};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::connect::secure;
+use crate::identity::{Loaded, unfit};
+use crate::stream::{hear, lost, say};
+use desk::Desk;
+pub use shelf::look_at;
+
+/// What a connection for lists is known by.
+pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
+
+/// How often each end looks whether its own lists have changed.
+const LOOK: Duration = Duration::from_millis(400);
+
+/// The longest list, in bytes: tens of thousands of certificates.
+const MOST: usize = 1 << 20;
+
+/// What a frame has beside the list.
+const FRAMED: usize = 16;
+
+/// Between two lists of one host: to check many costs a host more than to send them.
+const BREATH: Duration = Duration::from_millis(100);
+
+/// How long the other end may take to read a list.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// Until a connection for lists is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The same where the other end does not agree on the protocol: it has to be restarted or configured for that.
+const MUCH_LATER: Duration = Duration::from_secs(60);
+
+/// What travels on such a connection, either way.
+#[derive(Encode, Decode)]
+#[cbor(array)]
+struct Told {
+    /// A list, DER.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    list: Vec<u8>,
+}
+
+/// Exchanges lists with the host of this name for as long as the connection lasts, and this host has an
+/// `identity`. Where the other has told what cannot be taken, `complain` hears why, once.
+pub async fn exchange(
+    far: impl AsyncRead + AsyncWrite,
+    name: &str,
+    identity: impl Fn() -> Option<Identity>,
+    complain: impl Fn(&str),
+) -> Error {
+    let (mut from, mut to) = split(far);
+    let (heard, mut told) = mpsc::channel(1);
+    let listen = async {
+        loop {
+            let frame = hear(&mut from, MOST + FRAMED).await;
+            let frame = frame.map_err(|error| lost(&error))?;
+            // The other end of the channel is there for as long as this is.
+            let _ = heard.send(frame).await;
+            sleep(BREATH).await;
+        }
+    };
+    let settle = async {
+        let mut desk = Desk::new(name);
+        let mut news = None;
+        loop {
+            let identity = identity();
+            let identity = identity.ok_or_else(|| Error::lost("this host is no node any more"))?;
+            if news.is_some() || !desk.is_settled(&identity) {
+                // It writes to a disk.
+                let settled = spawn_blocking(move || {
+                    let step = desk.settle(&identity, news);
+                    (desk, step)
+                });
+                let (back, step) = settled.await.map_err(|e| Error::lost(e.to_string()))?;
+                desk = back;
+                step.problem.iter().for_each(|problem| complain(problem));
+                for list in step.news {
+                    tell(&mut to, list.der.to_vec()).await?;
+                }
+            }
+            news = timeout(LOOK, told.recv()).await.unwrap_or_default();
+        }
+    };
+    let ended: Result<Infallible> = tokio::select! {
+        ended = listen => ended,
+        ended = settle => ended,
+    };
+    match ended {
+        Ok(never) => match never {},
+        Err(error) => error,
+    }
+}
+
+async fn tell(to: &mut (impl AsyncWrite + Unpin), list: Vec<u8>) -> Result<()> {
+    let told = timeout(READ_WITHIN, say(to, &Told { list })).await;
+    told.unwrap_or_else(|_| Err(Error::lost("does not read a list")))
+}
+
+/// The using side of a link: exchanges lists with the other host, for as long as the link lasts.
+pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infallible {
+    let identity = &options.identity;
+    let Some(file) = &identity.revoked else {
+        return pending().await;
+    };
+    look_at(file);
+    let name = &options.name;
+    loop {
+        let error = match agree(options, server).await {
+            Ok(Some(far)) => {
+                let complain = |problem: &str| {
+                    tracing::warn!(from = name, "{NOT_TAKEN}: {problem}; {SAME_CA}");
+                };
+                exchange(far, name, || Some(identity.clone()), complain).await
+            }
+            Ok(None) => {
+                tracing::debug!(
+                    to = name,
+                    "that host exchanges no lists of revoked certificates"
+                );
+                sleep(MUCH_LATER).await;
+                continue;
+            }
+            Err(error) => error,
+        };
+        tracing::debug!(to = name, %error, "no lists of revoked certificates for now");
+        sleep(AGAIN).await;
+    }
+}
+
+/// That a list is not taken, for logs.
+pub const NOT_TAKEN: &str = "a list of revoked certificates that it has is not taken";
+
+/// What to do about that.
+pub const SAME_CA: &str = "both hosts need the ca.pem of one authority";
+
+/// A connection for lists; `None`: the other end does not agree on that.
+async fn agree(
+    options: &LinkOptions,
+    server: &ServerName<'static>,
+) -> Result<Option<TlsStream<TcpStream>>> {
+    let loaded = Loaded::read(&options.identity)?;
+    let config = loaded.client().map_err(|e| unfit(&options.identity, &e))?;
+    let mut config = ClientConfig::clone(&config);
+    config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    let connector = TlsConnector::from(Arc::new(config));
+    let far = secure(&options.address, &connector, server).await?;
+    let agreed = far.get_ref().1.alpn_protocol().is_some();
+    Ok(agreed.then_some(far))
+}
+
+#[cfg(test)]
+mod tests;

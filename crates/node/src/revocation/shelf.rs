@@ -1,0 +1,84 @@
+//! The lists of a host in their file, which several processes of the host read and replace.
+
+use std::path::Path;
+
+use hsmux_pool::process::Identity;
+use hsmux_token::Result;
+use rustix::fs::{Access, access};
+use x509_cert::der::pem::{self, LineEnding};
+
+use super::list::{Believed, List};
+use crate::ca::files::{Lock, replace};
+use crate::identity::{failed, lists};
+
+/// What is in the file.
+pub struct Shelf {
+    /// Who may have signed lists.
+    pub believed: Believed,
+    /// The newest of each authority.
+    pub lists: Vec<List>,
+    /// What else is there, which is left alone (DER).
+    others: Vec<Vec<u8>>,
+}
+
+impl Shelf {
+    /// Reads it.
+    pub fn read(identity: &Identity, file: &Path) -> Result<Self> {
+        let mut shelf = Self {
+            believed: Believed::read(&identity.ca)?,
+            lists: Vec::new(),
+            others: Vec::new(),
+        };
+        for der in lists(file)? {
+            match List::checked(&der, &shelf.believed) {
+                Ok(list) => drop(list.join(&mut shelf.lists)),
+                Err(_) => shelf.others.push(der.to_vec()),
+            }
+        }
+        Ok(shelf)
+    }
+
+    /// Puts a list in its place, unless one as new is there by now; whether it is there now by this.
+    pub fn put(identity: &Identity, file: &Path, list: &List) -> Result<bool> {
+        // Where the name is that of another file, that is the one that its owner changes.
+        let file = &file.canonicalize().map_err(|e| failed(file, &e))?;
+        let _lock = Lock::take(folder(file))?;
+        let mut shelf = Self::read(identity, file)?;
+        let put = list.join(&mut shelf.lists);
+        if put {
+            replace(file, shelf.written(file)?.as_bytes())?;
+        }
+        Ok(put)
+    }
+
+    fn written(&self, file: &Path) -> Result<String> {
+        let lists = self.lists.iter().map(|list| &*list.der);
+        let others = self.others.iter().map(|other| &**other);
+        let written = lists
+            .chain(others)
+            .map(|der| pem::encode_string("X509 CRL", LineEnding::LF, der));
+        written
+            .collect::<Result<_, _>>()
+            .map_err(|e| failed(file, &e))
+    }
+}
+
+/// Says so where no list can be put in place, before there is one.
+pub fn look_at(file: &Path) {
+    let folder = folder(file);
+    if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {
+        tracing::warn!(
+            "lists of revoked certificates that other hosts have cannot be taken over: {}: {error}; {ADVICE}",
+            folder.display()
+        );
+    }
+}
+
+/// What to do where no list can be put in place.
+pub const ADVICE: &str = "have `revoked` of [node] in a folder where the daemon may write";
+
+fn folder(file: &Path) -> &Path {
+    let folder = file.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}

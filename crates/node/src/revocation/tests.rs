@@ -1,0 +1,202 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hsmux_wire::frame;
+use tempfile::TempDir;
+use tokio::io::duplex;
+
+use super::desk::Step;
+use super::*;
+use crate::ca::{Authority, Wanted};
+use crate::identity::lists;
+
+/// An authority, and hosts that have its files.
+struct Cluster {
+    folder: TempDir,
+    authority: Authority,
+    revoked: u32,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let life = Duration::from_secs(86_400);
+        let authority = Authority::init(&folder.path().join("ca"), "a cluster", life, None);
+        Self {
+            authority: authority.unwrap(),
+            folder,
+            revoked: 0,
+        }
+    }
+
+    /// A host with the list of now.
+    fn host(&self, name: &str) -> Identity {
+        let into = self.folder.path().join(name);
+        let wanted = Wanted {
+            name,
+            addresses: &[],
+            life: Duration::from_secs(3600),
+            request: None,
+        };
+        self.authority.enroll(&wanted, &into).unwrap();
+        Identity {
+            certificate: into.join("node.pem"),
+            key: into.join("node.key"),
+            ca: into.join("ca.pem"),
+            revoked: Some(into.join("revoked.pem")),
+        }
+    }
+
+    /// Another list.
+    fn revoke(&mut self) -> Vec<u8> {
+        self.revoked += 1;
+        let name = format!("gone{}", self.revoked);
+        self.host(&name);
+        let list = self.authority.revoke(&name).unwrap().list;
+        only(&list)
+    }
+}
+
+fn file(host: &Identity) -> PathBuf {
+    host.revoked.clone().unwrap()
+}
+
+/// The one list of a file.
+fn only(file: &Path) -> Vec<u8> {
+    let all = lists(file).unwrap();
+    assert_eq!(all.len(), 1);
+    all[0].to_vec()
+}
+
+fn framed(list: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let list = list.to_vec();
+    frame::encode(&Told { list }, &mut bytes).unwrap();
+    bytes.split_off(4)
+}
+
+fn told(desk: &mut Desk, host: &Identity, list: &[u8]) -> Step {
+    desk.settle(host, Some(framed(list)))
+}
+
+#[test]
+fn a_newer_list_is_put_in_place_and_an_older_one_never() {
+    let mut cluster = Cluster::new();
+    let host = cluster.host("web1");
+    let first = only(&file(&host));
+    let (second, third) = (cluster.revoke(), cluster.revoke());
+    let mut desk = Desk::new("web2");
+    let step = desk.settle(&host, None);
+    assert_eq!(step.news.len(), 1, "the other end is told what is here");
+    assert!(desk.is_settled(&host));
+    assert!(
+        told(&mut desk, &host, &third).news.is_empty(),
+        "it has that"
+    );
+    assert_eq!(only(&file(&host)), third);
+    for older in [&second, &first, &third] {
+        let step = told(&mut desk, &host, older);
+        assert!(step.problem.is_none() && step.news.is_empty());
+        assert_eq!(only(&file(&host)), third);
+    }
+    // Not even where an administrator has gone back to one.
+    fs::copy(cluster.host("web2").ca, file(&host)).unwrap();
+    assert!(told(&mut desk, &host, &second).problem.is_none());
+    assert!(lists(&file(&host)).unwrap().is_empty());
+    let fourth = cluster.revoke();
+    told(&mut desk, &host, &fourth);
+    assert_eq!(only(&file(&host)), fourth);
+}
+
+#[test]
+fn what_no_believed_authority_has_signed_is_not_taken_and_told_once() {
+    let (mut cluster, mut other) = (Cluster::new(), Cluster::new());
+    let host = cluster.host("web1");
+    let first = only(&file(&host));
+    let newer = cluster.revoke();
+    other.revoke();
+    let mut desk = Desk::new("web2");
+    let problem = told(&mut desk, &host, &other.revoke()).problem.unwrap();
+    assert!(problem.contains("no authority"), "{problem}");
+    for at in 0..newer.len() {
+        let mut damaged = newer.clone();
+        damaged[at] ^= 1;
+        assert!(told(&mut desk, &host, &damaged).problem.is_none());
+    }
+    let cut = &newer[..newer.len() - 1];
+    let longer = [&newer[..], &[0]].concat();
+    for damaged in [&[], cut, &longer] {
+        told(&mut desk, &host, damaged);
+    }
+    desk.settle(&host, Some(vec![0xff; 100]));
+    assert_eq!(only(&file(&host)), first);
+    told(&mut desk, &host, &newer);
+    assert_eq!(only(&file(&host)), newer);
+}
+
+#[test]
+fn a_list_that_cannot_be_put_in_place_is_when_it_can() {
+    let mut cluster = Cluster::new();
+    let host = cluster.host("web1");
+    let newer = cluster.revoke();
+    let name = format!("revoked.pem.{}", std::process::id());
+    let in_its_way = file(&host).with_file_name(name);
+    fs::create_dir(&in_its_way).unwrap();
+    let mut desk = Desk::new("web2");
+    told(&mut desk, &host, &newer);
+    assert_ne!(only(&file(&host)), newer);
+    assert!(!desk.is_settled(&host), "it is tried again");
+    fs::remove_dir(in_its_way).unwrap();
+    desk.settle(&host, None);
+    assert_eq!(only(&file(&host)), newer);
+    desk.settle(&host, None);
+    assert!(desk.is_settled(&host));
+}
+
+#[test]
+fn lists_of_other_authorities_stay_where_they_are_and_names_of_files_as_well() {
+    let (mut cluster, other) = (Cluster::new(), Cluster::new());
+    let host = cluster.host("web1");
+    let foreign = fs::read_to_string(file(&other.host("web9"))).unwrap();
+    let own = fs::read_to_string(file(&host)).unwrap();
+    let elsewhere = cluster.folder.path().join("elsewhere.pem");
+    fs::write(&elsewhere, own + &foreign).unwrap();
+    fs::remove_file(file(&host)).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, file(&host)).unwrap();
+    let newer = cluster.revoke();
+    told(&mut Desk::new("web2"), &host, &newer);
+    let there: Vec<_> = lists(&elsewhere).unwrap();
+    assert_eq!(*there[0], newer);
+    assert_eq!(*there[1], *lists(&file(&other.host("web8"))).unwrap()[0]);
+    assert!(file(&host).is_symlink());
+}
+
+#[tokio::test]
+async fn what_either_end_has_gets_to_the_other() {
+    let mut cluster = Cluster::new();
+    let old = cluster.host("web1");
+    cluster.revoke();
+    let new = cluster.host("web2");
+    let (here, there) = duplex(64);
+    let never = |problem: &str| panic!("{problem}");
+    let both = async {
+        tokio::join!(
+            exchange(here, "web2", || Some(old.clone()), never),
+            exchange(there, "web1", || Some(new.clone()), never),
+        )
+    };
+    let mut both = std::pin::pin!(both);
+    let same = |a: &Identity, b: &Identity| only(&file(a)) == only(&file(b));
+    for (told, by) in [(&old, &new), (&new, &old)] {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !same(told, by) {
+            assert!(std::time::Instant::now() < deadline, "no list has come");
+            let _ = timeout(Duration::from_millis(10), both.as_mut()).await;
+        }
+        // And now the other way.
+        let next = cluster.revoke();
+        let list = cluster.folder.path().join("ca/revoked.pem");
+        fs::copy(list, file(told)).unwrap();
+        assert_eq!(only(&file(told)), next);
+    }
+}
