@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_audit::Event;
 use hsmux_pool::Catalogue;
-use hsmux_token::{
-    Batch, Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, Token, ck,
-};
+use hsmux_token::{Batch, Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, ck};
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 
@@ -60,7 +58,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         });
     }
     if !batch.is_empty() {
-        session.application.guest.submit(batch);
+        session.visit.submit(batch);
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hsmux_pool::Visit;
 use hsmux_pool::config::Login;
 use hsmux_token::{Error, Kind, Made, Outcome, Result, Scope, Secret, Snapshot};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
@@ -23,12 +24,19 @@ pub struct Session {
     pub application: Arc<Application>,
     /// For the audit trail.
     pub who: Who,
+    /// The pool, as long as somebody waits for what is asked of it.
+    pub visit: Visit,
 }
 
 impl Talk {
     /// A connection of an application.
     pub fn new(application: Arc<Application>, name: (u32, [u8; 16]), who: Who) -> Self {
-        let session = Arc::new(Session { application, who });
+        let visit = application.guest.visit();
+        let session = Arc::new(Session {
+            application,
+            who,
+            visit,
+        });
         Self { session, name }
     }
 }
@@ -75,6 +83,7 @@ impl Conversation for Talk {
     }
 
     fn closed(&self) {
+        self.session.visit.end();
         self.session.application.service.leave(self.name);
     }
 }

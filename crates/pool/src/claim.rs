@@ -1,6 +1,7 @@
 //! Requests whose callers may go away while they wait: nobody's token works for nobody.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_token::{Error, Kind};
 
@@ -43,6 +44,32 @@ impl Drop for Claim {
             && core.scheduler.lock().cancel(ticket).is_some()
         {
             job.complete(Err(forsaken()));
+        }
+    }
+}
+
+/// Whoever asks for requests, one after the other: a request of its own knows it, which costs less than a claim
+/// on each would.
+#[derive(Default)]
+pub(crate) struct Asker {
+    gone: AtomicBool,
+}
+
+impl Asker {
+    /// Whether it wants nothing any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+}
+
+impl Core {
+    /// Nothing that this one has asked for is wanted any more: what waits gives its place in the queue back.
+    pub(crate) fn forsake(&self, asker: &Arc<Asker>) {
+        // First: what comes to the queue after it was looked through is found to be unwanted there.
+        asker.gone.store(true, Ordering::Release);
+        let unwanted = self.scheduler.lock().take_out(|work| work.is_of(asker));
+        for work in unwanted {
+            work.fail(forsaken());
         }
     }
 }

@@ -8,6 +8,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 
 use crate::catalogue::Catalogue;
+use crate::claim::Asker;
 use crate::core::Core;
 use crate::need::Route;
 use crate::seatset::SeatSet;
@@ -22,6 +23,13 @@ use crate::{Policy, Pool};
 pub struct Guest {
     pool: Arc<Pool>,
     home: Arc<Home>,
+}
+
+/// One connection of a guest.
+pub struct Visit {
+    pool: Arc<Pool>,
+    home: Arc<Home>,
+    asker: Arc<Asker>,
 }
 
 /// Where a guest's session objects are made.
@@ -73,6 +81,29 @@ impl Guest {
         drop(homes);
         Self { pool, home }
     }
+
+    /// A connection begins.
+    pub fn visit(&self) -> Visit {
+        Visit {
+            pool: Arc::clone(&self.pool),
+            home: Arc::clone(&self.home),
+            asker: Arc::default(),
+        }
+    }
+}
+
+impl Visit {
+    /// [`Token::submit`] for the guest, for as long as the connection lasts.
+    pub fn submit(&self, batch: Batch) {
+        self.pool
+            .submit_at(batch, Some(&self.home), Some(&self.asker));
+    }
+
+    /// It has ended: what it has asked for and waits for a seat is given up. What runs goes on, and changes are
+    /// carried out all the same.
+    pub fn end(&self) {
+        self.pool.core.forsake(&self.asker);
+    }
 }
 
 impl Core {
@@ -94,7 +125,7 @@ impl Token for Guest {
     }
 
     fn submit(&self, batch: Batch) {
-        self.pool.submit_at(batch, Some(&self.home));
+        self.pool.submit_at(batch, Some(&self.home), None);
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {

@@ -6,6 +6,7 @@ use std::time::Instant;
 use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 
+use crate::claim::Asker;
 use crate::course::Course;
 use crate::guest::Home;
 use crate::need::Need;
@@ -28,6 +29,8 @@ pub(crate) struct Job {
     pub attempt: Mutex<Attempt>,
     /// Where it is written down how it goes.
     pub course: Option<Arc<Course>>,
+    /// Who has asked for it, if that may go away.
+    asker: Option<Arc<Asker>>,
     standing: Mutex<Standing>,
     done: Mutex<Option<Done>>,
 }
@@ -77,6 +80,7 @@ impl Job {
     pub fn new(
         request: Request,
         home: Option<&Arc<Home>>,
+        asker: Option<&Arc<Asker>>,
         course: Option<Arc<Course>>,
     ) -> Arc<Self> {
         let need = Need::at(&request.operation, home);
@@ -89,6 +93,7 @@ impl Job {
             operation: request.operation,
             attempt: Mutex::default(),
             course,
+            asker: asker.cloned(),
             standing: Mutex::new(Standing::Placed),
             done: Mutex::new(Some(request.done)),
         })
@@ -110,11 +115,15 @@ impl Job {
         if wanted {
             *standing = Standing::Waits(ticket);
         }
-        wanted
+        wanted && !self.asker_is_gone()
     }
 
     pub fn is_forsaken(&self) -> bool {
-        matches!(*self.standing.lock(), Standing::Forsaken)
+        self.asker_is_gone() || matches!(*self.standing.lock(), Standing::Forsaken)
+    }
+
+    fn asker_is_gone(&self) -> bool {
+        self.asker.as_ref().is_some_and(|asker| asker.is_gone())
     }
 
     /// Nobody wants it any more; where it waits, if it does. What was answered has no place.
@@ -192,6 +201,14 @@ impl Work {
         match self {
             Self::Job(job) => look(&job.need, &job.attempt.lock(), job.term),
             Self::Caller(waiter) => look(&waiter.need, &waiter.attempt, waiter.term),
+        }
+    }
+
+    /// Whether this one has asked for it.
+    pub fn is_of(&self, asker: &Arc<Asker>) -> bool {
+        match self {
+            Self::Job(job) => job.asker.as_ref().is_some_and(|of| Arc::ptr_eq(of, asker)),
+            Self::Caller(_) => false,
         }
     }
 

@@ -46,7 +46,7 @@ pub use changes::Changes;
 pub use claim::Claim;
 pub use connector::{Care, Connector, Seat};
 pub use course::{Course, Run};
-pub use guest::Guest;
+pub use guest::{Guest, Visit};
 pub use hsmux_wire::together;
 pub use options::{Options, Policy};
 pub use pool::Pool;

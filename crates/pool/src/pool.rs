@@ -317,7 +317,7 @@ impl Token for Pool {
     }
 
     fn submit(&self, batch: Batch) {
-        self.submit_at(batch, None);
+        self.submit_at(batch, None, None);
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {

@@ -7,7 +7,7 @@ use hsmux_token::{Batch, Operation, Outcome, Request, Result};
 use hsmux_wire::together;
 
 use super::Pool;
-use crate::claim::Claim;
+use crate::claim::{Asker, Claim};
 use crate::course::Course;
 use crate::guest::Home;
 use crate::job::Job;
@@ -17,14 +17,19 @@ impl Pool {
     /// carried out all the same. Its `course` is written down: of what is given to a seat of its own, and not of
     /// changes, which reach many.
     pub fn submit_claimed(&self, request: Request, course: Option<Arc<Course>>) -> Claim {
-        together(|| self.submit_one(request, None, course))
+        together(|| self.submit_one(request, None, None, course))
     }
 
-    /// [`Token::submit`] for a guest with this home, or for nobody.
-    pub(crate) fn submit_at(&self, batch: Batch, home: Option<&Arc<Home>>) {
+    /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.
+    pub(crate) fn submit_at(
+        &self,
+        batch: Batch,
+        home: Option<&Arc<Home>>,
+        asker: Option<&Arc<Asker>>,
+    ) {
         let submit = || {
             for request in batch {
-                self.submit_one(request, home, None).keep();
+                self.submit_one(request, home, asker, None).keep();
             }
         };
         if self.core.options.threads {
@@ -39,6 +44,7 @@ impl Pool {
         &self,
         request: Request,
         home: Option<&Arc<Home>>,
+        asker: Option<&Arc<Asker>>,
         course: Option<Arc<Course>>,
     ) -> Claim {
         if let Err(refused) = request.operation.check() {
@@ -46,7 +52,7 @@ impl Pool {
         } else if request.operation.changes_token() {
             self.change_on_a_thread(request);
         } else if self.core.options.threads {
-            let job = Job::new(request, home, course);
+            let job = Job::new(request, home, asker, course);
             self.core.place(Arc::clone(&job));
             return Claim::on(&self.core, job);
         } else {

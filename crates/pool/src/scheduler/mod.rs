@@ -270,6 +270,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.cancel(ticket)
     }
 
+    /// Takes all waiting requests out that are so.
+    pub fn take_out(&mut self, unwanted: impl Fn(&W) -> bool) -> Vec<W> {
+        self.queue.take_out(unwanted)
+    }
+
     /// The catalogue has changed: asks anew for each waiting request. To be followed by [`Self::fill`].
     pub fn reroute<E>(
         &mut self,

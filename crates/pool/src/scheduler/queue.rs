@@ -109,6 +109,15 @@ impl<W> Queue<W> {
         Some(waiting.work)
     }
 
+    /// Takes out all that are so.
+    pub fn take_out(&mut self, unwanted: impl Fn(&W) -> bool) -> Vec<W> {
+        let all = self.lines.iter().flat_map(|line| &line.waiting);
+        let unwanted = all.filter(|waiting| unwanted(&waiting.work));
+        let tickets: Vec<_> = unwanted.map(Waiting::ticket).collect();
+        let out = tickets.into_iter().map(|ticket| self.cancel(ticket));
+        out.flatten().collect()
+    }
+
     /// Takes out all whose deadline has passed.
     pub fn expire(&mut self, now: Instant) -> Vec<W> {
         let mut expired = Vec::new();

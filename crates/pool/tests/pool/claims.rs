@@ -1,20 +1,32 @@
 //! Callers that go away.
 
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use hsmux_pool::{Claim, Options, Pool};
+use hsmux_pool::{Claim, Guest, Options, Pool, Visit};
 use hsmux_token::{Done, Outcome, Request, Result};
 
 use crate::vault::*;
 
-fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
+fn request(key: Key) -> (Request, Receiver<Result<Outcome>>) {
     let (tell, told) = channel();
     let request = Request {
         operation: key.signing(),
         deadline: in_seconds(600),
         done: Done::new(move |result| drop(tell.send(result))),
     };
+    (request, told)
+}
+
+fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
+    let (request, told) = request(key);
     (pool.submit_claimed(request, None), told)
+}
+
+fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {
+    let (request, told) = request(key);
+    visit.submit([request].into_iter().collect());
+    told
 }
 
 #[test]
@@ -38,4 +50,32 @@ fn what_nobody_waits_for_any_more_leaves_the_queue() {
     // What ran is nobody's, and does not look for another seat; what is wanted is served by the next connection.
     one.last().lose("the worker was killed");
     key.check(kept.1.recv().unwrap().unwrap());
+}
+
+#[test]
+fn what_a_connection_has_asked_for_leaves_the_queue_with_it() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let two = Supply::of(move || honest("two", key));
+    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
+    one.last().hang();
+    two.last().hang();
+    let guest = Guest::new(Arc::clone(&pool));
+    let (going, staying) = (guest.visit(), guest.visit());
+    let told: Vec<_> = (0..40).map(|_| asked(&going, key)).collect();
+    let waiting = pool.status().waiting;
+    assert!(waiting > 30, "{waiting}");
+    let kept = asked(&staying, key);
+    assert_eq!(pool.status().waiting, waiting + 1);
+    going.end();
+    assert_eq!(pool.status().waiting, 1);
+    let given_up = told.iter().filter_map(|told| told.try_recv().ok());
+    assert_eq!(given_up.filter(Result::is_err).count(), waiting);
+    // What comes after its end does not wait either.
+    assert!(asked(&going, key).try_recv().unwrap().is_err());
+    assert_eq!(pool.status().waiting, 1);
+
+    // What ran is nobody's, and does not look for another seat; what is wanted is served by the next connection.
+    one.last().lose("the worker was killed");
+    key.check(kept.recv().unwrap().unwrap());
 }
