@@ -30,6 +30,8 @@ pub struct House {
     /// Keys of tickets that other hosts have, too.
     pub tickets: Option<Keys>,
     pub forward: Forward,
+    /// What was wrong with ACME's challenges.
+    pub trouble: plain::Trouble,
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,

@@ -75,6 +75,7 @@ impl Service {
             port: sockets.port(),
             tickets: keys.cloned(),
             forward: Forward::new(),
+            trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(most)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
             leaving: leaves,

@@ -5,8 +5,10 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use hsmux_pool::config::Acme;
 use http_body_util::{BodyExt, Empty, Full, Limited};
@@ -30,31 +32,68 @@ const LONGEST: usize = 1024;
 /// An ACME client is near, and has nothing to compute.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Why a challenge has no answer.
+pub enum Failure {
+    /// Nobody listens: a client that listens itself is there only while it works.
+    Nobody,
+    /// Something is to be mended.
+    Trouble(String),
+}
+
+/// What was wrong with challenges the last time: anybody may ask for one, and it is told once.
+#[derive(Default)]
+pub struct Trouble(ArcSwapOption<String>);
+
 /// The token of a challenge's path, whether it may be one or not.
 pub fn token(path: &str) -> Option<&str> {
     path.strip_prefix(PREFIX)
 }
 
 /// A token's key authorization; `None`: nobody has begun such a challenge.
-pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option<Bytes>, String> {
+pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option<Bytes>, Failure> {
     if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
     let found = match acme {
         Acme::Folder(folder) => {
-            let file = folder.join(&PREFIX[1..]).join(token);
-            let read = tokio::task::spawn_blocking(move || {
-                read(&file).map_err(|e| format!("{}: {e}", file.display()))
-            });
-            read.await.map_err(|e| e.to_string())??
+            let (within, path) = (folder.clone(), format!("{}{token}", &PREFIX[1..]));
+            let read = tokio::task::spawn_blocking(move || read(&within, &path)).await;
+            let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+            read.map_err(|e| Failure::Trouble(format!("{}: {e}", folder.display())))?
         }
         Acme::Client(at) => {
             let asked = timeout(PATIENCE, ask(at, token, asked.get(HOST)));
             let answer = asked.await.unwrap_or_else(|late| Err(late.into()));
-            answer.map_err(|e| format!("the ACME client at http://{at}: {e}"))?
+            answer.map_err(|why| match why.downcast_ref::<io::Error>() {
+                Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => Failure::Nobody,
+                _ => Failure::Trouble(format!("the ACME client at http://{at}: {why}")),
+            })?
         }
     };
     Ok(found.filter(|found| is_authorization(token, found)))
+}
+
+impl Trouble {
+    /// Says what is wrong, unless it was the same the last time.
+    pub fn tell(&self, now: Option<&Failure>) {
+        let now = now.and_then(|failure| match failure {
+            Failure::Nobody => None,
+            Failure::Trouble(why) => Some(Arc::new(why.clone())),
+        });
+        let before = self.0.swap(now.clone());
+        if let Some(why) = now.filter(|why| before.as_ref() != Some(why)) {
+            tracing::warn!("ACME's challenges have no answer: {why}");
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("no ACME client listens"),
+            Self::Trouble(why) => f.write_str(why),
+        }
+    }
 }
 
 /// The answer to a challenge.
@@ -67,11 +106,14 @@ pub fn page(authorization: Bytes) -> Answer {
 }
 
 /// A small file, and nothing that looks like one: a pipe would never end.
-fn read(file: &Path) -> io::Result<Option<Bytes>> {
+fn read(folder: &Path, file: &str) -> io::Result<Option<Bytes>> {
+    let file = folder.join(file);
     match file.symlink_metadata() {
         Ok(of) if of.is_file() && of.len() <= LONGEST as u64 => {}
         Ok(_) => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return folder.metadata().map(|_| None);
+        }
         Err(error) => return Err(error),
     }
     std::fs::read(file).map(|content| Some(content.into()))
@@ -127,7 +169,8 @@ mod tests {
 
     async fn of(folder: &Path, token: &str) -> Option<Bytes> {
         let acme = Acme::Folder(folder.to_owned());
-        fetch(&acme, token, &HeaderMap::new()).await.unwrap()
+        let fetched = fetch(&acme, token, &HeaderMap::new()).await;
+        fetched.map_err(|failure| failure.to_string()).unwrap()
     }
 
     #[tokio::test]

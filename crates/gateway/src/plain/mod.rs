@@ -8,6 +8,8 @@
 mod challenge;
 mod redirect;
 
+pub use challenge::Trouble;
+
 use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,7 +98,7 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
 async fn answer(house: &House, request: Request<Incoming>) -> Answer {
     let token = challenge::token(request.uri().path());
     let (kind, answer) = match (&house.section.acme, token) {
-        (Some(acme), Some(token)) => challenge_for(acme, token, &request).await,
+        (Some(acme), Some(token)) => challenge_for(house, acme, token, &request).await,
         _ => redirect::answer(house, &request),
     };
     house.metrics.plain(kind);
@@ -104,7 +106,12 @@ async fn answer(house: &House, request: Request<Incoming>) -> Answer {
 }
 
 /// Of any host: certificates of other servers may be asked for here, too.
-async fn challenge_for(acme: &Acme, token: &str, request: &Request<Incoming>) -> (Plain, Answer) {
+async fn challenge_for(
+    house: &House,
+    acme: &Acme,
+    token: &str,
+    request: &Request<Incoming>,
+) -> (Plain, Answer) {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(
             StatusCode::METHOD_NOT_ALLOWED,
@@ -114,17 +121,19 @@ async fn challenge_for(acme: &Acme, token: &str, request: &Request<Incoming>) ->
         answer.headers_mut().insert(ALLOW, allowed);
         return (Plain::Refused, answer);
     }
-    match challenge::fetch(acme, token, request.headers()).await {
+    let fetched = challenge::fetch(acme, token, request.headers()).await;
+    house.trouble.tell(fetched.as_ref().err());
+    match fetched {
         Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
         Ok(None) => {
             let answer = text(StatusCode::NOT_FOUND, "there is no such challenge");
             (Plain::NoChallenge, answer)
         }
         Err(why) => {
-            tracing::warn!("ACME's challenge {token} has no answer: {why}");
+            tracing::debug!("ACME's challenge {token} has no answer: {why}");
             let answer = text(
                 StatusCode::BAD_GATEWAY,
-                "the challenge cannot be asked for now: the log of this server says why",
+                "the challenge cannot be asked for now",
             );
             (Plain::NoChallenge, answer)
         }

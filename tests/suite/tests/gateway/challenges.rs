@@ -1,5 +1,6 @@
 //! ACME's challenges: from a folder, from a client, through haproxy, and nothing else with them.
 
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, channel};
@@ -109,16 +110,46 @@ fn a_client_is_asked_for_challenges_alone_and_believed_nothing_else() {
     assert!(told.try_recv().is_err(), "this is no token");
     let (endless, _told) = client("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\ntok.thumb");
     let gateway = with("", &endless);
-    curl(&gateway, "a.test", &tok, "")
-        .says(" 502 ")
-        .never_says("thumb");
+    for _ in 0..3 {
+        curl(&gateway, "a.test", &tok, "")
+            .says(" 502 ")
+            .never_says("thumb");
+    }
+    assert_eq!(warnings(&gateway), 1, "it is told once");
+}
+
+/// Strangers ask all day long: what is as it should be is no line of the log.
+#[test]
+fn a_client_that_is_not_there_is_no_trouble_and_a_folder_that_cannot_be_read_is() {
+    let tok = format!("{CHALLENGES}/tok-en_1");
     let gateway = with("", "http://127.0.0.1:1");
     curl(&gateway, "a.test", &tok, "").says(" 502 ");
-    let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
-    assert!(
-        log.contains("the ACME client at http://127.0.0.1:1: "),
-        "{log}"
+    assert_eq!(
+        (count(&gateway, "no-challenge"), warnings(&gateway)),
+        (1, 0)
     );
+    let gateway = with("", "acme");
+    let (here, away) = (
+        gateway.rig.path("acme/.well-known"),
+        gateway.rig.path("away"),
+    );
+    for troubles in 1..3 {
+        curl(&gateway, "a.test", &tok, "").says(" 200 ");
+        fs::rename(&here, &away).expect("take the folder away");
+        fs::write(&here, "").expect("put a file in its way");
+        for other in ["tok-en_1", "another"] {
+            curl(&gateway, "a.test", &format!("{CHALLENGES}/{other}"), "").says(" 502 ");
+        }
+        assert_eq!(warnings(&gateway), troubles);
+        fs::remove_file(&here).expect("take the file away");
+        fs::rename(&away, &here).expect("bring the folder back");
+    }
+}
+
+/// How often the log says that challenges have no answer.
+fn warnings(gateway: &Gateway) -> usize {
+    let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+    log.matches("ACME's challenges have no answer").count()
 }
 
 /// Whichever host a challenge comes to, it goes to the one client.
