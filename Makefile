@@ -31,10 +31,12 @@ bench: ## The figures of the README, measured side by side in one run (QUICK=1 f
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
 
-cluster: ## A web cluster of three hosts on this machine, and a short table of measurements (as root; FAULTS=1, WORDPRESS=1, KEEP=1)
+as_root = $(if $(filter-out 0,$(shell id -u)),sudo)
+choices = TOKENS WORDPRESS FULL RESTART KEYS HSMS TIME KEEP REPORTS TMPDIR CARGO_TARGET_DIR
+cluster: ## A web cluster of three hosts on this machine, and a table of measurements (FAULTS=1, WORDPRESS=1, FULL=1, KEEP=1)
 	scripts/deps.sh $(if $(WORDPRESS),wordpress,cluster)
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
-	KEEP=$(KEEP) WORDPRESS=$(WORDPRESS) FULL=$(FULL) TOKENS=$(TOKENS) scripts/cluster.sh $(if $(FAULTS),faults)
+	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
 
 install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh

@@ -3,30 +3,31 @@
 # one), a gateway and a small site; haproxy in front of them. `make cluster` builds and calls this.
 #
 #   scripts/cluster.sh            a short table of measurements beside the published ones
-#   scripts/cluster.sh faults     hosts that die, are cut off and return, under load
+#   scripts/cluster.sh faults     hosts that end, die, are cut off and return, under load
 #   scripts/cluster.sh run BASH   a command of yours in front of the hosts
 #
 # TOKENS=softhsm    SoftHSM in place of the cards, which take the published 0.658 s for a signature with RSA-2048
-# WORDPRESS=1       a second page to measure: WordPress with its default content
-# FULL=1            the table as it was published: all loads, 30 s, each cell the best of three
+# WORDPRESS=1       WordPress with its default content is the site, and a second page to measure
+# FULL=1            the table as it was published: all keys and loads, 30 s, each cell the best of three. Started again
+#                   it goes on where it was; RESTART=1 begins anew
+# KEYS, HSMS, TIME  less of the table: KEYS=ec-prime256v1 HSMS="0 3" TIME=5s; 0 HSMs are a key in a file
 # KEEP=1            leaves the cluster up until Ctrl+C, and says how to get in
 # REPORTS=FOLDER    where reports and logs go
 #
 # Everything happens in namespaces of this command: processes, network and mounts end with it, however it ends.
 set -euo pipefail
 parts=$(dirname "$(realpath "$0")")/cluster
-cd "$parts/../.."
 
+. "$parts/choices.sh"
 do=${1:-measure}
-case $do in measure | faults | run) ;; *) echo "$0: measure, faults or run, not $do" >&2; exit 2 ;; esac
-TOKENS=${TOKENS:-cards}
-case $TOKENS in cards | softhsm) ;; *) echo "TOKENS is cards or softhsm, not $TOKENS" >&2; exit 2 ;; esac
-built=${HSMUX_BUILT:-$(realpath "${CARGO_TARGET_DIR:-target}/release")}
-export TOKENS PATH=$built:$PATH:/usr/sbin
-
-needs=(hsmux ip unshare nsenter openssl curl jq socat haproxy pkcs11-tool)
-[ "$TOKENS" = cards ] && needs+=(pcscd) || needs+=(softhsm2-util)
-[ -z "${WORDPRESS-}" ] || needs+=(mariadbd nginx php)
+case $do in
+measure | faults | run) ;;
+-h | --help) sed --quiet '1d; /^#/!q; s/^# \{0,1\}//p' "$0"; exit ;;
+*) refuse "$0: measure, faults or run, not $do; --help tells more" ;;
+esac
+[ "$do" != run ] || [ -n "${2-}" ] || refuse "$0 run BASH: what is to be run? KEEP=1 alone gives you a shell among the hosts"
+built=${HSMUX_BUILT:-$(realpath --canonicalize-missing "${CARGO_TARGET_DIR:-$parts/../../target}/release")}
+export PATH=$built:$PATH:/usr/sbin
 
 if [ -z "${CLUSTER_WORK-}" ]; then
     . "$parts/outside.sh"
@@ -43,11 +44,11 @@ step "Keys: made on the first host's token, copied to the others'"
 tokens_prepare
 step "A certificate for each key"
 site_prepare
+[ -z "${WORDPRESS-}" ] || { step "WordPress: a database for all hosts"; wordpress_prepare; }
 step "A gateway on each host, haproxy in front"
 for host in "${hosts[@]}"; do host_start "$host"; done
 for host in "${hosts[@]}"; do host_ready "$host"; done
 front_start
-[ -z "${WORDPRESS-}" ] || wordpress_start
 show curl --silent --show-error --cacert ca.pem "https://$name/hello.txt"
 
 case $do in

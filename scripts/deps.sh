@@ -7,10 +7,11 @@ demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-confi
       cmake libclang-dev)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 cluster=("${bench[@]}" haproxy curl jq socat)
-wordpress=("${cluster[@]}" wordpress wordpress-theme-twentytwentythree mariadb-server nginx-light php-fpm
-           php-mysql)
-test=("${cluster[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go curl git nginx libnginx-mod-stream siege apache2-bin
+# Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
+wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core nginx
+           wordpress wordpress-theme-twentytwentythree)
+test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go git libnginx-mod-stream siege apache2-bin
       chromium testssl.sh pebble certbot lego)
 
 declare -n wanted=${1:?demo, bench, cluster, wordpress or test}

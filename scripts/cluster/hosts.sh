@@ -1,4 +1,4 @@
-# A host: its card, and a gateway with the site.
+# A host: its card, a gateway with the site, and WordPress behind it where that is the site.
 
 # Writes the configuration; the [[site]] is the last of it, and another one for each key that is measured.
 host_configure() {
@@ -18,21 +18,27 @@ listen = ["0.0.0.0:443"]
 metrics = "0.0.0.0:9443"
 proxy_protocol = true
 sign_timeout = "3m"
+leave_time = "5s"                   # longer than haproxy takes to notice
 END_OF_CONFIG
         "${TOKENS}_member" "$host"
     } >"$host/base.toml"
 }
 
-# The card first, with the published times, then what has been configured.
+declare -A gateways=()
+
+# The card first, with the published times.
 host_start() {
     local host=$1
     "${TOKENS}_start" "$host" "${TIMING:-smartcard-hsm}"
     at "$host" hsmux --config "$host/hsmux.toml" gateway >>"$host.log" 2>&1 &
+    gateways[$host]=$!
+    [ "$page" = static ] || wordpress_serve "$host"
 }
 
 host_ready() {
     wait_for 120 "$1 can sign" curl --silent --fail --max-time 5 "http://$(address "$1"):9443/health"
     echo "   $1 can sign: its /health says so"
+    [ "$page" = static ] || wait_for 60 "WordPress behind $1" wordpress_answers "$1"
 }
 
 # As if its power was cut: every process of the host, at once.

@@ -1,23 +1,35 @@
 # The table of measurements beside what was published, and one measurement with all its times.
 
 measure() {
-    local module=opensc page=static
-    [ "$TOKENS" = cards ] || module=softhsm
+    local table=matrix failed=0 begin=(--restart)
+    if [ -n "${FULL-}" ]; then
+        table=full
+        # Two hours are not to be lost.
+        [ -n "${RESTART-}" ] || begin=()
+    fi
     step "One burst through haproxy: 60 users, each hit a handshake of its own"
     show hsmux bench tls "https://$name/hello.txt" --ca ca.pem --users 60 --burst --time "${TIME:-20s}" --timeout 3m \
         --tls 1.3 --groups X25519 --html "$CLUSTER_REPORTS/burst.html"
 
-    step "The table, with 1, 2 and 3 hosts"
-    table "$module" >matrix.toml
+    step "The table: keys in files of one host, then in the tokens of one, two and three"
+    [[ " $HSMS " != *" 0 "* ]] || for key in $KEYS; do site_file "$key"; done
     front_stop # each cell has one of its own
-    show hsmux bench matrix matrix.toml --state cells.json --html "$CLUSTER_REPORTS/matrix.html"
-    hsmux bench matrix matrix.toml --state cells.json --json >"$CLUSTER_REPORTS/matrix.json"
-    [ -z "${WORDPRESS-}" ] || page=wordpress
-    site_use "$page" "${!keys[@]}"
-    for host in "${hosts[@]}"; do hsmux --config "$host/hsmux.toml" reload >/dev/null; done
+    cd "$CLUSTER_REPORTS"
+    # The table stands beside its state: a cell is known again by its folder, too.
+    cp "$CLUSTER_WORK/ca.pem" .
+    table >"$table.toml"
+    [ ${#begin[@]} -gt 0 ] || [ ! -e "$table.state" ] || echo "   what an earlier start has measured stands; RESTART=1 begins anew"
+    show hsmux bench matrix "$table.toml" --state "$table.state" "${begin[@]}" --html "$table.html" || failed=$?
+    [ "$failed" -ne 0 ] || hsmux bench matrix "$table.toml" --state "$table.state" --json >"$table.json"
+    cd "$CLUSTER_WORK"
+    site_serve "$page" "${!keys[@]}"
     front_start
-    printf '\n%sDone in %s s.%s Reports with charts: %s/matrix.html and burst.html\n' \
-        "$green$bold" "$SECONDS" "$plain" "$CLUSTER_REPORTS"
+    if [ "$failed" -ne 0 ]; then
+        echo "Some cells could not be measured: $CLUSTER_REPORTS/$table.html says why, $table.state.log more" >&2
+        return "$failed"
+    fi
+    printf '\n%sDone in %s s.%s Reports with charts: %s/%s.html and burst.html\n' \
+        "$green$bold" "$SECONDS" "$plain" "$CLUSTER_REPORTS" "$table"
 }
 
 # The loads of the published runs, of which a short table has one for each page. Each cell is the best of so many runs,
@@ -25,7 +37,7 @@ measure() {
 table() {
     local best=1 time=${TIME:-20s} static='{ users = 60 }' wordpress='{ users = 10, think = "5s" }'
     if [ -n "${FULL-}" ]; then
-        best=3 time=30s
+        best=3 time=${TIME:-30s}
         static='{ users = 5, think = "5s" }, { users = 10, think = "5s" }, { users = 20, think = "5s" }, { users = 60 }'
         wordpress='{ users = 10, think = "5s" }, { users = 20, think = "5s" }'
     fi
@@ -46,19 +58,29 @@ url = "https://$name/hello.txt"
 url = "https://$name/"
 follow = true
 END_OF_TABLE
-    cells "$1" static "$static"
-    [ -z "${WORDPRESS-}" ] || cells "$1" wordpress "$wordpress"
+    rows static "$static"
+    [ -z "${WORDPRESS-}" ] || rows wordpress "$wordpress"
 }
 
+# The cells of a page: without tokens, then with so many.
+rows() {
+    local hsms module=opensc
+    [ "$TOKENS" = cards ] || module=softhsm
+    for hsms in $HSMS; do
+        if [ "$hsms" -gt 0 ]; then cells "$@" "$hsms" "$module" "${!keys[@]}"; else cells "$@" 0 "key in a file" $KEYS; fi
+    done
+}
+
+# cells PAGE LOADS HSMS MODULE KEY...
 cells() {
     cat <<END_OF_TABLE
 
 [[cells]]
-key = [$(printf '"%s"\n' "${!keys[@]}" | sort | paste --serial --delimiters ,)]
-hsms = [1, 2, 3]
-module = "$1"
-page = "$2"
-load = [$3]
-start = "$parts/cell.sh"
+key = [$(printf '"%s", ' "${@:5}")]
+hsms = $3
+module = "$4"
+page = "$1"
+load = [$2]
+start = '"$parts/cell.sh"'
 END_OF_TABLE
 }

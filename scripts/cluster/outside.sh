@@ -6,26 +6,35 @@
     exit 1
 }
 missing=()
-for program in "${needs[@]}"; do
-    command -v "$program" >/dev/null || missing+=("$program")
+for need in "${needs[@]}"; do
+    [[ $need == /* && -e $need ]] || command -v "$need" >/dev/null || missing+=("$need")
 done
 [ ${#missing[@]} -eq 0 ] || {
-    echo "missing: ${missing[*]}. scripts/deps.sh cluster installs what Debian has, make build makes hsmux" >&2
+    echo "missing: ${missing[*]}. scripts/deps.sh $packages installs what Debian has, make build makes hsmux" >&2
     exit 1
 }
 
 export CLUSTER_WORK CLUSTER_REPORTS
 CLUSTER_WORK=$(mktemp -d "${TMPDIR:-/tmp}/hsmux-cluster.XXXXXX")
-CLUSTER_REPORTS=$(realpath "${REPORTS:-${TMPDIR:-/tmp}/hsmux-cluster-reports}")
+CLUSTER_REPORTS=$(realpath --canonicalize-missing "${REPORTS:-${TMPDIR:-/tmp}/hsmux-cluster-reports}")
 mkdir -p "$CLUSTER_REPORTS"
 chmod 755 "$CLUSTER_WORK"
 mkdir "$CLUSTER_WORK/tmp"
+trap 'rm -rf "$CLUSTER_WORK"' EXIT
+[ -z "${WORDPRESS-}" ] || setpriv --reuid www-data --clear-groups test -x "$CLUSTER_WORK" || {
+    echo "WordPress runs as www-data, who may not enter ${CLUSTER_WORK%/*}: name another folder by TMPDIR" >&2
+    exit 1
+}
+
+interrupted() {
+    printf '\nInterrupted: all of it has ended.\n'
+    [ -z "${FULL-}" ] || echo "The same command goes on where the table was."
+}
 
 # The shell within is process 1 of its namespace: when it ends the kernel ends all others, and with the last of them
 # goes the network. It ends with unshare, which ends with this shell, also where that is killed.
 TMPDIR=$CLUSTER_WORK/tmp setpriv --pdeathsig KILL unshare --mount --net --pid --fork --kill-child "$0" "$@" &
 inside=$!
-trap 'rm -rf "$CLUSTER_WORK"' EXIT
-trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null || true; printf "\nInterrupted: all of it has ended.\n"; exit 130' INT TERM HUP
+trap 'kill -KILL "$inside"; wait "$inside" 2>/dev/null || true; interrupted; exit 130' INT TERM HUP
 wait "$inside" && code=0 || code=$?
 exit "$code"

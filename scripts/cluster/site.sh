@@ -1,5 +1,9 @@
 # What is served: the published small text, with a certificate for each key. The certificates are of a root that is
-# made here; the keys that they are for never leave the tokens.
+# made here; the keys that they are for never leave the tokens. For the measurements without tokens there are others, of
+# keys in files: file-KEY.pem beside file-KEY.key.
+
+page=static
+[ -z "${WORDPRESS-}" ] || page=wordpress
 
 site_prepare() {
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 30 -subj "/CN=the cluster's root" \
@@ -17,15 +21,26 @@ site_prepare() {
     wait_for 60 "the daemon of host1" hsmux --config host1/hsmux.toml status --check
     for key in "${!keys[@]}"; do
         show hsmux --config host1/hsmux.toml key csr "pkcs11:object=$key" --subject "CN=$name" --name "$name" --out "$key.csr"
-        openssl x509 -req -in "$key.csr" -CA ca.pem -CAkey ca.key -days 30 -extfile names.ext -out "$key.pem" 2>>openssl.log
+        certify "$key"
     done
     hsmux --config host1/hsmux.toml stop
     wait "$daemon"
     "${TOKENS}_stop" host1
-    site_use static "${!keys[@]}"
+    site_use "$page" "${!keys[@]}"
 }
 
-# Has the hosts serve this page, with these keys.
+site_file() {
+    local kind=("rsa:${1#rsa-}")
+    [[ $1 == rsa-* ]] || kind=(ec -pkeyopt "ec_paramgen_curve:${1#ec-}")
+    openssl req -new -newkey "${kind[@]}" -nodes -subj "/CN=$name" -keyout "file-$1.key" -out "file-$1.csr" 2>>openssl.log
+    certify "file-$1"
+}
+
+certify() {
+    openssl x509 -req -in "$1.csr" -CA ca.pem -CAkey ca.key -days 30 -extfile names.ext -out "$1.pem" 2>>openssl.log
+}
+
+# Has the hosts serve this page, with these certificates: of keys in tokens, or one of a key in a file.
 site_use() {
     local certificates serves="root = \"$CLUSTER_WORK/www\""
     [ "$1" = static ] || serves='backend = "http://127.0.0.1:8080"'
@@ -35,10 +50,17 @@ site_use() {
         {
             cat "$host/base.toml"
             printf '\n[[site]]\ncertificates = [%s]\n%s\n' "${certificates%, }" "$serves"
-            [[ " $* " != *" rsa-1024 "* ]] || echo 'allow_rsa_1024 = true'
+            [ ! -e "$1.key" ] || printf 'keys = ["%s/%s.key"]\n' "$CLUSTER_WORK" "$1"
+            [[ $* != *rsa-1024* ]] || echo 'allow_rsa_1024 = true'
         } >"$host/hsmux.toml.new"
         mv "$host/hsmux.toml.new" "$host/hsmux.toml"
     done
+}
+
+# The same to hosts that run.
+site_serve() {
+    site_use "$@"
+    for host in "${hosts[@]}"; do hsmux --config "$host/hsmux.toml" reload >/dev/null; done
 }
 
 # Whether this host shows the certificate for this key.

@@ -2,9 +2,14 @@
 
 softhsm=/usr/lib/softhsm/libsofthsm2.so
 opensc=/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so
-# As the published table calls them, and as pkcs11-tool does.
-declare -A keys=([rsa-2048]=rsa:2048 [ec-prime256v1]=EC:prime256v1)
-[ -z "${FULL-}" ] || keys[rsa-1024]=rsa:1024
+# Those of $KEYS that a SmartCard-HSM takes: as the published table calls them, and as pkcs11-tool does.
+declare -A keys=()
+for key in $KEYS; do
+    case $key in
+    rsa-1024 | rsa-2048) keys[$key]=${key/-/:} ;;
+    ec-prime256v1) keys[$key]=EC:prime256v1 ;;
+    esac
+done
 
 tokens_prepare() {
     umask 077

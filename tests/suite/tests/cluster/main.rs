@@ -3,3 +3,5 @@
 mod clients;
 mod hosts;
 mod rig;
+mod table;
+mod wordpress;

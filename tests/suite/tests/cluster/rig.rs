@@ -1,6 +1,7 @@
 //! A folder for a cluster, which `scripts/cluster.sh` makes of SoftHSM tokens.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use hsmux_suite::{PATIENCE, Program, Run, built, running_in, source, until};
@@ -11,7 +12,10 @@ pub struct Cluster(pub TempDir);
 
 impl Cluster {
     pub fn new() -> Self {
-        Self(TempDir::new().expect("a folder"))
+        let folder = TempDir::new().expect("a folder");
+        // WordPress leaves root.
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o711)).expect("for others");
+        Self(folder)
     }
 
     /// The script, told what to do.
