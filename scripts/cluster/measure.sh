@@ -64,10 +64,11 @@ END_OF_TABLE
 
 # The cells of a page: without tokens, then with so many.
 rows() {
-    local hsms module=opensc
+    local hsms key module=opensc in_tokens=()
     [ "$TOKENS" = cards ] || module=softhsm
+    for key in $KEYS; do [ -z "${keys[$key]-}" ] || in_tokens+=("$key"); done
     for hsms in $HSMS; do
-        if [ "$hsms" -gt 0 ]; then cells "$@" "$hsms" "$module" "${!keys[@]}"; else cells "$@" 0 "key in a file" $KEYS; fi
+        if [ "$hsms" -gt 0 ]; then cells "$@" "$hsms" "$module" "${in_tokens[@]}"; else cells "$@" 0 "key in a file" $KEYS; fi
     done
 }
 

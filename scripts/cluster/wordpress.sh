@@ -79,8 +79,9 @@ http {
     }
 }
 END_OF_CONFIG
-    ip netns exec "$host" "$fpm" --fpm-config "$host/php.conf" >>"$host.log" 2>&1 &
-    ip netns exec "$host" nginx -c "$PWD/$host/nginx.conf" >>"$host.log" 2>&1 &
+    # No jobs of this shell, which would tell when they are killed with their host.
+    (ip netns exec "$host" "$fpm" --fpm-config "$host/php.conf" >>"$host.log" 2>&1 &)
+    (ip netns exec "$host" nginx -c "$PWD/$host/nginx.conf" >>"$host.log" 2>&1 &)
 }
 
 wordpress_answers() {
