@@ -41,5 +41,10 @@ host_ready() {
     [ "$page" = static ] || wait_for 60 "WordPress behind $1" wordpress_answers "$1"
 }
 
-# As if its power was cut: every process of the host, at once.
-host_kill() { ip netns pids "$1" | xargs --no-run-if-empty kill -KILL; }
+# As if its power was cut: every process of the host, at once. One that is about to end still takes connections.
+host_kill() {
+    ip netns pids "$1" | xargs --no-run-if-empty kill -KILL
+    wait_for 30 "the end of $1's processes" host_is_dead "$1"
+}
+
+host_is_dead() { [ -z "$(ip netns pids "$1")" ]; }

@@ -1,8 +1,8 @@
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 
-use crate::{PATIENCE, Process, Run, until};
+use crate::{Process, Run, on_a_free_port};
 
 /// A web server over TLS: nginx with its key in a file, and a small site. It ends with this value.
 ///
@@ -40,10 +40,11 @@ impl Nginx {
             .args("-addext basicConstraints=critical,CA:FALSE -keyout key.pem -out cert.pem")
             .dir(&folder)
             .ok();
-        // Somebody else may take the port before nginx does.
-        let (process, port) = until("nginx on a free port", PATIENCE, || {
-            Self::on_a_port(&folder)
-        });
+        let (process, port) = on_a_free_port(
+            "nginx",
+            |port| Self::on_port(port, &folder),
+            |port| TcpStream::connect(("127.0.0.1", port)).is_ok(),
+        );
         Self {
             process,
             port,
@@ -51,25 +52,13 @@ impl Nginx {
         }
     }
 
-    fn on_a_port(folder: &Path) -> Option<(Process, u16)> {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .ok()?
-            .local_addr()
-            .ok()?
-            .port();
+    fn on_port(port: u16, folder: &Path) -> Process {
         fs::write(folder.join("nginx.conf"), configuration(port)).expect("write nginx.conf");
         let run = Run::new("nginx")
             .arg("-p")
             .arg(folder)
             .args("-e error.log -c nginx.conf");
-        let mut process = Process::start("nginx", folder, run);
-        let answers = until("nginx answers, or has ended", PATIENCE, || {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(true);
-            }
-            (!process.running()).then_some(false)
-        });
-        (answers && process.running()).then_some((process, port))
+        Process::start("nginx", folder, run)
     }
 
     /// Of a page of the site.

@@ -1,10 +1,9 @@
 //! haproxy in front of two gateways, as `hsmux haproxy config` configures it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::TcpListener;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, until};
+use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::Signal;
 
 use crate::rig::{BOTH, FOLDER, Gateway};
@@ -23,8 +22,11 @@ impl Cluster {
             Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site)
         };
         let hosts = [host(), host()];
-        // Somebody else may take the port before haproxy does.
-        let (haproxy, port) = until("haproxy on a free port", PATIENCE, || on_a_port(&hosts));
+        let (haproxy, port) = on_a_free_port(
+            "haproxy",
+            |port| on_port(port, &hosts),
+            |port| page(port).finish().code == Some(0),
+        );
         Self {
             haproxy,
             port,
@@ -50,10 +52,7 @@ impl Cluster {
     }
 }
 
-fn on_a_port(hosts: &[Gateway; 2]) -> Option<(Process, u16)> {
-    let free = TcpListener::bind("127.0.0.1:0").ok()?;
-    let port = free.local_addr().ok()?.port();
-    drop(free);
+fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     let rig = &hosts[0].rig;
     let (one, other) = (hosts[0].host(), hosts[1].host());
     let folder = rig.path("");
@@ -64,14 +63,7 @@ fn on_a_port(hosts: &[Gateway; 2]) -> Option<(Process, u16)> {
     .dir(&folder)
     .ok();
     let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
-    let mut process = Process::start("haproxy", &folder, run);
-    let serves = until("haproxy serves, or has ended", PATIENCE, || {
-        if page(port).finish().code == Some(0) {
-            return Some(true);
-        }
-        (!process.running()).then_some(false)
-    });
-    serves.then_some((process, port))
+    Process::start("haproxy", &folder, run)
 }
 
 fn page(port: u16) -> Run {

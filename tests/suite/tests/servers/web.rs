@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, until};
+use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// What servers of one kind differ in.
@@ -60,10 +59,11 @@ impl Web {
         fs::write(rig.path("server/www/hello.txt"), "hello, world\n").expect("a page");
         let openssl = format!("{OPENSSL}{}\n", rig.module().display());
         fs::write(rig.path("openssl.cnf"), openssl).expect("write openssl.cnf");
-        // Somebody else may take the port before the server does.
-        let (process, port) = until("a server on a free port", PATIENCE, || {
-            on_a_port(&rig, kind)
-        });
+        let (process, port) = on_a_free_port(
+            "the server",
+            |port| on_port(port, &rig, kind),
+            |port| curl(&rig, port).finish().code == Some(0),
+        );
         Self {
             rig,
             kind,
@@ -185,12 +185,7 @@ fn open_to_others(mut rig: Rig, login: &Login) -> Rig {
     rig
 }
 
-fn on_a_port(rig: &Rig, kind: &'static Kind) -> Option<(Process, u16)> {
-    let port = TcpListener::bind("127.0.0.1:0")
-        .ok()?
-        .local_addr()
-        .ok()?
-        .port();
+fn on_port(port: u16, rig: &Rig, kind: &'static Kind) -> Process {
     let pin = match kind.login {
         Login::Pin => format!(";pin-source=file:{}", rig.path("pool.pin").display()),
         Login::Peer => String::new(),
@@ -205,14 +200,7 @@ fn on_a_port(rig: &Rig, kind: &'static Kind) -> Option<(Process, u16)> {
         .env("HSMUX_CONFIG", "")
         .env("HSMUX_SOCKET", rig.path("web.sock"))
         .env("OPENSSL_CONF", rig.path("openssl.cnf"));
-    let mut process = Process::start("server", &rig.path(""), run);
-    let serves = until("the server answers, or has ended", PATIENCE, || {
-        if curl(rig, port).finish().code == Some(0) {
-            return Some(true);
-        }
-        (!process.running()).then_some(false)
-    });
-    serves.then_some((process, port))
+    Process::start("server", &rig.path(""), run)
 }
 
 fn curl(rig: &Rig, port: u16) -> Run {

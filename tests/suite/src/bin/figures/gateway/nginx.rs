@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 
-use hsmux_suite::{PATIENCE, Process, Rig, until};
+use hsmux_suite::{Process, Rig, on_a_free_port};
 
 /// A server that runs; it ends with this value.
 pub struct Nginx {
@@ -28,10 +28,15 @@ impl Nginx {
             );
             fs::write(folder.join("openssl.cnf"), openssl).expect("write openssl.cnf");
         }
-        // Somebody else may take the port before nginx does.
-        until("nginx on a free port", PATIENCE, || {
-            on_a_port(rig, name, keys, module.is_some())
-        })
+        let (process, port) = on_a_free_port(
+            "nginx",
+            |port| on_port(port, rig, name, keys, module.is_some()),
+            |port| TcpStream::connect(("127.0.0.1", port)).is_ok(),
+        );
+        Self {
+            address: format!("127.0.0.1:{port}"),
+            process,
+        }
     }
 
     /// The first of its processes.
@@ -40,30 +45,20 @@ impl Nginx {
     }
 }
 
-fn on_a_port(rig: &Rig, name: &str, keys: &[(&str, String)], engine: bool) -> Option<Nginx> {
-    let free = TcpListener::bind("127.0.0.1:0").ok()?;
-    let address = free.local_addr().ok()?.to_string();
-    drop(free);
+fn on_port(port: u16, rig: &Rig, name: &str, keys: &[(&str, String)], engine: bool) -> Process {
     let folder = rig.path(name);
-    fs::write(folder.join("nginx.conf"), configuration(&address, keys)).expect("write nginx.conf");
+    fs::write(folder.join("nginx.conf"), configuration(port, keys)).expect("write nginx.conf");
     let mut run = rig
         .family(&["nginx", "-p", ".", "-e", "error.log", "-c", "nginx.conf"])
         .dir(&folder);
     if engine {
         run = run.env("OPENSSL_CONF", folder.join("openssl.cnf"));
     }
-    let mut process = Process::start(name, &folder, run);
-    let answers = until("nginx answers, or has ended", PATIENCE, || {
-        if TcpStream::connect(&address).is_ok() {
-            return Some(true);
-        }
-        (!process.running()).then_some(false)
-    });
-    (answers && process.running()).then_some(Nginx { address, process })
+    Process::start(name, &folder, run)
 }
 
 /// Clients get tickets for sessions, as they do from the gateway. nginx takes every variable from its workers that `env` does not name.
-fn configuration(address: &str, keys: &[(&str, String)]) -> String {
+fn configuration(port: u16, keys: &[(&str, String)]) -> String {
     let mut pairs = String::new();
     for (certificate, key) in keys {
         write!(
@@ -80,7 +75,7 @@ http {{
     client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp; uwsgi_temp_path temp; scgi_temp_path temp;
     access_log off;
     server {{
-        listen {address} ssl backlog=1024 reuseport;
+        listen 127.0.0.1:{port} ssl backlog=1024 reuseport;
         {pairs}
         ssl_protocols TLSv1.2 TLSv1.3; ssl_ecdh_curve X25519; ssl_session_cache off;
         keepalive_requests 1000000;
