@@ -2,52 +2,14 @@
 
 mod common;
 
-use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use common::*;
-use hsmux_token::{
-    Batch, Done, Error, Kind, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo,
-};
-use hsmux_wire::{
-    Answer, Call, Connection, Item, Reactor, RemoteToken, Reply, VERSION, frame, serve_lane,
-    together,
-};
-
-type Told = mpsc::Receiver<Result<Outcome>>;
-
-fn request(operation: Operation, within: Duration) -> (Request, Told) {
-    let (tell, told) = mpsc::channel();
-    let request = Request {
-        operation,
-        deadline: Instant::now() + within,
-        done: Done::new(move |result| tell.send(result).unwrap_or_default()),
-    };
-    (request, told)
-}
-
-fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> Told {
-    let (request, told) = request(operation, within);
-    token.submit(Batch::from_iter([request]));
-    told
-}
-
-fn heard(told: &Told) -> Result<Outcome> {
-    told.recv_timeout(PATIENCE).expect("told")
-}
-
-const LONG: Duration = PATIENCE;
-
-/// A token whose lanes nobody serves: the far ends are the test's.
-fn unserved(reactor: &Arc<Reactor>, lanes: usize) -> (Arc<RemoteToken>, Vec<UnixStream>) {
-    let pairs = (0..=lanes).map(|_| UnixStream::pair().unwrap());
-    let (mut near, far): (Vec<_>, Vec<_>) = pairs.unzip();
-    let admin = near.pop().unwrap();
-    (start(reactor, near, admin, 4), far)
-}
+use hsmux_token::{Batch, Error, Kind, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_wire::{Answer, Call, Connection, Item, Reactor, frame, serve_lane};
 
 #[test]
 fn more_requests_than_lanes_are_all_answered() {
@@ -184,72 +146,6 @@ fn those_that_wait_together_may_travel_together() {
         let bytes = heard(told).unwrap().into_bytes().unwrap();
         assert_eq!(usize::from(bytes[0]), n);
     }
-}
-
-/// The items of the next frame at the far end of a lane.
-fn next_frame(lane: &mut Connection) -> Vec<Item> {
-    let frame = lane.read(frame::MAX_FRAME, Some(soon())).unwrap();
-    match frame::decode_call(frame).unwrap() {
-        Call::Execute(items) => items,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn what_waits_for_a_busy_lane_travels_in_one_frame() {
-    let reactor = Reactor::start().unwrap();
-    let (token, mut far) = unserved(&reactor, 1);
-    let mut told = Vec::new();
-    together(|| {
-        for n in 0..4 {
-            told.push(submit(&token, sign(&[n]), LONG));
-        }
-    });
-    let mut lane = Connection::new(far.remove(0));
-    let first = next_frame(&mut lane);
-    assert_eq!(first.len(), 1, "a lane that is idle does not wait for more");
-    let second = next_frame(&mut lane);
-    assert_eq!(second.len(), 3);
-    // The worker answers the first frame, and dies in the middle of the second.
-    let reply = Reply {
-        epoch: 0,
-        answer: Answer::Results(vec![Ok(Outcome::Done)]),
-    };
-    lane.write(&reply, Some(soon())).unwrap();
-    heard(&told[0]).unwrap();
-    drop(lane);
-    for told in &told[1..] {
-        assert_eq!(heard(told).unwrap_err().kind(), Kind::Lost);
-    }
-}
-
-#[test]
-fn what_follows_answers_that_come_together_travels_together() {
-    let reactor = Reactor::start().unwrap();
-    let (token, mut far) = unserved(&reactor, 1);
-    for n in 0..4 {
-        let next = Arc::clone(&token);
-        let follow = move |_| drop(submit(&next, sign(&[n + 4]), LONG));
-        token.submit(Batch::from_iter([Request {
-            operation: sign(&[n]),
-            deadline: soon(),
-            done: Done::new(follow),
-        }]));
-    }
-    let mut answers = Vec::new();
-    for _ in 0..3 {
-        let reply = Reply {
-            epoch: 0,
-            answer: Answer::Results(vec![Ok(Outcome::Done)]),
-        };
-        frame::encode_reply(VERSION, &reply, &mut answers).unwrap();
-    }
-    far[0].write_all(&answers).unwrap();
-    let mut lane = Connection::new(far.remove(0));
-    for _ in 0..4 {
-        assert_eq!(next_frame(&mut lane).len(), 1);
-    }
-    assert_eq!(next_frame(&mut lane).len(), 3);
 }
 
 /// Answers from the last to the first what has come together, and counts that.

@@ -29,14 +29,20 @@ fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {
     told
 }
 
-#[test]
-fn what_nobody_waits_for_any_more_leaves_the_queue() {
-    let key = Key::new(1);
+/// A pool of two seats that answer nothing, and what makes the first of them.
+fn hanging(key: Key) -> (Arc<Pool>, Arc<Supply>) {
     let one = Supply::of(move || honest("one", key));
     let two = Supply::of(move || honest("two", key));
     let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
     one.last().hang();
     two.last().hang();
+    (pool, one)
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_leaves_the_queue() {
+    let key = Key::new(1);
+    let (pool, one) = hanging(key);
     let (claims, told): (Vec<_>, Vec<_>) = (0..40).map(|_| claimed(&pool, key)).unzip();
     let waiting = pool.status().waiting;
     assert!(waiting > 30, "{waiting}");
@@ -55,11 +61,7 @@ fn what_nobody_waits_for_any_more_leaves_the_queue() {
 #[test]
 fn what_a_connection_has_asked_for_leaves_the_queue_with_it() {
     let key = Key::new(1);
-    let one = Supply::of(move || honest("one", key));
-    let two = Supply::of(move || honest("two", key));
-    let pool = pool(Options::default(), vec![one.seat("one"), two.seat("two")]);
-    one.last().hang();
-    two.last().hang();
+    let (pool, one) = hanging(key);
     let guest = Guest::new(Arc::clone(&pool));
     let (going, staying) = (guest.visit(), guest.visit());
     let told: Vec<_> = (0..40).map(|_| asked(&going, key)).collect();

@@ -2,13 +2,13 @@
 #![allow(dead_code)]
 
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Result, Snapshot, Token,
-    TokenInfo, Verb, ck,
+    Batch, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Snapshot,
+    Token, TokenInfo, Verb, ck,
 };
 use hsmux_wire::{
     Answer, Answerer, Call, Conversation, Endpoint, Hello, Keeper, Link, Listening, Peer, Reactor,
@@ -141,10 +141,10 @@ impl Conversation for Front {
                 // One item for each call is all that these tests send.
                 let item = items.into_iter().next().unwrap();
                 let deadline = Instant::now() + Duration::from_micros(item.remaining_us);
-                let done = hsmux_token::Done::new(move |result| {
+                let done = Done::new(move |result| {
                     answer.send(&reply(Answer::Results(vec![result])));
                 });
-                daemon.token.submit(Batch::from_iter([hsmux_token::Request {
+                daemon.token.submit(Batch::from_iter([Request {
                     operation: item.operation,
                     deadline,
                     done,
@@ -219,4 +219,37 @@ pub fn mutate(seed: &mut u64, bytes: &mut Vec<u8>) {
             _ => bytes[at] = value,
         }
     }
+}
+
+/// Hears what becomes of a request.
+pub type Told = mpsc::Receiver<Result<Outcome>>;
+
+pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
+    let (tell, told) = mpsc::channel();
+    let request = Request {
+        operation,
+        deadline: Instant::now() + within,
+        done: Done::new(move |result| tell.send(result).unwrap_or_default()),
+    };
+    (request, told)
+}
+
+pub fn submit(token: &RemoteToken, operation: Operation, within: Duration) -> Told {
+    let (request, told) = request(operation, within);
+    token.submit(Batch::from_iter([request]));
+    told
+}
+
+pub fn heard(told: &Told) -> Result<Outcome> {
+    told.recv_timeout(PATIENCE).expect("told")
+}
+
+pub const LONG: Duration = PATIENCE;
+
+/// A token whose lanes nobody serves: the far ends are the test's.
+pub fn unserved(reactor: &Arc<Reactor>, lanes: usize) -> (Arc<RemoteToken>, Vec<UnixStream>) {
+    let pairs = (0..=lanes).map(|_| UnixStream::pair().unwrap());
+    let (mut near, far): (Vec<_>, Vec<_>) = pairs.unzip();
+    let admin = near.pop().unwrap();
+    (start(reactor, near, admin, 4), far)
 }
