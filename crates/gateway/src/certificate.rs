@@ -144,7 +144,8 @@ fn of_pool(uri: &Uri, pool: &Pool) -> Result<X509> {
     X509::from_der(der).map_err(|e| wrong(uri, e))
 }
 
-fn chain(file: &Path) -> Result<Vec<X509>> {
+/// All certificates of a file, at least one.
+pub fn chain(file: &Path) -> Result<Vec<X509>> {
     let chain = X509::stack_from_pem(&read(file)?).map_err(|e| wrong(file.display(), e))?;
     if chain.is_empty() {
         return Err(wrong(file.display(), "there is no certificate in it"));

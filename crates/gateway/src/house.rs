@@ -13,7 +13,6 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::http::Forward;
 use crate::metrics::{Metrics, Refused};
 use crate::sites::Sites;
 use crate::{connection, plain};
@@ -29,7 +28,6 @@ pub struct House {
     pub port: u16,
     /// Keys of tickets that other hosts have, too.
     pub tickets: Option<Keys>,
-    pub forward: Forward,
     /// What was wrong with ACME's challenges.
     pub trouble: plain::Trouble,
     /// Places for connections, and for those of them whose handshake is under way.

@@ -13,6 +13,7 @@
 //! | `signer` | signatures of the pool |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
+//! | `backend` | connections to the servers behind sites |
 //! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
 //! | `socket` | a socket of TLS that is watched from outside |
@@ -21,6 +22,7 @@
 //! | `metrics`, `monitor` | what it counts, and who may ask |
 
 mod algorithm;
+mod backend;
 pub mod balancer;
 mod certificate;
 mod connection;

@@ -16,7 +16,6 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::house::{Door, House};
-use crate::http::Forward;
 use crate::metrics::Metrics;
 use crate::sites::Sites;
 use crate::tickets::Tickets;
@@ -74,7 +73,6 @@ impl Service {
             front,
             port: sockets.port(),
             tickets: keys.cloned(),
-            forward: Forward::new(),
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(most)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),

@@ -12,6 +12,7 @@ use hsmux_ticket::Keys;
 use hsmux_token::{ObjectId, Result, Token};
 
 use crate::algorithm::Ability;
+use crate::backend::Backends;
 use crate::certificate::{Credential, Key};
 use crate::metrics::Metrics;
 use crate::signer::Signer;
@@ -20,6 +21,8 @@ use crate::tls::Face;
 /// A site that is ready to serve.
 pub struct Served {
     pub site: Site,
+    /// Servers behind it.
+    pub backends: Arc<Backends>,
     /// EC first; none: no certificate of it is there yet.
     faces: Vec<Face>,
 }
@@ -75,6 +78,7 @@ impl Sites {
             }
             faces.sort_by_key(|face| !face.is_ec());
             let served = Arc::new(Served {
+                backends: before.backends(site)?,
                 site: site.clone(),
                 faces,
             });
@@ -83,6 +87,15 @@ impl Sites {
             }
         }
         Ok(sites)
+    }
+
+    /// Connections that are open stay so, and what is known of their servers.
+    fn backends(&self, site: &Site) -> Result<Arc<Backends>> {
+        let before = self.by_name.get(&site.names[0]);
+        match before.filter(|served| served.backends.are_of(site)) {
+            Some(served) => Ok(Arc::clone(&served.backends)),
+            None => Backends::of(site).map(Arc::new),
+        }
     }
 
     /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
@@ -117,7 +130,8 @@ impl Served {
 pub fn files(section: &GatewaySection) -> impl Iterator<Item = &Path> {
     section.sites.iter().flat_map(|site| {
         let certificates = site.certificates.iter().flat_map(of_certificate);
-        certificates.chain(site.clients.as_ref().map(|clients| &*clients.roots))
+        let clients = site.clients.as_ref().map(|clients| &*clients.roots);
+        certificates.chain(clients).chain(site.behind.roots())
     })
 }
 

@@ -9,19 +9,18 @@ use boring::ssl::{
     SslContext, SslContextBuilder, SslMethod, SslOptions, SslRef, SslSessionCacheMode,
     SslVerifyMode, SslVersion, select_next_proto,
 };
-use boring::x509::X509;
 use boring::x509::store::X509StoreBuilder;
 use hsmux_pool::config::{Behind, Clients, Site};
 use hsmux_ticket::Keys;
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
-use crate::certificate::{Credential, Key, wrong};
+use crate::certificate::{Credential, Key, chain, wrong};
 use crate::signer::Signer;
 use crate::sites::{Served, Sites};
 
 /// TLS 1.2 (RFC 9325, section 4.2): forward secrecy and authenticated encryption. TLS 1.3 has no other.
-const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
+pub const SUITES: &str = "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256:\
     ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384:\
     ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305";
 
@@ -191,13 +190,8 @@ fn dress(
 fn trust(context: &mut SslContextBuilder, clients: &Clients) -> Result<()> {
     let file = clients.roots.display();
     let named = |e: ErrorStack| wrong(&file, e);
-    let pem = std::fs::read(&clients.roots).map_err(|e| wrong(&file, e))?;
-    let roots = X509::stack_from_pem(&pem).map_err(named)?;
-    if roots.is_empty() {
-        return Err(wrong(&file, "there is no certificate in it"));
-    }
     let mut store = X509StoreBuilder::new().map_err(named)?;
-    for root in roots {
+    for root in chain(&clients.roots)? {
         context.add_client_ca(&root).map_err(named)?;
         store.add_cert(&root).map_err(named)?;
     }

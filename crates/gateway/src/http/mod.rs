@@ -34,11 +34,11 @@ use tower_http::services::ServeDir;
 
 use crate::connection::Client;
 use crate::house::House;
+use crate::sites::Served;
 
 use files::Files;
 use pace::{Pace, Paced};
 
-pub use forward::Forward;
 pub use headers::{host, without_port};
 
 /// What goes back to a client.
@@ -66,7 +66,7 @@ pub async fn serve(house: &Arc<House>, client: Client) {
         async move {
             let call = Call {
                 house: &house,
-                site: &served.site,
+                served: &served,
                 from,
             };
             let answer = call.answer(request).await;
@@ -121,7 +121,7 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
 /// A request, and where it comes from.
 pub struct Call<'a> {
     pub house: &'a House,
-    pub site: &'a hsmux_pool::config::Site,
+    pub served: &'a Served,
     pub from: std::net::SocketAddr,
 }
 
@@ -138,15 +138,15 @@ impl Call<'_> {
                 StatusCode::MISDIRECTED_REQUEST,
                 "this connection is for another site",
             )
-        } else if let Behind::Folder(root) = &self.site.behind {
+        } else if let Behind::Folder(root) = &self.served.site.behind {
             let found = ServeDir::with_backend(root, Files).oneshot(request).await;
             let Ok(found) = found;
             found.map(|body| body.map_err(Into::into).boxed_unsync())
         } else {
-            self.house.forward.pass_on(self, request).await
+            forward::pass_on(self, request).await
         };
-        if self.site.hsts > 0 {
-            let value = format!("max-age={}", self.site.hsts);
+        if self.served.site.hsts > 0 {
+            let value = format!("max-age={}", self.served.site.hsts);
             let value =
                 HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("max-age=0"));
             answer
@@ -166,7 +166,7 @@ impl Call<'_> {
         let name = without_port(&host);
         sites
             .find(Some(name))
-            .is_some_and(|found| found.site == *self.site)
+            .is_some_and(|found| found.site == self.served.site)
     }
 }
 

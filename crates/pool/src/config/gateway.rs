@@ -9,9 +9,10 @@ use hsmux_token::Class;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::behind::{Scheme, backend};
 use super::reader::{Fields, Named, Source, text};
 use super::sections::{many, one, unique};
-use super::site::{Behind, Place, Site, backend, place, site};
+use super::site::{Place, Site, place, site};
 
 /// `[gateway]`: TLS with private keys in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -144,7 +145,7 @@ fn acme(fields: &mut Fields<'_, '_, '_>, http: &[SocketAddr]) -> Option<Acme> {
     let read = fields.read("acme", |value| match text(value)? {
         "" => Err("the path is empty".into()),
         url if url.contains("://") => match backend(url) {
-            Ok(Behind::Http(at)) => Ok(Acme::Client(at)),
+            Ok(client) if client.scheme == Scheme::Http => Ok(Acme::Client(client.authority())),
             _ => Err(format!("{url:?} is neither http://HOST:PORT nor a folder")),
         },
         folder => Ok(Acme::Folder(folder.into())),

@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, every mistake with its line.
 
+mod behind;
 mod broker;
 mod files;
 mod gateway;
@@ -25,6 +26,7 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
+pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{
     Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls, Traces,
 };
@@ -35,7 +37,7 @@ pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;
 pub use print::{example, markdown};
 pub use reader::duration as parse_duration;
-pub use site::{Behind, Certificate, Clients, Place, ProxyVersion, Site};
+pub use site::{Certificate, Clients, Place, Site};
 pub use users::{User, group_id};
 
 /// A configuration file, read and found good. Paths are already relative to its folder.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hsmux_token::{Class, Uri};
 
+use super::behind::{Behind, behind};
 use super::reader::{Fields, Named, text};
 
 /// `[[site]]`: what is served under some names.
@@ -48,26 +49,6 @@ pub enum Place {
     File(PathBuf),
     /// The pool.
     Pool(Uri),
-}
-
-/// What is behind a site.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Behind {
-    /// A service that speaks HTTP/1.1, by host and port.
-    Http(String),
-    /// A service that speaks anything, by host and port, and the PROXY header that it is sent.
-    Tcp(String, Option<ProxyVersion>),
-    /// A folder of files.
-    Folder(PathBuf),
-}
-
-/// A version of the PROXY protocol.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ProxyVersion {
-    /// Text.
-    V1,
-    /// Binary.
-    V2,
 }
 
 /// Whose certificates clients show.
@@ -220,7 +201,7 @@ fn found(
     }
 }
 
-fn file(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<PathBuf> {
+pub fn file(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<PathBuf> {
     let path = fields.path(name)?;
     fields.names(name, Named::File(path.clone()));
     Some(path)
@@ -230,43 +211,4 @@ fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<Vec<PathBuf>> {
     let read = fields.list(name, |value| Ok(text(value)?.to_owned()))?;
     let source = &*fields.source;
     Some(read.iter().map(|path| source.path(path)).collect())
-}
-
-fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
-    let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
-    let send_proxy = fields.choice("send_proxy", &versions);
-    let backend = fields.read("backend", |value| backend(text(value)?));
-    let root = fields.path("root");
-    if fields.has("backend") == fields.has("root") {
-        let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
-        fields.source.error(fields.span.clone(), message);
-        return None;
-    }
-    let behind = match (backend, root) {
-        (Some(Behind::Tcp(at, _)), _) => Behind::Tcp(at, send_proxy),
-        (Some(backend), _) => backend,
-        (None, root) => Behind::Folder(root?),
-    };
-    if send_proxy.is_some() && !matches!(behind, Behind::Tcp(..)) {
-        let message =
-            "send_proxy is for a tcp:// backend; one of http:// is told by X-Forwarded-For";
-        fields.source.error(fields.span_of("send_proxy"), message);
-    }
-    Some(behind)
-}
-
-/// `http://HOST:PORT` or `tcp://HOST:PORT`.
-pub fn backend(url: &str) -> Result<Behind, String> {
-    let wrong = || format!("{url:?} is neither http://HOST:PORT nor tcp://HOST:PORT");
-    let (scheme, at) = url.split_once("://").ok_or_else(wrong)?;
-    let at = at.strip_suffix('/').unwrap_or(at);
-    let (host, port) = at.rsplit_once(':').ok_or_else(wrong)?;
-    if host.is_empty() || host.contains(['/', '@', '?', '#']) || port.parse::<u16>().is_err() {
-        return Err(wrong());
-    }
-    match scheme {
-        "http" => Ok(Behind::Http(at.to_owned())),
-        "tcp" => Ok(Behind::Tcp(at.to_owned(), None)),
-        _ => Err(wrong()),
-    }
 }

@@ -266,6 +266,20 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "is taken by listen or metrics",
     ),
     (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"http://[::1]:80\"\nbackend_ca = \"ca.pem\"\n[daemon]",
+        13,
+        "is for an https:// backend",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"https://[::1]:80/path\"\n[daemon]",
+        12,
+        "is none of http://HOST:PORT, https://HOST[:PORT]",
+    ),
+    (
         "[[token]]\nmodule = \"vendor.so\"",
         "[token]\nmodule = \"vendor.so\"",
         27,
@@ -331,6 +345,7 @@ fn the_example_is_good_and_so_is_every_key_of_it() {
         .filter(|line| !line.starts_with("login = \"peer\"") && !line.starts_with("# hsmux"))
         .filter(|line| !line.starts_with("replicas") && !line.starts_with("dev "))
         .filter(|line| !line.starts_with("root") && !line.starts_with("send_proxy"))
+        .filter(|line| !line.starts_with("backend_ca"))
         .filter(|line| !line.starts_with("node = "))
         .collect();
     read(&all).unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{all}"));

@@ -1,7 +1,7 @@
 //! What is behind the gateway: web servers, WebSocket, and anything else in TLS.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use crate::rig::{BOTH, Gateway};
 
 /// Serves every connection with a function, on a port of its own, until the test ends.
-fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
+pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let serve = Arc::new(serve);
@@ -26,13 +26,13 @@ fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
-fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
+pub fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"{scheme}://{address}\"\n{more}");
     Gateway::start(Gateway::prepare(), "", &site)
 }
 
 /// The head of a request, in lower case; empty where the other side has closed.
-fn head(reader: &mut impl BufRead) -> String {
+pub fn head(reader: &mut impl BufRead) -> String {
     let mut head = String::new();
     while reader.read_line(&mut head).is_ok_and(|length| length > 2) {}
     head.to_ascii_lowercase()
@@ -84,6 +84,40 @@ fn requests_reach_the_backend_with_the_truth_about_their_client() {
         gateway.metric("hsmux_gateway_requests_total{class=\"2xx\"}"),
         2
     );
+}
+
+#[test]
+fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none() {
+    let (tell, told) = mpsc::channel();
+    let (close, closed) = mpsc::channel();
+    let closed = Mutex::new(closed);
+    let address = backend(move |stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+        tell.send("open").expect("the test");
+        while !head(&mut reader).is_empty() {
+            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhere\n";
+            (&stream).write_all(answer).expect("the gateway");
+            if closed.lock().expect("the test").try_recv().is_ok() {
+                stream.shutdown(Shutdown::Write).expect("an end");
+            }
+        }
+        tell.send("closed").expect("the test");
+    });
+    let gateway = in_front_of("http", &address, "");
+    let ask = || {
+        gateway.curl("a.test", "/", "").says("here");
+    };
+    let happens = |what| assert_eq!(told.recv_timeout(PATIENCE), Ok(what));
+    ask();
+    happens("open");
+    close.send(()).expect("the backend");
+    ask();
+    happens("closed");
+    ask();
+    // Of itself, after a while.
+    for what in ["open", "closed"] {
+        happens(what);
+    }
 }
 
 /// Agrees to WebSocket, and says everything twice.

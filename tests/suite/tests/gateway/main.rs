@@ -12,6 +12,7 @@ mod lost;
 mod plain;
 mod sites;
 mod tickets;
+mod tls_backends;
 mod unkind;
 
 use hsmux_suite::gateway as rig;

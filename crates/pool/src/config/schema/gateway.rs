@@ -127,7 +127,13 @@ pub(super) const SITE: Section = Section {
             "backend",
             r#""http://127.0.0.1:8080""#,
             "root",
-            "Where requests go: http://HOST:PORT, or tcp://HOST:PORT for any other protocol inside TLS.",
+            "Where requests go: http://HOST:PORT, https://HOST[:PORT] for a server that speaks TLS, or tcp://HOST:PORT for any other protocol inside the clients' TLS.",
+        ),
+        key(
+            "backend_ca",
+            r#""backends.pem""#,
+            "the system's roots",
+            "The roots that the certificate of an https:// backend has to lead to, PEM; it has to be for the name in its URL.",
         ),
         key(
             "root",

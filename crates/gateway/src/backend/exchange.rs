@@ -1,0 +1,87 @@
+//! A request of HTTP/1.1 and its answer, on a connection that waits for one, or on a new one.
+
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper::header::HOST;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::timeout;
+
+use super::idle::Sender;
+use super::{Backend, reasons, tls};
+
+/// Why there is no answer.
+pub enum Failure {
+    /// Not a byte of the request has been sent.
+    Unsent,
+    /// It may have been done, or not.
+    Lost,
+    /// Perhaps it still will be.
+    Late,
+}
+
+impl Backend {
+    /// Asks it. A request that an idle connection turns out not to take, because it was closed before a byte of it was
+    /// sent, goes on another; no other is ever sent again.
+    pub async fn exchange(
+        &self,
+        mut request: Request<Incoming>,
+        patience: Duration,
+    ) -> Result<Response<Incoming>, Failure> {
+        if !request.headers().contains_key(HOST) {
+            request.headers_mut().insert(HOST, self.host.clone());
+        }
+        loop {
+            let waiting = self.idle.take();
+            let is_new = waiting.is_none();
+            let sender = match waiting {
+                Some(sender) => Some(sender),
+                None => self.reach(patience, self.open()).await,
+            };
+            let Some(mut sender) = sender else {
+                return Err(Failure::Unsent);
+            };
+            let Ok(answer) = timeout(patience, sender.try_send_request(request)).await else {
+                tracing::warn!("{} has not answered in time", self.url);
+                return Err(Failure::Late);
+            };
+            let mut error = match answer {
+                Ok(answer) => {
+                    self.idle.keep(sender);
+                    return Ok(answer);
+                }
+                Err(error) => error,
+            };
+            request = match error.take_message() {
+                Some(unsent) if !is_new => unsent,
+                unsent => {
+                    let why = reasons(error.error());
+                    tracing::warn!("{} has not answered: {why}", self.url);
+                    return Err(unsent.map_or(Failure::Lost, |_| Failure::Unsent));
+                }
+            };
+        }
+    }
+
+    async fn open(&self) -> Result<Sender, String> {
+        let stream = self.dial().await?;
+        match &self.tls {
+            None => begin(stream).await,
+            Some(tls) => begin(tls::shake(tls, &self.url.host, stream).await?).await,
+        }
+    }
+}
+
+async fn begin(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+) -> Result<Sender, String> {
+    let begun = handshake(TokioIo::new(stream)).await;
+    let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
+    // It ends with its sender; what goes wrong on it, the request is told.
+    tokio::spawn(async move { drop(connection.with_upgrades().await) });
+    sender.ready().await.map_err(|e| reasons(&e))?;
+    Ok(sender)
+}

@@ -1,0 +1,78 @@
+//! Connections of HTTP/1.1 that wait for the next request.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::client::conn::http1::SendRequest;
+use parking_lot::Mutex;
+use tokio::time::sleep;
+
+/// Requests on one connection.
+pub type Sender = SendRequest<Incoming>;
+
+/// Those of one server.
+#[derive(Clone, Default)]
+pub struct Idle(Arc<Mutex<Kept>>);
+
+#[derive(Default)]
+struct Kept {
+    /// With the time since when; the newest at the end.
+    waiting: Vec<(Sender, Instant)>,
+    /// Somebody closes those that nobody wants.
+    swept: bool,
+}
+
+/// Less than what common servers wait for the next request: who closes first loses one.
+const PATIENCE: Duration = Duration::from_secs(4);
+
+impl Idle {
+    /// The one that has waited least.
+    pub fn take(&self) -> Option<Sender> {
+        let mut kept = self.0.lock();
+        loop {
+            let waiting = kept.waiting.pop()?;
+            if is_good(&waiting) {
+                return Some(waiting.0);
+            }
+        }
+    }
+
+    /// Keeps a connection, once the answer on it has been read to its end.
+    pub fn keep(&self, mut sender: Sender) {
+        if sender.is_ready() {
+            return self.put(sender);
+        }
+        let idle = self.clone();
+        tokio::spawn(async move {
+            if sender.ready().await.is_ok() {
+                idle.put(sender);
+            }
+        });
+    }
+
+    fn put(&self, sender: Sender) {
+        let mut kept = self.0.lock();
+        kept.waiting.push((sender, Instant::now()));
+        if !std::mem::replace(&mut kept.swept, true) {
+            tokio::spawn(self.clone().sweep());
+        }
+    }
+
+    /// Ends when none is left.
+    async fn sweep(self) {
+        loop {
+            sleep(PATIENCE).await;
+            let mut kept = self.0.lock();
+            kept.waiting.retain(is_good);
+            if kept.waiting.is_empty() {
+                kept.swept = false;
+                return;
+            }
+        }
+    }
+}
+
+fn is_good((sender, since): &(Sender, Instant)) -> bool {
+    since.elapsed() < PATIENCE && !sender.is_closed()
+}

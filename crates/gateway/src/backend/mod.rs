@@ -1,0 +1,145 @@
+//! The servers behind a site.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `exchange` | a request of HTTP/1.1 and its answer |
+//! | `health` | whether a server takes connections |
+//! | `idle` | connections that wait for the next request |
+//! | `tls` | whose certificate a server has to show |
+
+mod exchange;
+mod health;
+mod idle;
+mod tls;
+
+pub use exchange::Failure;
+
+use std::error::Error as StdError;
+use std::time::Duration;
+
+use boring::ssl::SslConnector;
+use hsmux_pool::config::{self, Behind, Scheme, Site};
+use hsmux_pool::stamp::Stamp;
+use hsmux_token::Result;
+use hyper::Uri;
+use hyper::header::HeaderValue;
+use hyper_util::client::legacy::connect::HttpConnector;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tower::ServiceExt;
+
+use crate::certificate::wrong;
+use health::Health;
+use idle::Idle;
+
+/// All of a site.
+pub struct Backends {
+    all: Vec<Backend>,
+    behind: Behind,
+    roots: Stamp,
+}
+
+/// A server.
+pub struct Backend {
+    url: config::Backend,
+    /// Where it is.
+    uri: Uri,
+    /// The host of requests that name none.
+    host: HeaderValue,
+    tcp: HttpConnector,
+    /// `None`: in clear.
+    tls: Option<SslConnector>,
+    idle: Idle,
+    health: Health,
+}
+
+/// A server that is there takes a connection at once.
+const CONNECT: Duration = Duration::from_secs(5);
+
+impl Backends {
+    /// Those of a site. None is connected yet.
+    pub fn of(site: &Site) -> Result<Self> {
+        let roots = Stamp::of(site.behind.roots());
+        let each = site.behind.backends().iter();
+        let all = each.map(|url| Backend::new(url, &site.behind));
+        Ok(Self {
+            all: all.collect::<Result<_>>()?,
+            behind: site.behind.clone(),
+            roots,
+        })
+    }
+
+    /// Whether they are a site's as it is now.
+    pub fn are_of(&self, site: &Site) -> bool {
+        self.behind == site.behind && self.roots == Stamp::of(site.behind.roots())
+    }
+
+    /// Who takes the next request.
+    pub fn next(&self) -> Option<&Backend> {
+        self.all.first()
+    }
+}
+
+impl Backend {
+    fn new(url: &config::Backend, behind: &Behind) -> Result<Self> {
+        let authority = url.authority();
+        let tls = match url.scheme {
+            Scheme::Https => Some(tls::connector(behind.roots())?),
+            Scheme::Http | Scheme::Tcp => None,
+        };
+        let mut tcp = HttpConnector::new();
+        tcp.set_connect_timeout(Some(CONNECT));
+        tcp.set_nodelay(true);
+        Ok(Self {
+            // Whatever it speaks, the connection below is one of TCP.
+            uri: format!("http://{authority}")
+                .parse()
+                .map_err(|e| wrong(url, e))?,
+            host: authority.parse().map_err(|e| wrong(url, e))?,
+            url: url.clone(),
+            tcp,
+            tls,
+            idle: Idle::default(),
+            health: Health::default(),
+        })
+    }
+
+    /// A new connection as it is; `None`: there is none, which has been told.
+    pub async fn connect(&self, patience: Duration) -> Option<TcpStream> {
+        self.reach(patience, self.dial()).await
+    }
+
+    async fn dial(&self) -> Result<TcpStream, String> {
+        let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
+        dialled
+            .map(hyper_util::rt::TokioIo::into_inner)
+            .map_err(|e| reasons(&e))
+    }
+
+    /// Something new to be had from it, in time.
+    async fn reach<T>(
+        &self,
+        patience: Duration,
+        open: impl Future<Output = Result<T, String>>,
+    ) -> Option<T> {
+        let patience = patience.min(CONNECT);
+        let opened = timeout(patience, open).await;
+        match opened.unwrap_or_else(|_| Err(format!("no connection within {patience:?}"))) {
+            Ok(opened) => {
+                self.health.well(&self.url);
+                Some(opened)
+            }
+            Err(why) => {
+                self.health.failed(&self.url, &why);
+                None
+            }
+        }
+    }
+}
+
+/// An error and what has led to it.
+fn reasons(error: &(dyn StdError + 'static)) -> String {
+    let all = std::iter::successors(Some(error), |error| (*error).source());
+    let all: Vec<_> = all.map(ToString::to_string).collect();
+    all.join(": ")
+}

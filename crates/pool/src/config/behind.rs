@@ -1,0 +1,185 @@
+//! What is behind a site: servers, by their URLs, or a folder of files.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+use std::path::{Path, PathBuf};
+
+use super::reader::{Fields, text};
+use super::site::file;
+
+/// What is behind a site.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Behind {
+    /// A server that speaks HTTP/1.1, and the roots of its certificate, PEM; `None`: the system's.
+    Http(Backend, Option<PathBuf>),
+    /// A server that speaks anything, and the PROXY header that it is sent.
+    Tcp(Backend, Option<ProxyVersion>),
+    /// A folder of files.
+    Folder(PathBuf),
+}
+
+/// A server, by its URL.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Backend {
+    /// What it speaks.
+    pub scheme: Scheme,
+    /// Its name or its address, one of IPv6 without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// HTTP/1.1 in clear.
+    Http,
+    /// HTTP/1.1 in TLS.
+    Https,
+    /// Anything.
+    Tcp,
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ProxyVersion {
+    /// Text.
+    V1,
+    /// Binary.
+    V2,
+}
+
+impl Behind {
+    /// The server behind it.
+    pub fn backends(&self) -> &[Backend] {
+        match self {
+            Self::Http(backend, _) | Self::Tcp(backend, _) => std::slice::from_ref(backend),
+            Self::Folder(_) => &[],
+        }
+    }
+
+    /// The roots of its certificate.
+    pub fn roots(&self) -> Option<&Path> {
+        match self {
+            Self::Http(_, roots) => roots.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+impl Backend {
+    /// `HOST:PORT`
+    pub fn authority(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') {
+            format!("[{host}]:{port}")
+        } else {
+            format!("{host}:{port}")
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = match self.scheme {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+            Scheme::Tcp => "tcp",
+        };
+        write!(f, "{scheme}://{}", self.authority())
+    }
+}
+
+pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
+    let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
+    let send_proxy = fields.choice("send_proxy", &versions);
+    let roots = file(fields, "backend_ca");
+    let backend = fields.read("backend", |value| backend(text(value)?));
+    let root = fields.path("root");
+    if fields.has("backend") == fields.has("root") {
+        let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
+        fields.source.error(fields.span.clone(), message);
+        return None;
+    }
+    if fields.has("backend") && backend.is_none() {
+        return None;
+    }
+    let scheme = backend.as_ref().map(|backend| backend.scheme);
+    if send_proxy.is_some() && scheme != Some(Scheme::Tcp) {
+        let message = "send_proxy is for a tcp:// backend; one of http is told by X-Forwarded-For";
+        fields.source.error(fields.span_of("send_proxy"), message);
+    }
+    if roots.is_some() && scheme != Some(Scheme::Https) {
+        let message = "backend_ca is for an https:// backend: no other has a certificate";
+        fields.source.error(fields.span_of("backend_ca"), message);
+    }
+    Some(match backend {
+        None => Behind::Folder(root?),
+        Some(backend) if backend.scheme == Scheme::Tcp => Behind::Tcp(backend, send_proxy),
+        Some(backend) => Behind::Http(backend, roots),
+    })
+}
+
+/// `http://HOST:PORT`, `https://HOST[:PORT]` or `tcp://HOST:PORT`.
+pub(super) fn backend(url: &str) -> Result<Backend, String> {
+    let wrong =
+        || format!("{url:?} is none of http://HOST:PORT, https://HOST[:PORT] and tcp://HOST:PORT");
+    let (scheme, at) = url.split_once("://").ok_or_else(wrong)?;
+    let (scheme, usual) = match scheme {
+        "http" => (Scheme::Http, None),
+        "https" => (Scheme::Https, Some(443)),
+        "tcp" => (Scheme::Tcp, None),
+        _ => return Err(wrong()),
+    };
+    let at = at.strip_suffix('/').unwrap_or(at);
+    let (host, port) = match at.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()),
+        _ => (at, usual),
+    };
+    let host = host_of(host).ok_or_else(wrong)?;
+    Ok(Backend {
+        scheme,
+        host: host.to_owned(),
+        port: port.ok_or_else(wrong)?,
+    })
+}
+
+fn host_of(text: &str) -> Option<&str> {
+    if let Some(address) = text.strip_prefix('[') {
+        let address = address.strip_suffix(']')?;
+        return address.parse::<Ipv6Addr>().is_ok().then_some(address);
+    }
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    (!text.is_empty() && text.bytes().all(good)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_backends_are_told_apart_from_others() {
+        for (url, shown) in [
+            ("http://a.example:8080/", "http://a.example:8080"),
+            ("https://a.example", "https://a.example:443"),
+            ("https://[::1]", "https://[::1]:443"),
+            ("tcp://[::1]:5432", "tcp://[::1]:5432"),
+        ] {
+            assert_eq!(backend(url).unwrap().to_string(), shown);
+        }
+        for wrong in [
+            "http://a.example",
+            "a.example:80",
+            "ftp://a.example:21",
+            "http://a.example:80/path",
+            "https://user@a.example",
+            "https://",
+            "https://a.example:",
+            "https://[::1",
+            "tcp://::1",
+            "http://a.example:99999",
+        ] {
+            assert!(backend(wrong).is_err(), "{wrong}");
+        }
+    }
+}
