@@ -7,10 +7,11 @@ use std::time::Instant;
 use hsmux_token::{Error, KeyKind, Kind, Result};
 use prometheus::{
     Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder,
+    TextEncoder, proto::MetricFamily,
 };
 
 use crate::certificate::Credential;
+use crate::sites::Sites;
 
 /// All that is counted.
 pub struct Metrics {
@@ -243,13 +244,34 @@ impl Metrics {
         }
     }
 
-    /// The page.
-    pub fn page(&self) -> String {
-        let families = self.registry.gather();
+    /// The page, with what is known of these sites by now.
+    pub fn page(&self, sites: &Sites) -> String {
+        let mut families = self.registry.gather();
+        families.extend(backends(sites).unwrap_or_default());
         TextEncoder::new()
             .encode_to_string(&families)
             .unwrap_or_default()
     }
+}
+
+/// Whether servers are well: what the sites know, and nobody has to keep.
+fn backends(sites: &Sites) -> prometheus::Result<Vec<MetricFamily>> {
+    let up = IntGaugeVec::new(
+        Opts::new(
+            "hsmux_gateway_backend_up",
+            "Whether a backend takes connections; 1 also where nobody has tried yet.",
+        ),
+        &["site", "backend"],
+    )?;
+    for served in sites.each() {
+        for (url, well) in served.backends.each() {
+            let labels = [&served.site.names[0], &url.to_string()];
+            up.with_label_values(&labels).set(i64::from(well));
+        }
+    }
+    let registry = Registry::new();
+    registry.register(Box::new(up))?;
+    Ok(registry.gather())
 }
 
 impl Held {

@@ -98,6 +98,13 @@ impl Sites {
         }
     }
 
+    /// Each once.
+    pub fn each(&self) -> impl Iterator<Item = &Served> {
+        let each = self.by_name.iter();
+        let first = each.filter(|(name, served)| **name == served.site.names[0]);
+        first.map(|(_, served)| &**served)
+    }
+
     /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
     pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
         let lower = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());

@@ -9,7 +9,7 @@ use crate::house::House;
 use crate::metrics::Refused;
 use crate::proxy_header;
 
-/// Connects to the site's backend and passes everything on until one side has ended and the other, too.
+/// Connects to one of the site's backends and passes everything on until one side has ended and the other, too.
 pub async fn serve(house: &House, mut client: Client) -> Result<(), Refused> {
     let mut backend = connect(&client).await.ok_or(Refused::Backend)?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
@@ -27,6 +27,12 @@ pub async fn serve(house: &House, mut client: Client) -> Result<(), Refused> {
 }
 
 async fn connect(client: &Client) -> Option<TcpStream> {
-    let backend = client.served.backends.next()?;
-    backend.connect(client.served.site.backend_timeout).await
+    let served = &client.served;
+    for backend in served.backends.in_turn() {
+        let stream = backend.connect(served.site.backend_timeout).await;
+        if stream.is_some() {
+            return stream;
+        }
+    }
+    None
 }

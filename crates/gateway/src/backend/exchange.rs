@@ -16,7 +16,7 @@ use super::{Backend, reasons, tls};
 /// Why there is no answer.
 pub enum Failure {
     /// Not a byte of the request has been sent.
-    Unsent,
+    Unsent(Box<Request<Incoming>>),
     /// It may have been done, or not.
     Lost,
     /// Perhaps it still will be.
@@ -42,7 +42,7 @@ impl Backend {
                 None => self.reach(patience, self.open()).await,
             };
             let Some(mut sender) = sender else {
-                return Err(Failure::Unsent);
+                return Err(Failure::Unsent(Box::new(request)));
             };
             let Ok(answer) = timeout(patience, sender.try_send_request(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
@@ -60,7 +60,7 @@ impl Backend {
                 unsent => {
                     let why = reasons(error.error());
                     tracing::warn!("{} has not answered: {why}", self.url);
-                    return Err(unsent.map_or(Failure::Lost, |_| Failure::Unsent));
+                    return Err(unsent.map_or(Failure::Lost, |it| Failure::Unsent(Box::new(it))));
                 }
             };
         }

@@ -1,31 +1,129 @@
-//! Whether a server takes connections: trouble is told once, and its end.
+//! Whether a server takes connections, as those have found who tried to connect. Trouble is told once, and its end.
+
+use std::time::{Duration, Instant};
 
 use hsmux_pool::config::Backend;
 use parking_lot::Mutex;
 
-/// What is known of a server by those who have tried to connect.
+/// What is known of a server; `None`: nothing bad.
 #[derive(Default)]
-pub struct Health {
-    /// Why there was no connection, the last time.
-    trouble: Mutex<Option<String>>,
+pub struct Health(Mutex<Option<Down>>);
+
+/// One that has taken no connection.
+struct Down {
+    why: String,
+    /// When it last did not.
+    failed: Instant,
+    /// When somebody tries again, and how long after the time before.
+    again: Instant,
+    pause: Duration,
 }
 
+/// How long it is left out, at first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
 impl Health {
+    /// Whether it takes its turn. Where it is time to try it again this caller does, and others await the outcome.
+    pub fn is_due(&self) -> bool {
+        let mut down = self.0.lock();
+        let Some(down) = down.as_mut() else {
+            return true;
+        };
+        let now = Instant::now();
+        let due = now >= down.again;
+        if due {
+            down.pause = (down.pause * 2).min(PAUSE.1);
+            down.again = now + down.pause;
+        }
+        due
+    }
+
+    /// Whether it takes connections, as far as anybody knows.
+    pub fn is_well(&self) -> bool {
+        self.0.lock().is_none()
+    }
+
+    /// Whether nobody has found since then that it takes none.
+    pub fn may_be_well(&self, since: Instant) -> bool {
+        let down = self.0.lock();
+        down.as_ref().is_none_or(|down| down.failed < since)
+    }
+
     /// It has taken a connection.
     pub fn well(&self, url: &Backend) {
-        if self.trouble.lock().take().is_some() {
+        let before = self.0.lock().take();
+        if before.is_some() {
             tracing::info!("{url} takes connections again");
         }
     }
 
     /// It has taken none.
     pub fn failed(&self, url: &Backend, why: &str) {
-        let told = {
-            let mut trouble = self.trouble.lock();
-            trouble.replace(why.to_owned()).as_deref() == Some(why)
-        };
-        if !told {
-            tracing::warn!("{url} takes no connection: {why}");
+        if self.0.lock().get_or_insert_with(Down::new).is_told(why) {
+            return;
         }
+        tracing::warn!("{url} takes no connection: {why}");
+    }
+}
+
+impl Down {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            why: String::new(),
+            failed: now,
+            again: now + PAUSE.0,
+            pause: PAUSE.0,
+        }
+    }
+
+    /// Once more; whether for the same reason.
+    fn is_told(&mut self, why: &str) -> bool {
+        self.failed = Instant::now();
+        let told = self.why == why;
+        if !told {
+            why.clone_into(&mut self.why);
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url() -> Backend {
+        Backend {
+            scheme: hsmux_pool::config::Scheme::Tcp,
+            host: "a.test".into(),
+            port: 1,
+        }
+    }
+
+    fn later(health: &Health, by: Duration) {
+        let mut down = health.0.lock();
+        let down = down.as_mut().unwrap();
+        down.again -= by;
+        down.failed -= by;
+    }
+
+    #[test]
+    fn who_fails_is_left_out_and_tried_by_one_at_a_time() {
+        let health = Health::default();
+        let begin = Instant::now();
+        assert!(health.is_due() && health.is_well());
+        for _ in 0..3 {
+            health.failed(&url(), "refused");
+        }
+        assert!(!health.is_due() && !health.is_well());
+        assert!(!health.may_be_well(begin) && health.may_be_well(Instant::now()));
+        for pause in [1, 2, 4, 8, 10, 10] {
+            later(&health, Duration::from_secs(pause));
+            assert!(health.is_due(), "{pause}");
+            assert!(!health.is_due(), "{pause}");
+            health.failed(&url(), "refused");
+        }
+        health.well(&url());
+        assert!(health.is_due() && health.is_well() && health.may_be_well(begin));
     }
 }

@@ -15,7 +15,8 @@ mod tls;
 pub use exchange::Failure;
 
 use std::error::Error as StdError;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
 use hsmux_pool::config::{self, Behind, Scheme, Site};
@@ -35,6 +36,8 @@ use idle::Idle;
 /// All of a site.
 pub struct Backends {
     all: Vec<Backend>,
+    /// Whose it is.
+    turn: AtomicUsize,
     behind: Behind,
     roots: Stamp,
 }
@@ -64,6 +67,7 @@ impl Backends {
         let all = each.map(|url| Backend::new(url, &site.behind));
         Ok(Self {
             all: all.collect::<Result<_>>()?,
+            turn: AtomicUsize::new(0),
             behind: site.behind.clone(),
             roots,
         })
@@ -74,9 +78,28 @@ impl Backends {
         self.behind == site.behind && self.roots == Stamp::of(site.behind.roots())
     }
 
-    /// Who takes the next request.
-    pub fn next(&self) -> Option<&Backend> {
-        self.all.first()
+    /// Who may take the next request: whoever's turn it is of those that are well, then the others of them. Where
+    /// none of them has taken it, those that were left out until now, too.
+    pub fn in_turn(&self) -> impl Iterator<Item = &Backend> {
+        let since = Instant::now();
+        self.all.iter().map_while(move |_| self.next(since))
+    }
+
+    fn next(&self, since: Instant) -> Option<&Backend> {
+        let (first, count) = (self.turn.fetch_add(1, Relaxed), self.all.len());
+        let ahead = |by| &self.all[first.wrapping_add(by) % count];
+        let due = (0..count).find(|by| ahead(*by).health.is_due());
+        let left = || (0..count).find(|by| ahead(*by).health.may_be_well(since));
+        let by = due.or_else(left)?;
+        // What is passed over makes nobody's turn longer.
+        self.turn.fetch_add(by, Relaxed);
+        Some(ahead(by))
+    }
+
+    /// Each by its URL, and whether it is well.
+    pub fn each(&self) -> impl Iterator<Item = (&config::Backend, bool)> {
+        let each = self.all.iter();
+        each.map(|backend| (&backend.url, backend.health.is_well()))
     }
 }
 

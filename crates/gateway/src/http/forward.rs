@@ -3,16 +3,14 @@
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderValue};
-use hyper::{Request, StatusCode, Uri, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 
 use super::{Answer, Call, headers, text, upgrade};
 use crate::backend::Failure;
+use crate::sites::Served;
 
 /// Passes a request on.
 pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
-    let Some(backend) = call.served.backends.next() else {
-        return text(StatusCode::NOT_FOUND, "nothing is here");
-    };
     let wanted = headers::upgrade(&request);
     let switch = wanted.is_some().then(|| hyper::upgrade::on(&mut request));
     if address(&mut request, call).is_none() {
@@ -21,10 +19,9 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
     if let Some(protocol) = wanted {
         upgrade::ask(request.headers_mut(), protocol);
     }
-    let patience = call.served.site.backend_timeout;
-    let mut answer = match backend.exchange(request, patience).await {
+    let mut answer = match ask(call.served, request).await {
         Ok(answer) => answer,
-        Err(failure) => return apology(&failure),
+        Err(apology) => return apology,
     };
     if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
         return match switch {
@@ -56,15 +53,23 @@ fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
     Some(())
 }
 
-fn apology(failure: &Failure) -> Answer {
-    match failure {
-        Failure::Unsent | Failure::Lost => text(
-            StatusCode::BAD_GATEWAY,
-            "the server behind this one does not answer",
-        ),
-        Failure::Late => text(
-            StatusCode::GATEWAY_TIMEOUT,
-            "the server behind this one takes too long",
-        ),
+/// Asks one backend after the other, until one has been sent something.
+async fn ask(
+    served: &Served,
+    mut request: Request<Incoming>,
+) -> Result<Response<Incoming>, Answer> {
+    let patience = served.site.backend_timeout;
+    for backend in served.backends.in_turn() {
+        match backend.exchange(request, patience).await {
+            Ok(answer) => return Ok(answer),
+            Err(Failure::Unsent(unsent)) => request = *unsent,
+            Err(Failure::Lost) => break,
+            Err(Failure::Late) => {
+                let why = "the server behind this one takes too long";
+                return Err(text(StatusCode::GATEWAY_TIMEOUT, why));
+            }
+        }
     }
+    let why = "the server behind this one does not answer";
+    Err(text(StatusCode::BAD_GATEWAY, why))
 }

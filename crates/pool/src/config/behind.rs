@@ -4,16 +4,18 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeValue;
+
 use super::reader::{Fields, text};
 use super::site::file;
 
 /// What is behind a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Behind {
-    /// A server that speaks HTTP/1.1, and the roots of its certificate, PEM; `None`: the system's.
-    Http(Backend, Option<PathBuf>),
-    /// A server that speaks anything, and the PROXY header that it is sent.
-    Tcp(Backend, Option<ProxyVersion>),
+    /// Servers that speak HTTP/1.1, and the roots of their certificates, PEM; `None`: the system's.
+    Http(Vec<Backend>, Option<PathBuf>),
+    /// Servers that speak anything, and the PROXY header that they are sent.
+    Tcp(Vec<Backend>, Option<ProxyVersion>),
     /// A folder of files.
     Folder(PathBuf),
 }
@@ -50,15 +52,15 @@ pub enum ProxyVersion {
 }
 
 impl Behind {
-    /// The server behind it.
+    /// Its servers.
     pub fn backends(&self) -> &[Backend] {
         match self {
-            Self::Http(backend, _) | Self::Tcp(backend, _) => std::slice::from_ref(backend),
+            Self::Http(backends, _) | Self::Tcp(backends, _) => backends,
             Self::Folder(_) => &[],
         }
     }
 
-    /// The roots of its certificate.
+    /// The roots of their certificates.
     pub fn roots(&self) -> Option<&Path> {
         match self {
             Self::Http(_, roots) => roots.as_deref(),
@@ -94,30 +96,56 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = fields.choice("send_proxy", &versions);
     let roots = file(fields, "backend_ca");
-    let backend = fields.read("backend", |value| backend(text(value)?));
+    let backends = fields.read("backend", backends);
     let root = fields.path("root");
     if fields.has("backend") == fields.has("root") {
         let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
         fields.source.error(fields.span.clone(), message);
         return None;
     }
-    if fields.has("backend") && backend.is_none() {
+    if fields.has("backend") && backends.is_none() {
         return None;
     }
-    let scheme = backend.as_ref().map(|backend| backend.scheme);
-    if send_proxy.is_some() && scheme != Some(Scheme::Tcp) {
+    let speaks = |scheme| {
+        let mut all = backends.iter().flatten();
+        all.any(|backend| backend.scheme == scheme)
+    };
+    let is_tcp = speaks(Scheme::Tcp);
+    if send_proxy.is_some() && !is_tcp {
         let message = "send_proxy is for a tcp:// backend; one of http is told by X-Forwarded-For";
         fields.source.error(fields.span_of("send_proxy"), message);
     }
-    if roots.is_some() && scheme != Some(Scheme::Https) {
+    if roots.is_some() && !speaks(Scheme::Https) {
         let message = "backend_ca is for an https:// backend: no other has a certificate";
         fields.source.error(fields.span_of("backend_ca"), message);
     }
-    Some(match backend {
+    Some(match backends {
         None => Behind::Folder(root?),
-        Some(backend) if backend.scheme == Scheme::Tcp => Behind::Tcp(backend, send_proxy),
-        Some(backend) => Behind::Http(backend, roots),
+        Some(backends) if is_tcp => Behind::Tcp(backends, send_proxy),
+        Some(backends) => Behind::Http(backends, roots),
     })
+}
+
+/// One or a list.
+fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
+    let Some(list) = value.as_array() else {
+        return Ok(vec![backend(text(value)?)?]);
+    };
+    let mut all = Vec::new();
+    for url in list {
+        let next = backend(text(url.get_ref())?)?;
+        if all.contains(&next) {
+            return Err(format!("{next} stands there twice"));
+        }
+        all.push(next);
+    }
+    let tcp = all.iter().filter(|one| one.scheme == Scheme::Tcp).count();
+    match tcp {
+        _ if all.is_empty() => Err("the list is empty".into()),
+        0 => Ok(all),
+        _ if tcp == all.len() => Ok(all),
+        _ => Err("tcp:// backends and others cannot take turns".into()),
+    }
 }
 
 /// `http://HOST:PORT`, `https://HOST[:PORT]` or `tcp://HOST:PORT`.

@@ -280,6 +280,27 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "is none of http://HOST:PORT, https://HOST[:PORT]",
     ),
     (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = []\n[daemon]",
+        12,
+        "the list is empty",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = [\"http://[::1]:80\", \"http://[::1]:80/\"]\n[daemon]",
+        12,
+        "stands there twice",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = [\"http://[::1]:80\", \"tcp://[::1]:80\"]\n[daemon]",
+        12,
+        "cannot take turns",
+    ),
+    (
         "[[token]]\nmodule = \"vendor.so\"",
         "[token]\nmodule = \"vendor.so\"",
         27,

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, until};
+use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustix::process::Signal;
 
@@ -26,6 +28,26 @@ pub fn backend(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> String {
     address
 }
 
+/// A port that nobody else gets, and where nobody listens unless the test does.
+pub struct Port {
+    pub address: String,
+    _taken: OwnedFd,
+}
+
+impl Port {
+    pub fn taken() -> Self {
+        let taken = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        set_socket_reuseaddr(&taken, true).expect("a port for two");
+        bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
+        let address = getsockname(&taken).expect("an address");
+        let address = SocketAddr::try_from(address).expect("an address of IP");
+        Self {
+            address: address.to_string(),
+            _taken: taken,
+        }
+    }
+}
+
 pub fn in_front_of(scheme: &str, address: &str, more: &str) -> Gateway {
     let site = format!("[[site]]\n{BOTH}\nbackend = \"{scheme}://{address}\"\n{more}");
     Gateway::start(Gateway::prepare(), "", &site)
@@ -39,7 +61,7 @@ pub fn head(reader: &mut impl BufRead) -> String {
 }
 
 /// Answers each request with its head, and with its body.
-fn mirror(mut stream: TcpStream) {
+pub fn mirror(mut stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     loop {
         let mut text = head(&mut reader);
@@ -149,7 +171,7 @@ fn a_websocket_passes_through() {
 }
 
 /// Says what it has heard: a PROXY header, and the line after it.
-fn hear(stream: TcpStream) {
+pub fn hear(stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     let (mut proxy, mut line) = (String::new(), String::new());
     reader.read_line(&mut proxy).expect("a header");
@@ -171,12 +193,8 @@ fn anything_else_passes_as_it_is_behind_a_proxy_header() {
 
 #[test]
 fn a_backend_that_is_down_or_late_is_told_apart() {
-    // Nobody else gets this port, and nobody listens.
-    let taken = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
-    bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
-    let at = getsockname(&taken).expect("an address");
-    let at = SocketAddr::try_from(at).expect("an address of IP");
-    let gateway = in_front_of("http", &at.to_string(), "");
+    let nobody = Port::taken();
+    let gateway = in_front_of("http", &nobody.address, "");
     gateway.curl("a.test", "/", "").says(" 502");
     let silent = |stream: TcpStream| drop((&stream).read_to_end(&mut Vec::new()));
     let gateway = in_front_of("http", &backend(silent), "backend_timeout = \"200ms\"");

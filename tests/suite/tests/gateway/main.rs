@@ -9,6 +9,7 @@ mod h2;
 mod handshakes;
 mod kinds;
 mod lost;
+mod many_backends;
 mod plain;
 mod sites;
 mod tickets;
