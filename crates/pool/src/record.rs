@@ -137,6 +137,11 @@ impl Connection {
         self.record.life.lock().is_by(self)
     }
 
+    /// Whether another connection is of the same token: what one of them holds the other does, too.
+    pub fn shares_token_with(&self, other: &Self) -> bool {
+        self.record.member == other.record.member && self.info.serial == other.info.serial
+    }
+
     /// Whether another one serves in its seat, and it was connected later: to take over, perhaps.
     pub fn comes_after_the_current(&self) -> bool {
         let life = self.record.life.lock();

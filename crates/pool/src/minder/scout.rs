@@ -103,6 +103,7 @@ impl Scout {
                     .held
                     .extend(seen.made.iter().map(|object| object.id));
                 for (connection, reading) in serving.iter().zip(readings) {
+                    let_it_look(connection);
                     // One that has left meanwhile reads everything when it returns.
                     let _ = core.learn(connection, reading, &seen);
                 }
@@ -127,10 +128,14 @@ impl Scout {
         }
         let snapshot = token.objects()?;
         let took = begun.elapsed();
+        let held: HashSet<_> = snapshot.objects.iter().map(|object| object.id).collect();
+        let known = self.looking.as_ref().is_some_and(|l| l.held == held);
         for (connection, reading) in serving.iter().zip(readings) {
+            if !known {
+                let_it_look(connection);
+            }
             let _ = core.learn_all(connection, reading, &snapshot);
         }
-        let held: HashSet<_> = snapshot.objects.iter().map(|object| object.id).collect();
         let good_for = match &self.looking {
             Some(before) if before.held != held => {
                 tracing::debug!(member = %first.record.member, "a fresh process sees other keys");
@@ -147,6 +152,16 @@ impl Scout {
             fresh_at: Instant::now() + good_for,
         });
         Ok(())
+    }
+}
+
+/// Has a connection that serves read what others have added, before it is asked for it: it would do that within
+/// the first request, and others stand behind that one for as long. One after the other, so that a member's
+/// other connections serve meanwhile. Another host does this by itself.
+fn let_it_look(connection: &Connection) {
+    if !connection.record.seat.connector.remote() {
+        // What it has not seen it looks for when it is asked.
+        let _ = connection.token.look();
     }
 }
 

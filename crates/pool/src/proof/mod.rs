@@ -209,7 +209,7 @@ impl Core {
         others.any(|replica| {
             let record = self.record(replica.index);
             let other = record.and_then(|record| record.life.lock().connection.clone());
-            other.is_some_and(|other| other.info.serial == connection.info.serial)
+            other.is_some_and(|other| other.shares_token_with(connection))
         })
     }
 

@@ -228,6 +228,26 @@ fn of_secret_keys_the_first_in_the_configuration_is_trusted() {
 }
 
 #[test]
+fn a_secret_key_is_not_compared_between_workers_of_one_token() {
+    let second = cipher("one", 3);
+    let come = Arc::clone(&second);
+    let first = Supply::new(move || {
+        // The other one has read its keys, and waits for this one's.
+        eventually("the second has come", || {
+            come.connections() == 1 && come.last().reads() == 1
+        });
+        Ok(FakeToken::builder("one").objects(vec![secret(0)]).build())
+    });
+    let seats = vec![first.seat("one"), second.seat("one#2")];
+    let pool = pool(in_order(), seats);
+    eventually("both serve with it", || {
+        let replicas = &pool.status().objects[0].replicas;
+        replicas.iter().all(|replica| replica.state == "serving")
+    });
+    assert_eq!((first.last().calls(), second.last().calls()), (0, 0));
+}
+
+#[test]
 fn a_key_deleted_behind_our_back_leaves_and_the_rest_serve() {
     let key = Key::new(1);
     let (one, _two, pool) = two(key);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hsmux_pool::{Care, Connector, Options, Pool, Seat};
+use hsmux_pool::{Care, Connector, Options, Pool, Replica, ReplicaState, Seat};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Object, Operation, Outcome, Pace, Result, Token, Verb, Work, ck};
@@ -49,14 +49,17 @@ impl Member {
     }
 
     fn pool(self: &Arc<Self>) -> Arc<Pool> {
-        let seat = Seat {
-            name: "one".into(),
+        pool(Options::default(), vec![self.seat("one")])
+    }
+
+    fn seat(self: &Arc<Self>, name: &str) -> Seat {
+        Seat {
+            name: name.into(),
             member: "one".into(),
             weight: 1,
             timeout: Duration::from_secs(20),
             connector: Arc::new(Connection(Arc::clone(self))),
-        };
-        pool(Options::default(), vec![seat])
+        }
     }
 
     fn connection(&self, number: usize) -> Arc<FakeToken> {
@@ -138,6 +141,34 @@ fn what_others_add_is_served_and_what_they_remove_leaves() {
     new.check(pool.execute(&new.signing(), in_seconds(60)).unwrap());
     // Those who serve were asked for their objects once, when they came.
     assert_eq!((member.connections(), member.connection(0).reads()), (1, 1));
+}
+
+#[test]
+fn what_others_add_is_read_before_it_is_asked_for() {
+    let [old, new] = [Key::new(1), Key::new(2)];
+    let member = Member::new(ALL, move |_| {
+        holding("one", &[(old, old), (new, new)]).objects(vec![old.object()])
+    });
+    let seats = vec![member.seat("one"), member.seat("one#2")];
+    let pool = pool(Options::default(), seats);
+    let now = [old.object(), new.object()];
+    for connection in &*member.serving.lock() {
+        connection.set_objects(now.to_vec());
+    }
+    member.holds_now(&now);
+    eventually("both serve with it", || {
+        let catalogue = pool.catalogue();
+        let replicas = catalogue.get(&new.id()).map_or(&[][..], |e| &e.replicas);
+        let serving = |replica: &&Replica| replica.state == ReplicaState::Serving;
+        replicas.iter().filter(serving).count() == 2
+    });
+    for _ in 0..8 {
+        new.check(pool.execute(&new.signing(), in_seconds(60)).unwrap());
+    }
+    for connection in &*member.serving.lock() {
+        assert!(connection.calls() > 0);
+        assert_eq!(connection.unread(), 0, "a request waited for a reading");
+    }
 }
 
 #[test]

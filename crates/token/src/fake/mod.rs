@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Condvar, Mutex};
 use crate::{
-    Batch, Error, Kind, Object, Operation, Outcome, Pace, Request, Result, Seen, Snapshot, Token,
-    TokenInfo,
+    Batch, Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Pace, Request, Result,
+    Seen, Snapshot, Token, TokenInfo,
 };
 
 pub use builder::Builder;
@@ -55,6 +55,7 @@ struct State {
     busy: Duration,
     aborts: usize,
     reads: usize,
+    unread: usize,
 }
 
 impl FakeToken {
@@ -116,6 +117,11 @@ impl FakeToken {
     /// How often all objects were read.
     pub fn reads(&self) -> usize {
         self.0.state.lock().reads
+    }
+
+    /// How many operations were for an object that no reading or look had told: a token looks for it then.
+    pub fn unread(&self) -> usize {
+        self.0.state.lock().unread
     }
 
     /// How often it was asked how long its work takes.
@@ -227,6 +233,11 @@ impl Inner {
     fn serve(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         let mut state = self.state.lock();
         state.calls += 1;
+        let told = |id: &ObjectId| state.told.objects.iter().any(|object| object.id == *id);
+        let read = operation
+            .objects()
+            .all(|object| !matches!(object, ObjectRef::Token(id) if !told(id)));
+        state.unread += usize::from(!read);
         if !state.latency.is_zero() {
             let until = Instant::now() + state.latency;
             while state.ended.is_none() && !self.changed.wait_until(&mut state, until) {}
