@@ -13,6 +13,7 @@ pub mod key;
 pub mod metrics;
 pub mod openapi;
 pub mod policy;
+mod random;
 pub mod refusal;
 mod remote;
 pub mod store;

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hsmux_pool::Pool;
 use hsmux_pool::config::GatewaySection;
-use hsmux_pool::tcp;
+use hsmux_pool::{Pool, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -56,6 +55,7 @@ impl Service {
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()
+            .worker_threads(serving_threads())
             .thread_name("hsmux-gateway")
             .enable_all()
             .build()

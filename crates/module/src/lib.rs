@@ -12,6 +12,7 @@ mod admin;
 mod classes;
 mod execute;
 mod handles;
+mod here;
 mod key_writer;
 mod known;
 mod library;
@@ -32,6 +33,7 @@ mod threads;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};
+pub use here::most as most_here;
 pub use key_writer::KeyWriter;
 pub use library::observe;
 pub use options::{Options, SlotSelector};

@@ -6,8 +6,8 @@
 //! 6.2). So a text can follow another one in the same stream when its own IV, and what the stream has in that
 //! place, are combined into its first block. Padding (PKCS #7) is put on and taken off here.
 //!
-//! A stream begins where several texts come at once, or where one has ended; others may join. It is used no longer than it is young,
-//! and so is a key that another process has deleted. What does not go well this way goes the usual way, one by
+//! A stream begins where several texts come at once, where one soon follows another, or where a stream has ended; others may
+//! join. It is used no longer than it is young, and so is a key that another process has deleted. What does not go well this way goes the usual way, one by
 //! one: errors are always the token's own.
 
 use std::borrow::Cow;
@@ -34,7 +34,7 @@ const LONGEST: usize = 4096;
 /// A stream lives so many times as long as its Init has taken, within bounds: long enough for that not to
 /// matter, short enough to notice when it takes longer.
 const WORTH: u32 = 200;
-const SHORTEST_LIFE: Duration = Duration::from_millis(20);
+pub(crate) const SHORTEST_LIFE: Duration = Duration::from_millis(20);
 const LONGEST_LIFE: Duration = Duration::from_secs(1);
 
 /// Places of operations.
@@ -62,6 +62,14 @@ struct Text<'a> {
 }
 
 impl ModuleToken {
+    /// Runs an operation that goes well in a stream.
+    pub(crate) fn run_in_stream(&self, operation: &Operation) -> Option<Outcome> {
+        let text = Text::of(operation)?;
+        self.info().mechanism(CKM_AES_CBC)?;
+        let answer = self.pass(&[&text]).pop()??;
+        Some(Outcome::Bytes(answer.into()))
+    }
+
     /// Runs those that go well in streams, and answers which these were.
     pub(crate) fn run_in_streams(
         &self,
@@ -102,8 +110,9 @@ impl ModuleToken {
         let found = self.streams.find(texts[0].verb, key);
         let passed = match found {
             Some(stream) => self.go_on(stream, texts),
-            // Where there was a stream, others will follow.
-            None if texts.len() < 2 && !self.streams.had(texts[0].verb, key) => return Vec::new(),
+            None if texts.len() < 2 && !self.streams.follows(texts[0].verb, key) => {
+                return Vec::new();
+            }
             None => self.begin(texts),
         };
         passed.unwrap_or_else(|error| {
@@ -216,7 +225,8 @@ impl Stream {
     }
 
     fn encrypt(&mut self, library: &Library, texts: &[&Text<'_>]) -> Result<Vec<Option<Bytes>>> {
-        let mut plain = Zeroizing::new(Vec::with_capacity(LONGEST + BLOCK));
+        let longest = texts.iter().map(|text| text.data.len()).max().unwrap_or(0);
+        let mut plain = Zeroizing::new(Vec::with_capacity(longest + BLOCK));
         let mut answers = Vec::with_capacity(texts.len());
         for text in texts {
             plain.clear();

@@ -1,12 +1,14 @@
 //! The streams of one token, each in a session of its own.
 
+use std::time::Instant;
+
 use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, ObjectId, Result, Verb};
 
 use crate::library::Session;
 use crate::sessions::Sessions;
-use crate::stream::Stream;
+use crate::stream::{SHORTEST_LIFE, Stream};
 
 /// So many at once: one to encipher and one to decipher, of two keys. Others take turns.
 const MOST: usize = 4;
@@ -27,6 +29,8 @@ struct State {
     edition: u64,
     /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
     apart: Vec<ObjectId>,
+    /// The last text that had no stream, and when.
+    alone: Option<(Verb, ObjectId, Instant)>,
 }
 
 impl Streams {
@@ -42,10 +46,16 @@ impl Streams {
         idle[place].is_young().then(|| idle.remove(place))
     }
 
-    /// Whether there was one, whose session waits for the next.
-    pub fn had(&self, verb: Verb, key: ObjectId) -> bool {
-        let idle = &self.state.lock().idle;
-        idle.iter().any(|stream| stream.is_of(verb, key))
+    /// Whether a text that comes alone, without a stream, has others about it: one soon before it, or a stream
+    /// that has ended.
+    pub fn follows(&self, verb: Verb, key: ObjectId) -> bool {
+        let mut state = self.state.lock();
+        let mut idle = state.idle.iter();
+        let had = idle.any(|stream| stream.is_of(verb, key));
+        let now = Instant::now();
+        let before = state.alone.replace((verb, key, now));
+        let soon = |(other, of, at)| (other, of) == (verb, key) && now - at < SHORTEST_LIFE;
+        had || before.is_some_and(soon)
     }
 
     /// How often keys have changed, where one may begin with this key.

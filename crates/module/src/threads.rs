@@ -8,6 +8,7 @@ use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result, Token};
 
 use crate::ModuleToken;
+use crate::here::Task;
 
 /// Requests that wait, and who runs them.
 pub(crate) struct Threads {
@@ -20,6 +21,8 @@ struct State {
     waiting: VecDeque<Request>,
     /// One for each thread: who is to be told of what it runs.
     running: Vec<Option<Done>>,
+    /// The same of operations on the threads of those who asked for them.
+    here: Vec<Option<Done>>,
     idle: usize,
     started: usize,
     /// Set once the token is closed or given up.
@@ -32,6 +35,7 @@ impl Threads {
             state: Mutex::new(State {
                 waiting: VecDeque::new(),
                 running: std::iter::repeat_with(|| None).take(most).collect(),
+                here: Vec::new(),
                 idle: 0,
                 started: 0,
                 over: None,
@@ -48,6 +52,7 @@ impl Threads {
             drop(state);
             return fail(batch.into_iter().map(|r| r.done), &error);
         }
+        let new = batch.len();
         state.waiting.extend(batch);
         let mut problem = None;
         while state.started < state.running.len() && state.idle < state.waiting.len() {
@@ -70,7 +75,33 @@ impl Threads {
             }
             _ => drop(state),
         }
-        self.wake.notify_all();
+        (0..new).for_each(|_| self.wake.notify_one());
+    }
+
+    /// Runs a request on this thread.
+    pub(crate) fn run_here(&self, token: &ModuleToken, request: Request) {
+        let Request {
+            operation,
+            deadline,
+            done,
+        } = request;
+        let mut state = self.state.lock();
+        if let Some(error) = state.over.clone() {
+            drop(state);
+            return done.complete(Err(error));
+        }
+        let free = state.here.iter().position(Option::is_none);
+        let place = free.unwrap_or(state.here.len());
+        if free.is_none() {
+            state.here.push(None);
+        }
+        state.here[place] = Some(done);
+        drop(state);
+        let result = run(token, &operation, deadline);
+        let done = self.state.lock().here[place].take();
+        if let Some(done) = done {
+            done.complete(result);
+        }
     }
 
     /// Ends everything: what waits and what runs is told `error`.
@@ -78,7 +109,9 @@ impl Threads {
         let mut state = self.state.lock();
         state.over = Some(error.clone());
         let waiting = std::mem::take(&mut state.waiting);
-        let running: Vec<_> = state.running.iter_mut().filter_map(Option::take).collect();
+        let State { running, here, .. } = &mut *state;
+        let running = running.iter_mut().chain(here).filter_map(Option::take);
+        let running: Vec<_> = running.collect();
         drop(state);
         self.wake.notify_all();
         fail(waiting.into_iter().map(|r| r.done).chain(running), error);
@@ -128,13 +161,18 @@ fn run(
     operation: &hsmux_token::Operation,
     deadline: Instant,
 ) -> Result<Outcome> {
-    if Instant::now() >= deadline {
+    let begun = Instant::now();
+    if begun >= deadline {
         return Err(Error::token(
             Kind::Deadline,
             format!("{}: the deadline passed in the queue", operation.call()),
         ));
     }
-    token.execute(operation, deadline)
+    let result = token.execute(operation, deadline);
+    if let Some(task) = Task::of(operation) {
+        token.usual.note(&task, begun);
+    }
+    result
 }
 
 fn fail(all: impl Iterator<Item = Done>, error: &Error) {

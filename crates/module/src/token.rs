@@ -10,6 +10,7 @@ use hsmux_token::{
 
 use crate::Options;
 use crate::handles::Handles;
+use crate::here::{Task, Turn, Usual};
 use crate::known::Known;
 use crate::library::LibraryRef;
 use crate::lock::FileLock;
@@ -29,6 +30,7 @@ pub struct ModuleToken {
     pub(crate) handles: Handles,
     pub(crate) known: Known,
     pub(crate) streams: Streams,
+    pub(crate) usual: Usual,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
     threads: Arc<Threads>,
@@ -63,10 +65,26 @@ impl ModuleToken {
             handles: Handles::default(),
             known: Known::default(),
             streams: Streams::default(),
+            usual: Usual::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
             paces: Paces::default(),
         }))
+    }
+}
+
+impl ModuleToken {
+    /// The right to run an operation on the thread that asks for it, where that is short.
+    fn turn_here(&self, operation: &Operation) -> Option<Turn> {
+        let task = Task::of(operation)?;
+        self.usual.is_short(&task).then(Turn::take)?
+    }
+
+    fn execute_alone(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        if self.aborted.load(Ordering::Relaxed) {
+            return Err(Error::lost("the token was given up").at(&self.name));
+        }
+        self.run(operation, deadline).map_err(|e| e.at(&self.name))
     }
 }
 
@@ -83,6 +101,15 @@ impl Token for ModuleToken {
         self.threads.submit(batch);
     }
 
+    fn submit_here(&self, batch: Batch) {
+        for request in batch {
+            match self.turn_here(&request.operation) {
+                Some(_turn) => self.threads.run_here(self, request),
+                None => self.submit(Batch::from_buf([request])),
+            }
+        }
+    }
+
     fn look(&self) -> Result<Seen> {
         self.look_around().map_err(|e| e.at(&self.name))
     }
@@ -92,10 +119,10 @@ impl Token for ModuleToken {
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        if self.aborted.load(Ordering::Relaxed) {
-            return Err(Error::lost("the token was given up").at(&self.name));
+        match self.run_in_stream(operation) {
+            Some(outcome) => Ok(outcome),
+            None => self.execute_alone(operation, deadline),
         }
-        self.run(operation, deadline).map_err(|e| e.at(&self.name))
     }
 
     fn execute_all(
@@ -106,7 +133,7 @@ impl Token for ModuleToken {
         let told = self.run_in_streams(operations, tell);
         for (place, (operation, deadline)) in operations.iter().enumerate() {
             if !told.contains(&place) {
-                tell(place, self.execute(operation, *deadline));
+                tell(place, self.execute_alone(operation, *deadline));
             }
         }
     }

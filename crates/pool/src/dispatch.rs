@@ -33,9 +33,19 @@ struct Start {
     job: Arc<Job>,
 }
 
+/// On which thread an operation starts.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Thread {
+    /// On one that has other things to do.
+    #[default]
+    Any,
+    /// On one of several that serve callers: short work may run on it.
+    Callers,
+}
+
 impl Start {
-    fn run(self) {
-        self.core.submit_to(self.lane, &self.job);
+    fn run(self, thread: Thread) {
+        self.core.submit_to(self.lane, &self.job, thread);
     }
 }
 
@@ -51,12 +61,12 @@ impl Drop for OutsideAgain {
 
 impl Core {
     /// Looks for a seat; the answer comes by completion.
-    pub fn place(self: &Arc<Self>, job: Arc<Job>) {
+    pub fn place(self: &Arc<Self>, job: Arc<Job>, thread: Thread) {
         let work = Work::Job(Arc::clone(&job));
         let attempt = job.attempt.lock().clone();
         let acquired = self.acquire(&job.need, &attempt, job.term, Some(&work), || work.clone());
         match acquired {
-            Ok(Acquired::Granted(lane)) => self.start(lane, job),
+            Ok(Acquired::Granted(lane)) => self.start(lane, job, thread),
             Ok(Acquired::Waiting(ticket)) => {
                 if !job.waits(ticket) && self.scheduler.lock().cancel(ticket).is_some() {
                     job.complete(Err(forsaken()));
@@ -72,13 +82,13 @@ impl Core {
             let record = &lane.connection.record;
             self.alarm.by(lane.since + record.seat.timeout);
             match work {
-                Work::Job(job) => self.start(lane, job),
+                Work::Job(job) => self.start(lane, job, Thread::Any),
                 Work::Caller(waiter) => waiter.give(Ok(lane)),
             }
         }
     }
 
-    fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>) {
+    fn start(self: &Arc<Self>, lane: Lane, job: Arc<Job>, thread: Thread) {
         let start = Start {
             core: Arc::clone(self),
             lane,
@@ -98,12 +108,12 @@ impl Core {
         }
         let _outside_again = OutsideAgain;
         while let Some(start) = next {
-            start.run();
+            start.run(thread);
             next = PUT_OFF.with_borrow_mut(|put_off| put_off.as_mut()?.pop_front());
         }
     }
 
-    fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job) {
+    fn submit_to(self: &Arc<Self>, lane: Lane, job: &Job, thread: Thread) {
         let Lane {
             place,
             connection,
@@ -125,11 +135,15 @@ impl Core {
         let core = Arc::clone(self);
         let token = Arc::clone(&connection);
         let done = Done::new(move |result| core.finished(place, &connection, result));
-        token.token.submit(Batch::from_buf([Request {
+        let batch = Batch::from_buf([Request {
             operation,
             deadline,
             done,
-        }]));
+        }]);
+        match thread {
+            Thread::Any => token.token.submit(batch),
+            Thread::Callers => token.token.submit_here(batch),
+        }
     }
 
     /// A token has answered: the lane goes to the next request before the caller hears of it.
@@ -189,7 +203,7 @@ impl Core {
         match answer {
             Some(error) => job.complete(Err(error)),
             None if job.is_forsaken() => job.complete(Err(forsaken())),
-            None => self.place(job),
+            None => self.place(job, Thread::Any),
         }
     }
 

@@ -8,6 +8,7 @@ use hsmux_token::{Done, Error, Operation, Outcome, Request, Result};
 
 use crate::claim::Asker;
 use crate::course::Course;
+use crate::dispatch::Thread;
 use crate::guest::Home;
 use crate::need::Need;
 use crate::record::Connection;
@@ -33,6 +34,17 @@ pub(crate) struct Job {
     asker: Option<Arc<Asker>>,
     standing: Mutex<Standing>,
     done: Mutex<Option<Done>>,
+}
+
+/// How a request was submitted.
+#[derive(Default)]
+pub(crate) struct Ask<'a> {
+    /// Where its application's session objects are.
+    pub home: Option<&'a Arc<Home>>,
+    pub asker: Option<&'a Arc<Asker>>,
+    pub course: Option<Arc<Course>>,
+    /// What called.
+    pub thread: Thread,
 }
 
 /// Where a request is, as far as its caller may give it up.
@@ -77,13 +89,8 @@ pub(crate) struct Attempt {
 }
 
 impl Job {
-    pub fn new(
-        request: Request,
-        home: Option<&Arc<Home>>,
-        asker: Option<&Arc<Asker>>,
-        course: Option<Arc<Course>>,
-    ) -> Arc<Self> {
-        let need = Need::at(&request.operation, home);
+    pub fn new(request: Request, ask: Ask<'_>) -> Arc<Self> {
+        let need = Need::at(&request.operation, ask.home);
         Arc::new(Self {
             term: Term {
                 deadline: request.deadline,
@@ -92,8 +99,8 @@ impl Job {
             need,
             operation: request.operation,
             attempt: Mutex::default(),
-            course,
-            asker: asker.cloned(),
+            course: ask.course,
+            asker: ask.asker.cloned(),
             standing: Mutex::new(Standing::Placed),
             done: Mutex::new(Some(request.done)),
         })

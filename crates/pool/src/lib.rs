@@ -49,7 +49,7 @@ pub use course::{Course, Run};
 pub use guest::{Guest, Visit};
 pub use hsmux_wire::together;
 pub use options::{Options, Policy};
-pub use pool::Pool;
+pub use pool::{Pool, serving_threads};
 pub use scheduler::Spread;
 pub use status::{ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus};
 pub use traffic::{SeatTraffic, Traffic};

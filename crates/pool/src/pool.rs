@@ -19,6 +19,8 @@ mod queue;
 mod renew;
 mod submit;
 
+pub use submit::serving_threads;
+
 use queue::Waiting;
 
 /// Many tokens as one.

@@ -35,6 +35,12 @@ pub trait Token: Send + Sync {
     /// Waiting holds no thread. `done` may run before `submit` returns.
     fn submit(&self, batch: Batch);
 
+    /// [`Self::submit`] by one of several threads of which the others go on whatever this one does: work that is
+    /// shorter than a hand-over to another thread may run at once, on this one.
+    fn submit_here(&self, batch: Batch) {
+        self.submit(batch);
+    }
+
     /// Runs one operation and waits for it. A token that can runs it on the caller's thread.
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         let waiter = Arc::new((Mutex::new(None), Condvar::new()));

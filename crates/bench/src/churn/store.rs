@@ -27,6 +27,15 @@ pub struct Store {
     pin: String,
 }
 
+/// Where the broker has the token's module.
+#[derive(Clone, Copy, Debug)]
+pub enum Isolation {
+    /// In so many worker processes.
+    Workers(usize),
+    /// In its own process.
+    Thread,
+}
+
 impl Store {
     /// Makes the folder and initialises a token in it. `program` is hsmux, `softhsm` SoftHSM's module.
     ///
@@ -88,25 +97,33 @@ impl Store {
         Bare::start(self.clone(), options)
     }
 
-    /// A broker over the token with so many worker processes, and what asks it.
-    pub fn broker(&self, workers: usize, options: &Options) -> Result<Broker> {
-        self.configure(workers)?;
+    /// A broker over the token, and what asks it.
+    pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
+        self.configure(isolation)?;
         let broker = self.part("broker", &self.module)?;
         Broker::start(broker, &self.folder.join("broker.sock"), options)
     }
 
-    /// Writes a configuration of a pool of this token with so many worker processes; its path.
-    pub fn configure(&self, workers: usize) -> Result<PathBuf> {
-        self.write("hsmux.toml", &self.configuration(workers))?;
+    /// Writes a configuration of a pool of this token; its path.
+    pub fn configure(&self, isolation: Isolation) -> Result<PathBuf> {
+        self.write("hsmux.toml", &self.configuration(isolation))?;
         Ok(self.folder.join("hsmux.toml"))
     }
 
-    fn configuration(&self, workers: usize) -> String {
+    fn configuration(&self, isolation: Isolation) -> String {
         let (folder, module) = (self.folder.display(), self.module.display());
         let user = rustix::process::getuid().as_raw();
         let environment = self.environment();
         let environment =
             environment.map(|(name, value)| format!("{name} = \"{}\"", value.display()));
+        let isolation = match isolation {
+            Isolation::Workers(workers) => format!(
+                "workers = {workers}\nsessions = 1\nenv = {{ {} }}",
+                environment.join(", ")
+            ),
+            // The process has this environment.
+            Isolation::Thread => "isolation = \"thread\"".into(),
+        };
         format!(
             r#"[pool]
 label = "churn"
@@ -123,11 +140,8 @@ allow = ["encrypt", "decrypt", "raw-cbc"]
 module = "{module}"
 uri = "pkcs11:token={LABEL}"
 pin = {{ file = "{folder}/pin" }}
-workers = {workers}
-sessions = 1
-env = {{ {} }}
-"#,
-            environment.join(", ")
+{isolation}
+"#
         )
     }
 

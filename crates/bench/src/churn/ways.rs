@@ -4,12 +4,12 @@ use std::path::Path;
 
 use hsmux_token::Result;
 
-use super::{Options, Serves, Store, Way};
+use super::{Isolation, Options, Serves, Store, Way};
 
 /// Keys of a token that nobody changes: as many as the published runs begin with.
 const TWIN: usize = 52;
 
-/// Two ways to the key, the module alone and a broker over it with so many workers, over SoftHSM and, where
+/// Two ways to the key, the module alone and a broker over it over SoftHSM and, where
 /// it is given, over a module that behaves as SoftHSM did before 2.4.0; each has tokens of its own in
 /// `folder`. `program` is hsmux.
 pub fn ways(
@@ -17,7 +17,7 @@ pub fn ways(
     program: &Path,
     softhsm: &Path,
     old: Option<&Path>,
-    workers: usize,
+    isolation: Isolation,
     options: &Options,
 ) -> Result<Vec<Way>> {
     let mut modules = vec![("SoftHSM", None)];
@@ -32,7 +32,7 @@ pub fn ways(
             let (subject, twin) = (store("subject")?, store("twin")?);
             let serve = |store: &Store| -> Result<Box<dyn Serves>> {
                 Ok(if over_broker {
-                    Box::new(store.broker(workers, options)?)
+                    Box::new(store.broker(isolation, options)?)
                 } else {
                     Box::new(store.bare(options)?)
                 })

@@ -12,7 +12,8 @@ use bytes::Bytes;
 use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck};
 use subtle::ConstantTimeEq;
 
-use super::{Budget, Engine, Padding, random};
+use super::{Budget, Engine, Padding};
+use crate::random::random;
 use crate::refusal::Refusal;
 
 /// How a key enciphers.

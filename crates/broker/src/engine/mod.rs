@@ -140,11 +140,3 @@ impl Engine {
         keys.reduce(Result::or).unwrap_or_else(|| Err(unknown()))
     }
 }
-
-/// Random bytes of the operating system: nonces and IVs, never keys.
-pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes)
-        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-    Ok(bytes)
-}

@@ -10,8 +10,9 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
+use super::Engine;
 use super::aead::judged;
-use super::{Engine, random};
+use crate::random::random;
 use crate::refusal::Refusal;
 
 /// How a text is padded.

@@ -22,6 +22,7 @@ use crate::auth::Client;
 use crate::engine::Engine;
 use crate::key::KeyName;
 use crate::metrics::Series;
+use crate::random::random;
 use crate::refusal::Refusal;
 use crate::traces::{self, Trace};
 
@@ -211,16 +212,34 @@ fn query(text: &str) -> Vec<(String, String)> {
 
 /// A random UUID (RFC 9562, section 5.4).
 fn request_id() -> Result<String, Refusal> {
-    let mut bytes: [u8; 16] = crate::engine::random()?;
+    let mut bytes: [u8; 16] = random()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
-    let hex = hex::encode(bytes);
-    Ok([
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ]
-    .join("-"))
+    let mut id = String::with_capacity(36);
+    for (place, byte) in bytes.into_iter().enumerate() {
+        if matches!(place, 4 | 6 | 8 | 10) {
+            id.push('-');
+        }
+        for digit in [byte >> 4, byte & 0x0f] {
+            id.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+        }
+    }
+    Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_names_of_their_own() {
+        let (one, other) = (request_id().unwrap(), request_id().unwrap());
+        assert_ne!(one, other);
+        let lengths: Vec<_> = one.split('-').map(str::len).collect();
+        assert_eq!(lengths, [8, 4, 4, 4, 12]);
+        assert_eq!(&one[14..15], "4");
+        assert!("89ab".contains(&one[19..20]));
+        let hex = |c: char| c == '-' || c.is_ascii_digit() || ('a'..='f').contains(&c);
+        assert!(one.chars().all(hex));
+    }
 }

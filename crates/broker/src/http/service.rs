@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsmux_audit::Trail;
 use hsmux_pool::config::BrokerSection;
-use hsmux_pool::{Pool, tcp};
+use hsmux_pool::{Pool, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
@@ -67,6 +67,7 @@ impl Service {
         let listeners = listeners(section, https.as_ref())?;
         let addresses = listeners.iter().filter_map(Listener::address).collect();
         let runtime = Builder::new_multi_thread()
+            .worker_threads(serving_threads())
             .thread_name("hsmux-broker")
             .enable_all()
             .build()

@@ -5,5 +5,6 @@
 mod child;
 mod faults;
 mod fixture;
+mod here;
 mod pin_rotation;
 mod pins;

@@ -9,15 +9,30 @@ use hsmux_wire::together;
 use super::Pool;
 use crate::claim::{Asker, Claim};
 use crate::course::Course;
+use crate::dispatch::Thread;
 use crate::guest::Home;
-use crate::job::Job;
+use crate::job::{Ask, Job};
+
+/// How many threads a service has that calls [`Pool::submit_claimed`] on them: one more than operations run on the
+/// callers' threads at once, so that one is left where tokens do not return from their calls.
+pub fn serving_threads() -> usize {
+    hsmux_module::most_here() + 1
+}
 
 impl Pool {
     /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
     /// carried out all the same. Its `course` is written down: of what is given to a seat of its own, and not of
     /// changes, which reach many.
+    ///
+    /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
+    /// thread may run on this one.
     pub fn submit_claimed(&self, request: Request, course: Option<Arc<Course>>) -> Claim {
-        together(|| self.submit_one(request, None, None, course))
+        let ask = Ask {
+            course,
+            thread: Thread::Callers,
+            ..Ask::default()
+        };
+        together(|| self.submit_one(request, ask))
     }
 
     /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.
@@ -29,7 +44,12 @@ impl Pool {
     ) {
         let submit = || {
             for request in batch {
-                self.submit_one(request, home, asker, None).keep();
+                let ask = Ask {
+                    home,
+                    asker,
+                    ..Ask::default()
+                };
+                self.submit_one(request, ask).keep();
             }
         };
         if self.core.options.threads {
@@ -40,23 +60,20 @@ impl Pool {
         }
     }
 
-    fn submit_one(
-        &self,
-        request: Request,
-        home: Option<&Arc<Home>>,
-        asker: Option<&Arc<Asker>>,
-        course: Option<Arc<Course>>,
-    ) -> Claim {
+    fn submit_one(&self, request: Request, ask: Ask<'_>) -> Claim {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
             self.change_on_a_thread(request);
         } else if self.core.options.threads {
-            let job = Job::new(request, home, asker, course);
-            self.core.place(Arc::clone(&job));
+            let thread = ask.thread;
+            let job = Job::new(request, ask);
+            self.core.place(Arc::clone(&job), thread);
             return Claim::on(&self.core, job);
         } else {
-            let result = self.core.run(&request.operation, request.deadline, home);
+            let result = self
+                .core
+                .run(&request.operation, request.deadline, ask.home);
             request.done.complete(result);
         }
         Claim::none()

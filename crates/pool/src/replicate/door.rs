@@ -112,6 +112,10 @@ impl Token for Admitted {
         self.token.submit(batch);
     }
 
+    fn submit_here(&self, batch: Batch) {
+        self.token.submit_here(batch);
+    }
+
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         self.token.execute(operation, deadline)
     }

@@ -83,7 +83,7 @@ impl Churn {
             &std::env::current_exe()?,
             &self.module,
             old.as_deref(),
-            self.workers,
+            churn::Isolation::Workers(self.workers),
             &options,
         )?;
         spinner.finish_and_clear();

@@ -6,7 +6,7 @@ mod http;
 
 use std::time::Duration;
 
-use hsmux_bench::churn::{Options, Store};
+use hsmux_bench::churn::{Isolation, Options, Store};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 use tempfile::TempDir;
@@ -27,8 +27,8 @@ fn usual() -> Options {
 }
 
 /// Worker processes of a broker on this machine.
-fn workers() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+fn workers() -> Isolation {
+    Isolation::Workers(std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 fn folder() -> Result<TempDir> {

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use hsmux_bench::churn::Broker;
+use hsmux_bench::churn::{Broker, Isolation};
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_bench::http::{Service, allow_connections};
 use hsmux_bench::{Control, Load, Measurement, Until};
@@ -17,12 +17,16 @@ use crate::footprint::peak_memory;
 use crate::progress::{Turns, preparing};
 
 /// A broker over one SoftHSM token, on a unix socket.
-fn broker(folder: &TempDir) -> Result<Broker> {
+fn broker(folder: &TempDir, isolation: Isolation) -> Result<Broker> {
     preparing("a SoftHSM token and a broker of it");
-    let store = store(folder, "token")?;
+    let name = match isolation {
+        Isolation::Workers(_) => "workers",
+        Isolation::Thread => "thread",
+    };
+    let store = store(folder, name)?;
     // It has made the key.
     drop(store.keys()?);
-    store.broker(workers(), &usual())
+    store.broker(isolation, &usual())
 }
 
 fn ask(service: &Service, time: Duration) -> Result<Measurement> {
@@ -33,27 +37,35 @@ fn ask(service: &Service, time: Duration) -> Result<Measurement> {
     service.measure(Until::Elapsed(time), Duration::from_millis(200), control)
 }
 
-/// Requests that use the token against the same server answering a constant (`/v1/sys/health`).
+/// Requests that use the token against the same server answering a constant (`/v1/sys/health`): with SoftHSM
+/// in the server's own process, and in worker processes.
 pub fn requests(effort: Effort) -> Result<Report> {
     let folder = folder()?;
-    let broker = broker(&folder)?;
-    let constant = broker.asked_for(|asked| {
+    let broker_here = broker(&folder, Isolation::Thread)?;
+    let broker_beside = broker(&folder, workers())?;
+    let constant = broker_here.asked_for(|asked| {
         asked.mix = "health".parse().expect("a mix");
     })?;
-    let working = broker.asked_for(|_| {})?;
-    let (name, against) = ("encrypt and decrypt", "a constant");
+    let here = broker_here.asked_for(|_| {})?;
+    let beside = broker_beside.asked_for(|_| {})?;
+    let against = "a constant";
+    let (thread, process) = ("isolation = thread", "isolation = process");
     let variants = vec![
         Variant::new(against, || ask(&constant, effort.turn)),
-        Variant::new(name, || ask(&working, effort.turn)),
+        Variant::new(thread, || ask(&here, effort.turn)),
+        Variant::new(process, || ask(&beside, effort.turn)),
     ];
-    let goal = |against: &str, bound| Goal {
-        of: name.into(),
+    let goal = |of: &str, against: &str, bound| Goal {
+        of: of.into(),
         against: against.into(),
         bound,
     };
+    let half = Bound::RateRatioAtLeast(0.5);
     let goals = [
-        goal(against, Bound::RateRatioAtLeast(0.5)),
-        goal(name, Bound::TailAtMost(5.0)),
+        goal(thread, against, half),
+        goal(thread, thread, Bound::TailAtMost(5.0)),
+        goal(process, against, half),
+        goal(process, process, Bound::TailAtMost(5.0)),
     ];
     let title = "The broker over HTTP, one SoftHSM token: 16 clients that keep their connections, AES-256-CBC of 256 \
                  bytes, half and half, against the same server answering a constant";
@@ -63,31 +75,34 @@ pub fn requests(effort: Effort) -> Result<Report> {
 /// Items of a batch.
 const ITEMS: u32 = 100;
 
-/// Items in batches of a hundred against single ones.
+/// Items in batches of a hundred against single ones: with SoftHSM in worker processes, and in the server's own.
 pub fn batches(effort: Effort) -> Result<Report> {
     let folder = folder()?;
-    let broker = broker(&folder)?;
-    let single = broker.asked_for(|_| {})?;
-    let batch = broker.asked_for(|asked| asked.batch = ITEMS as usize)?;
-    let items = || {
-        let requests = ask(&batch, effort.turn)?;
-        Ok(Measurement {
-            ops: requests.ops * u64::from(ITEMS),
-            per_second: requests.per_second * f64::from(ITEMS),
-            ..requests
-        })
-    };
-    let variants = vec![
-        Variant::new("single items", || ask(&single, effort.turn)),
-        Variant::new("items in batches of 100", items),
-    ];
-    let goal = Goal {
-        of: "items in batches of 100".into(),
-        against: "single items".into(),
-        bound: Bound::RateRatioAtLeast(5.0),
-    };
+    let (beside, here) = (
+        broker(&folder, workers())?,
+        broker(&folder, Isolation::Thread)?,
+    );
+    let (mut variants, mut goals) = (Vec::new(), Vec::new());
+    for (broker, isolation) in [(&beside, "process"), (&here, "thread")] {
+        let single = broker.asked_for(|_| {})?;
+        let batch = broker.asked_for(|asked| asked.batch = ITEMS as usize)?;
+        let items = move || {
+            let requests = ask(&batch, effort.turn)?;
+            Ok(Measurement {
+                ops: requests.ops * u64::from(ITEMS),
+                per_second: requests.per_second * f64::from(ITEMS),
+                ..requests
+            })
+        };
+        let of = format!("batches of 100, isolation = {isolation}");
+        let against = format!("single items, isolation = {isolation}");
+        variants.push(Variant::new(&against, move || ask(&single, effort.turn)));
+        variants.push(Variant::new(&of, items));
+        let bound = Bound::RateRatioAtLeast(5.0);
+        goals.push(Goal { of, against, bound });
+    }
     let title = "The broker over HTTP: items for each second in batches, 16 clients";
-    effort.compare(title, variants, &[goal])
+    effort.compare(title, variants, &goals)
 }
 
 /// Clients at the same time.
@@ -99,7 +114,7 @@ const MOST_MEMORY: f64 = 150.0;
 pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
     allow_connections();
     let folder = folder()?;
-    let broker = broker(&folder)?;
+    let broker = broker(&folder, workers())?;
     Turns::new([effort.turn]).next(&format!("{CONNECTIONS} connections"));
     let service = broker.asked_for(|asked| {
         asked.load = Load::Closed {
