@@ -140,6 +140,8 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     for what in ["open", "closed"] {
         happens(what);
     }
+    ask();
+    happens("open");
 }
 
 /// Agrees to WebSocket, and says everything twice.
