@@ -11,8 +11,18 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// The one that reads and writes.
-pub struct Socket(Arc<TcpStream>);
+/// The one that reads and writes. TLS asks for the few bytes before each record and then for the record: all that is
+/// there is read at once.
+pub struct Socket {
+    stream: Arc<TcpStream>,
+    /// What was read and nobody has asked for yet.
+    ahead: Vec<u8>,
+    /// So many bytes of it were.
+    taken: usize,
+}
+
+/// Who asks for as much gets it without a copy.
+const AHEAD: usize = 2048;
 
 /// Whether the other side is there.
 pub struct Presence(Arc<TcpStream>);
@@ -20,17 +30,44 @@ pub struct Presence(Arc<TcpStream>);
 impl Socket {
     pub fn new(stream: TcpStream) -> (Self, Presence) {
         let stream = Arc::new(stream);
-        (Self(Arc::clone(&stream)), Presence(stream))
+        let socket = Self {
+            stream: Arc::clone(&stream),
+            ahead: Vec::new(),
+            taken: 0,
+        };
+        (socket, Presence(stream))
     }
 
-    fn write(
+    fn receive(&self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+        loop {
+            ready!(self.stream.poll_read_ready(context))?;
+            match self.stream.try_read(bytes) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return Poll::Ready(read),
+            }
+        }
+    }
+
+    /// What was read ahead, as much as is wanted.
+    fn take(&mut self, buffer: &mut ReadBuf<'_>) {
+        let left = &self.ahead[self.taken..];
+        let wanted = left.len().min(buffer.remaining());
+        buffer.put_slice(&left[..wanted]);
+        self.taken += wanted;
+        if self.taken == self.ahead.len() {
+            // A connection that waits keeps no room.
+            (self.ahead, self.taken) = (Vec::new(), 0);
+        }
+    }
+
+    fn send(
         &self,
         context: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            ready!(self.0.poll_write_ready(context))?;
-            match write(&self.0) {
+            ready!(self.stream.poll_write_ready(context))?;
+            match write(&self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 written => return Poll::Ready(written),
             }
@@ -59,17 +96,20 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.0.try_read(buffer.initialize_unfilled()) {
-                Ok(read) => {
-                    buffer.advance(read);
-                    return Poll::Ready(Ok(()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+        let socket = self.get_mut();
+        if !socket.ahead.is_empty() {
+            socket.take(buffer);
+        } else if buffer.remaining() >= AHEAD {
+            let read = ready!(socket.receive(context, buffer.initialize_unfilled()))?;
+            buffer.advance(read);
+        } else {
+            let mut bytes = [0; AHEAD];
+            let read = ready!(socket.receive(context, &mut bytes))?;
+            let (now, later) = bytes[..read].split_at(read.min(buffer.remaining()));
+            buffer.put_slice(now);
+            socket.ahead.extend_from_slice(later);
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -79,7 +119,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.write(context, |stream| stream.try_write(bytes))
+        self.send(context, |stream| stream.try_write(bytes))
     }
 
     fn poll_write_vectored(
@@ -87,7 +127,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.write(context, |stream| stream.try_write_vectored(slices))
+        self.send(context, |stream| stream.try_write_vectored(slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -99,7 +139,42 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let shut = rustix::net::shutdown(self.0.as_fd(), rustix::net::Shutdown::Write);
+        let shut = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write);
         Poll::Ready(shut.map_err(io::Error::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// However much is asked for at a time, all arrives, in its order, and then the end.
+    #[tokio::test]
+    async fn what_is_read_ahead_is_not_lost() {
+        let sent: Vec<u8> = (0..50_000_u32).map(|n| (n % 251) as u8).collect();
+        for sizes in [&[5, 700][..], &[1], &[5, 16_384], &[2047, 2048, 2049]] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let bytes = sent.clone();
+            let sender = tokio::spawn(async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.write_all(&bytes).await.unwrap();
+            });
+            let (mut socket, _presence) = Socket::new(listener.accept().await.unwrap().0);
+            let mut read = Vec::new();
+            for size in sizes.iter().cycle() {
+                let mut bytes = vec![0; *size];
+                let len = socket.read(&mut bytes).await.unwrap();
+                if len == 0 {
+                    break;
+                }
+                read.extend_from_slice(&bytes[..len]);
+            }
+            assert_eq!(read, sent, "by {sizes:?}");
+            sender.await.unwrap();
+        }
     }
 }

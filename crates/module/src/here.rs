@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{ObjectRef, Operation};
 
-/// Work that usually takes longer is handed over.
-const SHORT: Duration = Duration::from_micros(150);
+/// Work that usually takes longer is handed over: others of its thread wait so long at most.
+const SHORT: Duration = Duration::from_millis(1);
 
 /// No thread waits so long for a CPU, usually: what takes longer than this once is long.
 const LONG: Duration = Duration::from_millis(10);
@@ -163,7 +163,7 @@ mod tests {
         usual.note(&task, ago(10));
         usual.note(&task, ago(4_000));
         assert!(usual.is_short(&task));
-        (0..40).for_each(|_| usual.note(&task, ago(4_000)));
+        (0..80).for_each(|_| usual.note(&task, ago(4_000)));
         assert!(!usual.is_short(&task));
         (0..20).for_each(|_| usual.note(&task, ago(10)));
         assert!(usual.is_short(&task));

@@ -19,27 +19,32 @@ const USERS: usize = 20;
 const EC: &str = "ecdsa_secp256r1_sha256";
 const RSA: &str = "rsa_pss_rsae_sha256";
 
+/// The token's module in worker processes.
+const WORKERS: &str = "workers = 2\nsessions = 1";
+/// The same within the daemon.
+const THREAD: &str = "isolation = \"thread\"\nsessions = 8";
+
 /// One SoftHSM token with an EC and an RSA key, and certificates for both.
-fn rig() -> Rig {
+fn rig(isolation: &str) -> Rig {
     let mut rig = with_page(1);
     for key in ["rsa", "ec"] {
         certify(&rig, key, key, 30);
     }
     let member = &mut rig.config.members[0];
-    *member = member.clone().with("workers = 2\nsessions = 1");
+    *member = member.clone().with(isolation);
     rig
 }
 
-fn gateway() -> Gateway {
+fn gateway(isolation: &str) -> Gateway {
     let site = "[[site]]\ncertificates = [\"rsa.pem\", \"ec.pem\"]\nroot = \"www\"";
-    Gateway::start(rig(), "", site)
+    Gateway::start(rig(isolation), "", site)
 }
 
 /// P-256 beside nginx with the key in a file, RSA-2048 beside nginx with the engine over SoftHSM.
 pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
-    preparing("a gateway, nginx with keys in files, and nginx with OpenSSL's engine");
-    let gateway = gateway();
-    let rig = &gateway.rig;
+    preparing("gateways, nginx with keys in files, and nginx with OpenSSL's engine");
+    let (here, beside) = (gateway(THREAD), gateway(WORKERS));
+    let rig = &here.rig;
     let file = |key: &str| rig.keys.file(key).display().to_string();
     let token = |key: &str| {
         let pin = SoftHsm::pin("hsm1");
@@ -66,22 +71,30 @@ pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
         options.processes = vec![server];
         Variant::new(name, move || Ok(measure(&options)?.measurement))
     };
-    let [in_file, in_pool, in_engine] = [
+    let [in_file, in_engine, in_thread, in_process] = [
         "nginx, key in a file",
-        "gateway, key in the pool",
         "nginx, engine, key in SoftHSM",
+        "gateway, isolation = thread",
+        "gateway, isolation = process",
     ];
     let all = |signature: &str| {
         vec![
             variant(in_file, &from_files.address, from_files.id(), signature),
             variant(in_engine, &by_engine.address, by_engine.id(), signature),
-            variant(in_pool, &gateway.address, daemon(&gateway), signature),
+            variant(in_thread, &here.address, daemon(&here), signature),
+            variant(in_process, &beside.address, daemon(&beside), signature),
         ]
     };
-    let goal = |against: &str, bound| Goal {
-        of: in_pool.to_owned(),
-        against: against.to_owned(),
-        bound,
+    let goals = |against: &str, bounds: &[Bound]| {
+        let mut goals = Vec::new();
+        for of in [in_thread, in_process] {
+            goals.extend(bounds.iter().map(|bound| Goal {
+                of: of.to_owned(),
+                against: against.to_owned(),
+                bound: *bound,
+            }));
+        }
+        goals
     };
     let title = |key: &str| {
         format!("New full handshakes of TLS 1.3, {key}, X25519, {USERS} users: one hit for each")
@@ -89,15 +102,18 @@ pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
     let ec = effort.compare(
         &title("P-256"),
         all(EC),
-        &[
-            goal(in_file, Bound::RateRatioAtLeast(1.2)),
-            goal(in_file, Bound::ServerTimeRatioAtMost(0.7)),
-        ],
+        &goals(
+            in_file,
+            &[
+                Bound::RateRatioAtLeast(1.2),
+                Bound::ServerTimeRatioAtMost(0.7),
+            ],
+        ),
     )?;
     let rsa = effort.compare(
         &title("RSA-2048"),
         all(RSA),
-        &[goal(in_engine, Bound::RateRatioAtLeast(1.1))],
+        &goals(in_engine, &[Bound::RateRatioAtLeast(1.1)]),
     )?;
     Ok(vec![ec, rsa])
 }
@@ -105,7 +121,7 @@ pub fn handshakes(effort: Effort) -> Result<Vec<Report>> {
 /// Signatures of the tokens for sessions that are resumed.
 pub fn resumed(effort: Effort) -> Result<Vec<Fact>> {
     preparing("a gateway");
-    let gateway = gateway();
+    let gateway = gateway(WORKERS);
     let mut options = burst(&gateway.address, USERS, effort.turn);
     options.resume = 1.0;
     Turns::new([effort.turn]).next("resumed sessions");
