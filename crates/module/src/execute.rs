@@ -44,13 +44,14 @@ impl ModuleToken {
             .map_err(|error| left_behind(&mut lease, error))
     }
 
-    /// A session; where the token has no more, one that streams have had.
+    /// A session; where the token has no more, one that streams or expected signatures have had.
     fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         self.sessions.lease(purpose, deadline).or_else(|error| {
             if error.code() != Some(CKR_SESSION_COUNT) {
                 return Err(error);
             }
             self.streams.close_idle(&self.sessions);
+            self.expected.end_all(&self.sessions);
             self.sessions.lease(purpose, deadline)
         })
     }

@@ -24,6 +24,7 @@ mod options;
 mod pace;
 mod params;
 pub mod pin;
+mod ready;
 mod sessions;
 mod slots;
 mod stream;

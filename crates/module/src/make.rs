@@ -55,7 +55,7 @@ impl ModuleToken {
                 // It is described anew when it is read.
                 self.known.remove(handle);
                 if let ObjectRef::Token(id) = object {
-                    self.streams.end(&self.sessions, *id);
+                    self.end_uses(*id);
                 }
                 return Ok(Outcome::Done);
             }
@@ -64,7 +64,7 @@ impl ModuleToken {
                 self.known.remove(handle);
                 if let ObjectRef::Token(id) = object {
                     self.handles.remove(id);
-                    self.streams.end(&self.sessions, *id);
+                    self.end_uses(*id);
                 }
                 return Ok(Outcome::Done);
             }

@@ -89,6 +89,16 @@ impl Sessions {
         self.library.open_session(self.slot)
     }
 
+    /// Closes such a one, with what is active in it. One that cannot be closed is gone already, or is the
+    /// module's loss.
+    pub(crate) fn close(&self, session: Session) {
+        if let Err(error) = self.library.close_session(session)
+            && error.code() != Some(CKR_SESSION_HANDLE_INVALID)
+        {
+            tracing::warn!("{error}");
+        }
+    }
+
     /// A session, as soon as one is idle.
     pub(crate) fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         let stack = match (purpose, &self.keeper) {
@@ -136,13 +146,7 @@ impl Lease<'_> {
         if self.session == CLOSED || !std::ptr::eq(self.stack, &raw const self.sessions.lanes) {
             return;
         }
-        // A session that cannot be closed is gone already, or is the module's loss.
-        let closed = self.sessions.library.close_session(self.session);
-        if let Err(e) = closed
-            && e.code() != Some(CKR_SESSION_HANDLE_INVALID)
-        {
-            tracing::warn!("{e}");
-        }
+        self.sessions.close(self.session);
         self.session = CLOSED;
     }
 

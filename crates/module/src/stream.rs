@@ -149,7 +149,7 @@ impl ModuleToken {
         };
         let begun = Instant::now();
         let library = self.sessions.library();
-        let init = library.begin_parts(session, first.verb, &cbc(first.iv), handle);
+        let init = library.begin(session, first.verb, &cbc(first.iv), handle);
         if let Err(error) = init {
             self.streams.close(&self.sessions, session);
             return Err(error);

@@ -99,7 +99,7 @@ impl Streams {
             if sessions.library().end_parts(session, stream.verb()).is_ok() {
                 return Ok(Some(session));
             }
-            shut(sessions, session);
+            sessions.close(session);
         }
         match sessions.open_more() {
             Ok(session) => Ok(Some(session)),
@@ -115,7 +115,7 @@ impl Streams {
 
     /// A session whose operation may have been broken off is not used again.
     pub fn close(&self, sessions: &Sessions, session: Session) {
-        shut(sessions, session);
+        sessions.close(session);
         self.state.lock().open -= 1;
     }
 
@@ -133,7 +133,7 @@ impl Streams {
         state.open -= ended.len();
         drop(state);
         for stream in ended {
-            shut(sessions, stream.session);
+            sessions.close(stream.session);
         }
     }
 
@@ -144,17 +144,8 @@ impl Streams {
         state.open -= idle.len();
         drop(state);
         for stream in idle {
-            shut(sessions, stream.session);
+            sessions.close(stream.session);
         }
-    }
-}
-
-/// A session that cannot be closed is gone already, or is the module's loss.
-fn shut(sessions: &Sessions, session: Session) {
-    if let Err(error) = sessions.library().close_session(session)
-        && error.code() != Some(CKR_SESSION_HANDLE_INVALID)
-    {
-        tracing::warn!("{error}");
     }
 }
 

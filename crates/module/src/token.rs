@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{
-    Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 use crate::Options;
@@ -15,6 +15,7 @@ use crate::known::Known;
 use crate::library::LibraryRef;
 use crate::lock::FileLock;
 use crate::pace::Paces;
+use crate::ready::Expected;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
 use crate::threads::Threads;
@@ -30,6 +31,7 @@ pub struct ModuleToken {
     pub(crate) handles: Handles,
     pub(crate) known: Known,
     pub(crate) streams: Streams,
+    pub(crate) expected: Expected,
     pub(crate) usual: Usual,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
@@ -65,6 +67,7 @@ impl ModuleToken {
             handles: Handles::default(),
             known: Known::default(),
             streams: Streams::default(),
+            expected: Expected::default(),
             usual: Usual::default(),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
@@ -78,6 +81,12 @@ impl ModuleToken {
     fn turn_here(&self, operation: &Operation) -> Option<Turn> {
         let task = Task::of(operation)?;
         self.usual.is_short(&task).then(Turn::take)?
+    }
+
+    /// A key has changed or gone.
+    pub(crate) fn end_uses(&self, key: ObjectId) {
+        self.streams.end(&self.sessions, key);
+        self.expected.end(&self.sessions, key);
     }
 
     fn execute_alone(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
@@ -132,10 +141,27 @@ impl Token for ModuleToken {
     ) {
         let told = self.run_in_streams(operations, tell);
         for (place, (operation, deadline)) in operations.iter().enumerate() {
-            if !told.contains(&place) {
-                tell(place, self.execute_alone(operation, *deadline));
+            if told.contains(&place) {
+                continue;
             }
+            let begun = Instant::now();
+            let result = match self.run_expected(operation) {
+                Some(signature) => Ok(Outcome::Bytes(signature.into())),
+                None => self.execute_alone(operation, *deadline),
+            };
+            if let Some(task) = Task::of(operation) {
+                self.usual.note(&task, begun);
+            }
+            tell(place, result);
         }
+    }
+
+    fn make_ready(&self, like: &Operation) -> Option<Instant> {
+        ModuleToken::make_ready(self, like)
+    }
+
+    fn let_go(&self) {
+        self.expected.end_old(&self.sessions);
     }
 
     /// A vendor's call cannot be ended within its process: who called [`Token::submit`] is told at
@@ -152,6 +178,7 @@ impl Drop for ModuleToken {
         self.threads
             .abort(&Error::lost("the token was closed").at(&self.name));
         self.streams.close_idle(&self.sessions);
+        self.expected.end_all(&self.sessions);
     }
 }
 

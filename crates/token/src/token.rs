@@ -81,6 +81,15 @@ pub trait Token: Send + Sync {
         }
     }
 
+    /// Nothing waits, and an operation like this one may come next: what can be done before, is done now. Until
+    /// when it is kept, if anything was: then [`Self::let_go`] is to be called.
+    fn make_ready(&self, _like: &Operation) -> Option<Instant> {
+        None
+    }
+
+    /// Ends what was made ready and has waited for its time.
+    fn let_go(&self) {}
+
     /// Calls `lost` once when the connection to the token ends by itself.
     ///
     /// A token that cannot be lost (in this process) keeps the default, which never calls.

@@ -25,9 +25,15 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
         connection: Connection::new(stream),
         version,
     };
+    let mut ready = None;
     loop {
-        let first = match lane.connection.read(MAX_FRAME, None) {
+        let first = match lane.connection.read(MAX_FRAME, ready) {
             Ok(frame) => frame,
+            Err(late) if late.is_late() => {
+                token.let_go();
+                ready = None;
+                continue;
+            }
             Err(end) if end.is_end() => return Ok(()),
             Err(broken) => return Err(gone(&broken)),
         };
@@ -43,7 +49,8 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
             }
             next = lane.connection.at_hand(MAX_FRAME).map_err(|e| gone(&e))?;
         }
-        round.run(&mut lane, token)?;
+        let last = round.run(&mut lane, token)?;
+        ready = last.and_then(|last| token.make_ready(&last)).or(ready);
     }
 }
 
@@ -84,10 +91,11 @@ impl Round {
         self.operations.extend(items.into_iter().map(timed));
     }
 
-    fn run(self, lane: &mut Lane, token: &dyn Token) -> Result<()> {
+    /// The last of them.
+    fn run(mut self, lane: &mut Lane, token: &dyn Token) -> Result<Option<Operation>> {
         let mut answers = Answers {
             results: self.operations.iter().map(|_| None).collect(),
-            frames: self.frames.into(),
+            frames: std::mem::take(&mut self.frames).into(),
             gone: 0,
         };
         let mut written = Ok(());
@@ -100,7 +108,8 @@ impl Round {
             }
         });
         written?;
-        lane.write(answers.complete())
+        lane.write(answers.complete())?;
+        Ok(self.operations.pop().map(|(last, _)| last))
     }
 }
 

@@ -79,7 +79,7 @@ const MARGIN: usize = 64;
 const LONGEST_MARGIN: usize = 1 << 16;
 
 impl Library {
-    /// The two calls of a verb. The answer's length is guessed, so that the usual call is one.
+    /// The two calls of a verb.
     pub(crate) fn crypt(
         &self,
         session: Session,
@@ -88,8 +88,31 @@ impl Library {
         key: Handle,
         data: &[u8],
     ) -> Result<Bytes> {
+        self.begin(session, verb, mechanism, key)?;
+        self.complete(session, verb, mechanism, key, data)
+    }
+
+    /// The first of them.
+    pub(crate) fn begin(
+        &self,
+        session: Session,
+        verb: Verb,
+        mechanism: &Mechanism,
+        key: Handle,
+    ) -> Result<()> {
+        Steps::of(verb, &self.functions).init(session, mechanism, key)
+    }
+
+    /// The second. The answer's length is guessed, so that the usual call is one.
+    pub(crate) fn complete(
+        &self,
+        session: Session,
+        verb: Verb,
+        mechanism: &Mechanism,
+        key: Handle,
+        data: &[u8],
+    ) -> Result<Bytes> {
         let steps = Steps::of(verb, &self.functions);
-        steps.init(session, mechanism, key)?;
         let mut needed = data.len() + MARGIN;
         if needed <= SMALL {
             let mut room = [0; SMALL];

@@ -3,10 +3,9 @@
 use hsmux_token::ck::{
     CK_C_Sign, CK_C_SignFinal, CK_FUNCTION_LIST, CKR_DEVICE_ERROR, CKR_FUNCTION_NOT_SUPPORTED,
 };
-use hsmux_token::{Error, Mechanism, Result, Verb};
+use hsmux_token::{Error, Result, Verb};
 
-use super::keys::Steps;
-use super::{Handle, Library, Session, announce, check, input};
+use super::{Library, Session, announce, check, input};
 
 /// More than the longest block of a cipher.
 const ROOM: usize = 64;
@@ -33,18 +32,7 @@ impl Parts {
 }
 
 impl Library {
-    /// C_EncryptInit or C_DecryptInit; to be followed by [`Self::end_parts`].
-    pub(crate) fn begin_parts(
-        &self,
-        session: Session,
-        verb: Verb,
-        mechanism: &Mechanism,
-        key: Handle,
-    ) -> Result<()> {
-        Steps::of(verb, &self.functions).init(session, mechanism, key)
-    }
-
-    /// The next whole blocks, which have to come back at once: `room` is as long as `data`.
+    /// After [`Self::begin`] the next whole blocks, which have to come back at once: `room` is as long as `data`.
     pub(crate) fn next_part(
         &self,
         session: Session,

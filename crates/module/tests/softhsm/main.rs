@@ -5,6 +5,7 @@ mod fixture;
 mod keys;
 mod objects;
 mod pins;
+mod ready;
 mod session_objects;
 mod stream;
 mod threads;

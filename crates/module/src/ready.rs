@@ -1,0 +1,250 @@
+//! Signatures that are expected: C_SignInit while nobody waits, so that C_Sign alone is left when the data comes.
+//! In a software token that is the shorter half (SoftHSM, P-256: 27 and 16 us).
+//!
+//! Expected is what was asked for twice in a row, of a token that is fast; it waits in a session of its own, no
+//! longer than [`LIFE`]: nor is a key that another process has deleted used longer. What does not go well this way
+//! goes the usual way: errors are always the token's own.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, Work};
+
+use crate::ModuleToken;
+use crate::here::Task;
+use crate::library::{Handle, Session};
+use crate::sessions::Sessions;
+
+/// How long an expected signature waits.
+const LIFE: Duration = Duration::from_millis(100);
+
+/// So many at once, each in a session.
+const MOST: usize = 4;
+
+/// Those of one token.
+#[derive(Default)]
+pub(crate) struct Expected(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    ready: Vec<Ready>,
+    /// Idle sessions, and all of them.
+    idle: Vec<Session>,
+    open: usize,
+    /// What was asked for last.
+    last: Option<Like>,
+    /// How often keys have changed: what is being made ready then is not kept.
+    edition: u64,
+    /// The token has refused it once, or has no more sessions.
+    never: bool,
+}
+
+/// All of a signature but its data.
+#[derive(Clone, PartialEq)]
+struct Like {
+    key: ObjectId,
+    mechanism: Mechanism,
+}
+
+/// C_SignInit is done.
+struct Ready {
+    like: Like,
+    handle: Handle,
+    session: Session,
+    took: Duration,
+    ends: Instant,
+}
+
+impl Like {
+    fn of(operation: &Operation) -> Option<Self> {
+        match operation {
+            Operation::Use {
+                verb: Verb::Sign,
+                key: ObjectRef::Token(key),
+                mechanism,
+                ..
+            } => Some(Self {
+                key: *key,
+                mechanism: mechanism.clone(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn is_of(&self, operation: &Operation) -> bool {
+        matches!(operation, Operation::Use { verb: Verb::Sign, key: ObjectRef::Token(key), mechanism, .. }
+            if *key == self.key && *mechanism == self.mechanism)
+    }
+}
+
+impl ModuleToken {
+    /// A signature that was expected.
+    pub(crate) fn run_expected(&self, operation: &Operation) -> Option<Bytes> {
+        let Operation::Use { data, .. } = operation else {
+            return None;
+        };
+        let ready = self.expected.take(operation)?;
+        let (library, like) = (self.sessions.library(), &ready.like);
+        let begun = self.paces.begin();
+        let signed = library.complete(
+            ready.session,
+            Verb::Sign,
+            &like.mechanism,
+            ready.handle,
+            data,
+        );
+        match signed {
+            Ok(bytes) => {
+                self.expected.leave(ready.session);
+                if let Some(begun) = begun {
+                    let work = Work::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
+                    let took = ready.took + begun.elapsed();
+                    self.paces.note(work, like.key, took);
+                }
+                Some(bytes)
+            }
+            Err(_) => {
+                self.expected.close(&self.sessions, ready.session);
+                None
+            }
+        }
+    }
+
+    /// Makes another one like it ready, if there was one before; until when that waits.
+    pub(crate) fn make_ready(&self, operation: &Operation) -> Option<Instant> {
+        let like = self.expected.again(operation)?;
+        if !self.usual.is_short(&Task::of(operation)?) {
+            return None;
+        }
+        let made = self.begin_expected(like);
+        if let Err(error) = &made {
+            tracing::debug!(%error, token = self.name, "signatures are not made ready");
+            self.expected.0.lock().never = true;
+        }
+        made.ok()?
+    }
+
+    fn begin_expected(&self, like: Like) -> Result<Option<Instant>> {
+        let Some(handle) = self.handles.get(&like.key) else {
+            return Ok(None);
+        };
+        let Some((session, edition)) = self.expected.session(&self.sessions)? else {
+            return Ok(None);
+        };
+        let (library, begun) = (self.sessions.library(), Instant::now());
+        if let Err(error) = library.begin(session, Verb::Sign, &like.mechanism, handle) {
+            self.expected.close(&self.sessions, session);
+            return Err(error);
+        }
+        let now = Instant::now();
+        let ends = now + LIFE;
+        let ready = Ready {
+            like,
+            handle,
+            session,
+            took: now - begun,
+            ends,
+        };
+        Ok(self
+            .expected
+            .keep(&self.sessions, ready, edition)
+            .then_some(ends))
+    }
+}
+
+impl Expected {
+    fn take(&self, operation: &Operation) -> Option<Ready> {
+        let ready = &mut self.0.lock().ready;
+        let now = Instant::now();
+        let fits = |ready: &Ready| ready.ends > now && ready.like.is_of(operation);
+        let place = ready.iter().position(fits)?;
+        Some(ready.swap_remove(place))
+    }
+
+    /// What an operation is like, if the one before was, too.
+    fn again(&self, operation: &Operation) -> Option<Like> {
+        let mut state = self.0.lock();
+        if state.never {
+            return None;
+        }
+        let last = state.last.take().filter(|last| last.is_of(operation));
+        state.last = last.clone().or_else(|| Like::of(operation));
+        last
+    }
+
+    fn session(&self, sessions: &Sessions) -> Result<Option<(Session, u64)>> {
+        let mut state = self.0.lock();
+        let edition = state.edition;
+        if let Some(session) = state.idle.pop() {
+            return Ok(Some((session, edition)));
+        }
+        if state.open >= MOST {
+            return Ok(None);
+        }
+        state.open += 1;
+        drop(state);
+        let opened = sessions.open_more();
+        if opened.is_err() {
+            self.0.lock().open -= 1;
+        }
+        Ok(Some((opened?, edition)))
+    }
+
+    /// Whether it is kept: not where keys have changed meanwhile.
+    fn keep(&self, sessions: &Sessions, ready: Ready, edition: u64) -> bool {
+        let mut state = self.0.lock();
+        if state.edition == edition {
+            state.ready.push(ready);
+            return true;
+        }
+        drop(state);
+        self.close(sessions, ready.session);
+        false
+    }
+
+    /// For the next one.
+    fn leave(&self, session: Session) {
+        self.0.lock().idle.push(session);
+    }
+
+    fn close(&self, sessions: &Sessions, session: Session) {
+        self.0.lock().open -= 1;
+        sessions.close(session);
+    }
+
+    /// Of a key that has changed or gone.
+    pub fn end(&self, sessions: &Sessions, key: ObjectId) {
+        self.0.lock().edition += 1;
+        self.end_those(sessions, |ready| ready.like.key == key);
+    }
+
+    /// Those that nobody has asked for in time.
+    pub fn end_old(&self, sessions: &Sessions) {
+        let now = Instant::now();
+        self.end_those(sessions, |ready| ready.ends <= now);
+    }
+
+    /// All: somebody needs a session, or it is the end.
+    pub fn end_all(&self, sessions: &Sessions) {
+        self.end_those(sessions, |_| true);
+        let idle = {
+            let mut state = self.0.lock();
+            state.open -= state.idle.len();
+            std::mem::take(&mut state.idle)
+        };
+        for session in idle {
+            sessions.close(session);
+        }
+    }
+
+    fn end_those(&self, sessions: &Sessions, which: impl Fn(&Ready) -> bool) {
+        let mut state = self.0.lock();
+        let ended: Vec<_> = state.ready.extract_if(.., |ready| which(ready)).collect();
+        state.open -= ended.len();
+        drop(state);
+        for ready in ended {
+            sessions.close(ready.session);
+        }
+    }
+}
