@@ -12,6 +12,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, Work};
 
 use crate::ModuleToken;
+use crate::execute::is_about_handle;
 use crate::here::Task;
 use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
@@ -94,21 +95,17 @@ impl ModuleToken {
             ready.handle,
             data,
         );
-        match signed {
-            Ok(bytes) => {
-                self.expected.leave(ready.session);
-                if let Some(begun) = begun {
-                    let work = Work::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
-                    let took = ready.took + begun.elapsed();
-                    self.paces.note(work, like.key, took);
-                }
-                Some(bytes)
-            }
-            Err(_) => {
-                self.expected.close(&self.sessions, ready.session);
-                None
-            }
+        let Ok(bytes) = signed else {
+            self.expected.close(&self.sessions, ready.session);
+            return None;
+        };
+        self.expected.leave(ready.session);
+        if let Some(begun) = begun {
+            let work = Work::new(Verb::Sign, like.mechanism.kind, data.len(), bytes.len());
+            let took = ready.took + begun.elapsed();
+            self.paces.note(work, like.key, took);
         }
+        Some(bytes)
     }
 
     /// Makes another one like it ready, if there was one before; until when that waits.
@@ -118,7 +115,10 @@ impl ModuleToken {
             return None;
         }
         let made = self.begin_expected(like);
-        if let Err(error) = &made {
+        // That a key is gone is said where it is asked for.
+        if let Err(error) = &made
+            && !is_about_handle(error)
+        {
             tracing::debug!(%error, token = self.name, "signatures are not made ready");
             self.expected.0.lock().never = true;
         }

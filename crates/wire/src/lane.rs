@@ -29,7 +29,7 @@ pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result
     loop {
         let first = match lane.connection.read(MAX_FRAME, ready) {
             Ok(frame) => frame,
-            Err(late) if late.is_late() => {
+            Err(nothing) if nothing.is_late() => {
                 token.let_go();
                 ready = None;
                 continue;
