@@ -6,32 +6,86 @@ use std::pin::pin;
 use axum::http::StatusCode;
 use futures_util::{StreamExt, stream};
 use hsmux_pool::together;
-use serde::Deserialize;
+use serde::de::{Deserialize, Deserializer, MapAccess};
 
+use super::beside::{self, Beside};
 use super::{Data, Reply, loose};
 use crate::refusal::Refusal;
 
 /// The body of a request that may be a batch.
-#[derive(Deserialize)]
 pub struct Batch<Item> {
-    #[serde(rename = "batch_input", default = "none")]
-    entries: Option<Vec<Entry<Item>>>,
-    #[serde(default, deserialize_with = "loose::value")]
-    partial_failure_response_code: Option<u16>,
-    #[serde(flatten)]
     single: Item,
+    whole: Whole<Item>,
 }
 
-#[derive(Deserialize)]
+/// What is said of a batch outside of its items, and these.
+struct Whole<Item> {
+    entries: Option<Vec<Entry<Item>>>,
+    partial_failure_response_code: Option<u16>,
+}
+
 struct Entry<Item> {
-    reference: Option<String>,
-    #[serde(flatten)]
     item: Item,
+    named: Named,
 }
 
-/// So that an item needs no default.
-fn none<Item>() -> Option<Item> {
-    None
+/// What is said of an item that is not its own.
+#[derive(Default)]
+struct Named {
+    reference: Option<String>,
+}
+
+impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Batch<Item> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (single, whole) = beside::read(deserializer)?;
+        Ok(Self { single, whole })
+    }
+}
+
+impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Entry<Item> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (item, named) = beside::read(deserializer)?;
+        Ok(Self { item, named })
+    }
+}
+
+/// An item needs no default.
+impl<Item> Default for Whole<Item> {
+    fn default() -> Self {
+        Self {
+            entries: None,
+            partial_failure_response_code: None,
+        }
+    }
+}
+
+impl<'de, Item: Deserialize<'de>> Beside<'de> for Whole<Item> {
+    fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
+        /// A number, as the dialect's clients write it.
+        #[derive(serde::Deserialize)]
+        #[serde(transparent)]
+        struct Code(#[serde(deserialize_with = "loose::value")] Option<u16>);
+
+        match member {
+            "batch_input" => self.entries = map.next_value()?,
+            "partial_failure_response_code" => {
+                let Code(code) = map.next_value()?;
+                self.partial_failure_response_code = code;
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl<'de> Beside<'de> for Named {
+    fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
+        let own = member == "reference";
+        if own {
+            self.reference = map.next_value()?;
+        }
+        Ok(own)
+    }
 }
 
 /// Items of one batch that wait at the pool at once: as many as keep every lane busy, and few enough
@@ -49,19 +103,19 @@ impl<Item> Batch<Item> {
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
-        let Some(entries) = self.entries else {
+        let Some(entries) = self.whole.entries else {
             return Ok(Reply::ok(work(self.single).await?));
         };
         if entries.is_empty() {
             return Err(Refusal::bad("missing batch input to process"));
         }
-        let each = entries.into_iter().map(|Entry { reference, item }| {
+        let each = entries.into_iter().map(|Entry { item, named }| {
             let working = work(item);
-            async move { (reference, working.await) }
+            async move { (named.reference, working.await) }
         });
         let mut all = pin!(stream::iter(each).buffered(AT_ONCE).collect::<Vec<_>>());
         let answers = poll_fn(|context| together(|| all.as_mut().poll(context))).await;
-        let status = status(&answers, self.partial_failure_response_code)?;
+        let status = status(&answers, self.whole.partial_failure_response_code)?;
         Ok(Reply::Batch(status, answers.into_iter().map(one).collect()))
     }
 }
@@ -110,7 +164,7 @@ fn status(answers: &[Answer], partial: Option<u16>) -> Result<StatusCode, Refusa
 mod tests {
     use super::*;
 
-    #[derive(Deserialize)]
+    #[derive(serde::Deserialize)]
     struct Item {
         text: Option<String>,
     }
@@ -150,6 +204,24 @@ mod tests {
         assert_eq!(parts(answer(json).await.unwrap()), (400, expected.into()));
         let asked = json.replacen('{', r#"{"partial_failure_response_code": 207, "#, 1);
         assert_eq!(parts(answer(&asked).await.unwrap()).0, 207);
+    }
+
+    #[tokio::test]
+    async fn what_no_item_knows_is_read_over_and_names_may_be_escaped() {
+        let json = r#"{"\u0062atch_input": [{"x": {"y": [1]}, "text": "a", "r\u0065ference": "r"}], "z": null}"#;
+        let expected = r#"[{"length":1,"reference":"r"}]"#;
+        assert_eq!(parts(answer(json).await.unwrap()), (200, expected.into()));
+        for wrong in [
+            r#"{"batch_input": {}}"#,
+            r#"{"batch_input": [1]}"#,
+            "[]",
+            "1",
+        ] {
+            assert!(
+                serde_json::from_str::<Batch<Item>>(wrong).is_err(),
+                "{wrong}"
+            );
+        }
     }
 
     #[tokio::test]

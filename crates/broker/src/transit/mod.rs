@@ -5,6 +5,7 @@
 //! | `sealed` | `vault:v1:...` |
 //! | `answer` | what is answered |
 //! | `batch` | one item or many, each with its own answer |
+//! | `beside` | what is said of an item and is not its own |
 //! | `loose` | numbers and flags as the dialect's clients write them |
 //! | `named` | the key that a request means, managed or not |
 //! | `crypt` | encrypt, decrypt, rewrap, datakey |
@@ -15,6 +16,7 @@
 
 mod answer;
 pub mod batch;
+mod beside;
 pub mod certificate;
 pub mod crypt;
 pub mod hmac;

@@ -1,0 +1,78 @@
+//! Members of a JSON object that are not the item's own, taken out while the item is read: `serde(flatten)` would
+//! keep a copy of all others first.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
+
+/// What is read of an object beside the item in it.
+pub trait Beside<'de>: Default {
+    /// Reads the value of a member, if that is one of its own.
+    fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error>;
+}
+
+/// Reads an object that is an item and something beside it.
+pub fn read<'de, D, Item, Other>(deserializer: D) -> Result<(Item, Other), D::Error>
+where
+    D: Deserializer<'de>,
+    Item: Deserialize<'de>,
+    Other: Beside<'de>,
+{
+    deserializer.deserialize_map(Object(PhantomData))
+}
+
+struct Object<Item, Other>(PhantomData<(Item, Other)>);
+
+impl<'de, Item: Deserialize<'de>, Other: Beside<'de>> Visitor<'de> for Object<Item, Other> {
+    type Value = (Item, Other);
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+        let mut other = Other::default();
+        let members = Members {
+            map,
+            other: &mut other,
+            _item: PhantomData,
+        };
+        let item = Item::deserialize(MapAccessDeserializer::new(members))?;
+        Ok((item, other))
+    }
+}
+
+/// The members that are the item's.
+struct Members<'a, 'de, A, Other> {
+    map: A,
+    other: &'a mut Other,
+    _item: PhantomData<&'de ()>,
+}
+
+impl<'de, A: MapAccess<'de>, Other: Beside<'de>> MapAccess<'de> for Members<'_, 'de, A, Other> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, A::Error> {
+        while let Some(Name(name)) = self.map.next_key()? {
+            if !self.other.take(&name, &mut self.map)? {
+                return seed.deserialize(name.into_deserializer()).map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        self.map.next_value_seed(seed)
+    }
+}
+
+/// Of a member; a copy only where it is written with escapes.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
