@@ -168,7 +168,10 @@ fn run(
             format!("{}: the deadline passed in the queue", operation.call()),
         ));
     }
-    let result = token.execute(operation, deadline);
+    let result = match token.run_in_stream(operation) {
+        Some(outcome) => Ok(outcome),
+        None => token.execute(operation, deadline),
+    };
     if let Some(task) = Task::of(operation) {
         token.usual.note(&task, begun);
     }

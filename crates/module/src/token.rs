@@ -88,13 +88,6 @@ impl ModuleToken {
         self.streams.end(&self.sessions, key);
         self.expected.end(&self.sessions, key);
     }
-
-    fn execute_alone(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        if self.aborted.load(Ordering::Relaxed) {
-            return Err(Error::lost("the token was given up").at(&self.name));
-        }
-        self.run(operation, deadline).map_err(|e| e.at(&self.name))
-    }
 }
 
 impl Token for ModuleToken {
@@ -128,10 +121,10 @@ impl Token for ModuleToken {
     }
 
     fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
-        match self.run_in_stream(operation) {
-            Some(outcome) => Ok(outcome),
-            None => self.execute_alone(operation, deadline),
+        if self.aborted.load(Ordering::Relaxed) {
+            return Err(Error::lost("the token was given up").at(&self.name));
         }
+        self.run(operation, deadline).map_err(|e| e.at(&self.name))
     }
 
     fn execute_all(
@@ -147,7 +140,7 @@ impl Token for ModuleToken {
             let begun = Instant::now();
             let result = match self.run_expected(operation) {
                 Some(signature) => Ok(Outcome::Bytes(signature.into())),
-                None => self.execute_alone(operation, *deadline),
+                None => self.execute(operation, *deadline),
             };
             if let Some(task) = Task::of(operation) {
                 self.usual.note(&task, begun);
