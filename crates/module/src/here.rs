@@ -4,13 +4,16 @@
 //! Whoever asks ([`Token::submit_here`](hsmux_token::Token::submit_here)) has other threads that go on when the
 //! vendor's call does not return; so that one of them is always left, no more operations than [`most`] run here
 //! at once in the whole process.
+//!
+//! [`Paces`](crate::pace::Paces) know more, for those who compare workers; they have a lock, and measure only while
+//! somebody asks.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{ObjectRef, Operation};
+use hsmux_token::Operation;
 
 /// Work that usually takes longer is handed over: others of its thread wait so long at most.
 const SHORT: Duration = Duration::from_millis(1);
@@ -71,15 +74,7 @@ pub(crate) struct Task {
 impl Task {
     /// Of an operation that uses a key of the token.
     pub fn of(operation: &Operation) -> Option<Self> {
-        let Operation::Use {
-            verb,
-            key: ObjectRef::Token(key),
-            mechanism,
-            data,
-        } = operation
-        else {
-            return None;
-        };
+        let (verb, key, mechanism, data) = operation.key_use()?;
         let size = usize::BITS - data.len().leading_zeros();
         let mut hasher = DefaultHasher::new();
         (verb, mechanism.kind, key, size).hash(&mut hasher);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, Work};
+use hsmux_token::{Mechanism, ObjectId, Operation, Result, Verb, Work};
 
 use crate::ModuleToken;
 use crate::execute::is_about_handle;
@@ -59,32 +59,26 @@ struct Ready {
 
 impl Like {
     fn of(operation: &Operation) -> Option<Self> {
-        match operation {
-            Operation::Use {
-                verb: Verb::Sign,
-                key: ObjectRef::Token(key),
-                mechanism,
-                ..
-            } => Some(Self {
-                key: *key,
-                mechanism: mechanism.clone(),
-            }),
-            _ => None,
-        }
+        let (verb, key, mechanism, _) = operation.key_use()?;
+        (verb == Verb::Sign).then(|| Self {
+            key,
+            mechanism: mechanism.clone(),
+        })
     }
 
     fn is_of(&self, operation: &Operation) -> bool {
-        matches!(operation, Operation::Use { verb: Verb::Sign, key: ObjectRef::Token(key), mechanism, .. }
-            if *key == self.key && *mechanism == self.mechanism)
+        operation
+            .key_use()
+            .is_some_and(|(verb, key, mechanism, _)| {
+                verb == Verb::Sign && key == self.key && *mechanism == self.mechanism
+            })
     }
 }
 
 impl ModuleToken {
     /// A signature that was expected.
     pub(crate) fn run_expected(&self, operation: &Operation) -> Option<Bytes> {
-        let Operation::Use { data, .. } = operation else {
-            return None;
-        };
+        let (_, _, _, data) = operation.key_use()?;
         let ready = self.expected.take(operation)?;
         let (library, like) = (self.sessions.library(), &ready.like);
         let begun = self.paces.begin();
@@ -129,6 +123,8 @@ impl ModuleToken {
         let Some(handle) = self.handles.get(&like.key) else {
             return Ok(None);
         };
+        // A lane that is never idle does not let go of anything.
+        self.expected.end_old(&self.sessions);
         let Some((session, edition)) = self.expected.session(&self.sessions)? else {
             return Ok(None);
         };

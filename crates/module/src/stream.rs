@@ -273,15 +273,7 @@ impl Stream {
 
 impl<'a> Text<'a> {
     fn of(operation: &'a Operation) -> Option<Self> {
-        let Operation::Use {
-            verb,
-            key: ObjectRef::Token(key),
-            mechanism,
-            data,
-        } = operation
-        else {
-            return None;
-        };
+        let (verb, key, mechanism, data) = operation.key_use()?;
         let Params::Bytes(iv) = &mechanism.params else {
             return None;
         };
@@ -297,8 +289,8 @@ impl<'a> Text<'a> {
             _ => false,
         };
         (fits && data.len() <= LONGEST).then_some(Self {
-            verb: *verb,
-            key: *key,
+            verb,
+            key,
             iv: (**iv).try_into().ok()?,
             data,
             padded,

@@ -79,7 +79,7 @@ impl Threads {
     }
 
     /// Runs a request on this thread.
-    pub(crate) fn run_here(&self, token: &ModuleToken, request: Request) {
+    pub(crate) fn run_here(&self, token: &ModuleToken, request: Request, task: &Task) {
         let Request {
             operation,
             deadline,
@@ -97,7 +97,7 @@ impl Threads {
         }
         state.here[place] = Some(done);
         drop(state);
-        let result = run(token, &operation, deadline);
+        let result = run(token, &operation, deadline, Some(task));
         let done = self.state.lock().here[place].take();
         if let Some(done) = done {
             done.complete(result);
@@ -124,7 +124,8 @@ impl Threads {
             let Some(token) = self.token.upgrade() else {
                 return;
             };
-            let result = run(&token, &request.0, request.1);
+            let task = Task::of(&request.0);
+            let result = run(&token, &request.0, request.1, task.as_ref());
             self.finish(index, result);
         }
     }
@@ -160,6 +161,7 @@ fn run(
     token: &ModuleToken,
     operation: &hsmux_token::Operation,
     deadline: Instant,
+    task: Option<&Task>,
 ) -> Result<Outcome> {
     let begun = Instant::now();
     if begun >= deadline {
@@ -172,8 +174,8 @@ fn run(
         Some(outcome) => Ok(outcome),
         None => token.execute(operation, deadline),
     };
-    if let Some(task) = Task::of(operation) {
-        token.usual.note(&task, begun);
+    if let Some(task) = task {
+        token.usual.note(task, begun);
     }
     result
 }

@@ -78,9 +78,10 @@ impl ModuleToken {
 
 impl ModuleToken {
     /// The right to run an operation on the thread that asks for it, where that is short.
-    fn turn_here(&self, operation: &Operation) -> Option<Turn> {
+    fn turn_here(&self, operation: &Operation) -> Option<(Turn, Task)> {
         let task = Task::of(operation)?;
-        self.usual.is_short(&task).then(Turn::take)?
+        let turn = self.usual.is_short(&task).then(Turn::take)?;
+        Some((turn?, task))
     }
 
     /// A key has changed or gone.
@@ -106,7 +107,7 @@ impl Token for ModuleToken {
     fn submit_here(&self, batch: Batch) {
         for request in batch {
             match self.turn_here(&request.operation) {
-                Some(_turn) => self.threads.run_here(self, request),
+                Some((_turn, task)) => self.threads.run_here(self, request, &task),
                 None => self.submit(Batch::from_buf([request])),
             }
         }

@@ -276,6 +276,19 @@ impl Operation {
         first.into_iter().chain(second)
     }
 
+    /// What is done, with which of the token's keys, how and with what data: of uses of such keys.
+    pub fn key_use(&self) -> Option<(Verb, ObjectId, &Mechanism, &Blob)> {
+        match self {
+            Self::Use {
+                verb,
+                key: ObjectRef::Token(key),
+                mechanism,
+                data,
+            } => Some((*verb, *key, mechanism, data)),
+            _ => None,
+        }
+    }
+
     /// The mechanism, where there is one.
     pub fn mechanism(&self) -> Option<&Mechanism> {
         match self {

@@ -94,3 +94,13 @@ fn another_operation_may_come_first() {
         assert_eq!(work(&token, &sign(keys[1], n)).0.unwrap().len(), 64);
     }
 }
+
+/// More keys than may wait at once: those that nobody has asked for in time make room, also where there is no pause.
+#[test]
+fn a_fifth_key_is_expected_once_others_have_waited_for_their_time() {
+    let token = token("expected-many");
+    for id in 1..=5 {
+        let key = token.made(ec_pair(id)).remove(1).object.id;
+        expect(&token, &sign(key, id));
+    }
+}
