@@ -38,6 +38,10 @@ impl Core {
             return Some(error);
         }
         let soft = error.scope() == Scope::Token && !error.ends_connection();
+        if soft && need.unpads {
+            // No second seat and no proof: their time would tell bad padding from good (Bleichenbacher).
+            return Some(error.with_scope(Scope::Pool));
+        }
         if soft {
             self.suspect(connection, need);
         }

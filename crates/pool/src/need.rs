@@ -23,6 +23,8 @@ pub(crate) struct Need {
     pub home: Option<Arc<Home>>,
     pub call: &'static str,
     pub repeatable: bool,
+    /// PKCS#1 v1.5 is taken off: what is done must not depend on whether the padding was good.
+    pub unpads: bool,
     /// How many times the seat's time-out it may run.
     pub patience: u32,
 }
@@ -55,15 +57,18 @@ impl Need {
             operation,
             Operation::Generate { .. } | Operation::GeneratePair { .. }
         );
+        let mechanism = operation.mechanism().map(|mechanism| mechanism.kind);
         Self {
             objects: operation.objects().copied().zip(uses).collect(),
-            mechanism: operation.mechanism().map(|mechanism| mechanism.kind),
+            mechanism,
             pinned: None,
             // No host lets others take a key away.
             here: operation.exports(),
             home: None,
             call: operation.call(),
             repeatable: operation.repeatable(),
+            unpads: mechanism == Some(ck::CKM_RSA_PKCS)
+                && first.intersects(Uses::DECRYPT | Uses::UNWRAP),
             patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
         }
     }

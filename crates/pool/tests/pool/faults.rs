@@ -123,9 +123,10 @@ fn what_is_not_repeatable_is_not_repeated() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-#[test]
-fn a_soft_failure_of_decrypt_is_tried_once_more_and_is_then_the_answer() {
-    let calls = Arc::new(AtomicUsize::new(0));
+/// How many of three seats are asked for a decryption at which each fails in a soft way; the last word is
+/// whether all that they were asked was that, so that none was proved anew.
+fn asked_to_decrypt(mechanism: Mechanism) -> (usize, bool) {
+    let calls = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let make = |name: &'static str| {
         let calls = Arc::clone(&calls);
         Supply::of(move || {
@@ -138,25 +139,48 @@ fn a_soft_failure_of_decrypt_is_tried_once_more_and_is_then_the_answer() {
                         data,
                         ..
                     } if data.len() == 48 => {
-                        calls.fetch_add(1, Ordering::SeqCst);
+                        calls[0].fetch_add(1, Ordering::SeqCst);
                         Err(Error::vendor("C_Decrypt", ck::CKR_GENERAL_ERROR))
                     }
-                    Operation::Use { data, .. } => Ok(Outcome::Bytes(data.clone())),
+                    Operation::Use { data, .. } => {
+                        calls[1].fetch_add(1, Ordering::SeqCst);
+                        Ok(Outcome::Bytes(data.clone()))
+                    }
                     other => Err(Error::vendor(other.call(), ck::CKR_FUNCTION_NOT_SUPPORTED)),
                 })
         })
     };
     let seats = ["one", "two", "three"].map(|name| make(name).seat(name));
-    let pool = pool(in_order(), seats.to_vec());
+    // Without threads of its own the pool proves where it suspects.
+    let options = Options {
+        threads: false,
+        ..in_order()
+    };
+    let pool = pool(options, seats.to_vec());
     let decrypt = Operation::Use {
         verb: Verb::Decrypt,
         key: secret(1).id.into(),
-        mechanism: Mechanism::with_bytes(ck::CKM_AES_CBC, vec![0; 16]),
+        mechanism,
         data: vec![0; 48].into(),
     };
+    let before = calls[1].load(Ordering::SeqCst);
     let error = pool.execute(&decrypt, in_seconds(5)).unwrap_err();
     assert_eq!(error.code(), Some(ck::CKR_GENERAL_ERROR));
-    assert_eq!(calls.load(Ordering::SeqCst), 2);
+    let [decrypted, proved] = [&calls[0], &calls[1]].map(|calls| calls.load(Ordering::SeqCst));
+    (decrypted, proved == before)
+}
+
+#[test]
+fn a_soft_failure_of_decrypt_is_tried_once_more_and_is_then_the_answer() {
+    let aes = Mechanism::with_bytes(ck::CKM_AES_CBC, vec![0; 16]);
+    assert_eq!(asked_to_decrypt(aes), (2, false));
+}
+
+/// Bad padding must cost what good padding does.
+#[test]
+fn a_soft_failure_of_pkcs1_is_the_answer_and_raises_no_suspicion() {
+    let pkcs1 = Mechanism::plain(ck::CKM_RSA_PKCS);
+    assert_eq!(asked_to_decrypt(pkcs1), (1, true));
 }
 
 #[test]

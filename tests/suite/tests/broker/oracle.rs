@@ -144,8 +144,16 @@ allow = ["decrypt", "pkcs1-decrypt"]
             .expect("a text")
             .to_owned()
     };
+    // The first of all has the key sign, for what is made up.
     assert_eq!(opened(&broker, &good), "c2VjcmV0");
-    let texts: Vec<_> = bad.iter().map(|text| opened(&broker, text)).collect();
+    let watched = |text: &str| {
+        let before = operations(&broker);
+        let opened = opened(&broker, text);
+        assert_eq!(operations(&broker) - before, 1, "one look, at one token");
+        opened
+    };
+    assert_eq!(watched(&good), "c2VjcmV0");
+    let texts: Vec<_> = bad.iter().map(|text| watched(text)).collect();
     for (n, text) in texts.iter().enumerate() {
         assert_eq!(*text, opened(&broker, &bad[n]), "the same each time");
         assert!(!texts[..n].contains(text), "{texts:?}");
