@@ -13,6 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::files::Files;
 use crate::metrics::{Metrics, Refused};
 use crate::sites::Sites;
 use crate::{connection, plain};
@@ -33,6 +34,8 @@ pub struct House {
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,
+    /// What they and the servers behind take of the process.
+    pub files: Files,
     /// The end is near: balancers had better go elsewhere.
     pub leaving: watch::Receiver<bool>,
     /// No more connections, and no more requests on those that are open.
@@ -87,9 +90,12 @@ impl House {
         let Ok(turn) = (door == Door::Tls).then(turn).transpose() else {
             return self.metrics.refused(Refused::Handshakes);
         };
+        let Some(file) = self.files.client() else {
+            return self.metrics.refused(Refused::Files);
+        };
         let house = Arc::clone(self);
         tokio::spawn(async move {
-            let _held = (house.metrics.connection(), place);
+            let _held = (house.metrics.connection(), place, file);
             // An answer that waits for more to say is late.
             let _ = stream.set_nodelay(true);
             let served = match turn {

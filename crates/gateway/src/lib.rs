@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `service` | start and end |
 //! | `house` | what all connections share, and how many there may be |
+//! | `files` | how many files they and what is behind them hold |
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
@@ -26,6 +27,7 @@ mod backend;
 pub mod balancer;
 mod certificate;
 mod connection;
+mod files;
 mod house;
 mod http;
 mod metrics;

@@ -11,6 +11,7 @@ use prometheus::{
 };
 
 use crate::certificate::Credential;
+use crate::files::Files;
 use crate::sites::Sites;
 
 /// All that is counted.
@@ -30,6 +31,7 @@ pub struct Metrics {
     expired: IntGauge,
     awaited: IntGauge,
     tickets: IntGauge,
+    files: IntGauge,
 }
 
 /// One more of something, until this is dropped.
@@ -48,6 +50,7 @@ pub struct Waiting {
 pub enum Refused {
     Connections,
     Handshakes,
+    Files,
     Proxy,
     PlainHttp,
     Slow,
@@ -113,6 +116,10 @@ impl Metrics {
             signing: gauge(
                 "signatures_waiting",
                 "Those of them that wait for a signature of the pool.",
+            )?,
+            files: gauge(
+                "files_left",
+                "Files that are left for connections, and for what is behind them.",
             )?,
             tickets: gauge(
                 "ticket_key_since_seconds",
@@ -245,7 +252,9 @@ impl Metrics {
     }
 
     /// The page, with what is known of these sites by now.
-    pub fn page(&self, sites: &Sites) -> String {
+    pub fn page(&self, sites: &Sites, files: &Files) -> String {
+        self.files
+            .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();
         families.extend(backends(sites).unwrap_or_default());
         TextEncoder::new()
@@ -324,6 +333,7 @@ impl Refused {
         match self {
             Self::Connections => "connections",
             Self::Handshakes => "handshakes",
+            Self::Files => "files",
             Self::Proxy => "proxy-header",
             Self::PlainHttp => "plain-http",
             Self::Slow => "slow",

@@ -47,7 +47,10 @@ async fn converse(house: Arc<House>, stream: TcpStream) {
 impl House {
     fn tell(&self, path: &str) -> (StatusCode, String) {
         match path {
-            "/metrics" => (StatusCode::OK, self.metrics.page(&self.sites.load())),
+            "/metrics" => (
+                StatusCode::OK,
+                self.metrics.page(&self.sites.load(), &self.files),
+            ),
             "/health" => match self.trouble() {
                 None => (StatusCode::OK, "ok\n".into()),
                 Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),

@@ -14,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
+use crate::files::Files;
 use crate::house::{Door, House};
 use crate::metrics::Metrics;
 use crate::sites::Sites;
@@ -63,8 +64,6 @@ impl Service {
         let (leaving, leaves) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
-        // A connection may have a second one, to its backend.
-        let most = section.connections.min(tcp::files() / 2);
         let house = Arc::new(House {
             section: section.clone(),
             pool,
@@ -74,13 +73,14 @@ impl Service {
             port: sockets.port(),
             tickets: keys.cloned(),
             trouble: plain::Trouble::default(),
-            connections: Arc::new(Semaphore::new(most)),
+            connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
+            files: Files::of(tcp::files()),
             leaving: leaves,
             end: ended,
             closing: closes,
         });
-        let places = (Arc::clone(&house.connections), most);
+        let places = (Arc::clone(&house.connections), section.connections);
         let addresses = sockets.serve(&house, &runtime)?;
         runtime.spawn(watch.run(house, current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));

@@ -2,8 +2,8 @@
 
 use hsmux_pool::config::Behind;
 use tokio::io::{AsyncWriteExt, copy_bidirectional};
-use tokio::net::TcpStream;
 
+use crate::backend::{Line, Unreached};
 use crate::connection::Client;
 use crate::house::House;
 use crate::metrics::Refused;
@@ -11,7 +11,7 @@ use crate::proxy_header;
 
 /// Connects to one of the site's backends and passes everything on until one side has ended and the other, too.
 pub async fn serve(house: &House, mut client: Client) -> Result<(), Refused> {
-    let mut backend = connect(&client).await.ok_or(Refused::Backend)?;
+    let mut backend = connect(house, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
         let header = proxy_header::write(version, client.from, client.to);
         // One that has gone by now says so below.
@@ -26,13 +26,15 @@ pub async fn serve(house: &House, mut client: Client) -> Result<(), Refused> {
     Ok(())
 }
 
-async fn connect(client: &Client) -> Option<TcpStream> {
+async fn connect(house: &House, client: &Client) -> Result<Line, Refused> {
     let served = &client.served;
     for backend in served.backends.in_turn() {
-        let stream = backend.connect(served.site.backend_timeout).await;
-        if stream.is_some() {
-            return stream;
+        let patience = served.site.backend_timeout;
+        match backend.connect(patience, &house.files).await {
+            Ok(line) => return Ok(line),
+            Err(Unreached::NoFile) => return Err(Refused::Files),
+            Err(Unreached::Down) => {}
         }
     }
-    None
+    Err(Refused::Backend)
 }

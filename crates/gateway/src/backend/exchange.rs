@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::idle::Sender;
-use super::{Backend, reasons, tls};
+use super::{Backend, Unreached, reasons, tls};
+use crate::files::{Files, Held};
 
 /// Why there is no answer.
 pub enum Failure {
@@ -21,6 +22,8 @@ pub enum Failure {
     Lost,
     /// Perhaps it still will be.
     Late,
+    /// Neither was there a connection to send it on, nor may there be one now.
+    NoFile,
 }
 
 impl Backend {
@@ -30,6 +33,7 @@ impl Backend {
         &self,
         mut request: Request<Incoming>,
         patience: Duration,
+        files: &Files,
     ) -> Result<Response<Incoming>, Failure> {
         if !request.headers().contains_key(HOST) {
             request.headers_mut().insert(HOST, self.host.clone());
@@ -38,11 +42,13 @@ impl Backend {
             let waiting = self.idle.take();
             let is_new = waiting.is_none();
             let sender = match waiting {
-                Some(sender) => Some(sender),
-                None => self.reach(patience, self.open()).await,
+                Some(sender) => Ok(sender),
+                None => self.reach(patience, files, |file| self.open(file)).await,
             };
-            let Some(mut sender) = sender else {
-                return Err(Failure::Unsent(Box::new(request)));
+            let mut sender = match sender {
+                Ok(sender) => sender,
+                Err(Unreached::NoFile) => return Err(Failure::NoFile),
+                Err(Unreached::Down) => return Err(Failure::Unsent(Box::new(request))),
             };
             let Ok(answer) = timeout(patience, sender.try_send_request(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
@@ -66,11 +72,11 @@ impl Backend {
         }
     }
 
-    async fn open(&self) -> Result<Sender, String> {
-        let stream = self.dial().await?;
+    async fn open(&self, file: Held) -> Result<Sender, String> {
+        let line = self.dial(file).await?;
         match &self.tls {
-            None => begin(stream).await,
-            Some(tls) => begin(tls::shake(tls, &self.url.host, stream).await?).await,
+            None => begin(line).await,
+            Some(tls) => begin(tls::shake(tls, &self.url.host, line).await?).await,
         }
     }
 }

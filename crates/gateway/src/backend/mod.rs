@@ -5,14 +5,17 @@
 //! | `exchange` | a request of HTTP/1.1 and its answer |
 //! | `health` | whether a server takes connections |
 //! | `idle` | connections that wait for the next request |
+//! | `line` | a connection, and the file that it holds |
 //! | `tls` | whose certificate a server has to show |
 
 mod exchange;
 mod health;
 mod idle;
+mod line;
 mod tls;
 
 pub use exchange::Failure;
+pub use line::Line;
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,11 +28,11 @@ use hsmux_token::Result;
 use hyper::Uri;
 use hyper::header::HeaderValue;
 use hyper_util::client::legacy::connect::HttpConnector;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
 use crate::certificate::wrong;
+use crate::files::{Files, Held};
 use health::Health;
 use idle::Idle;
 
@@ -54,6 +57,14 @@ pub struct Backend {
     tls: Option<SslConnector>,
     idle: Idle,
     health: Health,
+}
+
+/// Why there is no connection.
+pub enum Unreached {
+    /// The process may have no more files.
+    NoFile,
+    /// The server takes none, which has been told.
+    Down,
 }
 
 /// A server that is there takes a connection at once.
@@ -127,34 +138,42 @@ impl Backend {
         })
     }
 
-    /// A new connection as it is; `None`: there is none, which has been told.
-    pub async fn connect(&self, patience: Duration) -> Option<TcpStream> {
-        self.reach(patience, self.dial()).await
+    /// A new connection as it is.
+    pub async fn connect(&self, patience: Duration, files: &Files) -> Result<Line, Unreached> {
+        self.reach(patience, files, |file| self.dial(file)).await
     }
 
-    async fn dial(&self) -> Result<TcpStream, String> {
+    async fn dial(&self, file: Held) -> Result<Line, String> {
         let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
-        dialled
-            .map(hyper_util::rt::TokioIo::into_inner)
-            .map_err(|e| reasons(&e))
+        let stream = dialled.map_err(|e| reasons(&e))?;
+        Ok(Line {
+            stream: stream.into_inner(),
+            _file: file,
+        })
     }
 
     /// Something new to be had from it, in time.
-    async fn reach<T>(
+    async fn reach<T, F>(
         &self,
         patience: Duration,
-        open: impl Future<Output = Result<T, String>>,
-    ) -> Option<T> {
+        files: &Files,
+        open: impl FnOnce(Held) -> F,
+    ) -> Result<T, Unreached>
+    where
+        F: Future<Output = Result<T, String>>,
+    {
         let patience = patience.min(CONNECT);
-        let opened = timeout(patience, open).await;
-        match opened.unwrap_or_else(|_| Err(format!("no connection within {patience:?}"))) {
+        let file = files.behind_within(patience).await;
+        let opened = timeout(patience, open(file.ok_or(Unreached::NoFile)?)).await;
+        let late = |_| Err(format!("no connection within {patience:?}"));
+        match opened.unwrap_or_else(late) {
             Ok(opened) => {
                 self.health.well(&self.url);
-                Some(opened)
+                Ok(opened)
             }
             Err(why) => {
                 self.health.failed(&self.url, &why);
-                None
+                Err(Unreached::Down)
             }
         }
     }

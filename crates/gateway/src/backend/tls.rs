@@ -6,9 +6,9 @@ use boring::error::ErrorStack;
 use boring::ssl::{SslConnector, SslMethod, SslVersion};
 use boring::x509::store::X509StoreBuilder;
 use hsmux_token::Result;
-use tokio::net::TcpStream;
 use tokio_boring::SslStream;
 
+use super::line::Line;
 use crate::certificate::{chain, wrong};
 use crate::tls::SUITES;
 
@@ -32,12 +32,8 @@ pub fn connector(roots: Option<&Path>) -> Result<SslConnector> {
 }
 
 /// The handshake, with SNI unless the name is an address.
-pub async fn shake(
-    tls: &SslConnector,
-    name: &str,
-    stream: TcpStream,
-) -> Result<SslStream<TcpStream>, String> {
+pub async fn shake(tls: &SslConnector, name: &str, line: Line) -> Result<SslStream<Line>, String> {
     let config = tls.configure().map_err(|e| e.to_string())?;
-    let shaken = tokio_boring::connect(config, name, stream).await;
+    let shaken = tokio_boring::connect(config, name, line).await;
     shaken.map_err(|e| e.to_string())
 }

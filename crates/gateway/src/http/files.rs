@@ -10,20 +10,24 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 use tower_http::services::fs::{Backend, File};
+
+use crate::files::{self, Held};
 
 /// What is longer is read elsewhere.
 const SHORT: u64 = 1 << 20;
 
-/// Where `ServeDir` has its files from.
+/// Where `ServeDir` has its files from, as long as there may be more.
 #[derive(Clone)]
-pub struct Files;
+pub struct Files(pub files::Files);
 
 /// An open file.
 pub struct Open {
     metadata: Metadata,
     read: Reading,
+    _held: Held,
 }
 
 enum Reading {
@@ -32,7 +36,7 @@ enum Reading {
 }
 
 impl Open {
-    fn at(path: &Path) -> io::Result<Self> {
+    fn at(path: &Path, held: Held) -> io::Result<Self> {
         // Nobody waits for the other end of a FIFO.
         let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
         let file = std::fs::File::options()
@@ -48,7 +52,11 @@ impl Open {
         } else {
             Reading::Elsewhere(tokio::fs::File::from_std(file))
         };
-        Ok(Self { metadata, read })
+        Ok(Self {
+            metadata,
+            read,
+            _held: held,
+        })
     }
 }
 
@@ -59,7 +67,8 @@ impl Backend for Files {
     type MetadataFuture = Ready<io::Result<Metadata>>;
 
     fn open(&self, path: PathBuf) -> Self::OpenFuture {
-        ready(Open::at(&path))
+        let held = self.0.behind().ok_or(Errno::MFILE.into());
+        ready(held.and_then(|held| Open::at(&path, held)))
     }
 
     fn metadata(&self, path: PathBuf) -> Self::MetadataFuture {

@@ -7,7 +7,6 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 
 use super::{Answer, Call, headers, text, upgrade};
 use crate::backend::Failure;
-use crate::sites::Served;
 
 /// Passes a request on.
 pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
@@ -19,7 +18,7 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
     if let Some(protocol) = wanted {
         upgrade::ask(request.headers_mut(), protocol);
     }
-    let mut answer = match ask(call.served, request).await {
+    let mut answer = match ask(call, request).await {
         Ok(answer) => answer,
         Err(apology) => return apology,
     };
@@ -55,18 +54,22 @@ fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
 
 /// Asks one backend after the other, until one has been sent something.
 async fn ask(
-    served: &Served,
+    call: &Call<'_>,
     mut request: Request<Incoming>,
 ) -> Result<Response<Incoming>, Answer> {
-    let patience = served.site.backend_timeout;
-    for backend in served.backends.in_turn() {
-        match backend.exchange(request, patience).await {
+    let patience = call.served.site.backend_timeout;
+    for backend in call.served.backends.in_turn() {
+        match backend.exchange(request, patience, &call.house.files).await {
             Ok(answer) => return Ok(answer),
             Err(Failure::Unsent(unsent)) => request = *unsent,
             Err(Failure::Lost) => break,
             Err(Failure::Late) => {
                 let why = "the server behind this one takes too long";
                 return Err(text(StatusCode::GATEWAY_TIMEOUT, why));
+            }
+            Err(Failure::NoFile) => {
+                let why = "this server has no more connections to the one behind it";
+                return Err(text(StatusCode::SERVICE_UNAVAILABLE, why));
             }
         }
     }

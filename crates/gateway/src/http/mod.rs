@@ -139,7 +139,8 @@ impl Call<'_> {
                 "this connection is for another site",
             )
         } else if let Behind::Folder(root) = &self.served.site.behind {
-            let found = ServeDir::with_backend(root, Files).oneshot(request).await;
+            let files = Files(self.house.files.clone());
+            let found = ServeDir::with_backend(root, files).oneshot(request).await;
             let Ok(found) = found;
             found.map(|body| body.map_err(Into::into).boxed_unsync())
         } else {

@@ -5,6 +5,7 @@ mod authority;
 mod backends;
 mod balancer;
 mod challenges;
+mod files;
 mod h2;
 mod handshakes;
 mod kinds;

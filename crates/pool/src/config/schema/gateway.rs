@@ -41,7 +41,7 @@ pub(super) const GATEWAY: Section = Section {
             "connections",
             "50000",
             "50000",
-            "Connections of all clients together; past it new ones are closed at once. Less than half of the files that the process may open, at most.",
+            "Connections of all clients together; past it new ones are closed at once. So are they once three quarters of the files that the process may open are taken, by them and by what is behind them.",
         ),
         key(
             "handshakes",

@@ -24,8 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What they cost the gateway's process.
 pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
-    // The gateway takes half as many connections as it may have files.
-    let room = usize::try_from(allow_connections() / 2).unwrap_or(usize::MAX);
+    // Three quarters of the files that the gateway may have are for connections of clients, one for each.
+    let room = usize::try_from(allow_connections() / 4 * 3).unwrap_or(usize::MAX);
     let clients = (CLIENTS + SPARE).min(room.saturating_sub(SPARE));
     preparing("a gateway over a token that takes two seconds");
     let mut rig = with_page(0);
@@ -63,7 +63,15 @@ pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
         stop.store(true, Relaxed);
         let load = load.join().expect("a thread")?;
         if let Some(fault) = load.measurement.faults.first() {
-            let refused = ["connections", "handshakes", "slow", "tls", "unsigned"].map(|reason| {
+            let refused = [
+                "connections",
+                "handshakes",
+                "files",
+                "slow",
+                "tls",
+                "unsigned",
+            ]
+            .map(|reason| {
                 let name = format!("hsmux_gateway_refused_total{{reason=\"{reason}\"}}");
                 format!("{reason} {}", gateway.metric(&name))
             });
