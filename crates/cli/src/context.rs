@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_daemon::StateLock;
+use hsmux_daemon::admin::{AdminClient, Recorder, Request, Response};
 use hsmux_pool::config::{self, Config, Mistake};
 
 use crate::exit::Exit;
@@ -58,6 +59,14 @@ impl Context {
             };
             Exit::NoDaemon.because(format!("{error}{hint}"))
         })
+    }
+
+    /// Who puts on the audit trail what this command does by itself.
+    pub fn recorder(&self, config: &Config) -> anyhow::Result<Recorder> {
+        if StateLock::is_held(&config.state) {
+            return Ok(Recorder::daemon(self.admin()?));
+        }
+        Ok(Recorder::own(config)?)
     }
 
     /// One question to the daemon.

@@ -69,11 +69,14 @@ impl Store {
         })
     }
 
-    /// Revokes the token of this id, or all of this name; answers how many.
-    pub fn revoke(&self, which: &str) -> Result<usize> {
-        let sql = "DELETE FROM tokens WHERE id = ?1 OR name = ?1";
-        let gone = self.write(|write| write.execute(sql, [which]))?;
-        if gone == 0 {
+    /// Revokes the token of this id, or all of this name; answers the ids.
+    pub fn revoke(&self, which: &str) -> Result<Vec<String>> {
+        let sql = "DELETE FROM tokens WHERE id = ?1 OR name = ?1 RETURNING id";
+        let gone: Vec<_> = self.write(|write| {
+            let mut delete = write.prepare(sql)?;
+            delete.query_map([which], |row| row.get(0))?.collect()
+        })?;
+        if gone.is_empty() {
             let message = format!("there is no token of the id or name {which}");
             return Err(Error::request(Kind::Invalid, message));
         }

@@ -1,9 +1,11 @@
 //! `hsmux broker`, and the broker inside `hsmux serve`.
 
+use anyhow::Context as _;
 use clap::Args;
 use hsmux_broker::Service;
 use hsmux_broker::store::Store;
 use hsmux_daemon::Daemon;
+use hsmux_daemon::admin::Request;
 use std::path::PathBuf;
 
 use super::serve::Serve;
@@ -29,8 +31,8 @@ pub struct Broker {
 
 impl Broker {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let section = context.load()?.broker;
-        let section = section.ok_or_else(|| {
+        let config = context.load()?;
+        let section = config.broker.as_ref().ok_or_else(|| {
             let file = context.file();
             let message = format!(
                 "{}: there is no [broker]; add it with listen = [\"127.0.0.1:8200\"]",
@@ -41,7 +43,11 @@ impl Broker {
         let Some(to) = self.backup else {
             return self.serve.run(context);
         };
+        let recorder = context.recorder(&config)?;
         Store::backup(&section.store, &to)?;
+        recorder
+            .done(&Request::BrokerBackup { file: to.clone() })
+            .with_context(|| format!("{} is not on the audit trail", to.display()))?;
         if context.json {
             crate::output::json(&to)?;
         } else {

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use hsmux_broker::auth;
 use hsmux_broker::store::Store;
+use hsmux_daemon::admin::{Recorder, Request};
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -43,8 +45,8 @@ pub struct Revoke {
 
 impl TokenAuth {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let section = context.load()?.broker;
-        let section = section.ok_or_else(|| {
+        let config = context.load()?;
+        let section = config.broker.as_ref().ok_or_else(|| {
             Exit::Usage.because(format!(
                 "{}: there is no [broker]",
                 context.file().display()
@@ -52,33 +54,51 @@ impl TokenAuth {
         })?;
         let store = Store::beside(&section.store)?;
         match self {
-            Self::Create(create) => create.run(context, &store),
+            Self::Create(create) => create.run(context, &store, &context.recorder(&config)?),
             Self::List => list(context, &store),
-            Self::Revoke(revoke) => {
-                let gone = store.revoke(&revoke.which)?;
-                if context.json {
-                    output::json(&serde_json::json!({ "revoked": gone }))?;
-                } else {
-                    println!("{gone} revoked");
-                }
-                Ok(Exit::Done)
-            }
+            Self::Revoke(revoke) => revoke.run(context, &store, &context.recorder(&config)?),
         }
     }
 }
 
 impl Create {
-    fn run(&self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
+    fn run(self, context: &Context, store: &Store, recorder: &Recorder) -> anyhow::Result<Exit> {
         let new = auth::issue(store, &self.name, self.expires)?;
+        let (id, name, expires) = (new.kept.id, new.kept.name, new.kept.expires);
+        let made = Request::TokenAuthCreate {
+            id: id.clone(),
+            name: name.clone(),
+            expires,
+        };
+        if let Err(failure) = recorder.done(&made) {
+            // Nobody has seen it.
+            store.revoke(&id)?;
+            return Err(failure).context("no token was made, for it is not on the audit trail");
+        }
         let token = String::from_utf8_lossy(new.secret.expose());
         if context.json {
-            let kept = new.kept;
-            let (id, name, expires) = (kept.id, kept.name, kept.expires);
             output::json(
                 &serde_json::json!({ "token": token, "id": id, "name": name, "expires": expires }),
             )?;
         } else {
             println!("{token}");
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Revoke {
+    fn run(self, context: &Context, store: &Store, recorder: &Recorder) -> anyhow::Result<Exit> {
+        let ids = store.revoke(&self.which)?;
+        let gone = ids.len();
+        let which = self.which;
+        recorder
+            .done(&Request::TokenAuthRevoke { which, ids })
+            .with_context(|| format!("{gone} revoked, which is not on the audit trail"))?;
+        if context.json {
+            output::json(&serde_json::json!({ "revoked": gone }))?;
+        } else {
+            println!("{gone} revoked");
         }
         Ok(Exit::Done)
     }

@@ -28,6 +28,10 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         Request::Reload => Response::Lines(running.reload()?),
         // The service tells the main thread, once the answer is out.
         Request::Stop => Response::Done,
+        // The command has done it by itself; the trail has its line from the service.
+        Request::TokenAuthCreate { .. }
+        | Request::TokenAuthRevoke { .. }
+        | Request::BrokerBackup { .. } => Response::Done,
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)

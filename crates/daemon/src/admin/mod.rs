@@ -7,10 +7,12 @@ mod desk;
 mod find;
 mod keys;
 mod pins;
+mod recorder;
 mod service;
 mod status;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,7 @@ pub use client::AdminClient;
 pub use desk::{ARGUMENT as DESK, desk_main};
 pub use hsmux_software::KeySpec;
 pub use pins::{list as list_pins, release_offline as release_pin};
+pub use recorder::Recorder;
 pub use service::AdminService;
 pub use status::{DaemonStatus, KeyRow, ListenerStatus, MemberStatus, PinRow};
 
@@ -115,6 +118,27 @@ pub enum Request {
     PinRotate {
         /// The members; all without it.
         tokens: Vec<String>,
+    },
+    /// A command has made a token for a client of the broker: for the trail alone, see [`Recorder`].
+    TokenAuthCreate {
+        /// The token's id.
+        id: String,
+        /// Whose it is.
+        name: String,
+        /// Seconds after 1970; `None`: it does not expire.
+        expires: Option<u64>,
+    },
+    /// A command has revoked tokens of the broker's clients: for the trail alone.
+    TokenAuthRevoke {
+        /// The id or the name that was given.
+        which: String,
+        /// The ids of those that are gone.
+        ids: Vec<String>,
+    },
+    /// A command has copied the broker's store: for the trail alone.
+    BrokerBackup {
+        /// The new file.
+        file: PathBuf,
     },
 }
 

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use hsmux_audit::Trail;
 use hsmux_module::pin;
 use hsmux_pool::config::{Config, Login, Member};
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
-use super::{Failure, PinRow, Request, desk};
-use crate::audit::{self, Who};
+use super::{Failure, PinRow, Recorder, Request, desk};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
@@ -28,17 +26,13 @@ pub fn list(config: &Config) -> Result<Vec<PinRow>> {
 
 /// [`release`] where no daemon runs: the trail gets its line all the same.
 pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
-    let trail = Trail::open(&audit::settings(config))?;
-    let who = Who::here(
-        rustix::process::getuid().as_raw(),
-        "hsmux, without a daemon",
-    );
+    let recorder = Recorder::own(config)?;
     let request = Request::PinRelease {
         token: token.to_owned(),
     };
     let result = release(config, token);
     let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
-    trail.commit(audit::ended(&who, &request, &outcome))?;
+    recorder.ended(&request, &outcome)?;
     result
 }
 

@@ -70,6 +70,57 @@ fn whatever_clients_do_and_try_is_on_the_trail() {
     broker.rig.hsmux("audit verify").ok();
 }
 
+/// How many lines there are of an act about this.
+fn acts(broker: &Broker, act: &str, field: &str, about: &str) -> usize {
+    let of = |line: &&Value| line["act"] == act && line[field].to_string().contains(about);
+    let lines = lines(broker);
+    let found: Vec<_> = lines.iter().filter(of).collect();
+    for line in &found {
+        let done = line["outcome"] == "done" && line["uid"].is_u64() && line["pid"].is_u64();
+        assert!(done, "{line}");
+    }
+    found.len()
+}
+
+#[test]
+fn what_commands_do_to_tokens_and_the_store_is_on_the_trail_with_and_without_a_daemon() {
+    let mut broker = Broker::start(1);
+    for (round, name) in ["first", "second"].into_iter().enumerate() {
+        let create = format!("token-auth create {name} --json");
+        let made = broker.rig.hsmux(&create).ok().out;
+        let made: Value = serde_json::from_str(&made).expect("JSON");
+        let id = made["id"].as_str().expect("an id");
+        let file = format!("backup-{name}.sqlite");
+        broker.rig.hsmux(&format!("broker --backup {file}")).ok();
+        broker
+            .rig
+            .hsmux(&format!("token-auth revoke {name}"))
+            .ok()
+            .says("1 revoked");
+        for (act, field, about) in [
+            ("token-auth-create", "id", id),
+            ("token-auth-create", "name", name),
+            ("token-auth-revoke", "ids", id),
+            ("token-auth-revoke", "which", name),
+            ("broker-backup", "file", &file),
+        ] {
+            assert_eq!(acts(&broker, act, field, about), 1, "{act} {about}");
+        }
+        broker.rig.hsmux("audit verify").ok();
+        if round == 0 {
+            broker.rig.stop();
+        }
+    }
+    // What looks at them is no act; a token that cannot be recorded is not made.
+    broker.rig.hsmux("token-auth list").ok();
+    assert_eq!(acts(&broker, "token-auth-list", "name", ""), 0);
+    fs::remove_file(broker.rig.path("state/audit.log")).expect("the trail");
+    fs::create_dir(broker.rig.path("state/audit.log")).expect("no trail");
+    broker.rig.hsmux("token-auth create third").fails();
+    let listed = broker.rig.hsmux("token-auth list").ok().out;
+    assert!(!listed.contains("third"), "{listed}");
+}
+
 #[test]
 fn a_full_disk_stops_key_use_over_http_until_there_is_room() {
     let broker = Broker::start_with(1, "[audit]\nkeys = true\n");
