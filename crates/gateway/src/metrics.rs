@@ -268,7 +268,7 @@ fn backends(sites: &Sites) -> prometheus::Result<Vec<MetricFamily>> {
     let up = IntGaugeVec::new(
         Opts::new(
             "hsmux_gateway_backend_up",
-            "Whether a backend takes connections; 1 also where nobody has tried yet.",
+            "Whether a backend answers; 1 also where nobody has asked it yet.",
         ),
         &["site", "backend"],
     )?;

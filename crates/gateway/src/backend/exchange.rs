@@ -56,6 +56,7 @@ impl Backend {
             };
             let mut error = match answer {
                 Ok(answer) => {
+                    self.health.answered(&self.url);
                     self.idle.keep(sender);
                     return Ok(answer);
                 }
@@ -64,11 +65,21 @@ impl Backend {
             request = match error.take_message() {
                 Some(unsent) if !is_new => unsent,
                 unsent => {
-                    let why = reasons(error.error());
-                    tracing::warn!("{} has not answered: {why}", self.url);
+                    self.has_not_answered(is_new, error.error());
                     return Err(unsent.map_or(Failure::Lost, |it| Failure::Unsent(Box::new(it))));
                 }
             };
+        }
+    }
+
+    /// A connection of its own, closed without an answer, is as bad as none; one that was idle may have ended in between.
+    /// A client that breaks off its request is no fault of the server's.
+    fn has_not_answered(&self, is_new: bool, error: &hyper::Error) {
+        let why = format!("it has not answered: {}", reasons(error));
+        if is_new && !error.is_user() {
+            self.health.failed(&self.url, &why);
+        } else {
+            tracing::warn!("{}: {why}", self.url);
         }
     }
 

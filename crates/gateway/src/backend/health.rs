@@ -1,4 +1,4 @@
-//! Whether a server takes connections, as those have found who tried to connect. Trouble is told once, and its end.
+//! Whether a server does its work, as those have found who asked it. Trouble is told once, and its end.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 #[derive(Default)]
 pub struct Health(Mutex<Option<Down>>);
 
-/// One that has taken no connection.
+/// One that has taken no connection, or has not answered on it.
 struct Down {
     why: String,
     /// When it last did not.
@@ -38,31 +38,31 @@ impl Health {
         due
     }
 
-    /// Whether it takes connections, as far as anybody knows.
+    /// Whether it does its work, as far as anybody knows.
     pub fn is_well(&self) -> bool {
         self.0.lock().is_none()
     }
 
-    /// Whether nobody has found since then that it takes none.
+    /// Whether nobody has found since then that it does not.
     pub fn may_be_well(&self, since: Instant) -> bool {
         let down = self.0.lock();
         down.as_ref().is_none_or(|down| down.failed < since)
     }
 
-    /// It has taken a connection.
-    pub fn well(&self, url: &Backend) {
+    /// It has answered; of one that speaks no HTTP a connection is an answer.
+    pub fn answered(&self, url: &Backend) {
         let before = self.0.lock().take();
         if before.is_some() {
-            tracing::info!("{url} takes connections again");
+            tracing::info!("{url} is back");
         }
     }
 
-    /// It has taken none.
+    /// It has not.
     pub fn failed(&self, url: &Backend, why: &str) {
         if self.0.lock().get_or_insert_with(Down::new).is_told(why) {
             return;
         }
-        tracing::warn!("{url} takes no connection: {why}");
+        tracing::warn!("{url} is left out: {why}");
     }
 }
 
@@ -123,7 +123,7 @@ mod tests {
             assert!(!health.is_due(), "{pause}");
             health.failed(&url(), "refused");
         }
-        health.well(&url());
+        health.answered(&url());
         assert!(health.is_due() && health.is_well() && health.may_be_well(begin));
     }
 }

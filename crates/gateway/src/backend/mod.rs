@@ -140,12 +140,14 @@ impl Backend {
 
     /// A new connection as it is.
     pub async fn connect(&self, patience: Duration, files: &Files) -> Result<Line, Unreached> {
-        self.reach(patience, files, |file| self.dial(file)).await
+        let line = self.reach(patience, files, |file| self.dial(file)).await?;
+        self.health.answered(&self.url);
+        Ok(line)
     }
 
     async fn dial(&self, file: Held) -> Result<Line, String> {
         let dialled = self.tcp.clone().oneshot(self.uri.clone()).await;
-        let stream = dialled.map_err(|e| reasons(&e))?;
+        let stream = dialled.map_err(|e| format!("it takes no connection: {}", reasons(&e)))?;
         Ok(Line {
             stream: stream.into_inner(),
             _file: file,
@@ -165,17 +167,11 @@ impl Backend {
         let patience = patience.min(CONNECT);
         let file = files.behind_within(patience).await;
         let opened = timeout(patience, open(file.ok_or(Unreached::NoFile)?)).await;
-        let late = |_| Err(format!("no connection within {patience:?}"));
-        match opened.unwrap_or_else(late) {
-            Ok(opened) => {
-                self.health.well(&self.url);
-                Ok(opened)
-            }
-            Err(why) => {
-                self.health.failed(&self.url, &why);
-                Err(Unreached::Down)
-            }
-        }
+        let late = |_| Err(format!("it takes no connection within {patience:?}"));
+        opened.unwrap_or_else(late).map_err(|why| {
+            self.health.failed(&self.url, &why);
+            Unreached::Down
+        })
     }
 }
 

@@ -138,7 +138,7 @@ fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
         said.says(" 200").out.contains("server-a").then_some(())
     });
     assert_eq!(up(&gateway, &http(&ports[0])), 1);
-    let told = log(&gateway).matches("takes connections again").count();
+    let told = log(&gateway).matches("is back").count();
     assert_eq!(told, 1, "{}", log(&gateway));
 }
 
@@ -163,7 +163,7 @@ fn the_request_that_meets_nobody_goes_on_with_its_body_and_this_is_told_once() {
     for _ in 0..2 {
         ask("");
     }
-    let told = log(&gateway).matches("takes no connection").count();
+    let told = log(&gateway).matches("is left out").count();
     assert_eq!(told, 1, "{}", log(&gateway));
 }
 
@@ -212,4 +212,34 @@ fn tcp_goes_to_who_is_there() {
     }
     assert_eq!(urls.each_ref().map(|url| up(&gateway, url)), [0, 1]);
     assert_eq!(gateway.metric("hsmux_gateway_refused_total"), 0);
+}
+
+/// What has been sent to it is lost; nobody else is.
+#[test]
+fn a_backend_that_closes_without_an_answer_is_left_out_for_a_while() {
+    let tried = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&tried);
+    let bad = backend(move |stream| {
+        head(&mut BufReader::new(&stream));
+        count.fetch_add(1, Ordering::Relaxed);
+    });
+    let urls = [bad, backend(mirror)].map(|at| format!("http://{at}"));
+    let gateway = in_front_of_all(&urls, "");
+    let said = gateway.curl("a.test", "/[1-100]", "").out;
+    let tried = tried.load(Ordering::Relaxed);
+    assert!((1..25).contains(&tried), "{tried}");
+    assert_eq!(said.matches(" 502").count(), tried, "{said}");
+    assert_eq!(said.matches(" 200").count(), 100 - tried, "{said}");
+    assert_eq!(urls.each_ref().map(|url| up(&gateway, url)), [0, 1]);
+}
+
+#[test]
+fn a_client_that_breaks_off_its_request_is_no_fault_of_the_backend() {
+    let url = format!("http://{}", backend(mirror));
+    let gateway = in_front_of_all(std::slice::from_ref(&url), "");
+    let ask = "POST / HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n";
+    let said = gateway.s_client("-quiet -alpn http/1.1", ask);
+    assert!(said.contains("502 Bad Gateway"), "{said}");
+    assert!(log(&gateway).contains("it has not answered"));
+    assert_eq!(up(&gateway, &url), 1);
 }

@@ -127,7 +127,7 @@ pub(super) const SITE: Section = Section {
             "backend",
             r#""http://127.0.0.1:8080""#,
             "root",
-            "Where requests go: http://HOST:PORT, https://HOST[:PORT] for a server that speaks TLS, or tcp://HOST:PORT for any other protocol inside the clients' TLS. A list of them, `[\"http://...\", \"http://...\"]`, takes turns; one that takes no connection is left out for a while.",
+            "Where requests go: http://HOST:PORT, https://HOST[:PORT] for a server that speaks TLS, or tcp://HOST:PORT for any other protocol inside the clients' TLS. A list of them, `[\"http://...\", \"http://...\"]`, takes turns; one that takes no connection, or does not answer on it, is left out for a while.",
         ),
         key(
             "backend_ca",
