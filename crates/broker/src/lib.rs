@@ -15,7 +15,6 @@ pub mod openapi;
 pub mod policy;
 mod random;
 pub mod refusal;
-mod remote;
 pub mod store;
 pub mod traces;
 pub mod transit;

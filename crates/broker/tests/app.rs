@@ -65,7 +65,7 @@ fn rig() -> Rig {
         },
         ..Limits::default()
     };
-    let broker = Broker::new(engine, policy, trail, limits).unwrap();
+    let broker = Broker::new(engine, policy, trail, limits, Arc::default()).unwrap();
     Rig {
         app: app(broker),
         token,

@@ -12,6 +12,7 @@ use hsmux_pool::Seat;
 use hsmux_pool::config::{self, Config, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
 use hsmux_token::{Error, Kind, Result};
+use hsmux_traces::Traces;
 use hsmux_wire::Reactor;
 use parking_lot::Mutex;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -90,6 +91,7 @@ impl Daemon {
     fn start_on(reactor: Arc<Reactor>, config: Config, seats: Vec<Seat>) -> Result<Self> {
         let lock = StateLock::take(&config.state)?;
         let audit = Arc::new(Trail::open(&audit::settings(&config))?);
+        let traces = Arc::new(Traces::start(config.traces.as_ref())?);
         let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
         let (pool, writer) = replicate::start(config.options(), seats, Hold::Always, cards)?;
         let mut boot = [0; 8];
@@ -100,6 +102,7 @@ impl Daemon {
             writer,
             gate: Gate::start()?,
             audit,
+            traces,
             boot: u64::from_le_bytes(boot),
         });
         let (tell, events) = channel();
@@ -176,6 +179,7 @@ impl Drop for Daemon {
         pool.stop();
         // Connections that are open still hold it.
         self.running.shared.audit.close();
+        self.running.shared.traces.finish();
     }
 }
 
@@ -244,10 +248,20 @@ impl Running {
         let old = self.config();
         let new = what_can_change(&old, file);
         let seats = members::changed_seats(&old, &new)?;
+        let traces = &self.shared.traces;
+        let others = new.traces != old.traces;
+        // The collector's roots may be others under the same name.
+        let anew = others || new.traces.iter().any(|traces| traces.ca.is_some());
+        let source = anew.then(|| traces.prepare(new.traces.as_ref()));
+        let source = source.transpose()?;
         let mut lines = self.doors.change(self, &new)?;
         if new != *file {
             let words = "[pool], state, worker, audit file and admin socket change with a restart";
             lines.push(words.into());
+        }
+        if let Some(source) = source {
+            traces.change(source);
+            lines.extend(others.then(|| "traces changed".to_owned()));
         }
         self.shared.audit.change(&audit::settings(&new));
         let administrators = users(&new.admin.socket.allow_users);

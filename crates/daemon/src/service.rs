@@ -9,6 +9,7 @@ use hsmux_pool::Pool;
 use hsmux_pool::config::Login;
 use hsmux_pool::replicate::Writer;
 use hsmux_token::Result;
+use hsmux_traces::Traces;
 use hsmux_wire::{Conversation, Hello, Peer, Service};
 use parking_lot::Mutex;
 
@@ -29,6 +30,8 @@ pub struct Shared {
     pub gate: Gate,
     /// The audit trail.
     pub audit: Arc<Trail>,
+    /// Where spans go.
+    pub traces: Arc<Traces>,
     /// Random for each start.
     pub boot: u64,
 }

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwapOption;
 use hsmux_pool::config::{JwkSet, JwkUrl, Jwt};
 use hsmux_pool::stamp::Stamp;
+use hsmux_remote::Remote;
 use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::jwt::{Issuer, Verdict};
 use crate::refusal::Refusal;
-use crate::remote::Remote;
 
 /// Whose JWTs let clients in, if anybody's.
 #[derive(Default)]

@@ -52,13 +52,13 @@ impl Engine {
         let (tell, told) = oneshot::channel();
         // Whoever asked may have gone away: then nobody is told.
         let done = Done::new(move |result| drop(tell.send(result)));
-        let traced = traces::Operation::begin(&operation);
+        let traced = traces::operation(&operation);
         let request = Request {
             operation,
             deadline: Instant::now() + patience,
             done,
         };
-        let course = traced.as_ref().map(traces::Operation::course);
+        let course = traced.as_ref().map(hsmux_traces::Operation::course);
         let claim = self.pool.submit_claimed(request, course);
         async move {
             let _claim = claim;

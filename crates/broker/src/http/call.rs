@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hsmux_audit::Actor;
 use hsmux_pool::config::Action;
+use hsmux_traces::Trace;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
@@ -24,7 +25,7 @@ use crate::key::KeyName;
 use crate::metrics::Series;
 use crate::random::random;
 use crate::refusal::Refusal;
-use crate::traces::{self, Trace};
+use crate::traces;
 
 /// The other end of a connection.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +63,7 @@ impl FromRequest<Arc<Broker>> for Call {
     type Rejection = Response;
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
-        let trace = broker.traces.get().and_then(|of| of.begin(&request));
+        let trace = traces::begin(&broker.traces, &request);
         let read = traces::follow(trace.clone(), pin!(Self::read(request, broker))).await;
         read.map_err(|refusal| reply::traced(trace.as_deref(), reply::counted(broker, &refusal)))
     }
@@ -87,10 +88,11 @@ impl Call {
             .unwrap_or_default();
         let trace = traces::current();
         if let Some(trace) = &trace {
-            trace.id(&id);
+            // By which the audit trail and the answer know it.
+            trace.say("hsmux.request_id", id.clone());
             // Other names of keys are the client's own words.
             if name.parse::<KeyName>().is_ok() {
-                trace.key(&name);
+                trace.say("hsmux.key", name.clone());
             }
         }
         let identified = identify(broker, &parts.headers, &peer);

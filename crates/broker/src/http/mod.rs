@@ -31,19 +31,19 @@ mod tls;
 mod unread;
 mod watch;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_pool::config::Limits;
 use hsmux_token::Result;
+use hsmux_traces::Traces;
 
 use crate::auth::{Tokens, Trust};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
-use crate::traces::Traces;
 
 use limits::Usage;
 
@@ -63,8 +63,7 @@ pub struct Broker {
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<Usage>,
     pub(crate) trust: Arc<Trust>,
-    /// Empty where nothing is traced.
-    pub(crate) traces: OnceLock<Traces>,
+    pub(crate) traces: Arc<Traces>,
 }
 
 impl Broker {
@@ -74,6 +73,7 @@ impl Broker {
         policy: Policy,
         audit: Arc<Trail>,
         limits: Limits,
+        traces: Arc<Traces>,
     ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
             tokens: Tokens::new(Arc::clone(engine.store()))?,
@@ -84,7 +84,7 @@ impl Broker {
             audit,
             usage: ArcSwap::from_pointee(Usage::new(limits)),
             trust: Arc::default(),
-            traces: OnceLock::new(),
+            traces,
         }))
     }
 
@@ -92,11 +92,6 @@ impl Broker {
     /// allowed to read it.
     pub fn open_metrics(&self, open: bool) {
         self.open_metrics.store(open, Ordering::Relaxed);
-    }
-
-    /// Requests are traced from now on; the first call counts.
-    pub fn trace(&self, traces: Traces) {
-        let _ = self.traces.set(traces);
     }
 
     /// The keys.

@@ -74,7 +74,7 @@ impl Call {
     /// Uses are counted under this name, and not under the one that the client has given.
     pub fn count_as(&self, key: &str) {
         if let Some(trace) = &self.trace {
-            trace.key(key);
+            trace.say("hsmux.key", key.to_owned());
         }
         self.series
             .get_or_init(|| self.broker().metrics.of_key(key));

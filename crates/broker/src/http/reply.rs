@@ -3,13 +3,14 @@
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, Uri, header};
 use axum::response::Response;
+use hsmux_traces::Trace;
 use serde::Serialize;
 use serde_json::json;
 
 use super::Broker;
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
-use crate::traces::Trace;
+use crate::traces;
 use crate::transit::{Data, Reply};
 
 /// What the dialect wraps an answer in.
@@ -61,7 +62,7 @@ pub fn write(id: &str, reply: Reply) -> Response {
 /// An answer, with which the trace of its request ends.
 pub fn traced(trace: Option<&Trace>, answer: Response) -> Response {
     if let Some(trace) = trace {
-        trace.answered(answer.status());
+        traces::answered(trace, answer.status());
     }
     answer
 }

@@ -8,6 +8,7 @@ use hsmux_audit::Trail;
 use hsmux_pool::config::BrokerSection;
 use hsmux_pool::{Pool, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
+use hsmux_traces::Traces;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,7 +22,6 @@ use super::{Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
-use crate::traces::Traces;
 
 /// A running broker, with threads of its own. Dropping it ends it: no new requests, then what runs.
 pub struct Service {
@@ -37,9 +37,6 @@ pub struct Service {
 /// a client that asks all the time learns in time to ask elsewhere.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// So long at most the end waits for a collector of traces.
-const LAST_SPANS: Duration = Duration::from_secs(5);
-
 impl Service {
     /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
     /// policies, limits, certificates and issuers are taken over, all else needs a restart.
@@ -47,17 +44,15 @@ impl Service {
         section: &BrokerSection,
         pool: Arc<Pool>,
         audit: Arc<Trail>,
+        traces: Arc<Traces>,
         current: impl Fn() -> Option<BrokerSection> + Send + Sync + 'static,
     ) -> Result<Self> {
         let store = Arc::new(Store::open(&section.store)?);
         let engine = Engine::start(pool, store, Arc::clone(&audit))?;
         let policy = Policy::new(section.policies.clone(), section.dev);
-        let broker = Broker::new(engine, policy, audit, section.limits.clone())?;
+        let broker = Broker::new(engine, policy, audit, section.limits.clone(), traces)?;
         broker.trust.refresh(section.jwt.as_ref())?;
         broker.open_metrics(section.metrics);
-        if let Some(traces) = Traces::start(section.traces.as_ref())? {
-            broker.trace(traces);
-        }
         let https = section
             .tls
             .as_ref()
@@ -137,9 +132,6 @@ impl Drop for Service {
     fn drop(&mut self) {
         if let Some((runtime, serving)) = self.serving.take() {
             runtime.block_on(self.drain(serving));
-            if let Some(traces) = self.broker.traces.get() {
-                traces.finish(LAST_SPANS);
-            }
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }

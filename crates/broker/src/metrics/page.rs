@@ -13,7 +13,6 @@ use prometheus::{TEXT_FORMAT, TextEncoder};
 use crate::Broker;
 use crate::http::{self, Call};
 use crate::refusal::Refusal;
-use crate::traces::Traces;
 
 /// Keys that others have made are called by what they are, however a client names them, as the beginning
 /// of the name that `hsmux key list` shows.
@@ -54,7 +53,7 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     });
     let mut families = metrics.registry.gather();
     let traffic = broker.engine.pool().traffic();
-    let traces = broker.traces.get().map(Traces::counts);
+    let traces = broker.traces.counts();
     let audit = broker.audit.status();
     families.extend(super::tokens::families(
         &traffic,

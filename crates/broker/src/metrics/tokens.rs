@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use hsmux_audit::Status;
 use hsmux_pool::{SeatTraffic, Traffic};
+use hsmux_traces::Counts;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
-
-use crate::traces::Counts;
 
 /// What a number says of something.
 struct Row<Of> {

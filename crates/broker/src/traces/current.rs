@@ -4,8 +4,8 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::Trace;
-use super::request::Child;
+use hsmux_traces::{Child, Operation, Trace};
+
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
 
@@ -34,7 +34,12 @@ pub fn span(name: &'static str) -> Option<Child> {
     current()?.child(name)
 }
 
-/// The same for as long as some work takes, and whether that was refused.
+/// An operation of the pool that it asks for now.
+pub fn operation(of: &hsmux_token::Operation) -> Option<Operation> {
+    Some(Operation::begin(current()?, of))
+}
+
+/// A span for as long as some work takes, and whether that was refused.
 pub async fn timed<T>(
     name: &'static str,
     work: impl Future<Output = Result<T, Refusal>>,

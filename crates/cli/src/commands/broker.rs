@@ -64,11 +64,13 @@ pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
     let Some(section) = &config.broker else {
         return Ok(None);
     };
-    let (pool, audit) = (&running.shared.pool, &running.shared.audit);
     let current = {
         let running = running.clone();
         move || running.config().broker.clone()
     };
-    let service = Service::start(section, pool.clone(), audit.clone(), current)?;
+    let shared = &running.shared;
+    let (pool, audit, traces) = (&shared.pool, &shared.audit, &shared.traces);
+    let (pool, audit, traces) = (pool.clone(), audit.clone(), traces.clone());
+    let service = Service::start(section, pool, audit, traces, current)?;
     Ok(Some(service))
 }

@@ -1,8 +1,7 @@
-//! `[broker]`, `[traces]`, each `[[policy]]` and each `[[limit]]`: who may do what over HTTP.
+//! `[broker]`, each `[[policy]]` and each `[[limit]]`: who may do what over HTTP.
 
 mod jwt;
 mod limits;
-mod traces;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +11,6 @@ use super::reader::{Fields, Named, suggestion, text};
 
 pub use jwt::{JwkSet, JwkUrl, Jwt};
 pub use limits::{Allowance, Limit, Limits, limit};
-pub use traces::{Traces, traces};
 
 /// `[broker]`: the service over HTTP.
 #[derive(Clone, PartialEq, Debug)]
@@ -35,8 +33,6 @@ pub struct BrokerSection {
     pub dev: bool,
     /// Each `[[policy]]`.
     pub policies: Vec<Rule>,
-    /// `[traces]`, if it is there.
-    pub traces: Option<Traces>,
 }
 
 /// HTTPS.
@@ -154,7 +150,6 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
         metrics: fields.flag("metrics").unwrap_or(false),
         dev: fields.flag("dev").unwrap_or(false),
         policies: Vec::new(),
-        traces: None,
     };
     let strangers = section.listen.iter().any(|at| !at.ip().is_loopback());
     if section.dev && (strangers || section.socket.is_some()) {

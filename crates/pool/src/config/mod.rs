@@ -17,6 +17,7 @@ mod sections;
 mod site;
 #[cfg(test)]
 mod tests;
+mod traces;
 mod users;
 
 use std::path::{Path, PathBuf};
@@ -27,9 +28,7 @@ use hsmux_token::Uri;
 use crate::{Options, Policy};
 
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
-pub use broker::{
-    Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls, Traces,
-};
+pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use files::check;
 pub use gateway::{Acme, GatewaySection};
 pub use mistake::{Mistake, Severity};
@@ -38,6 +37,7 @@ pub use pin::PinSource;
 pub use print::{example, markdown};
 pub use reader::duration as parse_duration;
 pub use site::{Certificate, Clients, Place, Site};
+pub use traces::Traces;
 pub use users::{User, group_id};
 
 /// A configuration file, read and found good. Paths are already relative to its folder.
@@ -59,7 +59,9 @@ pub struct Config {
     pub module: ModuleSection,
     /// `[audit]`.
     pub audit: AuditSection,
-    /// `[broker]` with each `[[policy]]`, each `[[limit]]` and `[traces]`, if it is there.
+    /// `[traces]`, if it is there.
+    pub traces: Option<Traces>,
+    /// `[broker]` with each `[[policy]]` and each `[[limit]]`, if it is there.
     pub broker: Option<BrokerSection>,
     /// `[gateway]` with each `[[site]]`, if it is there.
     pub gateway: Option<GatewaySection>,

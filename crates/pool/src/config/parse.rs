@@ -13,7 +13,7 @@ use super::{
     Admin, AuditSection, BrokerSection, Config, Listener, Login, Mistake, ModuleSection,
     PoolSection, Socket, User,
 };
-use super::{broker, gateway, member, node};
+use super::{broker, gateway, member, node, traces};
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
@@ -85,6 +85,9 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         module(fields, &listeners)
     });
     let audit = one(source, document, "audit", |fields| audit(fields, &state));
+    let traces = document
+        .contains_key("traces")
+        .then(|| one(source, document, "traces", traces::traces));
     let broker = broker(source, document, &state);
     let gateway = gateway::read(source, document);
     let node = node::read(source, document, &tokens);
@@ -94,6 +97,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         admin,
         module,
         audit,
+        traces: traces.flatten(),
         broker,
         gateway,
         node,
@@ -241,15 +245,8 @@ fn module(fields: &mut Fields<'_, '_, '_>, listeners: &[Listener]) -> ModuleSect
 
 fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Option<BrokerSection> {
     let policies = many(source, document, "policy", broker::rule);
-    let traces = document
-        .contains_key("traces")
-        .then(|| one(source, document, "traces", broker::traces));
     if !document.contains_key("broker") {
-        for (name, title) in [
-            ("policy", "[[policy]]"),
-            ("limit", "[[limit]]"),
-            ("traces", "[traces]"),
-        ] {
+        for (name, title) in [("policy", "[[policy]]"), ("limit", "[[limit]]")] {
             if let Some(section) = document.get(name) {
                 let message = format!("{title} is for the broker: add [broker]");
                 source.error(section.span(), message);
@@ -266,7 +263,6 @@ fn broker(source: &mut Source<'_>, document: &DeTable<'_>, state: &Path) -> Opti
     });
     Some(BrokerSection {
         policies,
-        traces: traces.flatten(),
         ..section
     })
 }

@@ -4,6 +4,7 @@ mod broker;
 mod gateway;
 mod node;
 mod token;
+mod traces;
 
 /// A section of the file, `[pool]`, or one of many, `[[token]]`.
 pub struct Section {
@@ -315,10 +316,10 @@ pub const SECTIONS: &[Section] = &[
             ),
         ],
     },
+    traces::TRACES,
     broker::BROKER,
     broker::POLICY,
     broker::LIMIT,
-    broker::TRACES,
     gateway::GATEWAY,
     gateway::SITE,
     node::NODE,

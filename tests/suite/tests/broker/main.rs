@@ -28,4 +28,5 @@ mod restarts;
 mod rig;
 mod store;
 mod traces;
+mod traces_change;
 mod unread;

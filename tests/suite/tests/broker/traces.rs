@@ -12,7 +12,7 @@ use crate::collector::{Collector, SERVER, text};
 use crate::pki::{ALWAYS, Authority};
 use crate::rig::Broker;
 
-const BROKER: &str = r#"
+pub const BROKER: &str = r#"
 [broker]
 listen = ["127.0.0.1:0"]
 metrics = true
@@ -26,7 +26,7 @@ allow = ["*"]
 const CALLER: &str = "00f067aa0ba902b7";
 
 /// A request whose caller has decided; the answer.
-fn ask(broker: &Broker, trace: &str, sampled: bool, path: &str, body: &str) -> Value {
+pub fn ask(broker: &Broker, trace: &str, sampled: bool, path: &str, body: &str) -> Value {
     let flags = u8::from(sampled);
     let header = format!("--header traceparent:00-{trace}-{CALLER}-0{flags}");
     let answer = broker.curl(&broker.token, "POST", path, body, &header);
@@ -34,28 +34,28 @@ fn ask(broker: &Broker, trace: &str, sampled: bool, path: &str, body: &str) -> V
 }
 
 /// The number of a trace, as the wire has it.
-fn id(number: u8) -> String {
+pub fn id(number: u8) -> String {
     hex(&[number; 16])
 }
 
 /// The span of the request itself.
-fn server(spans: &[Span]) -> &Span {
+pub fn server(spans: &[Span]) -> &Span {
     spans
         .iter()
         .find(|span| span.kind == SERVER)
         .expect("the request's span")
 }
 
-fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
+pub fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
-fn of(span: &Span, attribute: &str) -> String {
+pub fn of(span: &Span, attribute: &str) -> String {
     text(&span.attributes, attribute).unwrap_or_default()
 }
 
 /// A number of `/metrics`.
-fn number(broker: &Broker, name: &str) -> Option<f64> {
+pub fn number(broker: &Broker, name: &str) -> Option<f64> {
     let page = broker.rig.run("curl").args("--silent --fail");
     let page = page.arg(format!("{}/metrics", broker.url)).ok();
     let line = page.out.lines().find_map(|line| line.strip_prefix(name))?;

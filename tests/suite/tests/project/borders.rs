@@ -10,9 +10,15 @@ use hsmux_suite::{Run, source};
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
-    &["hsmux-software", "hsmux-audit", "hsmux-ticket"],
+    &[
+        "hsmux-software",
+        "hsmux-audit",
+        "hsmux-ticket",
+        "hsmux-remote",
+    ],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
+    &["hsmux-traces"],
     &[
         "hsmux-daemon",
         "hsmux-broker",

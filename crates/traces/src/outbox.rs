@@ -17,11 +17,16 @@ use tokio::runtime::Builder;
 #[derive(Clone)]
 pub struct Outbox(Arc<Shared>);
 
-#[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
     woken: Condvar,
     ended: Condvar,
+    totals: Arc<Totals>,
+}
+
+/// Spans that went out or were lost: of one outbox after the other.
+#[derive(Default)]
+pub struct Totals {
     exported: AtomicU64,
     dropped: AtomicU64,
 }
@@ -53,11 +58,22 @@ const BATCH: usize = 512;
 /// How long the first of a batch waits for others.
 const GATHER: Duration = Duration::from_secs(1);
 
+/// So long a collector may take for the last ones.
+pub const LAST: Duration = Duration::from_secs(5);
+
 impl Outbox {
     /// Sends to the exporter, on a thread of its own.
-    pub fn start(exporter: impl SpanExporter + 'static) -> std::io::Result<Self> {
+    pub fn start(
+        exporter: impl SpanExporter + 'static,
+        totals: Arc<Totals>,
+    ) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let outbox = Self(Arc::default());
+        let outbox = Self(Arc::new(Shared {
+            waiting: Mutex::default(),
+            woken: Condvar::new(),
+            ended: Condvar::new(),
+            totals,
+        }));
         let shared = Arc::clone(&outbox.0);
         let name = thread::Builder::new().name("hsmux-traces".into());
         name.spawn(move || {
@@ -65,8 +81,8 @@ impl Outbox {
                 let count = batch.len() as u64;
                 let sent = runtime.block_on(exporter.export(batch));
                 let counter = match sent {
-                    Ok(()) => &shared.exported,
-                    Err(_) => &shared.dropped,
+                    Ok(()) => &shared.totals.exported,
+                    Err(_) => &shared.totals.dropped,
                 };
                 counter.fetch_add(count, Ordering::Relaxed);
             }
@@ -79,8 +95,8 @@ impl Outbox {
     /// What has become of all spans.
     pub fn counts(&self) -> Counts {
         Counts {
-            exported: self.0.exported.load(Ordering::Relaxed),
-            dropped: self.0.dropped.load(Ordering::Relaxed),
+            exported: self.0.totals.exported.load(Ordering::Relaxed),
+            dropped: self.0.totals.dropped.load(Ordering::Relaxed),
             waiting: self.0.waiting.lock().spans.len(),
         }
     }
@@ -120,7 +136,7 @@ impl Shared {
             .is_some_and(|closes| closes <= Instant::now())
         {
             let late = waiting.spans.drain(..).count() as u64;
-            self.dropped.fetch_add(late, Ordering::Relaxed);
+            self.totals.dropped.fetch_add(late, Ordering::Relaxed);
         }
         let count = waiting.spans.len().min(BATCH);
         let batch: Vec<_> = waiting.spans.drain(..count).collect();
@@ -135,7 +151,7 @@ impl SpanProcessor for Outbox {
         let mut waiting = self.0.waiting.lock();
         if waiting.closes.is_some() || waiting.spans.len() >= ROOM {
             drop(waiting);
-            self.0.dropped.fetch_add(1, Ordering::Relaxed);
+            self.0.totals.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         waiting.spans.push_back(span);
@@ -151,9 +167,9 @@ impl SpanProcessor for Outbox {
         Ok(())
     }
 
-    /// The last tracer has gone: nobody waits for what is left.
+    /// The last tracer has gone: another collector is asked by now, or none. What is left still goes out.
     fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
-        self.close(Instant::now());
+        self.close(Instant::now() + LAST);
         Ok(())
     }
 }
@@ -195,7 +211,7 @@ mod tests {
     fn send(count: usize, takes: bool) -> (Counts, Counts) {
         let (tell, word) = channel();
         let word = Mutex::new(word);
-        let outbox = Outbox::start(Gate { word, takes }).unwrap();
+        let outbox = Outbox::start(Gate { word, takes }, Arc::default()).unwrap();
         let provider = SdkTracerProvider::builder();
         let provider = provider.with_span_processor(outbox.clone()).build();
         let tracer = provider.tracer("test");
@@ -218,6 +234,21 @@ mod tests {
         // The late one is dropped, too.
         assert_eq!((after.dropped, after.waiting), (before.dropped + 1, 0));
         assert_eq!(after.exported + before.dropped, all as u64);
+    }
+
+    #[test]
+    fn what_waits_when_its_tracer_goes_is_sent() {
+        let (tell, word) = channel();
+        let word = Mutex::new(word);
+        let gate = Gate { word, takes: true };
+        let outbox = Outbox::start(gate, Arc::default()).unwrap();
+        let provider = SdkTracerProvider::builder();
+        let provider = provider.with_span_processor(outbox.clone()).build();
+        drop(provider.tracer("test").start("span"));
+        drop(provider);
+        drop(tell);
+        outbox.finish(LONG);
+        assert_eq!((outbox.counts().exported, outbox.counts().dropped), (1, 0));
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! `[traces]`: where spans of the broker's requests go.
+//! `[traces]`: where spans go, of what programs and clients ask for.
 
 use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use crate::config::reader::{Fields, text};
+use super::reader::{Fields, text};
 
 /// A collector of traces (OpenTelemetry), and which requests it gets.
 #[derive(Clone, PartialEq, Debug)]

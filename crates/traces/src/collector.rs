@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use axum::http::{Request, Response, Uri};
 use bytes::Bytes;
 use hsmux_pool::config;
+use hsmux_remote::Remote;
 use hsmux_token::{Error, Kind, Result};
 use opentelemetry::KeyValue;
-use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{
     OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, Protocol, SpanExporter,
     WithExportConfig, WithHttpConfig,
@@ -21,8 +21,6 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::resource::{EnvResourceDetector, TelemetryResourceDetector};
 use opentelemetry_sdk::trace::SpanExporter as _;
 use tokio::time::timeout;
-
-use crate::remote::Remote;
 
 /// A collector of spans.
 pub struct Collector {
@@ -66,8 +64,8 @@ impl Collector {
     }
 
     /// Where spans go.
-    pub fn url(&self) -> &Uri {
-        self.remote.url()
+    pub fn url(&self) -> impl fmt::Display + use<> {
+        self.remote.url().clone()
     }
 
     /// What sends spans there.

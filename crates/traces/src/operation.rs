@@ -7,7 +7,7 @@ use hsmux_pool::{Course, Run};
 use hsmux_token::{Error, entry};
 use opentelemetry::KeyValue;
 
-use super::{Trace, current};
+use crate::Trace;
 
 /// An operation that a traced request has asked for. Its spans are written when this is dropped, also where
 /// the client has gone meanwhile.
@@ -22,11 +22,11 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// It is asked for now; `None` where the request is not traced.
-    pub fn begin(operation: &hsmux_token::Operation) -> Option<Self> {
+    /// It is asked for now.
+    pub fn begin(trace: Arc<Trace>, operation: &hsmux_token::Operation) -> Self {
         let mechanism = operation.mechanism();
-        Some(Self {
-            trace: current()?,
+        Self {
+            trace,
             course: Arc::default(),
             call: operation.call(),
             mechanism: mechanism
@@ -35,7 +35,7 @@ impl Operation {
             changes: operation.changes_token(),
             asked: Instant::now(),
             outcome: Some("gone".into()),
-        })
+        }
     }
 
     /// Where the pool writes down how it goes.
@@ -45,8 +45,7 @@ impl Operation {
 
     /// It has an answer.
     pub fn ended(mut self, error: Option<&Error>) {
-        // Its kind alone: a message may say more than others may know.
-        self.outcome = error.map(|error| format!("{:?}", error.kind()));
+        self.outcome = error.map(word);
     }
 
     fn of_run(&self, run: Option<&Run>) -> Vec<KeyValue> {
@@ -84,6 +83,11 @@ impl Drop for Operation {
             since = end;
         }
     }
+}
+
+/// An error's kind alone: its message may say more than others may know.
+pub fn word(error: &Error) -> String {
+    format!("{:?}", error.kind())
 }
 
 /// What waiting for a token is called.

@@ -1,4 +1,5 @@
-//! A server that the broker asks, over HTTP/1.1 and a connection for each request.
+//! Servers that are asked over HTTP: a JWTs' issuer for its keys, a collector of spans to take them. HTTP/1.1, and a
+//! connection for each request.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::header::{ACCEPT, HOST};
-use axum::http::{HeaderValue, Request, Response, StatusCode, Uri};
 use bytes::Bytes;
 use hsmux_token::{Error, Kind, Result};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
+use hyper::header::{ACCEPT, HOST, HeaderValue};
+use hyper::{Request, Response, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};

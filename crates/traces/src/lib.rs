@@ -1,0 +1,81 @@
+//! Spans for a collector (OpenTelemetry): where the time went of what programs and clients ask for.
+//!
+//! What is not traced pays a look at one pointer.
+//!
+//! | file | one idea |
+//! |---|---|
+//! | `trace` | the span of a request, and spans within it |
+//! | `operation` | an operation of the pool: its time in the queue, and on tokens |
+//! | `source` | what makes spans, as a configuration says |
+//! | `outbox` | spans that wait to be sent: nobody waits for that |
+//! | `collector` | what is sent to whom |
+
+mod collector;
+mod operation;
+mod outbox;
+mod source;
+mod trace;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use hsmux_pool::config;
+use hsmux_token::Result;
+
+pub use operation::{Operation, word};
+pub use outbox::Counts;
+use outbox::Totals;
+pub use source::Source;
+pub use trace::{Child, Trace};
+
+/// What makes spans, if anything does: another one when the configuration is read again.
+#[derive(Default)]
+pub struct Traces {
+    source: ArcSwapOption<Source>,
+    totals: Arc<Totals>,
+}
+
+impl Traces {
+    /// As the configuration says, or else the environment.
+    pub fn start(section: Option<&config::Traces>) -> Result<Self> {
+        let traces = Self::default();
+        traces.change(traces.prepare(section)?);
+        Ok(traces)
+    }
+
+    /// What makes spans by another configuration, `None` where that says nothing; or why it cannot. All stays as
+    /// it is until [`Self::change`].
+    pub fn prepare(&self, section: Option<&config::Traces>) -> Result<Option<Source>> {
+        Source::start(section, &self.totals)
+    }
+
+    /// What begins from now on is traced by this one. What has begun ends where it has begun, and is sent.
+    pub fn change(&self, to: Option<Source>) {
+        let collector = to.as_ref().map(|to| to.collector().to_owned());
+        let before = self.source.swap(to.map(Arc::new));
+        match collector {
+            Some(collector) => tracing::info!(%collector, "requests are traced"),
+            None if before.is_some() => tracing::info!("requests are traced no longer"),
+            None => {}
+        }
+    }
+
+    /// A request begins, if it is to be traced. `caller`: what it says of the trace that it is part of
+    /// (`traceparent`, W3C Trace Context).
+    pub fn begin<'a>(&self, caller: impl FnOnce() -> Option<&'a str>) -> Option<Arc<Trace>> {
+        let source = self.source.load();
+        Trace::begin(source.as_ref()?.tracer(), caller())
+    }
+
+    /// What has become of all spans; `None` where nothing is traced.
+    pub fn counts(&self) -> Option<Counts> {
+        Some(self.source.load().as_ref()?.counts())
+    }
+
+    /// Sends what waits, for a few seconds at most.
+    pub fn finish(&self) {
+        if let Some(source) = self.source.load_full() {
+            source.finish();
+        }
+    }
+}
