@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_audit::Event;
-use hsmux_pool::Catalogue;
-use hsmux_token::{Batch, Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result, ck};
+use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result};
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
+use crate::account::Account;
 use crate::rights::Rights;
 use crate::talk::Session;
 
@@ -37,60 +37,40 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
     // Nobody waits longer, whatever the other end says.
     let longest = service.shared.pool.options().deadline;
     let gather = Gather::new(items.len(), answer);
-    let mut batch = Batch::new();
+    let mut batch: SmallVec<[_; 1]> = SmallVec::new();
     for (index, item) in items.into_iter().enumerate() {
         let Item {
             operation,
             remaining_us,
         } = item;
-        let record = Record::of(session, &operation, &catalogue, now);
-        let record = match admitted(session, &rights, &operation, record) {
-            Ok(record) => record,
-            Err(error) => {
-                gather.put(session, index, Err(error));
-                continue;
-            }
-        };
-        batch.push(Request {
+        let mut account = Account::open(session, &operation, &catalogue, now);
+        let permitted = rights.check(&operation, |object| session.application.owns(object));
+        if let Err(error) = permitted.and_then(|()| account.admit(session)) {
+            let refused = Err(error);
+            account.close(session, &refused);
+            gather.put(session, index, refused);
+            continue;
+        }
+        let course = account.course(&operation);
+        let request = Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
-            done: done(session, &gather, index, &operation, record),
+            done: done(session, &gather, index, &operation, account),
             operation,
-        });
+        };
+        batch.push((request, course));
     }
     if !batch.is_empty() {
         session.visit.submit(batch);
     }
 }
 
-/// Whether the operation may run; its record then goes with it.
-fn admitted(
-    session: &Session,
-    rights: &Rights<'_>,
-    operation: &Operation,
-    record: Option<Record>,
-) -> Result<Option<Record>> {
-    let permitted = rights.check(operation, |object| session.application.owns(object));
-    match (permitted, record) {
-        (Ok(()), Some(record)) => {
-            // What is refused for want of a trail has no line: the trail counts it.
-            session.application.service.shared.audit.admit()?;
-            Ok(Some(record))
-        }
-        (Err(error), Some(record)) => {
-            record.write(session, &Err(error.clone()));
-            Err(error)
-        }
-        (permitted, None) => permitted.map(|()| None),
-    }
-}
-
-/// What follows an operation: its objects change hands, the trail gets its line, the answer its part.
+/// What follows an operation: its objects change hands, it is accounted for, the answer gets its part.
 fn done(
     session: &Arc<Session>,
     gather: &Arc<Gather>,
     index: usize,
     operation: &Operation,
-    record: Option<Record>,
+    account: Account,
 ) -> Done {
     let destroyed = match operation {
         Operation::Destroy {
@@ -109,9 +89,7 @@ fn done(
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
             session.application.forget(object);
         }
-        if let Some(record) = record {
-            record.write(&session, &result);
-        }
+        account.close(&session, &result);
         gather.put(&session, index, result);
     })
 }
@@ -152,59 +130,5 @@ impl Gather {
         if let Some(answer) = answer {
             answer.send(&session.reply(Answer::Results(results.collect())));
         }
-    }
-}
-
-/// A use of a key, for the audit trail.
-struct Record {
-    call: &'static str,
-    key: String,
-    label: Option<String>,
-    mechanism: Option<String>,
-    since: Instant,
-}
-
-impl Record {
-    /// `None` where no trail is kept, or no key is used.
-    fn of(
-        session: &Session,
-        operation: &Operation,
-        catalogue: &Catalogue,
-        since: Instant,
-    ) -> Option<Self> {
-        if !session.application.service.shared.audit.wants_uses() {
-            return None;
-        }
-        let (key, label) = match operation.objects().next() {
-            Some(ObjectRef::Token(id)) => {
-                let entry = catalogue.get(id);
-                let label = entry.and_then(|entry| entry.object.attributes.text(ck::CKA_LABEL));
-                (id.to_string(), label)
-            }
-            Some(ObjectRef::Session(object)) => (format!("session {}", object.handle), None),
-            None if operation.repeatable() => return None,
-            None => ("new".to_owned(), None),
-        };
-        Some(Self {
-            call: operation.call(),
-            key,
-            label,
-            mechanism: operation
-                .mechanism()
-                .map(|mechanism| mechanism.name().into_owned()),
-            since,
-        })
-    }
-
-    fn write(self, session: &Session, result: &Result<Outcome>) {
-        let event = Event::key_use(&session.who.actor, self.call, self.key)
-            .label(self.label)
-            .mechanism(self.mechanism)
-            .took(self.since.elapsed().as_micros() as u64);
-        let event = match result {
-            Ok(_) => event,
-            Err(error) => event.outcome(error.to_string()),
-        };
-        session.application.service.shared.audit.record(event);
     }
 }

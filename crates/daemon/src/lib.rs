@@ -6,6 +6,7 @@
 //! looked at once ([rights](rights)) and handed to the pool ([execute](execute)). Administration has
 //! a socket of its own ([admin]).
 
+mod account;
 pub mod admin;
 mod application;
 mod audit;

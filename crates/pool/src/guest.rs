@@ -5,11 +5,12 @@ use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Batch, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_token::{Batch, Operation, Outcome, Request, Result, Snapshot, Token, TokenInfo};
 
 use crate::catalogue::Catalogue;
 use crate::claim::Asker;
 use crate::core::Core;
+use crate::course::Course;
 use crate::need::Route;
 use crate::seatset::SeatSet;
 use crate::{Policy, Pool};
@@ -93,8 +94,9 @@ impl Guest {
 }
 
 impl Visit {
-    /// [`Token::submit`] for the guest, for as long as the connection lasts.
-    pub fn submit(&self, batch: Batch) {
+    /// [`Token::submit`] for the guest, for as long as the connection lasts. The course of a request is written
+    /// down where one is given, as by [`Pool::submit_claimed`].
+    pub fn submit(&self, batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>) {
         self.pool
             .submit_at(batch, Some(&self.home), Some(&self.asker));
     }
@@ -125,6 +127,7 @@ impl Token for Guest {
     }
 
     fn submit(&self, batch: Batch) {
+        let batch = batch.into_iter().map(|request| (request, None));
         self.pool.submit_at(batch, Some(&self.home), None);
     }
 

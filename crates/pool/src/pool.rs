@@ -319,6 +319,7 @@ impl Token for Pool {
     }
 
     fn submit(&self, batch: Batch) {
+        let batch = batch.into_iter().map(|request| (request, None));
         self.submit_at(batch, None, None);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::{Batch, Operation, Outcome, Request, Result};
+use hsmux_token::{Operation, Outcome, Request, Result};
 use hsmux_wire::together;
 
 use super::Pool;
@@ -38,15 +38,16 @@ impl Pool {
     /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.
     pub(crate) fn submit_at(
         &self,
-        batch: Batch,
+        batch: impl IntoIterator<Item = (Request, Option<Arc<Course>>)>,
         home: Option<&Arc<Home>>,
         asker: Option<&Arc<Asker>>,
     ) {
         let submit = || {
-            for request in batch {
+            for (request, course) in batch {
                 let ask = Ask {
                     home,
                     asker,
+                    course,
                     ..Ask::default()
                 };
                 self.submit_one(request, ask).keep();

@@ -25,7 +25,7 @@ fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
 
 fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {
     let (request, told) = request(key);
-    visit.submit([request].into_iter().collect());
+    visit.submit([(request, None)]);
     told
 }
 

@@ -29,4 +29,5 @@ mod rig;
 mod store;
 mod traces;
 mod traces_change;
+mod traces_programs;
 mod unread;

@@ -1,0 +1,165 @@
+//! What is written down of an operation: a line on the audit trail, and spans. Where neither is wanted, this is
+//! two looks and nothing else.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use hsmux_audit::Event;
+use hsmux_pool::{Catalogue, Course};
+use hsmux_token::{Error, ObjectRef, Operation, Outcome, Result, ck, rv_name};
+use hsmux_traces::{Trace, word};
+
+use crate::talk::Session;
+
+/// An operation's, from its request to its answer.
+pub struct Account {
+    line: Option<Line>,
+    traced: Option<Box<Traced>>,
+}
+
+/// A use of a key, for the audit trail.
+struct Line {
+    call: &'static str,
+    key: String,
+    label: Option<String>,
+    mechanism: Option<String>,
+    since: Instant,
+}
+
+/// A trace of its own: a program says of none that its operation is part of it.
+struct Traced {
+    trace: Arc<Trace>,
+    /// Once it was admitted.
+    operation: Option<hsmux_traces::Operation>,
+}
+
+impl Account {
+    /// It was asked for.
+    pub fn open(
+        session: &Session,
+        operation: &Operation,
+        catalogue: &Catalogue,
+        since: Instant,
+    ) -> Self {
+        Self {
+            line: Line::of(session, operation, catalogue, since),
+            traced: Traced::begin(session, operation),
+        }
+    }
+
+    /// Refuses it where its line cannot be written; that has no line, but is counted.
+    pub fn admit(&mut self, session: &Session) -> Result<()> {
+        if self.line.is_none() {
+            return Ok(());
+        }
+        let admitted = session.application.service.shared.audit.admit();
+        if admitted.is_err() {
+            self.line = None;
+        }
+        admitted
+    }
+
+    /// The pool is given it: where that writes down how it goes.
+    pub fn course(&mut self, operation: &Operation) -> Option<Arc<Course>> {
+        let traced = self.traced.as_mut()?;
+        let trace = Arc::clone(&traced.trace);
+        let begun = hsmux_traces::Operation::begin(trace, operation);
+        Some(traced.operation.insert(begun).course())
+    }
+
+    /// It has its answer.
+    pub fn close(self, session: &Session, result: &Result<Outcome>) {
+        if let Some(line) = self.line {
+            line.write(session, result);
+        }
+        if let Some(traced) = self.traced {
+            traced.end(result);
+        }
+    }
+}
+
+impl Line {
+    /// `None` where no trail is kept, or no key is used.
+    fn of(
+        session: &Session,
+        operation: &Operation,
+        catalogue: &Catalogue,
+        since: Instant,
+    ) -> Option<Self> {
+        if !session.application.service.shared.audit.wants_uses() {
+            return None;
+        }
+        let label = match operation.objects().next() {
+            Some(ObjectRef::Token(id)) => catalogue
+                .get(id)
+                .and_then(|entry| entry.object.attributes.text(ck::CKA_LABEL)),
+            _ => None,
+        };
+        Some(Self {
+            call: operation.call(),
+            key: key(operation)?,
+            label,
+            mechanism: mechanism(operation),
+            since,
+        })
+    }
+
+    fn write(self, session: &Session, result: &Result<Outcome>) {
+        let event = Event::key_use(&session.who.actor, self.call, self.key)
+            .label(self.label)
+            .mechanism(self.mechanism)
+            .took(self.since.elapsed().as_micros() as u64);
+        let event = match result {
+            Ok(_) => event,
+            Err(error) => event.outcome(error.to_string()),
+        };
+        session.application.service.shared.audit.record(event);
+    }
+}
+
+impl Traced {
+    /// `None` where it is not traced.
+    fn begin(session: &Session, operation: &Operation) -> Option<Box<Self>> {
+        let traces = &session.application.service.shared.traces;
+        let trace = traces.begin(|| None)?;
+        trace.name(format!("PKCS#11 {}", operation.call()));
+        trace.say("hsmux.operation", operation.call());
+        trace.say("hsmux.program", session.who.program().to_owned());
+        trace.say("hsmux.uid", i64::from(session.who.uid));
+        trace.say("hsmux.pid", i64::from(session.who.pid));
+        if let Some(key) = key(operation) {
+            trace.say("hsmux.key", key);
+        }
+        if let Some(mechanism) = mechanism(operation) {
+            trace.say("hsmux.mechanism", mechanism);
+        }
+        Some(Box::new(Self {
+            trace,
+            operation: None,
+        }))
+    }
+
+    fn end(self, result: &Result<Outcome>) {
+        let error = result.as_ref().err();
+        if let Some(operation) = self.operation {
+            operation.ended(error);
+        }
+        let code = error.map_or(ck::CKR_OK, Error::to_rv);
+        self.trace.say("hsmux.result", rv_name(code));
+        self.trace.end(error.map(word));
+    }
+}
+
+/// Which key it is about, if it is about one.
+fn key(operation: &Operation) -> Option<String> {
+    match operation.objects().next() {
+        Some(ObjectRef::Token(id)) => Some(id.to_string()),
+        Some(ObjectRef::Session(object)) => Some(format!("session {}", object.handle)),
+        None => (!operation.repeatable()).then(|| "new".to_owned()),
+    }
+}
+
+fn mechanism(operation: &Operation) -> Option<String> {
+    let mechanism = operation.mechanism()?;
+    Some(mechanism.name().into_owned())
+}
