@@ -14,6 +14,7 @@ use hsmux_token::{ObjectId, Result, Token};
 use crate::algorithm::Ability;
 use crate::backend::Backends;
 use crate::certificate::{Credential, Key};
+use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::signer::Signer;
 use crate::tls::Face;
@@ -95,6 +96,13 @@ impl Sites {
         match before.filter(|served| served.backends.are_of(site)) {
             Some(served) => Ok(Arc::clone(&served.backends)),
             None => Backends::of(site).map(Arc::new),
+        }
+    }
+
+    /// Has the servers behind them checked, where they are to be.
+    pub fn keep_asking(&self, files: &Files) {
+        for served in self.each() {
+            served.backends.keep_asking(files);
         }
     }
 

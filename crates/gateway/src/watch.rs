@@ -43,6 +43,7 @@ impl Watch {
         house: Arc<House>,
         current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
     ) {
+        house.sites.load().keep_asking(&house.files);
         loop {
             tokio::time::sleep(LOOK).await;
             let section = current().unwrap_or_else(|| self.section.clone());
@@ -73,6 +74,7 @@ impl Watch {
         let before = house.sites.load();
         match Sites::read(&before, &self.section, &house.pool, &house.metrics, keys) {
             Ok(sites) => {
+                sites.keep_asking(&house.files);
                 house.sites.store(Arc::new(sites));
                 if asked {
                     tracing::info!("the gateway has read its sites again");

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use hyper::body::Incoming;
-use hyper::client::conn::http1::handshake;
+use hyper::body::{Body, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::HOST;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
+use tower::BoxError;
 
-use super::idle::Sender;
 use super::{Backend, Unreached, reasons, tls};
 use crate::files::{Files, Held};
 
@@ -83,7 +83,11 @@ impl Backend {
         }
     }
 
-    async fn open(&self, file: Held) -> Result<Sender, String> {
+    /// A new connection for requests with such bodies.
+    pub async fn open<B>(&self, file: Held) -> Result<SendRequest<B>, String>
+    where
+        B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+    {
         let line = self.dial(file).await?;
         match &self.tls {
             None => begin(line).await,
@@ -92,9 +96,12 @@ impl Backend {
     }
 }
 
-async fn begin(
+async fn begin<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<Sender, String> {
+) -> Result<SendRequest<B>, String>
+where
+    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
+{
     let begun = handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
     // It ends with its sender; what goes wrong on it, the request is told.

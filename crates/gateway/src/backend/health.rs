@@ -1,13 +1,18 @@
-//! Whether a server does its work, as those have found who asked it. Trouble is told once, and its end.
+//! Whether a server does its work, as those have found who asked it: clients' requests, or a check, which alone says then
+//! that it is back. Trouble is told once, and its end.
 
 use std::time::{Duration, Instant};
 
 use hsmux_pool::config::Backend;
 use parking_lot::Mutex;
 
-/// What is known of a server; `None`: nothing bad.
-#[derive(Default)]
-pub struct Health(Mutex<Option<Down>>);
+/// What is known of a server.
+pub struct Health {
+    /// `None`: nothing bad.
+    down: Mutex<Option<Down>>,
+    /// It has a check.
+    checked: bool,
+}
 
 /// One that has taken no connection, or has not answered on it.
 struct Down {
@@ -23,14 +28,22 @@ struct Down {
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 impl Health {
+    /// Nothing is known yet.
+    pub fn new(checked: bool) -> Self {
+        Self {
+            down: Mutex::new(None),
+            checked,
+        }
+    }
+
     /// Whether it takes its turn. Where it is time to try it again this caller does, and others await the outcome.
     pub fn is_due(&self) -> bool {
-        let mut down = self.0.lock();
+        let mut down = self.down.lock();
         let Some(down) = down.as_mut() else {
             return true;
         };
         let now = Instant::now();
-        let due = now >= down.again;
+        let due = !self.checked && now >= down.again;
         if due {
             down.pause = (down.pause * 2).min(PAUSE.1);
             down.again = now + down.pause;
@@ -40,18 +53,25 @@ impl Health {
 
     /// Whether it does its work, as far as anybody knows.
     pub fn is_well(&self) -> bool {
-        self.0.lock().is_none()
+        self.down.lock().is_none()
     }
 
     /// Whether nobody has found since then that it does not.
     pub fn may_be_well(&self, since: Instant) -> bool {
-        let down = self.0.lock();
+        let down = self.down.lock();
         down.as_ref().is_none_or(|down| down.failed < since)
     }
 
     /// It has answered; of one that speaks no HTTP a connection is an answer.
     pub fn answered(&self, url: &Backend) {
-        let before = self.0.lock().take();
+        if !self.checked {
+            self.passed(url);
+        }
+    }
+
+    /// It has done well where it was asked to show it.
+    pub fn passed(&self, url: &Backend) {
+        let before = self.down.lock().take();
         if before.is_some() {
             tracing::info!("{url} is back");
         }
@@ -59,7 +79,7 @@ impl Health {
 
     /// It has not.
     pub fn failed(&self, url: &Backend, why: &str) {
-        if self.0.lock().get_or_insert_with(Down::new).is_told(why) {
+        if self.down.lock().get_or_insert_with(Down::new).is_told(why) {
             return;
         }
         tracing::warn!("{url} is left out: {why}");
@@ -101,7 +121,7 @@ mod tests {
     }
 
     fn later(health: &Health, by: Duration) {
-        let mut down = health.0.lock();
+        let mut down = health.down.lock();
         let down = down.as_mut().unwrap();
         down.again -= by;
         down.failed -= by;
@@ -109,7 +129,7 @@ mod tests {
 
     #[test]
     fn who_fails_is_left_out_and_tried_by_one_at_a_time() {
-        let health = Health::default();
+        let health = Health::new(false);
         let begin = Instant::now();
         assert!(health.is_due() && health.is_well());
         for _ in 0..3 {
@@ -125,5 +145,18 @@ mod tests {
         }
         health.answered(&url());
         assert!(health.is_due() && health.is_well() && health.may_be_well(begin));
+    }
+
+    #[test]
+    fn one_that_is_checked_is_back_when_its_check_says_so() {
+        let health = Health::new(true);
+        health.failed(&url(), "refused");
+        later(&health, Duration::from_secs(60));
+        health.answered(&url());
+        assert!(!health.is_due() && !health.is_well());
+        // Where all are left out all are tried.
+        assert!(health.may_be_well(Instant::now()));
+        health.passed(&url());
+        assert!(health.is_due() && health.is_well());
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `check` | asking a server whether it is well |
 //! | `exchange` | a request of HTTP/1.1 and its answer |
-//! | `health` | whether a server takes connections |
+//! | `health` | whether a server does its work |
 //! | `idle` | connections that wait for the next request |
 //! | `line` | a connection, and the file that it holds |
 //! | `tls` | whose certificate a server has to show |
 
+mod check;
 mod exchange;
 mod health;
 mod idle;
@@ -18,7 +20,7 @@ pub use exchange::Failure;
 pub use line::Line;
 
 use std::error::Error as StdError;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
@@ -41,6 +43,8 @@ pub struct Backends {
     all: Vec<Backend>,
     /// Whose it is.
     turn: AtomicUsize,
+    /// Somebody checks them.
+    asked: AtomicBool,
     behind: Behind,
     roots: Stamp,
 }
@@ -79,6 +83,7 @@ impl Backends {
         Ok(Self {
             all: all.collect::<Result<_>>()?,
             turn: AtomicUsize::new(0),
+            asked: AtomicBool::new(false),
             behind: site.behind.clone(),
             roots,
         })
@@ -134,7 +139,7 @@ impl Backend {
             tcp,
             tls,
             idle: Idle::default(),
-            health: Health::default(),
+            health: Health::new(behind.check().is_some()),
         })
     }
 

@@ -6,14 +6,16 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeValue;
 
+use super::backend_check::{Check, check};
 use super::reader::{Fields, text};
 use super::site::file;
 
 /// What is behind a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Behind {
-    /// Servers that speak HTTP/1.1, and the roots of their certificates, PEM; `None`: the system's.
-    Http(Vec<Backend>, Option<PathBuf>),
+    /// Servers that speak HTTP/1.1; the roots of their certificates, PEM; `None`: the system's; and what they are asked
+    /// when no client asks.
+    Http(Vec<Backend>, Option<PathBuf>, Option<Check>),
     /// Servers that speak anything, and the PROXY header that they are sent.
     Tcp(Vec<Backend>, Option<ProxyVersion>),
     /// A folder of files.
@@ -55,7 +57,7 @@ impl Behind {
     /// Its servers.
     pub fn backends(&self) -> &[Backend] {
         match self {
-            Self::Http(backends, _) | Self::Tcp(backends, _) => backends,
+            Self::Http(backends, ..) | Self::Tcp(backends, _) => backends,
             Self::Folder(_) => &[],
         }
     }
@@ -63,7 +65,15 @@ impl Behind {
     /// The roots of their certificates.
     pub fn roots(&self) -> Option<&Path> {
         match self {
-            Self::Http(_, roots) => roots.as_deref(),
+            Self::Http(_, roots, _) => roots.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// What they are asked when no client asks.
+    pub fn check(&self) -> Option<&Check> {
+        match self {
+            Self::Http(_, _, check) => check.as_ref(),
             _ => None,
         }
     }
@@ -96,6 +106,7 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = fields.choice("send_proxy", &versions);
     let roots = file(fields, "backend_ca");
+    let check = check(fields);
     let backends = fields.read("backend", backends);
     let root = fields.path("root");
     if fields.has("backend") == fields.has("root") {
@@ -119,10 +130,16 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
         let message = "backend_ca is for an https:// backend: no other has a certificate";
         fields.source.error(fields.span_of("backend_ca"), message);
     }
+    if check.is_some() && (is_tcp || backends.is_none()) {
+        let message = "backend_check asks over HTTP: it is for an http:// or https:// backend";
+        fields
+            .source
+            .error(fields.span_of("backend_check"), message);
+    }
     Some(match backends {
         None => Behind::Folder(root?),
         Some(backends) if is_tcp => Behind::Tcp(backends, send_proxy),
-        Some(backends) => Behind::Http(backends, roots),
+        Some(backends) => Behind::Http(backends, roots, check),
     })
 }
 

@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, every mistake with its line.
 
+mod backend_check;
 mod behind;
 mod broker;
 mod files;
@@ -27,6 +28,7 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
+pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use files::check;

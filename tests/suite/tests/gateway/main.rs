@@ -5,6 +5,7 @@ mod authority;
 mod backends;
 mod balancer;
 mod challenges;
+mod checks;
 mod files;
 mod h2;
 mod handshakes;

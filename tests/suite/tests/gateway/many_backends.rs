@@ -21,13 +21,13 @@ fn http(port: &Port) -> String {
     format!("http://{}", port.address)
 }
 
-fn up(gateway: &Gateway, url: &str) -> u64 {
+pub fn up(gateway: &Gateway, url: &str) -> u64 {
     gateway.metric(&format!(
         "hsmux_gateway_backend_up{{backend=\"{url}\",site=\"*\"}}"
     ))
 }
 
-fn log(gateway: &Gateway) -> String {
+pub fn log(gateway: &Gateway) -> String {
     gateway.rig.daemon.as_ref().expect("a daemon").log()
 }
 

@@ -136,6 +136,18 @@ pub(super) const SITE: Section = Section {
             "The roots that the certificate of an https:// backend has to lead to, PEM; it has to be for the name in its URL.",
         ),
         key(
+            "backend_check",
+            r#""/health""#,
+            "none",
+            "A path that each http:// or https:// backend is asked for, by GET; one that does not answer with a status from 200 to 399 is left out until it does.",
+        ),
+        key(
+            "backend_check_interval",
+            r#""5s""#,
+            r#""5s""#,
+            "With backend_check: how often, from \"100ms\" to \"1h\"; how long the answer may take, too, up to five seconds.",
+        ),
+        key(
             "root",
             r#""/var/www/html""#,
             "backend",

@@ -181,6 +181,34 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     (
         "[daemon]",
         "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"tcp://[::1]:80\"\nbackend_check = \"/health\"\n[daemon]",
+        13,
+        "is for an http:// or https:// backend",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"http://[::1]:80\"\nbackend_check = \"http://a.test/\"\n[daemon]",
+        13,
+        "is no path of a URL",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"http://[::1]:80\"\nbackend_check_interval = \"1s\"\n[daemon]",
+        13,
+        "give backend_check",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = \"http://[::1]:80\"\nbackend_check = \"/\"\nbackend_check_interval = \"1ms\"\n[daemon]",
+        14,
+        "from 100ms to one hour",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
          backend = \"https://[::1]:80/path\"\n[daemon]",
         12,
         "is none of http://HOST:PORT, https://HOST[:PORT]",
