@@ -143,7 +143,7 @@ pub fn request(body: Body) -> Value {
         let mut item = properties(fields);
         item.insert("reference".into(), json!({ "type": "string" }));
         let items = json!({ "type": "object", "properties": item });
-        let batch = json!({ "type": "array", "items": items, "minItems": 1 });
+        let batch = json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 10_000 });
         members.insert("batch_input".into(), batch);
         let codes = json!({ "enum": [200, 207, 400] });
         members.insert("partial_failure_response_code".into(), codes);

@@ -9,6 +9,8 @@ use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
 use super::beside::{self, Beside};
+use super::bounded::Bounded;
+use super::turn::Turn;
 use super::{Data, Reply, loose};
 use crate::refusal::Refusal;
 
@@ -20,7 +22,7 @@ pub struct Batch<Item> {
 
 /// What is said of a batch outside of its items, and these.
 struct Whole<Item> {
-    entries: Option<Vec<Entry<Item>>>,
+    entries: Option<Bounded<Entry<Item>, MOST>>,
     partial_failure_response_code: Option<u16>,
 }
 
@@ -92,6 +94,9 @@ impl<'de> Beside<'de> for Named {
 /// that one client's batch does not fill the queue.
 const AT_ONCE: usize = 32;
 
+/// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
+const MOST: usize = 10_000;
+
 impl<Item> Batch<Item> {
     /// What the request says outside of its items.
     pub fn whole(&self) -> &Item {
@@ -103,18 +108,26 @@ impl<Item> Batch<Item> {
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
-        let Some(entries) = self.whole.entries else {
+        let Some(Bounded(entries)) = self.whole.entries else {
             return Ok(Reply::ok(work(self.single).await?));
         };
         if entries.is_empty() {
             return Err(Refusal::bad("missing batch input to process"));
         }
+        let turn = &Turn::new();
         let each = entries.into_iter().map(|Entry { item, named }| {
             let working = work(item);
-            async move { (named.reference, working.await) }
+            async move {
+                turn.own().await;
+                (named.reference, working.await)
+            }
         });
         let mut all = pin!(stream::iter(each).buffered(AT_ONCE).collect::<Vec<_>>());
-        let answers = poll_fn(|context| together(|| all.as_mut().poll(context))).await;
+        let answers = poll_fn(|context| {
+            turn.begin();
+            together(|| all.as_mut().poll(context))
+        });
+        let answers = answers.await;
         let status = status(&answers, self.whole.partial_failure_response_code)?;
         Ok(Reply::Batch(status, answers.into_iter().map(one).collect()))
     }
@@ -154,10 +167,10 @@ fn status(answers: &[Answer], partial: Option<u16>) -> Result<StatusCode, Refusa
         StatusCode::INTERNAL_SERVER_ERROR
     };
     let some_succeeded = failed().count() < answers.len();
-    let wanted = partial.filter(|_| some_succeeded);
-    Ok(wanted.map_or(status, |code| {
-        StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST)
-    }))
+    // A status below 200 would not be the last word.
+    let wanted = partial.filter(|code| some_succeeded && (200..=599).contains(code));
+    let wanted = wanted.and_then(|code| StatusCode::from_u16(code).ok());
+    Ok(wanted.unwrap_or(status))
 }
 
 #[cfg(test)]
@@ -204,6 +217,34 @@ mod tests {
         assert_eq!(parts(answer(json).await.unwrap()), (400, expected.into()));
         let asked = json.replacen('{', r#"{"partial_failure_response_code": 207, "#, 1);
         assert_eq!(parts(answer(&asked).await.unwrap()).0, 207);
+    }
+
+    #[tokio::test]
+    async fn only_a_last_word_is_a_status_that_a_client_may_ask_for() {
+        for code in [0, 99, 100, 199, 600, 1000] {
+            let wanted = format!(r#"{{"partial_failure_response_code": {code}, "#);
+            let json = r#"{"batch_input": [{"text": "a"}, {}]}"#.replacen('{', &wanted, 1);
+            assert_eq!(parts(answer(&json).await.unwrap()).0, 400, "{code}");
+        }
+    }
+
+    /// Each of them is ready at once and takes its time.
+    #[tokio::test]
+    async fn others_have_their_turn_between_the_items_of_a_batch() {
+        let items = vec!["{}"; 100].join(",");
+        let json = format!(r#"{{"batch_input": [{items}]}}"#);
+        let batch: Batch<Item> = serde_json::from_str(&json).unwrap();
+        let work = |_: Item| async move {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            Ok(Data::default())
+        };
+        let mut answer = pin!(batch.answer(work));
+        let mut turns = 0;
+        while futures_util::poll!(answer.as_mut()).is_pending() {
+            turns += 1;
+            tokio::task::yield_now().await;
+        }
+        assert!(turns >= 50, "{turns}");
     }
 
     #[tokio::test]

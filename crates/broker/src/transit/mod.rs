@@ -5,6 +5,8 @@
 //! | `sealed` | `vault:v1:...` |
 //! | `answer` | what is answered |
 //! | `batch` | one item or many, each with its own answer |
+//! | `bounded` | a list that is not too long |
+//! | `turn` | others have their turn between the items of a batch |
 //! | `beside` | what is said of an item and is not its own |
 //! | `loose` | numbers and flags as the dialect's clients write them |
 //! | `named` | the key that a request means, managed or not |
@@ -17,6 +19,7 @@
 mod answer;
 pub mod batch;
 mod beside;
+mod bounded;
 pub mod certificate;
 pub mod crypt;
 pub mod hmac;
@@ -27,6 +30,7 @@ mod named;
 pub mod plain;
 mod sealed;
 pub mod sign;
+mod turn;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,0 +1,44 @@
+//! Work that is ready at once, item after item, gives way: verification and RSA with a public key wait for no token,
+//! and a batch of thousands would keep a thread of the runtime from everybody else.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::task::yield_now;
+
+/// About as long as a request of one item takes: a client with a batch has no more of a thread at once than one
+/// with a request.
+const LONG_ENOUGH: Duration = Duration::from_micros(500);
+
+/// A batch's turn on a thread.
+pub struct Turn {
+    first: Instant,
+    /// When this one has begun, in microseconds after the first.
+    begun: AtomicU64,
+}
+
+impl Turn {
+    /// The first one begins.
+    pub fn new() -> Self {
+        Self {
+            first: Instant::now(),
+            begun: AtomicU64::new(0),
+        }
+    }
+
+    /// Another one begins: the batch is polled.
+    pub fn begin(&self) {
+        self.begun.store(self.elapsed(), Ordering::Relaxed);
+    }
+
+    /// Waits for the next one, if this one has been long enough.
+    pub async fn own(&self) {
+        while self.elapsed() - self.begun.load(Ordering::Relaxed) > LONG_ENOUGH.as_micros() as u64 {
+            yield_now().await;
+        }
+    }
+
+    fn elapsed(&self) -> u64 {
+        self.first.elapsed().as_micros() as u64
+    }
+}
