@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_boring::{SslStream, SslStreamBuilder};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::House;
+use crate::house::{House, Place};
 use crate::metrics::Refused;
 use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
@@ -43,12 +43,13 @@ const PLAIN: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 43\r\n\r\nThis port speaks TLS: use https:// instead.";
 
-/// Serves a connection that has been accepted. `turn` is its place among the handshakes.
+/// Serves a connection that has been accepted. `turn` is its place among the handshakes, `place` all else that it holds.
 pub async fn serve(
     house: &Arc<House>,
     stream: TcpStream,
     from: SocketAddr,
     turn: OwnedSemaphorePermit,
+    place: Arc<Place>,
 ) -> Result<(), Refused> {
     let shaken = {
         let _turn = turn;
@@ -59,7 +60,7 @@ pub async fn serve(
     if matches!(client.served.site.behind, Behind::Tcp(..)) {
         return tunnel::serve(house, client).await;
     }
-    http::serve(house, client).await;
+    http::serve(house, client, place).await;
     Ok(())
 }
 

@@ -10,11 +10,11 @@ use hsmux_pool::Pool;
 use hsmux_pool::config::GatewaySection;
 use hsmux_ticket::Keys;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::files::Files;
-use crate::metrics::{Metrics, Refused};
+use crate::files::{self, Files};
+use crate::metrics::{Held, Metrics, Refused};
 use crate::sites::Sites;
 use crate::{connection, plain};
 
@@ -42,6 +42,13 @@ pub struct House {
     pub end: watch::Receiver<bool>,
     /// No more of what has no end of its own.
     pub closing: watch::Receiver<bool>,
+}
+
+/// What a connection holds until it has ended, whatever it has become.
+pub struct Place {
+    _counted: Held,
+    _one: OwnedSemaphorePermit,
+    _file: files::Held,
 }
 
 /// What a connection has come to.
@@ -95,11 +102,17 @@ impl House {
         };
         let house = Arc::clone(self);
         tokio::spawn(async move {
-            let _held = (house.metrics.connection(), place, file);
+            let place = Arc::new(Place {
+                _counted: house.metrics.connection(),
+                _one: place,
+                _file: file,
+            });
             // An answer that waits for more to say is late.
             let _ = stream.set_nodelay(true);
             let served = match turn {
-                Some(turn) => connection::serve(&house, stream, from, turn).await,
+                Some(turn) => {
+                    connection::serve(&house, stream, from, turn, Arc::clone(&place)).await
+                }
                 None => plain::serve(&house, stream).await,
             };
             if let Err(why) = served {

@@ -5,32 +5,40 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 
-use super::{Answer, Call, headers, text, upgrade};
+use super::upgrade::Wish;
+use super::{Answer, Call, headers, text};
 use crate::backend::Failure;
 
 /// Passes a request on.
 pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
-    let wanted = headers::upgrade(&request);
-    let switch = wanted.is_some().then(|| hyper::upgrade::on(&mut request));
+    let Ok(wish) = Wish::of(&mut request) else {
+        return text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "there are no random numbers",
+        );
+    };
     if address(&mut request, call).is_none() {
         return text(StatusCode::BAD_REQUEST, "no host of this name can be");
     }
-    if let Some(protocol) = wanted {
-        upgrade::ask(request.headers_mut(), protocol);
+    if let Some(wish) = &wish {
+        wish.tell(request.headers_mut());
     }
-    let mut answer = match ask(call, request).await {
+    let answer = match ask(call, request).await {
         Ok(answer) => answer,
         Err(apology) => return apology,
     };
-    if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-        return match switch {
-            Some(client) => upgrade::join(call.house, client, answer),
-            None => text(
-                StatusCode::BAD_GATEWAY,
-                "the server behind this one speaks out of turn",
-            ),
-        };
+    match wish {
+        Some(wish) => wish.answer(call, answer),
+        None if answer.status() == StatusCode::SWITCHING_PROTOCOLS => text(
+            StatusCode::BAD_GATEWAY,
+            "the server behind this one speaks out of turn",
+        ),
+        None => plain(answer),
     }
+}
+
+/// An answer as it is, without what was for the connection to the backend.
+pub fn plain(mut answer: Response<Incoming>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }

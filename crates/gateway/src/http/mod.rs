@@ -6,7 +6,7 @@
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
 //! | `pace` | whether a connection's client keeps it busy |
-//! | `upgrade` | WebSocket: a connection that becomes another protocol's |
+//! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod files;
 mod forward;
@@ -33,11 +33,12 @@ use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
 use crate::connection::Client;
-use crate::house::House;
+use crate::house::{House, Place};
 use crate::sites::Served;
 
 use files::Files;
 use pace::{Pace, Paced};
+use upgrade::is_websocket;
 
 pub use headers::{host, without_port};
 
@@ -48,7 +49,7 @@ pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send
 const BUFFER: usize = 64 << 10;
 
 /// Serves requests until the client, its limits or the gateway end the connection.
-pub async fn serve(house: &Arc<House>, client: Client) {
+pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let Client {
         stream,
         served,
@@ -62,12 +63,14 @@ pub async fn serve(house: &Arc<House>, client: Client) {
     let service = service_fn(move |request| {
         let owed = clock.owe();
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
-        let clock = Arc::clone(&clock);
+        let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
         async move {
             let call = Call {
                 house: &house,
                 served: &served,
                 from,
+                place: &held,
+                pace: &clock,
             };
             let answer = call.answer(request).await;
             house.metrics.request(answer.status().as_u16());
@@ -113,6 +116,8 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(256)
+        // RFC 8441: WebSocket.
+        .enable_connect_protocol()
         // Finds clients that are gone while we owe them something; else their rest ends before.
         .keep_alive_interval(patience.saturating_mul(2));
     builder
@@ -123,11 +128,14 @@ pub struct Call<'a> {
     pub house: &'a House,
     pub served: &'a Served,
     pub from: std::net::SocketAddr,
+    /// What its connection holds, and whether that is busy.
+    pub place: &'a Arc<Place>,
+    pub pace: &'a Arc<Pace>,
 }
 
 impl Call<'_> {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let mut answer = if request.method() == Method::CONNECT {
+        let mut answer = if request.method() == Method::CONNECT && !is_websocket(&request) {
             text(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no proxy for other servers",

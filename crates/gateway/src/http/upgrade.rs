@@ -1,27 +1,116 @@
-//! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8).
+//! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a stream of
+//! HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former.
 
+use boring::base64::encode_block;
+use boring::error::ErrorStack;
+use boring::sha::sha1;
 use http_body_util::{BodyExt, Empty};
-use hyper::Response;
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use hyper::ext::Protocol;
+use hyper::header::{
+    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE,
+};
 use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use super::{Answer, headers};
-use crate::house::{House, said};
+use super::{Answer, Call, headers, text};
+use crate::house::said;
+
+/// What a client wants to speak from now on, and where.
+pub struct Wish {
+    protocol: HeaderValue,
+    client: OnUpgrade,
+    /// What the backend has to answer, where the client speaks HTTP/2 and has no part in this.
+    accept: Option<String>,
+}
+
+/// RFC 6455, section 1.3.
+const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+
+/// Whether a request opens a WebSocket on a stream of HTTP/2.
+pub fn is_websocket<B>(request: &Request<B>) -> bool {
+    let protocol = request.extensions().get::<Protocol>();
+    request.method() == Method::CONNECT && protocol.is_some_and(|it| it.as_str() == "websocket")
+}
+
+impl Wish {
+    /// That of a request, if it has one. One of HTTP/2 becomes what HTTP/1.1 asks in its place.
+    pub fn of(request: &mut Request<Incoming>) -> Result<Option<Self>, ErrorStack> {
+        let (protocol, accept) = if is_websocket(request) {
+            let mut key = [0; 16];
+            boring::rand::rand_bytes(&mut key)?;
+            let key = encode_block(&key);
+            let accept = encode_block(&sha1(format!("{key}{GUID}").as_bytes()));
+            *request.method_mut() = Method::GET;
+            if let Ok(key) = HeaderValue::from_str(&key) {
+                request.headers_mut().insert(SEC_WEBSOCKET_KEY, key);
+            }
+            (HeaderValue::from_static("websocket"), Some(accept))
+        } else if let Some(protocol) = headers::upgrade(request) {
+            (protocol, None)
+        } else {
+            return Ok(None);
+        };
+        Ok(Some(Self {
+            protocol,
+            client: hyper::upgrade::on(request),
+            accept,
+        }))
+    }
+
+    /// Tells the backend.
+    pub fn tell(&self, headers: &mut HeaderMap) {
+        ask(headers, self.protocol.clone());
+    }
+
+    /// What the backend's answer is for the client. Where it agrees everything passes as it is from now on, until one side
+    /// ends, or the gateway.
+    pub fn answer(self, call: &Call<'_>, mut answer: Response<Incoming>) -> Answer {
+        let agrees = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+        let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
+        let right = self
+            .accept
+            .as_ref()
+            .is_none_or(|right| accept.is_some_and(|it| it == right));
+        // On a stream of HTTP/2 success says that it is a WebSocket now.
+        let astray = self.accept.is_some() && answer.status().is_success();
+        if astray || agrees && !right {
+            return text(
+                StatusCode::BAD_GATEWAY,
+                "the server behind this one speaks no WebSocket here",
+            );
+        }
+        if !agrees {
+            return super::forward::plain(answer);
+        }
+        let backend = hyper::upgrade::on(&mut answer);
+        let protocol = answer.headers().get(UPGRADE).cloned();
+        headers::strip(answer.headers_mut());
+        if self.accept.is_some() {
+            *answer.status_mut() = StatusCode::OK;
+            answer.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
+        } else if let Some(protocol) = protocol {
+            ask(answer.headers_mut(), protocol);
+        }
+        join(call, self.client, backend);
+        answer.map(|_| Empty::new().map_err(|never| match never {}).boxed_unsync())
+    }
+}
 
 /// Asks for a protocol, on this connection.
-pub fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
+fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
     headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
     headers.insert(UPGRADE, protocol);
 }
 
-/// Both sides have agreed: from now on everything passes as it is, until one side ends, or the gateway.
-pub fn join(house: &House, client: OnUpgrade, mut answer: Response<Incoming>) -> Answer {
-    let backend = hyper::upgrade::on(&mut answer);
-    let mut closing = house.closing.clone();
+/// As long as both go on the client keeps its place, and is not idle.
+fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
+    let held = (call.place.clone(), call.pace.owe());
+    let mut closing = call.house.closing.clone();
     tokio::spawn(async move {
+        let _held = held;
         let both = async {
             let (client, backend) = (client.await?, backend.await?);
             let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
@@ -34,10 +123,4 @@ pub fn join(house: &House, client: OnUpgrade, mut answer: Response<Incoming>) ->
             () = said(&mut closing) => {}
         }
     });
-    let protocol = answer.headers().get(UPGRADE).cloned();
-    headers::strip(answer.headers_mut());
-    if let Some(protocol) = protocol {
-        ask(answer.headers_mut(), protocol);
-    }
-    answer.map(|_| Empty::new().map_err(|never| match never {}).boxed_unsync())
 }

@@ -144,34 +144,6 @@ fn a_connection_to_a_backend_is_for_many_requests_and_closed_when_there_are_none
     happens("open");
 }
 
-/// Agrees to WebSocket, and says everything twice.
-fn websocket(mut stream: TcpStream) {
-    let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
-    let head = head(&mut reader);
-    assert!(
-        head.contains("upgrade: websocket") && head.contains("connection: upgrade"),
-        "{head}"
-    );
-    let agreed =
-        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
-    stream.write_all(agreed.as_bytes()).expect("a client");
-    let mut word = [0; 5];
-    reader.read_exact(&mut word).expect("five bytes");
-    stream.write_all(&[word, word].concat()).expect("a client");
-}
-
-#[test]
-fn a_websocket_passes_through() {
-    let gateway = in_front_of("http", &backend(websocket), "");
-    let ask = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
-        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\nhello";
-    let said = gateway.s_client("-quiet -alpn http/1.1", ask);
-    assert!(
-        said.contains("101 Switching Protocols") && said.contains("hellohello"),
-        "{said}"
-    );
-}
-
 /// Says what it has heard: a PROXY header, and the line after it.
 pub fn hear(stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));

@@ -1,19 +1,24 @@
-//! A client of HTTP/2 (RFC 9113) whose windows are closed from the start.
+//! A client of HTTP/2 (RFC 9113), frame by frame.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 
 /// `SETTINGS_INITIAL_WINDOW_SIZE` (section 6.5.2), 0.
 const CLOSED: [u8; 6] = [0, 4, 0, 0, 0, 0];
+/// `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, section 3), 1.
+const CONNECT: [u8; 6] = [0, 8, 0, 0, 0, 1];
 /// The connection itself, as a stream.
 const ALL: u8 = 0;
 const ACK: u8 = 1;
-/// The end of a request, and of its head.
-const WHOLE: u8 = 1 | 4;
+const END: u8 = 1;
+/// The end of a head, and of a request as well.
+const HEAD: u8 = 4;
+const WHOLE: u8 = 1 | HEAD;
 
 /// `openssl s_client`, and the frames that go through it.
 pub struct Client {
@@ -23,7 +28,17 @@ pub struct Client {
 }
 
 impl Client {
-    pub fn connect(address: &str) -> Self {
+    /// Its windows are closed from the start.
+    pub fn closed(address: &str) -> Self {
+        Self::connect(address, &CLOSED)
+    }
+
+    /// It reads what it is sent.
+    pub fn open(address: &str) -> Self {
+        Self::connect(address, &[])
+    }
+
+    fn connect(address: &str, settings: &[u8]) -> Self {
         let mut openssl = Command::new("openssl")
             .args(["s_client", "-quiet", "-alpn", "h2", "-connect", address])
             .stdin(Stdio::piped())
@@ -39,18 +54,59 @@ impl Client {
             says,
             openssl,
         };
-        client.frame(SETTINGS, 0, ALL, &CLOSED).expect("settings");
+        client.frame(SETTINGS, 0, ALL, settings).expect("settings");
         client
     }
 
-    /// A GET, its fields as RFC 7541 writes literals without an index; each has less than 127 bytes.
+    /// A GET.
     pub fn ask(&mut self, host: &str, path: &str) {
-        let mut head = vec![0x82, 0x87];
-        for (name, value) in [(1, host), (4, path)] {
-            head.extend([name, u8::try_from(value.len()).expect("a short text")]);
-            head.extend(value.as_bytes());
-        }
+        let head = [&[0x82, 0x87], &*field(1, host), &*field(4, path)].concat();
         self.frame(HEADERS, WHOLE, 1, &head).expect("a request");
+    }
+
+    /// Asks for a protocol on a stream (RFC 8441, section 4), once the other side has said that it knows how. Answers the
+    /// first byte of the answer's head: 0x88 is `:status 200`.
+    pub fn connect_protocol(&mut self, host: &str, path: &str, protocol: &str) -> u8 {
+        let (_, _, settings) = self.next_of(SETTINGS);
+        assert!(settings.chunks(6).any(|one| one == CONNECT), "{settings:?}");
+        let mut head = [
+            &*field(2, "CONNECT"),
+            &[0x87],
+            &*field(1, host),
+            &*field(4, path),
+        ]
+        .concat();
+        for (name, value) in [(":protocol", protocol), ("sec-websocket-version", "13")] {
+            head.extend([&*field(0, name), &field(0, value)[1..]].concat());
+        }
+        self.frame(HEADERS, HEAD, 1, &head).expect("a request");
+        self.next_of(HEADERS).2[0]
+    }
+
+    /// On the stream.
+    pub fn say(&mut self, words: &[u8]) {
+        self.frame(DATA, 0, 1, words).expect("a stream");
+    }
+
+    /// What is said on the stream until it ends.
+    pub fn hear(&mut self) -> Vec<u8> {
+        let mut heard = Vec::new();
+        loop {
+            let (_, flags, words) = self.next_of(DATA);
+            heard.extend(words);
+            if flags & END != 0 {
+                return heard;
+            }
+        }
+    }
+
+    fn next_of(&mut self, kind: u8) -> (u8, u8, Vec<u8>) {
+        loop {
+            let frame = self.next().expect("a frame");
+            if frame.0 == kind {
+                return frame;
+            }
+        }
     }
 
     /// Answers each ping until the connection ends.
@@ -76,6 +132,13 @@ impl Client {
         self.hears.read_exact(&mut payload)?;
         Ok((head[3], head[4], payload))
     }
+}
+
+/// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less than 127
+/// bytes.
+fn field(name: u8, value: &str) -> Vec<u8> {
+    let length = u8::try_from(value.len()).expect("a short text");
+    [&[name, length], value.as_bytes()].concat()
 }
 
 impl Drop for Client {

@@ -17,5 +17,6 @@ mod sites;
 mod tickets;
 mod tls_backends;
 mod unkind;
+mod websockets;
 
 use hsmux_suite::gateway as rig;

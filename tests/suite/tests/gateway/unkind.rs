@@ -156,7 +156,7 @@ fn a_client_that_does_not_take_its_answer_is_let_go() {
 #[test]
 fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
     let gateway = with("idle_timeout = \"1s\"");
-    let mut client = h2::Client::connect(&gateway.address);
+    let mut client = h2::Client::closed(&gateway.address);
     client.ask("a.test", "/page.txt");
     client.answer_pings();
     assert_eq!(gateway.metric("hsmux_gateway_requests_total"), 1);

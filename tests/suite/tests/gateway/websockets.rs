@@ -1,0 +1,138 @@
+//! WebSocket, over HTTP/1.1 and HTTP/2, to backends that know it from HTTP/1.1 alone.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hsmux_suite::{PATIENCE, until};
+
+use crate::backends::{backend, head, in_front_of, mirror};
+use crate::h2::Client;
+use crate::rig::{BOTH, Gateway};
+
+/// `:status 200` (RFC 7541, appendix A).
+const AGREED: u8 = 0x88;
+
+/// Agrees to WebSocket (RFC 6455, section 4.2.2); then `say` has the word that it hears.
+fn websocket(mut stream: TcpStream, say: impl Fn(&mut TcpStream, [u8; 5])) {
+    let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+    let mut text = String::new();
+    while reader.read_line(&mut text).is_ok_and(|length| length > 2) {}
+    let lower = text.to_ascii_lowercase();
+    for part in [
+        "get /chat http/1.1",
+        "upgrade: websocket",
+        "connection: upgrade",
+        "host: a.test",
+    ] {
+        assert!(lower.contains(part), "{text}");
+    }
+    let name = "sec-websocket-key: ";
+    let key = lower.find(name).map(|at| &text[at + name.len()..]);
+    let key = key.and_then(|rest| rest.lines().next()).expect("a key");
+    let accept = format!("{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11");
+    let accept = STANDARD.encode(boring::sha::sha1(accept.as_bytes()));
+    let agreed = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {accept}\r\n\r\n"
+    );
+    stream.write_all(agreed.as_bytes()).expect("a client");
+    let mut word = [0; 5];
+    reader.read_exact(&mut word).expect("five bytes");
+    say(&mut stream, word);
+}
+
+/// Says everything twice.
+fn twice(stream: &mut TcpStream, word: [u8; 5]) {
+    stream.write_all(&[word, word].concat()).expect("a client");
+}
+
+const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a.test\r\nConnection: keep-alive, Upgrade\r\n\
+    Upgrade: websocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+    Sec-WebSocket-Version: 13\r\n\r\nhello";
+
+#[test]
+fn a_websocket_passes_through() {
+    let gateway = in_front_of("http", &backend(|stream| websocket(stream, twice)), "");
+    let said = gateway.s_client("-quiet -alpn http/1.1", ASK);
+    assert!(said.contains("101 Switching Protocols"), "{said}");
+    assert!(said.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{said}");
+    assert!(said.contains("hellohello"), "{said}");
+}
+
+#[test]
+fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
+    let (tell, told) = mpsc::channel();
+    let (go, gone) = mpsc::channel();
+    let gone = Mutex::new(gone);
+    let address = backend(move |stream| {
+        websocket(stream, |stream, word| {
+            tell.send(()).expect("the test");
+            gone.lock().expect("the test").recv().expect("the test");
+            twice(stream, word);
+        });
+    });
+    let gateway = in_front_of("http", &address, "");
+    thread::scope(|scope| {
+        let client = scope.spawn(|| gateway.s_client("-quiet -alpn http/1.1", ASK));
+        told.recv().expect("a word");
+        assert_eq!(gateway.metric("hsmux_gateway_connections"), 1);
+        go.send(()).expect("the backend");
+        assert!(client.join().expect("a client").contains("hellohello"));
+    });
+    until("it has gone", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_connections") == 0).then_some(())
+    });
+}
+
+/// It is not idle while nobody says anything.
+#[test]
+fn a_websocket_passes_over_http2() {
+    let slow = Duration::from_millis(2500);
+    let address = backend(move |stream| {
+        websocket(stream, |stream, word| {
+            thread::sleep(slow);
+            twice(stream, word);
+        });
+    });
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{address}\"");
+    let gateway = Gateway::start(Gateway::prepare(), "idle_timeout = \"1s\"", &site);
+    let mut client = Client::open(&gateway.address);
+    assert_eq!(
+        client.connect_protocol("a.test", "/chat", "websocket"),
+        AGREED
+    );
+    client.say(b"hello");
+    assert_eq!(client.hear(), b"hellohello");
+    assert_eq!(
+        gateway.metric("hsmux_gateway_requests_total{class=\"2xx\"}"),
+        1
+    );
+}
+
+/// Success would say that the stream is a WebSocket.
+#[test]
+fn what_is_no_websocket_is_none_over_http2() {
+    let wrong = backend(|mut stream| {
+        head(&mut BufReader::new(stream.try_clone().expect("a copy")));
+        let agreed = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\
+            Upgrade: websocket\r\nSec-WebSocket-Accept: another\r\n\r\n";
+        stream.write_all(agreed.as_bytes()).expect("a client");
+    });
+    for (address, protocol, class) in [
+        (backend(mirror), "websocket", "5xx"),
+        (wrong, "websocket", "5xx"),
+        (backend(mirror), "connect-udp", "4xx"),
+    ] {
+        let gateway = in_front_of("http", &address, "");
+        let mut client = Client::open(&gateway.address);
+        let status = client.connect_protocol("a.test", "/chat", protocol);
+        assert_ne!(status, AGREED);
+        let series = format!("hsmux_gateway_requests_total{{class=\"{class}\"}}");
+        assert_eq!(gateway.metric(&series), 1, "{address} {protocol}");
+    }
+}
