@@ -75,15 +75,16 @@ impl From<Error> for Refusal {
             | Kind::Unproved
             | Kind::PinHeld
             | Kind::PinThrottled
+            // The tokens' PINs, which no client has.
+            | Kind::PinIncorrect
+            | Kind::NotLoggedIn
             | Kind::Environment => return Self::later(message, error.retry_after()),
             // The trail cannot be written, or the token is full; or the last of the tokens is gone.
             Kind::Vendor(
                 ck::CKR_DEVICE_MEMORY | ck::CKR_DEVICE_REMOVED | ck::CKR_TOKEN_NOT_PRESENT,
             ) => return Self::later(message, None),
             Kind::UnknownObject => return Self::no_key(),
-            Kind::ReadOnly | Kind::Forbidden | Kind::NotLoggedIn | Kind::PinIncorrect => {
-                StatusCode::FORBIDDEN
-            }
+            Kind::ReadOnly | Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::Unsupported | Kind::Invalid | Kind::NoMechanism => StatusCode::BAD_REQUEST,
             Kind::Vendor(_) if error.scope() == Scope::Request => StatusCode::BAD_REQUEST,
             Kind::Vendor(_) | Kind::Protocol => StatusCode::INTERNAL_SERVER_ERROR,
@@ -105,6 +106,8 @@ mod tests {
         assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DATA_LEN_RANGE)), 400);
         assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR)), 500);
         assert_eq!(status(Error::vendor("C_Sign", ck::CKR_DEVICE_REMOVED)), 503);
+        assert_eq!(status(request(Kind::PinIncorrect)), 503);
+        assert_eq!(status(Error::pool(Kind::NotLoggedIn, "x")), 503);
         let busy = Refusal::from(Error::busy(7, Duration::from_secs(3)));
         assert_eq!(busy.status.as_u16(), 503);
         assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));

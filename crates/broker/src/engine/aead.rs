@@ -103,7 +103,7 @@ impl Engine {
             }
             Cipher::RawCbc => {
                 no_aad(aad)?;
-                self.cbc_decrypt(key, &sealed).await
+                self.cbc_decrypt(key, &sealed, judged).await
             }
             Cipher::CbcHmac(mac) => {
                 sealed.resize(sealed.len().max(2 * BLOCK + MAC), 0);
@@ -112,7 +112,9 @@ impl Engine {
                 if !bool::from(expected.ct_eq(tag)) {
                     return Err(unreadable());
                 }
-                self.cbc_decrypt(key, text).await
+                // It is what was written: if it cannot be read now, that is not the client's doing.
+                let ours = |error: &Error| error.clone().into();
+                self.cbc_decrypt(key, text, ours).await
             }
             Cipher::Rsa(padding) => {
                 no_aad(aad)?;
@@ -130,7 +132,12 @@ impl Engine {
         Ok([&iv[..], &text].concat())
     }
 
-    async fn cbc_decrypt(&self, key: ObjectId, sealed: &[u8]) -> Result<Bytes, Refusal> {
+    async fn cbc_decrypt(
+        &self,
+        key: ObjectId,
+        sealed: &[u8],
+        judge: impl Fn(&Error) -> Refusal,
+    ) -> Result<Bytes, Refusal> {
         let Some((iv, text)) = sealed.split_at_checked(BLOCK) else {
             return Err(unreadable());
         };
@@ -139,7 +146,7 @@ impl Engine {
         }
         let mechanism = Mechanism::with_bytes(ck::CKM_AES_CBC_PAD, iv.to_vec());
         let opened = self.with_key(Verb::Decrypt, key, mechanism, text.to_vec());
-        opened.await.map_err(|error| judged(&error))
+        opened.await.map_err(|error| judge(&error))
     }
 
     async fn tag(&self, mac: ObjectId, sealed: &[u8], aad: &[u8]) -> Result<Bytes, Refusal> {
