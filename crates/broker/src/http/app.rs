@@ -88,15 +88,19 @@ where
 {
     move |call: Call| {
         let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
-        let trace = call.trace.clone();
+        let (trace, admitted) = (call.trace.clone(), call.admitted.clone());
         let answer = handler(call);
         Box::pin(async move {
             let _in_flight = broker.metrics.request();
             let answer = pin!(answer);
-            let answer = match traces::follow(trace.clone(), answer).await {
+            let mut answer = match traces::follow(trace.clone(), answer).await {
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),
             };
+            // It costs what it costs until the client has taken its answer.
+            if let Some(admitted) = admitted {
+                answer.extensions_mut().insert(admitted);
+            }
             reply::traced(trace.as_deref(), answer)
         })
     }

@@ -44,7 +44,7 @@ pub struct Peer {
 pub struct Call {
     broker: Arc<Broker>,
     client: Client,
-    admitted: Option<Admitted>,
+    pub(super) admitted: Option<Arc<Admitted>>,
     pub(super) actor: Arc<Actor>,
     id: String,
     method: Method,
@@ -99,7 +99,7 @@ impl Call {
         let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
         Ok(Self {
             actor: Arc::new(Actor::client(client.to_string(), peer.address.clone())),
-            admitted,
+            admitted: admitted.map(Arc::new),
             broker: Arc::clone(broker),
             client,
             id,
@@ -142,7 +142,7 @@ impl Call {
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
         let usage = self.broker.usage.load_full();
         let limits = usage.limits();
-        let own = self.admitted.as_ref().map(Admitted::max_body);
+        let own = self.admitted.as_deref().map(Admitted::max_body);
         let longest = own.unwrap_or(limits.each.max_body);
         let too_long = || {
             let message = format!("a request has at most {longest} bytes");
@@ -151,16 +151,30 @@ impl Call {
         if body.size_hint().lower() > longest as u64 {
             return Err(too_long());
         }
-        let collected = Limited::new(body, longest).collect();
-        let Ok(collected) = tokio::time::timeout(limits.read_timeout, collected).await else {
-            let message = "the body of the request did not come";
-            return Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message));
+        let mut body = Limited::new(body, longest);
+        let collected = async {
+            let mut parts = Vec::new();
+            while let Some(part) = body.frame().await {
+                let part = part.map_err(|error| match error.is::<LengthLimitError>() {
+                    true => too_long(),
+                    false => Refusal::bad(format!("the body of the request: {error}")),
+                });
+                let part = part?.into_data().unwrap_or_default();
+                if let Some(admitted) = &self.admitted {
+                    admitted.hold(part.len())?;
+                }
+                parts.push(part);
+            }
+            Ok(match &parts[..] {
+                [whole] => whole.clone(),
+                _ => parts.concat().into(),
+            })
         };
-        match collected {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(too_long()),
-            Err(error) => Err(Refusal::bad(format!("the body of the request: {error}"))),
-        }
+        let collected = tokio::time::timeout(limits.read_timeout, collected).await;
+        collected.unwrap_or_else(|_| {
+            let message = "the body of the request did not come";
+            Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message))
+        })
     }
 
     /// What all requests share.

@@ -1,5 +1,6 @@
 //! One connection: its requests, until the client, its limits or the service end it.
 
+use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +19,9 @@ use tower::ServiceExt;
 
 use super::Peer;
 use super::connections::Place;
+use super::limits::Admitted;
 use super::patience::Patient;
+use super::sent::Sent;
 use super::unread;
 
 /// What a head may take of memory: ten thousand clients may send one at once.
@@ -44,14 +47,14 @@ pub async fn serve(
         let (request, rest) = unread::lend(request);
         let answer = app.clone().oneshot(request);
         async move {
-            let mut answer = answer.await;
+            let Ok(mut answer) = answer.await;
             let last = one_by_one && (leaving.load(Ordering::Acquire) || !rest.read_out().await);
-            if let (Ok(answer), true) = (&mut answer, last) {
+            if last {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
-            drop(running);
-            answer
+            let admitted = answer.extensions_mut().remove::<Arc<Admitted>>();
+            Ok::<_, Infallible>(answer.map(|body| Sent::new(body, running, admitted)))
         }
     });
     let builder = builder();

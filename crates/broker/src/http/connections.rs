@@ -28,17 +28,25 @@ pub struct Place {
 /// What a connection does.
 pub struct Activity {
     opened: Instant,
+    /// Requests whose answer the client has not taken.
     running: AtomicUsize,
+    /// Those of them that have no answer yet.
+    owed: AtomicUsize,
+    /// Whether there are bytes that the client does not take.
+    stuck: AtomicBool,
     /// Requests so far.
     requests: AtomicUsize,
-    /// When the last of them ended, in milliseconds after `opened`.
-    quiet: AtomicU64,
+    /// When the client has taken something last, in milliseconds after `opened`.
+    moved: AtomicU64,
     told: AtomicBool,
     go: Notify,
 }
 
 /// A request that runs on a connection, until this is dropped.
-pub struct Running(Arc<Activity>);
+pub struct Running {
+    activity: Arc<Activity>,
+    owed: bool,
+}
 
 /// How long one that was told to go is waited for before another one is told, too.
 const A_MOMENT: Duration = Duration::from_millis(50);
@@ -71,8 +79,10 @@ impl Connections {
         let activity = Arc::new(Activity {
             opened: Instant::now(),
             running: AtomicUsize::new(0),
+            owed: AtomicUsize::new(0),
+            stuck: AtomicBool::new(false),
             requests: AtomicUsize::new(0),
-            quiet: AtomicU64::new(0),
+            moved: AtomicU64::new(0),
             told: AtomicBool::new(false),
             go: Notify::new(),
         });
@@ -137,13 +147,35 @@ impl Activity {
     /// A request begins.
     pub fn begin(self: &Arc<Self>) -> Running {
         self.running.fetch_add(1, Ordering::AcqRel);
+        self.owed.fetch_add(1, Ordering::AcqRel);
         self.requests.fetch_add(1, Ordering::AcqRel);
-        Running(Arc::clone(self))
+        Running {
+            activity: Arc::clone(self),
+            owed: true,
+        }
     }
 
-    /// Whether no request runs.
+    /// Whether no request runs, and the client has taken all answers.
     pub fn is_quiet(&self) -> bool {
-        self.running.load(Ordering::Acquire) == 0
+        self.running.load(Ordering::Acquire) == 0 && !self.stuck.load(Ordering::Acquire)
+    }
+
+    /// Whether the client waits for us.
+    pub fn is_owed(&self) -> bool {
+        self.owed.load(Ordering::Acquire) > 0
+    }
+
+    /// There are bytes that the client does not take; or it has taken some of them.
+    pub fn stuck(&self, stuck: bool) {
+        self.moved();
+        self.stuck.store(stuck, Ordering::Release);
+    }
+
+    /// The client has taken something.
+    fn moved(&self) {
+        let moved = u64::try_from(self.opened.elapsed().as_millis());
+        self.moved
+            .store(moved.unwrap_or(u64::MAX), Ordering::Release);
     }
 
     /// How many requests it has had.
@@ -151,18 +183,32 @@ impl Activity {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// When it was opened, or its last request ended.
+    /// When it was opened, or the client has taken something last.
     pub fn quiet_since(&self) -> Instant {
-        self.opened + Duration::from_millis(self.quiet.load(Ordering::Acquire))
+        self.opened + Duration::from_millis(self.moved.load(Ordering::Acquire))
+    }
+}
+
+impl Running {
+    /// There is an answer: from now on the client is waited for.
+    pub fn answered(&mut self) {
+        if std::mem::take(&mut self.owed) {
+            self.moved();
+            self.activity.owed.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The client has taken a part of it.
+    pub fn moved(&self) {
+        self.activity.moved();
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let quiet = self.0.opened.elapsed().as_millis();
-        let quiet = u64::try_from(quiet).unwrap_or(u64::MAX);
-        self.0.quiet.store(quiet, Ordering::Release);
-        self.0.running.fetch_sub(1, Ordering::AcqRel);
+        self.answered();
+        self.moved();
+        self.activity.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

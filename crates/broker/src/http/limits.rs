@@ -24,6 +24,13 @@ pub struct Usage {
     /// Of each `[[limit]]`, and last of those clients that none of them means.
     classes: Vec<Class>,
     strangers: Mutex<HashMap<Address, Arc<Bucket>>>,
+    room: Arc<Room>,
+}
+
+/// Room in memory for bodies of requests.
+struct Room {
+    most: usize,
+    taken: AtomicUsize,
 }
 
 /// Clients that may cost the same, by their names.
@@ -36,6 +43,9 @@ struct Class {
 pub struct Admitted {
     client: Arc<Client>,
     allowance: Arc<Allowance>,
+    room: Arc<Room>,
+    /// Bytes of its body.
+    held: AtomicUsize,
 }
 
 struct Client {
@@ -64,8 +74,14 @@ impl Usage {
             allowance: Arc::new(allowance.clone()),
             clients: Mutex::default(),
         });
+        let classes: Vec<Class> = classes.collect();
+        let longest = classes.iter().map(|class| class.allowance.max_body).max();
         Self {
-            classes: classes.collect(),
+            room: Arc::new(Room {
+                most: limits.max_bodies.max(longest.unwrap_or_default()),
+                taken: AtomicUsize::new(0),
+            }),
+            classes,
             strangers: Mutex::default(),
             limits,
         }
@@ -81,7 +97,7 @@ impl Usage {
         let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
         let special = &self.limits.special;
         let class = special.iter().position(means).unwrap_or(special.len());
-        self.classes[class].admit(name)
+        self.classes[class].admit(name, &self.room)
     }
 
     /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
@@ -99,12 +115,14 @@ impl Usage {
 }
 
 impl Class {
-    fn admit(&self, name: &str) -> Result<Admitted, Refusal> {
+    fn admit(&self, name: &str, room: &Arc<Room>) -> Result<Admitted, Refusal> {
         let client = self.client(name);
         let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
         let admitted = Admitted {
             client,
             allowance: Arc::clone(&self.allowance),
+            room: Arc::clone(room),
+            held: AtomicUsize::new(0),
         };
         let most = self.allowance.in_flight;
         if before >= most {
@@ -140,6 +158,17 @@ impl Admitted {
     pub fn max_body(&self) -> usize {
         self.allowance.max_body
     }
+
+    /// Takes room for so much more of its body, until this is dropped; refused where others have taken all.
+    pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
+        self.held.fetch_add(bytes, Ordering::AcqRel);
+        let before = self.room.taken.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes > self.room.most {
+            let message = "there is no room for the body of this request beside those of others";
+            return Err(Refusal::later(message, None));
+        }
+        Ok(())
+    }
 }
 
 impl Client {
@@ -156,6 +185,8 @@ impl Client {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
+        let held = self.held.load(Ordering::Acquire);
+        self.room.taken.fetch_sub(held, Ordering::AcqRel);
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -236,6 +267,26 @@ mod tests {
         let admitted = (0..1000).filter(|_| admit(&usage, "a").is_ok()).count();
         assert!((3..500).contains(&admitted), "{admitted}");
         assert!(admit(&usage, "b").is_ok());
+    }
+
+    #[test]
+    fn bodies_have_so_much_room_together() {
+        let each = Allowance {
+            max_body: 60,
+            ..Allowance::default()
+        };
+        let usage = Usage::new(Limits {
+            each,
+            max_bodies: 100,
+            ..Limits::default()
+        });
+        let [first, second] = ["a", "b"].map(|name| admit(&usage, name).ok().unwrap());
+        assert!(first.hold(30).is_ok() && first.hold(30).is_ok() && second.hold(40).is_ok());
+        let refused = second.hold(1).unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert!(refused.retry_after.is_some());
+        drop(first);
+        assert!(second.hold(59).is_ok());
     }
 
     #[test]

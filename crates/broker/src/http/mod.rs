@@ -13,6 +13,7 @@
 //! | `watch` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
 //! | `connection`, `connections`, `patience` | one connection; how many there may be; how long it is waited for |
+//! | `sent` | an answer on its way |
 //! | `unread` | a body that nobody has read |
 
 mod app;
@@ -26,6 +27,7 @@ mod listen;
 mod patience;
 mod record;
 mod reply;
+mod sent;
 mod service;
 mod tls;
 mod unread;

@@ -50,11 +50,14 @@ impl<S> Patient<S> {
         }
     }
 
-    /// When the client has taken too long; `None` while a request runs.
+    /// When the client has taken too long; `None` while it waits for us.
     fn due(&mut self) -> Option<Instant> {
         if !self.activity.is_quiet() {
             self.head = None;
-            return None;
+            // A client of HTTP/2 may leave us room for bytes and none for its answer, for ever. What has gone
+            // as far as the socket is looked after where it is written.
+            let taking = !self.activity.is_owed() && self.stuck.is_none();
+            return taking.then(|| Instant::from_std(self.activity.quiet_since()) + self.read);
         }
         self.head = self
             .head
@@ -163,10 +166,15 @@ impl<S> Patient<S> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if done.is_ready() {
-            self.stuck = None;
+            if self.stuck.take().is_some() {
+                self.activity.stuck(false);
+            }
             return done;
         }
-        let since = *self.stuck.get_or_insert_with(Instant::now);
+        let since = *self.stuck.get_or_insert_with(|| {
+            self.activity.stuck(true);
+            Instant::now()
+        });
         if self.is_over(since + self.read, cx) {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }

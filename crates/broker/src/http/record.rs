@@ -95,7 +95,12 @@ impl Call {
         fields.add("key", self.key());
         let event = Event::act(&self.actor, act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
-        let deed = async move { deed::carry_out(&audit, event, work).await };
+        let admitted = self.admitted.clone();
+        let deed = async move {
+            // It runs on without its call, and is one of the client's requests until it ends.
+            let _admitted = admitted;
+            deed::carry_out(&audit, event, work).await
+        };
         let done = traces::follow(self.trace.clone(), deed);
         tokio::spawn(done).await.unwrap_or_else(|e| {
             Err(Refusal::new(

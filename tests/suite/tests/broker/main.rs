@@ -27,6 +27,7 @@ mod requests;
 mod restarts;
 mod rig;
 mod store;
+mod taking;
 mod traces;
 mod traces_change;
 mod traces_programs;

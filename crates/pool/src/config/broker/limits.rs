@@ -15,6 +15,8 @@ pub struct Limits {
     pub special: Vec<Limit>,
     /// Requests per second from one address that show nothing, or what nobody knows yet.
     pub stranger_rate: NonZeroU32,
+    /// Bytes of the bodies of all clients' requests together; one of [`Allowance::max_body`] always fits in.
+    pub max_bodies: usize,
     /// Connections of all clients; past it the one that has been idle longest makes room.
     pub connections: usize,
     /// How long the head of a request may take from its first byte, and the body after it.
@@ -63,6 +65,7 @@ impl Default for Limits {
             each: Allowance::default(),
             special: Vec::new(),
             stranger_rate: const { NonZeroU32::new(100).unwrap() },
+            max_bodies: 256 << 20,
             connections: 10_000,
             read_timeout: Duration::from_secs(30),
             idle_timeout: Duration::from_secs(75),
@@ -76,6 +79,9 @@ pub fn limits(fields: &mut Fields<'_, '_, '_>) -> Limits {
     Limits {
         each: allowance(fields, &or.each),
         stranger_rate: per_second(fields, "stranger_rate").unwrap_or(or.stranger_rate),
+        max_bodies: fields
+            .number("max_bodies", 1024..=1 << 40)
+            .map_or(or.max_bodies, |bytes| bytes as usize),
         connections: fields
             .number("connections", 16..=1_000_000)
             .map_or(or.connections, |count| count as usize),

@@ -74,6 +74,12 @@ pub(super) const BROKER: Section = Section {
             "Requests of one client that may run or wait at once; past it 429.",
         ),
         key(
+            "max_bodies",
+            "268435456",
+            "268435456",
+            "Bytes of the bodies of all requests together, until they are answered; past it 503. Never less than the longest max_body.",
+        ),
+        key(
             "stranger_rate",
             "100",
             "100",
