@@ -93,6 +93,12 @@ pub struct TokenControl {
     pub wrong_signature_every: u64,
     /// The second call of every operation returns this code.
     pub sign_error: u64,
+    /// The same of decryptions alone; with `forward` only.
+    pub decrypt_error: u64,
+    /// Calls that make or remove objects do not return while this is set; with `forward` only.
+    pub hang_in_change: bool,
+    /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
+    pub lasting: String,
     /// The first call of every operation returns this code, as for an operation left active.
     pub init_error: u64,
     /// What a dead key handle returns; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
@@ -158,6 +164,9 @@ impl Default for TokenControl {
             churn: None,
             wrong_signature_every: 0,
             sign_error: CKR_OK,
+            decrypt_error: CKR_OK,
+            hang_in_change: false,
+            lasting: String::new(),
             init_error: CKR_OK,
             dead_handle_error: CKR_KEY_HANDLE_INVALID,
             always_authenticate: false,

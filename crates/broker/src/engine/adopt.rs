@@ -37,13 +37,18 @@ enum Fate {
 }
 
 impl Engine {
-    /// Takes over what has appeared on the tokens since, and takes from them what is to go.
+    /// Takes over what has appeared on the tokens since, and takes from them what is to go. It waits while keys
+    /// are made or changed.
     pub async fn adopt(self: &Arc<Self>) {
         let _writer = self.writer.lock().await;
         let engine = Arc::clone(self);
         // A panic in there is on the log by itself.
         let _ = tokio::task::spawn_blocking(move || engine.adopt_blocking()).await;
-        if let Err(refusal) = self.destroy_doomed().await {
+        let gone = match self.store.run(Store::doomed).await {
+            Ok(doomed) => self.destroy_doomed(doomed).await,
+            Err(error) => Err(error.into()),
+        };
+        if let Err(refusal) = gone {
             tracing::warn!(
                 "keys that are deleted stay on the tokens: {}",
                 refusal.text()
@@ -177,11 +182,11 @@ impl Engine {
         Ok(Fate::Doomed)
     }
 
-    /// Takes from the tokens what is to go and is there, with lines of its own on the trail. A token that is
+    /// Takes from the tokens those of these that are there, with lines of its own on the trail. A token that is
     /// away may bring the rest.
-    pub(super) async fn destroy_doomed(&self) -> Result<(), Refusal> {
+    pub(super) async fn destroy_doomed(&self, doomed: Vec<ObjectId>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
-        for object in self.store.run(Store::doomed).await? {
+        for object in doomed {
             let Some(entry) = self.pool.catalogue().get(&object).cloned() else {
                 continue;
             };

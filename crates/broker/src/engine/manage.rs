@@ -95,12 +95,12 @@ impl Engine {
         let kept = trimmed.versions.split_off(&min_available);
         let objects = objects(&trimmed.versions);
         trimmed.versions = kept;
-        let (name, kind) = (key.name.clone(), key.kind);
+        let (name, kind, doomed) = (key.name.clone(), key.kind, objects.clone());
         self.store
-            .run(move |store| store.trim(&name, kind, &settings, &objects))
+            .run(move |store| store.trim(&name, kind, &settings, &doomed))
             .await?;
         self.keyring.put(trimmed);
-        self.destroy_doomed().await?;
+        self.destroy_doomed(objects).await?;
         self.keyring.find(key.name.as_str())
     }
 
@@ -114,12 +114,13 @@ impl Engine {
                 "error deleting policy {name}: deletion is not allowed for this policy"
             )));
         }
-        let (gone, objects) = (key.name.clone(), objects(&key.versions));
+        let objects = objects(&key.versions);
+        let (gone, doomed) = (key.name.clone(), objects.clone());
         self.store
-            .run(move |store| store.remove_key(&gone, &objects))
+            .run(move |store| store.remove_key(&gone, &doomed))
             .await?;
         self.keyring.remove(&key.name);
-        self.destroy_doomed().await
+        self.destroy_doomed(objects).await
     }
 
     /// Keeps a chain of certificates with a version.

@@ -6,10 +6,13 @@ use std::time::Duration;
 
 use hsmux_pool::config::BrokerSection;
 use hsmux_token::Result;
+use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::Broker;
 use super::limits::Usage;
 use super::tls::Https;
+use crate::engine::Engine;
 use crate::policy::Policy;
 
 /// Who looks.
@@ -19,24 +22,30 @@ pub struct Watch {
     /// As it was taken over last.
     section: BrokerSection,
     /// The pool's epoch when its keys were looked at.
-    seen: Option<u64>,
+    seen: watch::Sender<u64>,
 }
 
 /// How often.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// When that is tried again which could not be taken from the tokens, though nothing has changed there.
+const AGAIN: Duration = Duration::from_secs(60);
+
 impl Watch {
     pub fn new(broker: Arc<Broker>, https: Option<Arc<Https>>, section: BrokerSection) -> Self {
         Self {
+            seen: watch::Sender::new(broker.engine.pool().catalogue().epoch),
             broker,
             https,
             section,
-            seen: None,
         }
     }
 
     /// Takes over what has changed, for ever.
     pub async fn run(mut self, current: impl Fn() -> Option<BrokerSection> + Send + Sync) {
+        let engine = Arc::clone(&self.broker.engine);
+        engine.refresh_external();
+        tokio::spawn(adopt(engine, self.seen.subscribe()));
         loop {
             tokio::time::sleep(LOOK).await;
             if let Some(now) = current() {
@@ -46,7 +55,7 @@ impl Watch {
             let broker = Arc::clone(&self.broker);
             // A server may take its time.
             tokio::spawn(async move { broker.trust.keep_fresh().await });
-            self.look_at_keys().await;
+            self.look_at_keys();
         }
     }
 
@@ -88,12 +97,23 @@ impl Watch {
         }
     }
 
-    async fn look_at_keys(&mut self) {
-        let now = self.broker.engine.pool().catalogue().epoch;
-        if self.seen != Some(now) {
-            self.seen = Some(now);
-            self.broker.engine.adopt().await;
-            self.broker.engine.refresh_external();
+    fn look_at_keys(&self) {
+        let engine = &self.broker.engine;
+        let now = engine.pool().catalogue().epoch;
+        let other = |seen: &mut u64| std::mem::replace(seen, now) != now;
+        if self.seen.send_if_modified(other) {
+            engine.refresh_external();
+        }
+    }
+}
+
+/// Brings the store and the tokens together whenever these have changed. A task of its own: while a key is made,
+/// which may take minutes, it waits, and nothing else may wait with it.
+async fn adopt(engine: Arc<Engine>, mut epoch: watch::Receiver<u64>) {
+    loop {
+        engine.adopt().await;
+        if let Ok(Err(_)) = timeout(AGAIN, epoch.changed()).await {
+            return;
         }
     }
 }

@@ -10,8 +10,8 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::code;
 use crate::churn::folder_of;
-use crate::control::Control;
-use crate::device::Device;
+use crate::control::{Control, TokenControl};
+use crate::device::{Device, hang_while};
 use crate::world::World;
 
 /// The module behind, once it is loaded; it stays so until the process ends.
@@ -148,6 +148,7 @@ fn used(
     session: CK_SESSION_HANDLE,
     asks_length: bool,
     work: impl Fn() -> Result<(), CK_RV>,
+    fault: impl Fn(&TokenControl) -> CK_RV,
     spoil: impl Fn(),
 ) -> Result<(), CK_RV> {
     if asks_length {
@@ -158,6 +159,10 @@ fn used(
     let token = control.token(slot)?;
     let begun = Cell::new(false);
     let served = device.serve(slot, token, |number| {
+        let fault = fault(token);
+        if fault != CKR_OK {
+            return Err(fault);
+        }
         begun.set(true);
         work()?;
         let every = token.wrong_signature_every;
@@ -175,7 +180,7 @@ fn used(
 
 /// The second call of each verb; the standard gives all the same arguments.
 macro_rules! uses {
-    ($($name:ident, $spoils:literal;)*) => { $(
+    ($($name:ident, $spoils:literal, $fault:expr;)*) => { $(
         unsafe extern "C" fn $name(
             session: CK_SESSION_HANDLE,
             data: *mut u8,
@@ -191,15 +196,15 @@ macro_rules! uses {
                     unsafe { *place ^= 1 };
                 }
             };
-            code(used(session, place.is_null(), work, spoil))
+            code(used(session, place.is_null(), work, $fault, spoil))
         }
     )* };
 }
 
 uses! {
-    C_Sign, true;
-    C_Encrypt, false;
-    C_Decrypt, false;
+    C_Sign, true, |_| CKR_OK;
+    C_Encrypt, false, |_| CKR_OK;
+    C_Decrypt, false, |token| token.decrypt_error;
 }
 
 /// Calls that make or remove objects: for this process they are no foreign changes.
@@ -208,9 +213,49 @@ macro_rules! changes {
         unsafe extern "C" fn $name(session: CK_SESSION_HANDLE, $($argument: $type),*) -> CK_RV {
             // SAFETY: the standard's promise.
             let change = || unsafe { real!($name(session, $($argument),*)) };
-            code(device(session).and_then(|(_, device)| device.churn.change(change)))
+            code(changed(session, change))
         }
     )* };
+}
+
+fn changed(
+    session: CK_SESSION_HANDLE,
+    change: impl FnOnce() -> Result<(), CK_RV>,
+) -> Result<(), CK_RV> {
+    let (slot, device) = device(session)?;
+    hang_while(slot, |control| control.hang_in_change);
+    device.churn.change(change)
+}
+
+unsafe extern "C" fn C_DestroyObject(
+    session: CK_SESSION_HANDLE,
+    object: CK_OBJECT_HANDLE,
+) -> CK_RV {
+    let destroy = || {
+        let (slot, _) = device(session)?;
+        let control = Control::now()?;
+        let lasting = &control.token(slot)?.lasting;
+        if !lasting.is_empty() && label(session, object)? == lasting.as_bytes() {
+            return Err(CKR_ACTION_PROHIBITED);
+        }
+        // SAFETY: the standard's promise.
+        unsafe { real!(C_DestroyObject(session, object)) }
+    };
+    code(changed(session, destroy))
+}
+
+/// CKA_LABEL, as far as it is not too long.
+fn label(session: CK_SESSION_HANDLE, object: CK_OBJECT_HANDLE) -> Result<Vec<u8>, CK_RV> {
+    let mut label = vec![0; 256];
+    let mut wanted = CK_ATTRIBUTE {
+        type_: CKA_LABEL,
+        pValue: label.as_mut_ptr().cast(),
+        ulValueLen: label.len() as CK_ULONG,
+    };
+    // SAFETY: a place for one attribute, which says how long it is.
+    unsafe { real!(C_GetAttributeValue(session, object, &raw mut wanted, 1)) }?;
+    label.truncate(wanted.ulValueLen as usize);
+    Ok(label)
 }
 
 type Mechanism = *mut CK_MECHANISM;
@@ -230,5 +275,4 @@ changes! {
         template: Template, len: CK_ULONG, made: Made,
     );
     C_DeriveKey(how: Mechanism, key: CK_OBJECT_HANDLE, template: Template, len: CK_ULONG, made: Made);
-    C_DestroyObject(object: CK_OBJECT_HANDLE);
 }

@@ -11,6 +11,7 @@ mod connection;
 mod cost;
 mod external;
 mod faults_http;
+mod faulty;
 mod go;
 mod held;
 mod hvac;

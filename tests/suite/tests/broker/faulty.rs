@@ -1,0 +1,142 @@
+//! A token whose module takes its time over changes, keeps what it should let go, and cannot read what it has
+//! written: one request, or one key, is not everybody's affair.
+
+use std::thread;
+
+use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
+use serde_json::json;
+
+use crate::connection::Connection;
+use crate::held::on_token;
+use crate::rig::Broker;
+
+/// All keys are for `app`.
+const SECTION: &str = r#"
+[broker]
+listen = ["127.0.0.1:0"]
+metrics = true
+in_flight = 2
+
+[[policy]]
+clients = ["token:app"]
+keys = ["*"]
+allow = ["*"]
+"#;
+
+const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
+
+/// A SoftHSM token behind the stand-in.
+fn faulty() -> (Broker, StandIn) {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    let mut token = StandIn::new(&rig.path(""), "faulty", &["hsm1"]);
+    token.set_module(&format!("forward = \"{SOFTHSM}\""));
+    // What hangs is the test's doing.
+    let patient = token
+        .members()
+        .map(|member| member.with("timeout = \"10m\""));
+    rig.config.members = patient.collect();
+    (Broker::of(rig, SECTION), token)
+}
+
+#[test]
+fn while_a_key_is_made_for_minutes_other_changes_are_taken_over() {
+    let (broker, mut token) = faulty();
+    token.set_all("hang_in_change = true");
+    thread::scope(|scope| {
+        let made = scope.spawn(|| broker.ask("POST", "keys/app-slow", ""));
+        until("the key is being made", PATIENCE, || {
+            let hangs = broker.rig.path("faulty.state/hsm1.hang");
+            hangs.exists().then_some(())
+        });
+        let tool = broker.rig.softhsm.tool("hsm1");
+        tool.args("--keygen --key-type AES:32 --label other --id 77")
+            .ok();
+        until("another program's key is there", PATIENCE, || {
+            let (status, _) = broker.ask("POST", "encrypt/label:other", TEXT);
+            (status != 404).then_some(())
+        });
+        broker.rig.hsmux("token-auth revoke app").ok();
+        until("the token is revoked", PATIENCE, || {
+            let (status, _) = broker.ask("GET", "keys/app-none", "");
+            (status == 403).then_some(())
+        });
+        assert!(!made.is_finished(), "the key is being made still");
+        token.set_all("");
+        let (status, answer) = made.join().expect("an answer");
+        assert_eq!(status, 200, "{answer}");
+    });
+}
+
+/// What goes on without its client costs that client a place still.
+#[test]
+fn a_client_that_goes_away_has_no_more_acts_at_once_for_it() {
+    let (broker, mut token) = faulty();
+    token.set_all("hang_in_change = true");
+    let acts = ["app-one", "app-two"].map(|name| {
+        let mut act = Connection::tcp(&broker.url);
+        let path = format!("/v1/transit/keys/{name}");
+        act.send("POST", &path, &broker.token, "").expect("send");
+        act
+    });
+    let in_flight = |count: &str| {
+        let page = broker.rig.run("curl").args("--silent --fail");
+        let page = page.arg(format!("{}/metrics", broker.url)).ok().out;
+        let mut lines = page.lines();
+        let line = lines.find(|line| line.starts_with("hsmux_broker_requests_in_flight"));
+        line.is_some_and(|line| line.ends_with(count))
+    };
+    until("both run", PATIENCE, || in_flight(" 2").then_some(()));
+    drop(acts);
+    until("their client has gone", PATIENCE, || {
+        in_flight(" 0").then_some(())
+    });
+    broker.refused("GET", "keys/app-none", "", 429, "2 requests");
+    token.set_all("");
+    until("both are done", PATIENCE, || {
+        let status = |name: &str| broker.ask("GET", &format!("keys/{name}"), "").0;
+        (status("app-one") == 200 && status("app-two") == 200).then_some(())
+    });
+}
+
+#[test]
+fn a_key_that_cannot_be_destroyed_is_nobody_elses_affair() {
+    let (broker, mut token) = faulty();
+    let names = ["app-kept", "app-gone", "app-trimmed"];
+    for name in names {
+        broker.good("POST", &format!("keys/{name}"), "");
+        let body = r#"{"deletion_allowed": true}"#;
+        broker.good("POST", &format!("keys/{name}/config"), body);
+    }
+    broker.good("POST", "keys/app-trimmed/rotate", "");
+    let body = r#"{"min_decryption_version": 2, "min_encryption_version": 2}"#;
+    broker.good("POST", "keys/app-trimmed/config", body);
+    token.set_all("lasting = \"app-kept\"");
+    let (status, answer) = broker.ask("DELETE", "keys/app-kept", "");
+    assert!(status >= 400, "{status} {answer}");
+    broker.good("DELETE", "keys/app-gone", "");
+    let body = r#"{"min_available_version": 2}"#;
+    broker.good("POST", "keys/app-trimmed/trim", body);
+    let held = |name: &str, number| (name.to_owned(), 0, number);
+    let expected = [held("app-kept", 1), held("app-trimmed", 2)];
+    assert_eq!(on_token(&broker, "hsm1"), expected);
+    // It goes by itself when it can.
+    token.set_all("");
+    broker.good("POST", "keys/app-trimmed/rotate", "");
+    until("it is gone", PATIENCE, || {
+        let expected = [held("app-trimmed", 2), held("app-trimmed", 3)];
+        (on_token(&broker, "hsm1") == expected).then_some(())
+    });
+}
+
+#[test]
+fn a_text_that_was_not_altered_is_not_said_to_be() {
+    let (broker, mut token) = faulty();
+    broker.good("POST", "keys/app-cbc", r#"{"type": "aes256-cbc"}"#);
+    let sealed = broker.good("POST", "encrypt/app-cbc", TEXT);
+    let good = json!({"ciphertext": sealed["ciphertext"]}).to_string();
+    let bad = json!({"ciphertext": "vault:v1:AAAA"}).to_string();
+    token.set_all("decrypt_error = 0x5");
+    let (status, answer) = broker.ask("POST", "decrypt/app-cbc", &good);
+    assert_eq!(status, 500, "{answer}");
+    broker.refused("POST", "decrypt/app-cbc", &bad, 400, "it was altered");
+}
