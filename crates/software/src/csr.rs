@@ -22,14 +22,17 @@ const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.
 
 /// The DER of the CertificationRequestInfo, which is what gets signed.
 ///
-/// `subject` is a distinguished name as RFC 4514 writes it (`CN=www.example.com,O=Example`); `names`
+/// `subject` is a distinguished name as RFC 4514 writes it (`CN=www.example.com,O=Example`), or empty; `names`
 /// go into subjectAltName: IP addresses, mail addresses, URIs and DNS names, by their looks.
 pub fn request_info(subject: &str, key: &PublicKey, names: &[String]) -> Result<Vec<u8>> {
-    let name: Name = subject.parse().map_err(|error| {
-        invalid(format!(
-            "subject {subject:?}: {error}; write it as CN=www.example.com,O=Example"
-        ))
-    })?;
+    let name = match subject {
+        "" => Name::default(),
+        _ => subject.parse().map_err(|error| {
+            invalid(format!(
+                "subject {subject:?}: {error}; write it as CN=www.example.com,O=Example"
+            ))
+        })?,
+    };
     let name = name
         .to_der()
         .map_err(|e| invalid(format!("subject {subject:?}: {e}")))?;

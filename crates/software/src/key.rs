@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use der::asn1::{Any, BitStringRef, ObjectIdentifier, UintRef};
 use der::{Decode, Encode};
-use hsmux_token::{Attributes, Class, Error, KeyKind, Kind, Mechanism, Result, ck};
+use hsmux_token::{Attributes, Class, Error, KeyKind, Kind, Mechanism, Pss, Result, ck};
 use pkcs1::RsaPublicKey;
 use spki::{AlgorithmIdentifier, SubjectPublicKeyInfo, SubjectPublicKeyInfoRef};
 
@@ -153,6 +153,12 @@ impl PublicKey {
             Form::Rsa(key) => key.verify(mechanism, data, signature),
             Form::Curve(key) => key.verifier()?.verify(mechanism, data, signature),
         }
+    }
+
+    /// The bytes of salt in an RSA signature of CKM_RSA_PKCS_PSS, whatever the parameter says of them; `None` where
+    /// it has no such form.
+    pub fn salt(&self, params: &Pss, signature: &[u8]) -> Result<Option<u64>> {
+        self.as_rsa("C_Verify")?.salt(params, signature)
     }
 
     /// The data that an RSA signature was made of (C_VerifyRecover).

@@ -79,8 +79,13 @@ impl Recipe {
                 let hash = self
                     .hash
                     .ok_or_else(|| Refusal::bad("PSS needs a hash_algorithm"))?;
-                let salt = salt.unwrap_or_else(|| most_salt(key, hash));
-                pss(hash, salt)
+                let most = most_salt(key, hash);
+                if let Some(salt) = salt.filter(|salt| *salt > most) {
+                    return Err(Refusal::bad(format!(
+                        "salt_length {salt}: there is room for {most} bytes with this key and hash"
+                    )));
+                }
+                pss(hash, salt.unwrap_or(most))
             }
             _ => return Err(Refusal::bad("keys of this type do not sign")),
         })
@@ -127,21 +132,19 @@ pub fn verify(
     data: &[u8],
     signature: &[u8],
 ) -> Result<bool, Refusal> {
-    let (mechanism, input) = recipe.apply(shape, public, data)?;
-    let fits = |mechanism: &Mechanism| match public.verify(mechanism, &input, signature) {
+    let (mut mechanism, input) = recipe.apply(shape, public, data)?;
+    let mut fits = || {
+        if let (Params::Pss(params), Scheme::Pss(None)) = (&mut mechanism.params, recipe.scheme) {
+            // The signature says it; what says nothing is no signature, with any salt.
+            params.salt = public.salt(params, signature)?.unwrap_or(params.salt);
+        }
+        public.verify(&mechanism, &input, signature)
+    };
+    match fits() {
         Ok(()) => Ok(true),
         Err(error) => match error.code() {
             Some(ck::CKR_SIGNATURE_INVALID | ck::CKR_SIGNATURE_LEN_RANGE) => Ok(false),
-            _ => Err(Refusal::from(error)),
+            _ => Err(error.into()),
         },
-    };
-    match (recipe.scheme, recipe.hash) {
-        (Scheme::Pss(None), Some(hash)) if matches!(shape, Shape::Rsa { .. }) => {
-            // The salt's length is in the signature; these are what programs choose.
-            let lengths = [most_salt(public, hash), hash.len() as u64, 0];
-            let mut all = lengths.into_iter().map(|salt| fits(&pss(hash, salt)));
-            all.try_fold(false, |fit, next| Ok(fit || next?))
-        }
-        _ => fits(&mechanism),
     }
 }

@@ -4,7 +4,7 @@ mod oaep;
 mod pkcs1v15;
 mod pss;
 
-use hsmux_token::{Error, Hash, Kind, Mechanism, Params, Result, ck};
+use hsmux_token::{Error, Hash, Kind, Mechanism, Params, Pss, Result, ck};
 use num_bigint::BigUint;
 
 /// An RSA public key.
@@ -72,6 +72,13 @@ impl Key {
         genuine
             .then_some(())
             .ok_or_else(|| Error::vendor(CALL, ck::CKR_SIGNATURE_INVALID))
+    }
+
+    /// The bytes of salt in a signature of CKM_RSA_PKCS_PSS, whatever the parameter says of them; `None` where it has
+    /// no such form.
+    pub fn salt(&self, params: &Pss, signature: &[u8]) -> Result<Option<u64>> {
+        let message = self.open("C_Verify", signature)?;
+        pss::salt(params, &message, self.bits() - 1)
     }
 
     /// The data that a signature was made of.
