@@ -33,6 +33,9 @@ pub struct Actor {
     /// The client as it was authenticated over HTTP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub actor: Option<String>,
+    /// SHA-256 of the certificate that the client has shown, in hexadecimal.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<String>,
     /// The other end of a network connection, `192.0.2.7:50412`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
@@ -56,6 +59,13 @@ impl Actor {
             peer: Some(peer.into()),
             ..Self::default()
         }
+    }
+
+    /// The same, which has shown a certificate.
+    #[must_use]
+    pub fn certificate(mut self, fingerprint: Option<&str>) -> Self {
+        self.certificate = fingerprint.map(str::to_owned);
+        self
     }
 }
 
@@ -87,6 +97,8 @@ enum What {
         #[serde(skip_serializing_if = "Option::is_none")]
         label: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        version: Option<u32>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         mechanism: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
         micros: Option<u64>,
@@ -103,6 +115,7 @@ impl Event {
                 call,
                 key: key.into(),
                 label: None,
+                version: None,
                 mechanism: None,
                 micros: None,
             },
@@ -133,6 +146,15 @@ impl Event {
     pub fn label(mut self, name: Option<String>) -> Self {
         if let What::Use { label, .. } = &mut self.what {
             *label = name;
+        }
+        self
+    }
+
+    /// With the version of the key, where it has some.
+    #[must_use]
+    pub fn version(mut self, number: Option<u32>) -> Self {
+        if let What::Use { version, .. } = &mut self.what {
+            *version = number;
         }
         self
     }

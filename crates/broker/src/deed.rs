@@ -20,7 +20,7 @@ pub async fn carry_out<T>(
     let result = work.await;
     let event = match &result {
         Ok(_) => event,
-        Err(refusal) => event.outcome(refusal.text()),
+        Err(refusal) => event.outcome(refusal.brief()),
     };
     // It is done, whatever becomes of its line, which is tried again.
     let trail = Arc::clone(audit);

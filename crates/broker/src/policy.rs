@@ -28,9 +28,15 @@ impl Policy {
     pub fn allows(&self, client: &Client, action: Action, key: &str) -> bool {
         let by = |rule: &Rule| {
             rule.allow.contains(&action)
-                && (key.is_empty() || rule.keys.iter().any(|glob| matches_key(glob, key)))
+                && (key.is_empty() || names(rule, key))
                 && rule.clients.iter().any(|who| client.is(who))
         };
+        self.dev || self.rules.iter().any(by)
+    }
+
+    /// Whether a client may do anything with the key of that name: then it is listed.
+    pub fn names(&self, client: &Client, key: &str) -> bool {
+        let by = |rule: &Rule| names(rule, key) && rule.clients.iter().any(|who| client.is(who));
         self.dev || self.rules.iter().any(by)
     }
 
@@ -41,6 +47,10 @@ impl Policy {
         }
         Err(Refusal::denied())
     }
+}
+
+fn names(rule: &Rule, key: &str) -> bool {
+    rule.keys.iter().any(|glob| matches_key(glob, key))
 }
 
 /// A managed key's name has no `:`: what has one names a key that others have made, and a pattern has to
@@ -113,8 +123,10 @@ mod tests {
         assert!(policy.allows(&billing, Action::Random, ""));
         assert!(!policy.allows(&billing, Action::Decrypt, "orders-1"));
         assert!(!policy.allows(&billing, Action::Encrypt, "payments"));
+        assert!(policy.names(&billing, "orders-1") && !policy.names(&billing, "payments"));
         let other = Client::new(vec!["token:bill".into()]);
         assert!(!policy.allows(&other, Action::Encrypt, "orders-1"));
+        assert!(!policy.names(&other, "orders-1"));
         let nobody = Client::new(Vec::new());
         assert!(!policy.allows(&nobody, Action::Encrypt, "orders-1"));
         assert!(Policy::new(Vec::new(), true).allows(&nobody, Action::Delete, "x"));

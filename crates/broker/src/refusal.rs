@@ -19,6 +19,9 @@ pub struct Refusal {
 /// When to come back where nothing better is known.
 const SOON: Duration = Duration::from_secs(1);
 
+/// Characters of a sentence on the trail.
+const LONGEST: usize = 300;
+
 impl Refusal {
     /// A refusal with a sentence.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -57,6 +60,16 @@ impl Refusal {
         self.status.is_client_error()
     }
 
+    /// The same for a line of the trail: some words may be the client's own, who could make them as long as a
+    /// request.
+    pub fn brief(&self) -> String {
+        let text = self.text();
+        match text.char_indices().nth(LONGEST) {
+            None => text.to_owned(),
+            Some((end, _)) => format!("{}...", &text[..end]),
+        }
+    }
+
     /// The sentence.
     pub fn text(&self) -> &str {
         self.message.as_deref().unwrap_or_default()
@@ -65,7 +78,7 @@ impl Refusal {
 
 impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
+        let message = told(&error);
         let status = match error.kind() {
             Kind::Busy
             | Kind::Deadline
@@ -93,9 +106,39 @@ impl From<Error> for Refusal {
     }
 }
 
+/// An error in words for clients: where files of this host are is none of their business.
+fn told(error: &Error) -> String {
+    let text = error.to_string();
+    if error.scope() == Scope::Request {
+        return text;
+    }
+    let words = text.split(' ');
+    let name = |word: &'_ str| word.rsplit('/').next().unwrap_or_default().to_owned();
+    words.map(name).collect::<Vec<_>>().join(" ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_files_of_the_host_are_is_not_told() {
+        let told = |error: Error| Refusal::from(error).text().to_owned();
+        let full = Error::pool(
+            Kind::Environment,
+            "audit trail /var/lib/hsmux/audit.log: no space; make room",
+        );
+        assert_eq!(told(full), "audit trail audit.log: no space; make room");
+        let own = Error::request(Kind::Invalid, "pkcs11:object=a/b names no key");
+        assert_eq!(told(own), "pkcs11:object=a/b names no key");
+    }
+
+    #[test]
+    fn what_is_kept_of_a_sentence_is_short() {
+        let long = Refusal::bad("\u{e4}".repeat(LONGEST + 1)).brief();
+        assert_eq!(long, format!("{}...", "\u{e4}".repeat(LONGEST)));
+        assert_eq!(Refusal::denied().brief(), "permission denied");
+    }
 
     #[test]
     fn whose_fault_it_is_decides_the_status() {

@@ -7,14 +7,19 @@ use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
 /// What policies may call the owner of a certificate that leads to a trusted root: `fingerprint:` (the
-/// SHA-256 of its DER), `subject:` (RFC 4514), and `dns:`, `uri:` and `email:` of subjectAltName.
+/// SHA-256 of its DER), `subject:` (RFC 4514, but for an empty one, which would be the name of all that have none), and
+/// `dns:`, `uri:` and `email:` of subjectAltName.
 pub fn identities(der: &[u8]) -> Vec<String> {
     let fingerprint = format!("fingerprint:{}", hex::encode(Sha256::digest(der)));
     let Ok(certificate) = Certificate::from_der(der) else {
         return vec![fingerprint];
     };
     let body = certificate.tbs_certificate();
-    let mut found = vec![format!("subject:{}", body.subject())];
+    let subject = body.subject();
+    let mut found = Vec::new();
+    if !subject.is_empty() {
+        found.push(format!("subject:{subject}"));
+    }
     if let Ok(Some((_, SubjectAltName(names)))) = body.get_extension::<SubjectAltName>() {
         found.extend(names.iter().filter_map(|name| match name {
             GeneralName::DnsName(name) => Some(format!("dns:{name}")),

@@ -18,6 +18,9 @@ pub struct Client {
     identities: Vec<String>,
 }
 
+/// What a certificate is called by its hash.
+const FINGERPRINT: &str = "fingerprint:";
+
 impl Client {
     /// By its identities, the strongest first.
     pub fn new(identities: Vec<String>) -> Self {
@@ -30,7 +33,7 @@ impl Client {
             return self.is_known();
         }
         let same = |identity: &String| {
-            let hex = who.starts_with("fingerprint:");
+            let hex = who.starts_with(FINGERPRINT);
             identity == who || hex && identity.eq_ignore_ascii_case(who)
         };
         self.identities.iter().any(same)
@@ -40,6 +43,12 @@ impl Client {
     pub fn is_local(&self) -> bool {
         let by_kernel = |identity: &String| identity.starts_with("uid:");
         self.identities.iter().any(by_kernel)
+    }
+
+    /// SHA-256 of the certificate that it has shown, in hexadecimal.
+    pub fn fingerprint(&self) -> Option<&str> {
+        let mut all = self.identities.iter();
+        all.find_map(|identity| identity.strip_prefix(FINGERPRINT))
     }
 
     /// What it is called where one name has to do.

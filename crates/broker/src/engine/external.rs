@@ -7,9 +7,10 @@ use arc_swap::ArcSwap;
 use hsmux_pool::Catalogue;
 use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
 
 use super::{Budget, Engine};
-use crate::key::{Mark, Shape};
+use crate::key::{KeyName, Mark, Shape};
 use crate::refusal::Refusal;
 
 /// A key that others have made.
@@ -42,9 +43,39 @@ enum Asked {
     Id(Vec<u8>),
 }
 
+/// Bytes of a name on the trail.
+const LONGEST: usize = 200;
+
 /// Whether a name is of a key that others have made: managed names have no `:`.
 pub fn is_external(name: &str) -> bool {
     name.contains(':')
+}
+
+/// A name as a client has written it, for the trail: of a URI what names a key, and nothing else of it, for people write
+/// PINs there; a hash of what is no name of a key, or too long for one.
+pub fn spelling(name: &str) -> String {
+    let managed = name.is_empty() || name.parse::<KeyName>().is_ok();
+    let kept = if managed {
+        Some(name.to_owned())
+    } else if name.starts_with("label:") || name.starts_with("id:") {
+        name.split('?').next().map(str::to_owned)
+    } else {
+        name.parse::<Uri>().ok().map(|uri| {
+            let (object, id, class) = (uri.object, uri.id, uri.class);
+            let names = Uri {
+                object,
+                id,
+                class,
+                ..Uri::default()
+            };
+            names.to_string()
+        })
+    };
+    kept.filter(|kept| kept.len() <= LONGEST)
+        .unwrap_or_else(|| {
+            let hash = Sha256::digest(name.as_bytes());
+            format!("name:{}", hex::encode(&hash[..8]))
+        })
 }
 
 impl Engine {

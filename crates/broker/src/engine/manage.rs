@@ -68,7 +68,9 @@ impl Engine {
             min_available: before,
             ..
         } = key.settings;
-        let wrong = if min_available < before {
+        let wrong = if min_available == 0 {
+            Some("minimum available version should be positive")
+        } else if min_available < before {
             Some("minimum available version cannot be decremented")
         } else if min_encryption == 0 {
             Some(

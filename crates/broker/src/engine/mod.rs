@@ -31,7 +31,7 @@ use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
 pub use aead::{Cipher, Target};
 pub use budget::Budget;
-pub use external::{External, is_external};
+pub use external::{External, is_external, spelling};
 pub use keyring::Keyring;
 pub use mac::Mac;
 pub use rsa::Padding;
@@ -104,9 +104,10 @@ impl Engine {
         self.is_left(&key).then_some(key)
     }
 
-    /// The names of managed keys of which a version is left, in their order, at most so many after this one.
-    pub fn names(&self, after: &str, limit: usize) -> Vec<String> {
-        self.keyring.names(after, limit, |key| self.is_left(key))
+    /// Those names of managed keys of which a version is left, in their order, at most so many after this one.
+    pub fn names(&self, after: &str, limit: usize, of: impl Fn(&str) -> bool) -> Vec<String> {
+        let wanted = |key: &Key| of(key.name.as_str()) && self.is_left(key);
+        self.keyring.names(after, limit, wanted)
     }
 
     /// Whether the tokens have a version, or may have it: no other program has taken it from them.
@@ -120,8 +121,12 @@ impl Engine {
         key.versions.values().any(|version| self.has(version))
     }
 
-    /// The public half of a version's private key.
+    /// The public half of a version's private key, as long as that is there: what another program has taken from the
+    /// tokens verifies nothing.
     pub fn public_half(&self, version: &Version) -> Result<hsmux_software::PublicKey, Refusal> {
+        if !self.has(version) {
+            return Err(Refusal::no_key());
+        }
         if let Some(public) = version.public.get() {
             return Ok(public.clone());
         }

@@ -11,6 +11,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use hsmux_audit::Actor;
 use hsmux_pool::config::Action;
+use hsmux_token::ObjectId;
 use hsmux_traces::Trace;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
@@ -45,14 +46,19 @@ pub struct Call {
     broker: Arc<Broker>,
     client: Client,
     pub(super) admitted: Option<Arc<Admitted>>,
-    pub(super) actor: Arc<Actor>,
+    peer: Arc<Peer>,
+    /// Made once somebody has to know who it was.
+    actor: OnceLock<Arc<Actor>>,
     id: String,
     method: Method,
     query: Vec<(String, String)>,
     name: String,
     variant: Option<String>,
+    source: Option<String>,
     /// Where uses of the key are counted, once there is one.
     pub(super) series: OnceLock<Arc<Series>>,
+    /// The key that it means, where others have made that.
+    pub(super) object: OnceLock<ObjectId>,
     /// If it is traced.
     pub(super) trace: Option<Arc<Trace>>,
     /// Behind a lock only because a body alone cannot be shared.
@@ -80,6 +86,7 @@ impl Call {
             found.next().map(|(_, value)| value.to_owned())
         };
         let (name, variant) = (param("name").unwrap_or_default(), param("variant"));
+        let source = param("source");
         let (parts, body) = request.into_parts();
         let peer = parts
             .extensions
@@ -98,7 +105,8 @@ impl Call {
         let identified = identify(broker, &parts.headers, &peer);
         let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
         Ok(Self {
-            actor: Arc::new(Actor::client(client.to_string(), peer.address.clone())),
+            peer,
+            actor: OnceLock::new(),
             admitted: admitted.map(Arc::new),
             broker: Arc::clone(broker),
             client,
@@ -107,7 +115,9 @@ impl Call {
             query: query(parts.uri.query().unwrap_or_default()),
             name,
             variant,
+            source,
             series: OnceLock::new(),
+            object: OnceLock::new(),
             trace,
             body: Mutex::new(Some(body)),
         })
@@ -192,6 +202,19 @@ impl Call {
         &self.client
     }
 
+    /// Where the request has come from.
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Who asks, as the trail has it.
+    pub(super) fn actor(&self) -> &Arc<Actor> {
+        self.actor.get_or_init(|| {
+            let actor = Actor::client(self.client.to_string(), &self.peer.address);
+            Arc::new(actor.certificate(self.client.fingerprint()))
+        })
+    }
+
     /// The request's id, in the answer and on the trail.
     pub fn id(&self) -> &str {
         &self.id
@@ -210,6 +233,11 @@ impl Call {
     /// The other word in the path: a hash, a number, a kind of answer.
     pub fn variant(&self) -> Option<&str> {
         self.variant.as_deref()
+    }
+
+    /// Where random bytes are to come from, as the path says.
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
     }
 
     /// A parameter of the query.

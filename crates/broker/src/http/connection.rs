@@ -48,7 +48,9 @@ pub async fn serve(
         let answer = app.clone().oneshot(request);
         async move {
             let Ok(mut answer) = answer.await;
-            let last = one_by_one && (leaving.load(Ordering::Acquire) || !rest.read_out().await);
+            // Also of HTTP/2, where clients take a stream for broken that is reset before its answer.
+            let whole = rest.read_out().await;
+            let last = one_by_one && (leaving.load(Ordering::Acquire) || !whole);
             if last {
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);

@@ -54,7 +54,7 @@ struct Client {
 }
 
 /// Where a stranger comes from; `None`: from this machine, over the unix socket.
-type Address = Option<IpAddr>;
+pub(super) type Address = Option<IpAddr>;
 
 type Bucket = RateLimiter<
     NotKeyed,
@@ -216,7 +216,7 @@ fn too_many(message: String, wait: Duration) -> Refusal {
 }
 
 /// Who has one address of IPv6 has 2^64 of them (RFC 6177).
-fn network(address: Address) -> Address {
+pub(super) fn network(address: Address) -> Address {
     address.map(|address| match address.to_canonical() {
         IpAddr::V6(six) => {
             let network = u128::from(six) >> 64 << 64;

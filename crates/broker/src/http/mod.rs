@@ -9,6 +9,7 @@
 //! | `health` | whether it lives and serves |
 //! | `identify` | who a request is of |
 //! | `limits` | what one client may cost |
+//! | `strangers` | what those are denied who have shown nothing, summed up |
 //! | `service` | start and end |
 //! | `watch` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
@@ -29,6 +30,7 @@ mod record;
 mod reply;
 mod sent;
 mod service;
+mod strangers;
 mod tls;
 mod unread;
 mod watch;
@@ -48,9 +50,11 @@ use crate::metrics::Metrics;
 use crate::policy::Policy;
 
 use limits::Usage;
+use strangers::Strangers;
 
 pub use app::app;
 pub use call::{Call, Peer};
+pub use record::Used;
 pub(crate) use reply::text;
 pub use service::Service;
 
@@ -64,6 +68,7 @@ pub struct Broker {
     /// Whether everybody may read them.
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<Usage>,
+    pub(crate) strangers: Strangers,
     pub(crate) trust: Arc<Trust>,
     pub(crate) traces: Arc<Traces>,
 }
@@ -85,6 +90,7 @@ impl Broker {
             engine,
             audit,
             usage: ArcSwap::from_pointee(Usage::new(limits)),
+            strangers: Strangers::default(),
             trust: Arc::default(),
             traces,
         }))
@@ -94,6 +100,13 @@ impl Broker {
     /// allowed to read it.
     pub fn open_metrics(&self, open: bool) {
         self.open_metrics.store(open, Ordering::Relaxed);
+    }
+
+    /// What strangers were denied is put on the trail: of those whose time is over, or at the end of all.
+    fn sum_up(&self, end: bool) {
+        for line in self.strangers.lines(end) {
+            self.audit.record(line);
+        }
     }
 
     /// The keys.

@@ -1,25 +1,49 @@
 //! What becomes of a request: counted, and on the audit trail.
 
 use std::future::Future;
-use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
 use hsmux_audit::{Event, Trail};
 use hsmux_pool::config::Action;
+use hsmux_token::{ObjectId, ck};
 
 use super::Call;
 use crate::deed;
-use crate::metrics::{Reason, Running, Series};
+use crate::engine::spelling;
+use crate::metrics::{self, Reason, Running, Series};
 use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::Data;
+
+/// What an operation has used of its key, for its line on the trail.
+#[derive(Default)]
+pub struct Used {
+    /// 0: nothing yet, or a key that has no versions.
+    version: AtomicU32,
+    mechanism: OnceLock<&'static str>,
+}
+
+impl Used {
+    /// It uses this version of the key.
+    pub fn version(&self, number: u32) {
+        self.version.store(number, Ordering::Relaxed);
+    }
+
+    /// It does what a policy has to allow by name, by this mechanism.
+    pub fn mechanism(&self, name: &'static str) {
+        let _ = self.mechanism.set(name);
+    }
+}
 
 impl Call {
     /// Uses the key: counted, and on the trail; also where the client goes away meanwhile.
     pub async fn using<T>(
         &self,
         call: &'static str,
+        used: &Used,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         // In one place, however it is waited for: a future that is passed on is copied, and made room for
@@ -29,7 +53,18 @@ impl Call {
         let audit = &self.broker().audit;
         let result = if audit.wants_uses() {
             match audit.admit() {
-                Ok(()) => self.on_trail(call, &running, work).await,
+                Ok(()) => {
+                    let mut line = Line {
+                        audit,
+                        event: Some(self.use_of_key(call)),
+                        used,
+                        running: &running,
+                        outcome: Some("given up: the client has gone".into()),
+                    };
+                    let result = work.await;
+                    line.outcome = result.as_ref().err().map(Refusal::brief);
+                    result
+                }
                 Err(error) => Err(error.into()),
             }
         } else {
@@ -39,45 +74,41 @@ impl Call {
         result
     }
 
-    async fn on_trail<T>(
-        &self,
-        call: &'static str,
-        running: &Running<'_>,
-        work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
-    ) -> Result<T, Refusal> {
-        let mut line = Line {
-            audit: &self.broker().audit,
-            event: Some(self.use_of_key(call)),
-            running,
-            outcome: Some("given up: the client has gone".into()),
-        };
-        let result = work.await;
-        line.outcome = result
-            .as_ref()
-            .err()
-            .map(|refusal| refusal.text().to_owned());
-        result
-    }
-
-    /// What no policy allows is on the trail as what was tried.
+    /// What no policy allows is on the trail as what was tried; of strangers, who could fill it, the first of each
+    /// address and a count of the others.
     pub(super) fn denied(&self, action: Action, refusal: &Refusal) {
-        let audit = &self.broker().audit;
-        if audit.wants_uses() {
-            audit.record(self.use_of_key(action.word()).outcome(refusal.text()));
+        let (broker, audit) = (self.broker(), &self.broker().audit);
+        if !audit.wants_uses() {
+            return;
+        }
+        if self.client().is_known() || broker.strangers.is_first(self.peer().ip) {
+            audit.record(self.use_of_key(action.word()).outcome(refusal.brief()));
         }
     }
 
     fn use_of_key(&self, call: &'static str) -> Event {
-        Event::key_use(&self.actor, call, self.key()).request(self.id())
+        let event = match self.object.get() {
+            None => Event::key_use(self.actor(), call, spelling(self.key())),
+            Some(id) => {
+                let catalogue = self.engine().pool().catalogue();
+                let object = catalogue.get(id).map(|entry| &entry.object.attributes);
+                let label = object.and_then(|object| object.text(ck::CKA_LABEL));
+                Event::key_use(self.actor(), call, id.to_string()).label(label)
+            }
+        };
+        event.request(self.id())
     }
 
-    /// Uses are counted under this name, and not under the one that the client has given.
-    pub fn count_as(&self, key: &str) {
+    /// The request means this key, which others have made: it is counted and on the trail as what it is, however
+    /// the client has named it.
+    pub fn means(&self, object: ObjectId) {
+        let key = metrics::external(&object);
         if let Some(trace) = &self.trace {
-            trace.say("hsmux.key", key.to_owned());
+            trace.say("hsmux.key", key.clone());
         }
         self.series
-            .get_or_init(|| self.broker().metrics.of_key(key));
+            .get_or_init(|| self.broker().metrics.of_key(&key));
+        let _ = self.object.set(object);
     }
 
     fn series(&self) -> &Series {
@@ -92,8 +123,8 @@ impl Call {
         mut fields: Data,
         work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
     ) -> Result<T, Refusal> {
-        fields.add("key", self.key());
-        let event = Event::act(&self.actor, act, fields.into()).request(self.id());
+        fields.add("key", spelling(self.key()));
+        let event = Event::act(self.actor(), act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
         let admitted = self.admitted.clone();
         let deed = async move {
@@ -115,6 +146,7 @@ impl Call {
 struct Line<'a> {
     audit: &'a Trail,
     event: Option<Event>,
+    used: &'a Used,
     running: &'a Running<'a>,
     outcome: Option<String>,
 }
@@ -123,7 +155,11 @@ impl Drop for Line<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             let took = self.running.begun.elapsed().as_micros();
-            let event = event.took(u64::try_from(took).unwrap_or(u64::MAX));
+            let version = self.used.version.load(Ordering::Relaxed);
+            let event = event
+                .took(u64::try_from(took).unwrap_or(u64::MAX))
+                .version((version > 0).then_some(version))
+                .mechanism(self.used.mechanism.get().map(|name| (*name).to_owned()));
             self.audit.record(match self.outcome.take() {
                 Some(outcome) => event.outcome(outcome),
                 None => event,

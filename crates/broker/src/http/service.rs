@@ -132,6 +132,7 @@ impl Drop for Service {
     fn drop(&mut self) {
         if let Some((runtime, serving)) = self.serving.take() {
             runtime.block_on(self.drain(serving));
+            self.broker.sum_up(true);
             runtime.shutdown_timeout(Duration::from_secs(1));
         }
     }

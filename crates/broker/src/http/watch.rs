@@ -51,6 +51,7 @@ impl Watch {
             if let Some(now) = current() {
                 self.take_over(now);
             }
+            self.broker.sum_up(false);
             self.look_at_files().await;
             let broker = Arc::clone(&self.broker);
             // A server may take its time.

@@ -89,6 +89,11 @@ impl KeyType {
         self.0.code
     }
 
+    /// Bytes of the keys whose length the dialect leaves open.
+    pub fn key_size(self) -> Option<u32> {
+        (self.shape() == Shape::Hmac).then_some(HMAC_BITS as u32 / 8)
+    }
+
     /// What it is made of.
     pub fn shape(self) -> Shape {
         self.0.shape
@@ -109,6 +114,18 @@ impl Shape {
             Self::Ed25519 => (curve("ed25519"), None),
             Self::Rsa { bits } => (KeySpec::Rsa(bits), None),
             Self::Hmac => (KeySpec::Generic(HMAC_BITS), None),
+        }
+    }
+
+    /// The dialect's word, or for what others have made one like it.
+    pub fn word(self) -> String {
+        match self {
+            Self::AesGcm { bits } => format!("aes{bits}-gcm96"),
+            Self::AesCbcHmac => "aes256-cbc".into(),
+            Self::Ecdsa(name) => format!("ecdsa-{name}"),
+            Self::Ed25519 => "ed25519".into(),
+            Self::Rsa { bits } => format!("rsa-{bits}"),
+            Self::Hmac => "hmac".into(),
         }
     }
 
@@ -201,6 +218,7 @@ mod tests {
             let twin = |other: &Row| other.word == row.word || other.code == row.code;
             assert!(!TABLE[..at].iter().any(twin), "{}", row.word);
             assert_eq!(row.word.parse::<KeyType>().unwrap().code(), row.code);
+            assert_eq!(row.shape.word(), row.word);
         }
         let error = "aes-gcm".parse::<KeyType>().unwrap_err();
         assert!(error.contains("aes256-gcm96"), "{error}");

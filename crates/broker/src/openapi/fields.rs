@@ -110,7 +110,7 @@ impl Kind {
                                 "public_key": { "type": "string" },
                                 "certificate_chain": { "type": "string" },
                             },
-                            "required": ["name", "creation_time"],
+                            "required": ["name"],
                         },
                     ],
                 },

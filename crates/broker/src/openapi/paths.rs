@@ -103,6 +103,7 @@ const SIGN: &[Field] = &[
 ];
 const CREATE: &[Field] = &[
     field("type", Kind::KeyType),
+    field("key_size", Kind::Number),
     EXPORTABLE,
     BACKUP,
     field("derived", Kind::Flag),
@@ -146,7 +147,7 @@ const MAC: &[Field] = &[field("hmac", Kind::Sealed), MADE];
 const VALID: &[Field] = &[field("valid", Kind::Truth)];
 const KEY: &[Field] = &[
     field("name", Kind::Text),
-    field("type", Kind::KeyType),
+    field("type", Kind::Text),
     field("keys", Kind::Versions),
     field("latest_version", Kind::Count),
     field("min_available_version", Kind::Count),
@@ -236,7 +237,7 @@ pub static PATHS: &[(&str, &[Operation])] = &[
             Body::One(CSR),
             Answer::Data(&[
                 field("name", Kind::Text),
-                field("type", Kind::KeyType),
+                field("type", Kind::Text),
                 field("csr", Kind::Text),
             ])
         ),

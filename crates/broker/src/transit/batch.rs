@@ -97,14 +97,32 @@ const AT_ONCE: usize = 32;
 /// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
 const MOST: usize = 10_000;
 
+/// What items that fail mean for the status of their batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failures {
+    /// 400 or 500, or what the client has asked for: of `encrypt` and `decrypt`.
+    Decide,
+    /// 200 all the same: of all others.
+    AreSaid,
+}
+
 impl<Item> Batch<Item> {
     /// What the request says outside of its items.
     pub fn whole(&self) -> &Item {
         &self.single
     }
 
+    /// The same, to be completed.
+    pub fn whole_mut(&mut self) -> &mut Item {
+        &mut self.single
+    }
+
     /// Does `work` for the item or for each of the batch.
-    pub async fn answer<Working>(self, work: impl Fn(Item) -> Working) -> Result<Reply, Refusal>
+    pub async fn answer<Working>(
+        self,
+        failures: Failures,
+        work: impl Fn(Item) -> Working,
+    ) -> Result<Reply, Refusal>
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
@@ -128,7 +146,7 @@ impl<Item> Batch<Item> {
             together(|| all.as_mut().poll(context))
         });
         let answers = answers.await;
-        let status = status(&answers, self.whole.partial_failure_response_code)?;
+        let status = status(&answers, failures, self.whole.partial_failure_response_code)?;
         Ok(Reply::Batch(status, answers.into_iter().map(one).collect()))
     }
 }
@@ -146,7 +164,11 @@ fn one((reference, result): Answer) -> Data {
 
 /// 200 where all went well; else the client's error before ours, unless the client has said which status
 /// it wants for a batch of which a part went well.
-fn status(answers: &[Answer], partial: Option<u16>) -> Result<StatusCode, Refusal> {
+fn status(
+    answers: &[Answer],
+    failures: Failures,
+    partial: Option<u16>,
+) -> Result<StatusCode, Refusal> {
     let failed = || {
         answers
             .iter()
@@ -160,6 +182,9 @@ fn status(answers: &[Answer], partial: Option<u16>) -> Result<StatusCode, Refusa
         && let Some(later) = failed().find(|refusal| refusal.retry_after.is_some())
     {
         return Err(later.clone());
+    }
+    if failures == Failures::AreSaid {
+        return Ok(StatusCode::OK);
     }
     let status = if failed().any(Refusal::is_clients) {
         StatusCode::BAD_REQUEST
@@ -183,6 +208,10 @@ mod tests {
     }
 
     async fn answer(json: &str) -> Result<Reply, Refusal> {
+        answer_with(Failures::Decide, json).await
+    }
+
+    async fn answer_with(failures: Failures, json: &str) -> Result<Reply, Refusal> {
         let batch: Batch<Item> = serde_json::from_str(json).unwrap();
         let work = |item: Item| async move {
             match item.text.as_deref() {
@@ -191,7 +220,7 @@ mod tests {
                 None => Err(Refusal::bad("missing text")),
             }
         };
-        batch.answer(work).await
+        batch.answer(failures, work).await
     }
 
     fn parts(reply: Reply) -> (u16, String) {
@@ -217,6 +246,8 @@ mod tests {
         assert_eq!(parts(answer(json).await.unwrap()), (400, expected.into()));
         let asked = json.replacen('{', r#"{"partial_failure_response_code": 207, "#, 1);
         assert_eq!(parts(answer(&asked).await.unwrap()).0, 207);
+        let said = answer_with(Failures::AreSaid, &asked).await.unwrap();
+        assert_eq!(parts(said), (200, expected.into()));
     }
 
     #[tokio::test]
@@ -238,7 +269,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_millis(1));
             Ok(Data::default())
         };
-        let mut answer = pin!(batch.answer(work));
+        let mut answer = pin!(batch.answer(Failures::Decide, work));
         let mut turns = 0;
         while futures_util::poll!(answer.as_mut()).is_pending() {
             turns += 1;

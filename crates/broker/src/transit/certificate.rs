@@ -11,6 +11,7 @@ use x509_cert::der::{Decode, DecodePem, Encode, EncodePem};
 use x509_cert::request::CertReq;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
+use super::named::{Named, Use};
 use super::{Data, Reply, loose};
 use crate::engine::{Recipe, Scheme};
 use crate::http::Call;
@@ -28,13 +29,13 @@ struct Body {
 pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Csr)?;
     let body: Body = call.json().await?;
-    let key = call.engine().keyring().find(call.key())?;
-    let version = key.to_make(body.version)?;
-    let shape = key.kind.shape();
-    if !shape.signs() {
+    let key = Named::find(&call)?;
+    let of = Use::new(&call, &key);
+    let chosen = of.to_make(body.version)?;
+    if !chosen.shape.signs() {
         return Err(Refusal::bad("keys of this type do not sign requests"));
     }
-    let public = call.engine().public_half(version)?;
+    let public = chosen.public(&call)?;
     let info = match body.csr.as_deref().filter(|text| !text.trim().is_empty()) {
         Some(template) => retargeted(template, &public)?,
         None => csr::request_info("", &public, &[])?,
@@ -45,16 +46,16 @@ pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
         prehashed: false,
         scheme: Scheme::Pkcs1,
     };
-    let engine = call.engine();
-    let signing = engine.sign((version.object, shape), &public, recipe, &info);
-    let signature = call.using("csr", signing).await?;
+    let target = (chosen.object, chosen.shape);
+    let signing = call.engine().sign(target, &public, recipe, &info);
+    let signature = of.run("csr", signing).await?;
     let der = csr::assemble(&info, &mechanism, &signature)?;
     let request = CertReq::from_der(&der).map_err(|e| Refusal::bad(format!("csr: {e}")))?;
     let pem = request.to_pem(LineEnding::LF);
     let pem = pem.map_err(|e| Refusal::bad(format!("csr: {e}")))?;
     Ok(Reply::ok([
-        ("name", key.name.as_str().into()),
-        ("type", key.kind.word().into()),
+        ("name", call.key().into()),
+        ("type", chosen.shape.word().into()),
         ("csr", pem.into()),
     ]))
 }

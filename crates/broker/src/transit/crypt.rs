@@ -4,8 +4,8 @@ use hsmux_pool::config::Action;
 use hsmux_token::Operation;
 use serde::Deserialize;
 
-use super::batch::Batch;
-use super::named::{Choice, Named};
+use super::batch::{Batch, Failures};
+use super::named::{Choice, Named, Use};
 use super::sealed::Sealed;
 use super::{Data, Reply, base64, bytes, loose};
 use crate::http::Call;
@@ -50,9 +50,11 @@ pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Encrypt)?;
     let batch: Batch<Item> = call.json().await?;
     let key = Named::find(&call)?;
-    batch
-        .answer(|item| call.using("encrypt", encrypt_one(&call, &key, item)))
-        .await
+    let one = async |item: Item| {
+        let of = Use::new(&call, &key);
+        of.run("encrypt", encrypt_one(&of, item)).await
+    };
+    batch.answer(Failures::Decide, one).await
 }
 
 /// `decrypt/:name`
@@ -61,10 +63,14 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
     let batch: Batch<Item> = call.json().await?;
     let key = Named::find(&call)?;
     let one = async |item: Item| {
-        let plaintext = open(&call, &key, &item, Action::Decrypt).await?;
-        Ok(Data::from([("plaintext", base64(&plaintext))]))
+        let of = Use::new(&call, &key);
+        let work = async {
+            let plaintext = open(&of, &item, Action::Decrypt).await?;
+            Ok(Data::from([("plaintext", base64(&plaintext))]))
+        };
+        of.run("decrypt", work).await
     };
-    batch.answer(|item| call.using("decrypt", one(item))).await
+    batch.answer(Failures::Decide, one).await
 }
 
 /// `rewrap/:name`
@@ -73,10 +79,14 @@ pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
     let batch: Batch<Item> = call.json().await?;
     let key = Named::find(&call)?;
     let one = async |item: Item| {
-        let plaintext = open(&call, &key, &item, Action::Rewrap).await?;
-        seal(&call, &key, &item, plaintext).await
+        let of = Use::new(&call, &key);
+        let work = async {
+            let plaintext = open(&of, &item, Action::Rewrap).await?;
+            seal(&of, &item, plaintext).await
+        };
+        of.run("rewrap", work).await
     };
-    batch.answer(|item| call.using("rewrap", one(item))).await
+    batch.answer(Failures::AreSaid, one).await
 }
 
 /// `datakey/plaintext/:name`, `datakey/wrapped/:name`
@@ -112,35 +122,32 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
         }
     };
     let key = Named::find(&call)?;
+    let of = Use::new(&call, &key);
     let made = async {
         let random = call.engine().run(Operation::Random { len }).await?;
         let random = random.into_bytes()?;
-        let mut answer = seal(&call, &key, &body.item, random.clone()).await?;
+        let mut answer = seal(&of, &body.item, random.clone()).await?;
         if shown {
             answer.add("plaintext", base64(&random));
         }
         Ok(answer)
     };
-    Ok(Reply::ok(call.using("datakey", made).await?))
+    Ok(Reply::ok(of.run("datakey", made).await?))
 }
 
-async fn encrypt_one(call: &Call, key: &Named, item: Item) -> Result<Data, Refusal> {
+async fn encrypt_one(of: &Use<'_>, item: Item) -> Result<Data, Refusal> {
     let Some(text) = &item.plaintext else {
         return Err(Refusal::bad("missing plaintext to encrypt"));
     };
     let plaintext = bytes("plaintext", Some(text))?;
-    seal(call, key, &item, plaintext.into()).await
+    seal(of, &item, plaintext.into()).await
 }
 
-async fn seal(
-    call: &Call,
-    key: &Named,
-    item: &Item,
-    plaintext: bytes::Bytes,
-) -> Result<Data, Refusal> {
-    let chosen = key.to_make(item.key_version)?;
-    let target = chosen.target(call, &item.choice(), Action::Encrypt).await?;
-    let sealed = call
+async fn seal(of: &Use<'_>, item: &Item, plaintext: bytes::Bytes) -> Result<Data, Refusal> {
+    let chosen = of.to_make(item.key_version)?;
+    let target = chosen.target(of, &item.choice(), Action::Encrypt).await?;
+    let sealed = of
+        .call
         .engine()
         .encrypt(&target, plaintext, &item.aad()?)
         .await?;
@@ -150,19 +157,15 @@ async fn seal(
     ]))
 }
 
-async fn open(
-    call: &Call,
-    key: &Named,
-    item: &Item,
-    action: Action,
-) -> Result<bytes::Bytes, Refusal> {
+async fn open(of: &Use<'_>, item: &Item, action: Action) -> Result<bytes::Bytes, Refusal> {
     let Some(text) = &item.ciphertext else {
         return Err(Refusal::bad("missing ciphertext to decrypt"));
     };
     let sealed = Sealed::read(text)?;
-    let chosen = key.to_read(sealed.version)?;
-    let target = chosen.target(call, &item.choice(), action).await?;
-    call.engine()
+    let chosen = of.to_read(sealed.version)?;
+    let target = chosen.target(of, &item.choice(), action).await?;
+    of.call
+        .engine()
         .decrypt(&target, sealed.bytes, &item.aad()?)
         .await
 }

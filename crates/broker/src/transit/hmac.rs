@@ -3,8 +3,8 @@
 use hsmux_pool::config::Action;
 use subtle::ConstantTimeEq;
 
-use super::batch::Batch;
-use super::named::{Chosen, Named};
+use super::batch::{Batch, Failures};
+use super::named::{Chosen, Named, Use};
 use super::sealed::Sealed;
 use super::sign::Item;
 use super::{Data, Reply};
@@ -19,15 +19,17 @@ pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
     let batch: Batch<Item> = call.json().await?;
     let key = Named::find(&call)?;
     let whole = batch.whole().clone();
-    let one = async |item: Item| hmac_one(&call, &key, &item.within(&whole)).await;
-    batch.answer(|item| call.using("hmac", one(item))).await
+    let one = async |item: Item| {
+        let of = Use::new(&call, &key);
+        of.run("hmac", hmac_one(&of, &item.within(&whole))).await
+    };
+    batch.answer(Failures::AreSaid, one).await
 }
 
-async fn hmac_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal> {
-    let chosen = keyed(key.to_make(item.key_version)?)?;
-    let mac = call
-        .engine()
-        .hmac(chosen.object, algorithm(call, item)?, item.data()?);
+async fn hmac_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
+    let chosen = keyed(of.to_make(item.key_version)?)?;
+    let (mac, input) = (algorithm(of.call, item)?, item.data()?);
+    let mac = of.call.engine().hmac(chosen.object, mac, input);
     let text = Sealed::write(chosen.number, &mac.await?);
     Ok(Data::from([
         ("hmac", text.into()),
@@ -36,17 +38,11 @@ async fn hmac_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal
 }
 
 /// Whether an HMAC is of this key and this data: made anew, and compared in constant time.
-pub(super) async fn verify_one(
-    call: &Call,
-    key: &Named,
-    item: &Item,
-    mac: &str,
-) -> Result<bool, Refusal> {
+pub(super) async fn verify_one(of: &Use<'_>, item: &Item, mac: &str) -> Result<bool, Refusal> {
     let sealed = Sealed::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
-    let chosen = keyed(key.to_read(sealed.version)?)?;
-    let expected = call
-        .engine()
-        .hmac(chosen.object, algorithm(call, item)?, item.data()?);
+    let chosen = keyed(of.to_read(sealed.version)?)?;
+    let (mac, input) = (algorithm(of.call, item)?, item.data()?);
+    let expected = of.call.engine().hmac(chosen.object, mac, input);
     Ok(expected.await?.ct_eq(&sealed.bytes).into())
 }
 

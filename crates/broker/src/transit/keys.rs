@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use hsmux_pool::config::Action;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
-use x509_cert::der::pem::{LineEnding, encode_string};
+use serde_json::{Value, json};
 
-use super::{Data, Reply, loose};
-use crate::engine::Engine;
+use super::{Data, Reply, loose, shown};
+use crate::engine::is_external;
 use crate::http::Call;
-use crate::key::{Key, KeyName, KeyType, Settings, Shape, Version};
+use crate::key::{Key, KeyName, KeyType, Settings};
 use crate::refusal::Refusal;
 
 /// What hsmux does not do with keys that never leave their tokens, by the dialect's fields.
@@ -75,6 +72,8 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
     struct Body {
         #[serde(rename = "type")]
         kind: Option<String>,
+        #[serde(default, deserialize_with = "loose::value")]
+        key_size: Option<u32>,
         #[serde(flatten)]
         unwanted: Unwanted,
     }
@@ -86,12 +85,22 @@ pub async fn create(mut call: Call) -> Result<Reply, Refusal> {
         .unwrap_or(KeyType::DEFAULT)
         .parse()
         .map_err(Refusal::bad)?;
+    if body
+        .key_size
+        .is_some_and(|bytes| bytes > 0 && Some(bytes) != kind.key_size())
+    {
+        let message = match kind.key_size() {
+            Some(bytes) => format!("key_size: keys of the type {kind} have {bytes} bytes"),
+            None => format!("key_size is for the type hmac, not for {kind}"),
+        };
+        return Err(Refusal::bad(message));
+    }
     let name: KeyName = call.key().parse().map_err(Refusal::bad)?;
     let engine = Arc::clone(call.engine());
     let what = Data::from([("type", kind.word().into())]);
     let making = async move { engine.create(&name, kind).await };
     let key = call.act("broker-key-create", what, making).await?;
-    Ok(Reply::ok(shown(call.engine(), &key)))
+    Ok(Reply::ok(shown::managed(call.engine(), &key)))
 }
 
 /// `GET keys/:name`
@@ -102,11 +111,19 @@ pub fn read(call: &Call) -> Result<Reply, Refusal> {
         message: None,
         ..Refusal::no_key()
     };
+    if is_external(call.key()) {
+        let key = call.engine().external(call.key());
+        let key = key.map_err(|refusal| match refusal.status {
+            StatusCode::NOT_FOUND => missing(),
+            _ => refusal,
+        })?;
+        return Ok(Reply::ok(shown::external(call.engine(), call.key(), &key)));
+    }
     let key = call.engine().key(call.key()).ok_or_else(missing)?;
-    Ok(Reply::ok(shown(call.engine(), &key)))
+    Ok(Reply::ok(shown::managed(call.engine(), &key)))
 }
 
-/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`
+/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`: of those keys with which the client may do anything.
 pub fn list(call: &Call) -> Result<Reply, Refusal> {
     call.may(Action::List)?;
     let limit = call
@@ -114,7 +131,8 @@ pub fn list(call: &Call) -> Result<Reply, Refusal> {
         .and_then(|text| text.parse::<usize>().ok());
     let limit = limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX);
     let after = call.query("after").unwrap_or_default();
-    let names = call.engine().names(after, limit);
+    let (policy, client) = (call.broker().policy.load(), call.client());
+    let names = (call.engine()).names(after, limit, |name| policy.names(client, name));
     if names.is_empty() {
         return Err(Refusal {
             status: StatusCode::NOT_FOUND,
@@ -171,7 +189,7 @@ pub async fn config(mut call: Call) -> Result<Reply, Refusal> {
     };
     let work = async move { engine.configure(&name, change).await };
     let key = call.act("broker-key-config", what, work).await?;
-    Ok(Reply::ok(shown(call.engine(), &key)))
+    Ok(Reply::ok(shown::managed(call.engine(), &key)))
 }
 
 /// `POST keys/:name/rotate`
@@ -180,7 +198,7 @@ pub async fn rotate(call: Call) -> Result<Reply, Refusal> {
     let (engine, name) = (Arc::clone(call.engine()), call.key().to_owned());
     let work = async move { engine.rotate(&name).await };
     let key = call.act("broker-key-rotate", Data::default(), work).await?;
-    Ok(Reply::ok(shown(call.engine(), &key)))
+    Ok(Reply::ok(shown::managed(call.engine(), &key)))
 }
 
 /// `POST keys/:name/trim`
@@ -199,7 +217,7 @@ pub async fn trim(mut call: Call) -> Result<Reply, Refusal> {
     let work = async move { engine.trim(&name, min).await };
     let what = Data::from([("min_available_version", min.into())]);
     let key = call.act("broker-key-trim", what, work).await?;
-    Ok(Reply::ok(shown(call.engine(), &key)))
+    Ok(Reply::ok(shown::managed(call.engine(), &key)))
 }
 
 fn sensible(key: &Key, settings: Settings) -> Result<Settings, Refusal> {
@@ -213,83 +231,10 @@ fn sensible(key: &Key, settings: Settings) -> Result<Settings, Refusal> {
         format!(
             "cannot set min encryption version of {encryption}, min decryption version is {decryption}"
         )
-    } else if decryption < settings.min_available {
+    } else if decryption.min(encryption) < settings.min_available {
         format!("versions below {} are trimmed", settings.min_available)
     } else {
         return Ok(settings);
     };
     Err(Refusal::bad(wrong))
-}
-
-/// A key as the dialect shows it. Versions that another program has taken from the tokens are left out, and
-/// so is a public half that is on no token now.
-fn shown(engine: &Engine, key: &Key) -> Data {
-    let shape = key.kind.shape();
-    let versions: Map<String, Value> = key
-        .versions
-        .values()
-        .filter(|version| engine.has(version))
-        .map(|version| {
-            (
-                version.number.to_string(),
-                shown_version(engine, shape, version),
-            )
-        })
-        .collect();
-    Data::from([
-        ("name", key.name.as_str().into()),
-        ("type", key.kind.word().into()),
-        ("keys", versions.into()),
-        ("latest_version", key.latest().into()),
-        ("min_available_version", key.settings.min_available.into()),
-        ("min_decryption_version", key.settings.min_decryption.into()),
-        ("min_encryption_version", key.settings.min_encryption.into()),
-        ("deletion_allowed", key.settings.deletion_allowed.into()),
-        ("supports_encryption", shape.encrypts().into()),
-        ("supports_decryption", shape.encrypts().into()),
-        ("supports_signing", shape.signs().into()),
-        ("supports_derivation", false.into()),
-        ("exportable", false.into()),
-        ("allow_plaintext_backup", false.into()),
-        ("derived", false.into()),
-        ("imported_key", false.into()),
-        ("auto_rotate_period", 0.into()),
-    ])
-}
-
-fn shown_version(engine: &Engine, shape: Shape, version: &Version) -> Value {
-    if !shape.signs() {
-        return version.created.into();
-    }
-    let mut shown = Data::from([
-        ("name", name(shape).into()),
-        ("creation_time", time(version.created).into()),
-    ]);
-    if let Ok(public) = engine.public_half(version) {
-        let spki = public.spki();
-        let text = match shape {
-            // The 32 bytes alone, as the dialect has them.
-            Shape::Ed25519 => STANDARD.encode(&spki[spki.len().saturating_sub(32)..]),
-            _ => encode_string("PUBLIC KEY", LineEnding::LF, spki).unwrap_or_default(),
-        };
-        shown.add("public_key", text);
-    }
-    if let Some(chain) = &version.certificates {
-        shown.add("certificate_chain", chain.as_str());
-    }
-    Map::from(shown).into()
-}
-
-fn name(shape: Shape) -> String {
-    match shape {
-        Shape::Rsa { bits } => format!("rsa-{bits}"),
-        Shape::Ed25519 => "ed25519".into(),
-        _ => shape.curve_word().unwrap_or_default().into(),
-    }
-}
-
-/// RFC 3339.
-fn time(seconds: u64) -> String {
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
-    humantime::format_rfc3339_seconds(at).to_string()
 }

@@ -14,6 +14,7 @@
 //! | `sign`, `marshal` | sign, verify; the forms of signatures |
 //! | `hmac` | hmac, and its part of verify |
 //! | `keys`, `certificate` | keys and what is kept with them |
+//! | `shown` | a key as it is shown |
 //! | `plain` | random, hash: what needs no key |
 
 mod answer;
@@ -29,6 +30,7 @@ mod marshal;
 mod named;
 pub mod plain;
 mod sealed;
+mod shown;
 pub mod sign;
 mod turn;
 

@@ -7,9 +7,8 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Hash, ObjectId};
 
 use crate::engine::{Cipher, External, Padding, Target, is_external};
-use crate::http::Call;
+use crate::http::{Call, Used};
 use crate::key::{HASHES, Key, Shape, Version};
-use crate::metrics;
 use crate::refusal::Refusal;
 
 /// The key of a request.
@@ -18,6 +17,14 @@ pub enum Named {
     Managed(Arc<Key>),
     /// One that others have made; it has one version.
     External(External),
+}
+
+/// One use of a request's key: all of the request, or an item of its batch.
+pub struct Use<'a> {
+    /// The request.
+    pub call: &'a Call,
+    key: &'a Named,
+    used: Used,
 }
 
 /// A version of either.
@@ -49,14 +56,13 @@ impl Named {
         let engine = call.engine();
         if is_external(name) {
             let external = engine.external(name)?;
-            call.count_as(&metrics::external(&external.object));
+            call.means(external.object);
             return Ok(Self::External(external));
         }
         engine.keyring().find(name).map(Self::Managed)
     }
 
-    /// The version that makes something new.
-    pub fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
+    fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
         match self {
             Self::Managed(key) => Ok(Chosen::of(key, key.to_make(asked)?)),
             Self::External(external) => match asked {
@@ -66,12 +72,47 @@ impl Named {
         }
     }
 
-    /// The version that has made something.
-    pub fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
+    fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
         match self {
             Self::Managed(key) => Ok(Chosen::of(key, key.to_read(number)?)),
             Self::External(external) if number == 1 => Ok(Chosen::external(external)),
             Self::External(_) => Err(Refusal::bad("invalid ciphertext: version is too new")),
+        }
+    }
+}
+
+impl<'a> Use<'a> {
+    /// It has not begun.
+    pub fn new(call: &'a Call, key: &'a Named) -> Self {
+        Self {
+            call,
+            key,
+            used: Used::default(),
+        }
+    }
+
+    /// Does it under this name: counted, and on the trail.
+    pub async fn run<T>(
+        &self,
+        name: &'static str,
+        work: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        self.call.using(name, &self.used, work).await
+    }
+
+    /// The version that makes something new.
+    pub fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
+        self.key.to_make(asked).inspect(|chosen| self.note(chosen))
+    }
+
+    /// The version that has made something.
+    pub fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
+        self.key.to_read(number).inspect(|chosen| self.note(chosen))
+    }
+
+    fn note(&self, chosen: &Chosen) {
+        if chosen.version.is_some() {
+            self.used.version(chosen.number);
         }
     }
 }
@@ -98,7 +139,7 @@ impl Chosen {
     /// How it enciphers; what a policy has to allow by name is asked here.
     pub async fn target(
         &self,
-        call: &Call,
+        Use { call, used, .. }: &Use<'_>,
         choice: &Choice<'_>,
         action: Action,
     ) -> Result<Target, Refusal> {
@@ -106,6 +147,7 @@ impl Chosen {
         let cipher = match (self.shape, choice.mode) {
             (Shape::AesGcm { .. }, Some("cbc")) if version.is_none() => {
                 call.may_within(Action::RawCbc)?;
+                used.mechanism("CKM_AES_CBC_PAD");
                 Cipher::RawCbc
             }
             (_, Some(mode)) if mode != "gcm" || !matches!(self.shape, Shape::AesGcm { .. }) => {
@@ -130,6 +172,7 @@ impl Chosen {
                 let padding = padding(choice)?;
                 if padding == Padding::Pkcs1 && action != Action::Encrypt {
                     call.may_within(Action::Pkcs1Decrypt)?;
+                    used.mechanism("CKM_RSA_PKCS");
                 }
                 Cipher::Rsa(padding)
             }

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::named::hash as algorithm;
 use super::{Reply, bytes, loose};
-use crate::http::Call;
+use crate::http::{Call, Used};
 use crate::refusal::Refusal;
 
 #[derive(Deserialize)]
@@ -25,15 +25,31 @@ struct Body {
 /// As much as one request gets (the dialect's own limit).
 const MOST_RANDOM: u32 = 128 * 1024;
 
-/// `random`, `random/:bytes`, `random/:source/:bytes`: always of a token, whatever the source.
+/// Where the dialect has random bytes from; here they are a token's, whatever is asked for.
+const SOURCES: [&str; 3] = ["platform", "seal", "all"];
+
+/// `random`, `random/:bytes`, `random/:source`, `random/:source/:bytes`
 pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Random)?;
     let body: Body = call.json().await?;
-    let asked = call.variant().filter(|word| word.parse::<u32>().is_ok());
-    let len = asked
-        .and_then(|word| word.parse().ok())
-        .or(body.bytes)
-        .unwrap_or(32);
+    let (source, number) = match (call.source(), call.variant()) {
+        (None, Some(word)) if SOURCES.contains(&word) => (Some(word), None),
+        both => both,
+    };
+    if let Some(other) = source.filter(|word| !SOURCES.contains(word)) {
+        let message = format!(
+            "unsupported source {other:?}; there are {}",
+            SOURCES.join(", ")
+        );
+        return Err(Refusal::bad(message));
+    }
+    let wrong = |word| {
+        Refusal::bad(format!(
+            "{word:?} is no number of bytes up to {MOST_RANDOM}"
+        ))
+    };
+    let number = number.map(|word| word.parse().map_err(|_| wrong(word)));
+    let len = number.transpose()?.or(body.bytes).unwrap_or(32);
     if len == 0 || len > MOST_RANDOM {
         return Err(Refusal::bad(format!(
             "\"bytes\" is from 1 to {MOST_RANDOM}"
@@ -46,7 +62,7 @@ pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
             body.format.as_deref().unwrap_or("base64"),
         )
     };
-    let text = call.using("random", made).await?;
+    let text = call.using("random", &Used::default(), made).await?;
     Ok(Reply::ok([("random_bytes", text)]))
 }
 
@@ -59,10 +75,12 @@ pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
         .or(body.algorithm.as_deref())
         .unwrap_or("sha2-256");
     let made = async {
-        let sum = digest(algorithm(word)?, &bytes("input", body.input.as_deref())?);
+        let input = body.input.as_deref();
+        let input = input.ok_or_else(|| Refusal::bad("missing input"))?;
+        let sum = digest(algorithm(word)?, &bytes("input", Some(input))?);
         written(&sum, body.format.as_deref().unwrap_or("hex"))
     };
-    let text = call.using("hash", made).await?;
+    let text = call.using("hash", &Used::default(), made).await?;
     Ok(Reply::ok([("sum", text)]))
 }
 

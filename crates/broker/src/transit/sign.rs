@@ -1,11 +1,12 @@
 //! sign, verify.
 
 use hsmux_pool::config::Action;
+use hsmux_token::Hash;
 use serde::Deserialize;
 
-use super::batch::Batch;
+use super::batch::{Batch, Failures};
 use super::marshal::Marshaling;
-use super::named::{Chosen, Named, hash};
+use super::named::{Chosen, Named, Use, hash};
 use super::sealed::Sealed;
 use super::{Data, Reply, bytes, hmac, loose};
 use crate::engine::{Recipe, Scheme, verify as check};
@@ -49,11 +50,12 @@ impl Item {
     fn recipe(&self, call: &Call) -> Result<Recipe, Refusal> {
         let word = call.variant().or(self.hash_algorithm.as_deref());
         let word = word.or(self.algorithm.as_deref()).unwrap_or("sha2-256");
+        let hash = (word != "none").then(|| hash(word)).transpose()?;
         Ok(Recipe {
-            hash: (word != "none").then(|| hash(word)).transpose()?,
+            hash,
             prehashed: self.prehashed.unwrap_or(false),
             scheme: match self.signature_algorithm.as_deref() {
-                None | Some("" | "pss") => Scheme::Pss(self.salt()?),
+                None | Some("" | "pss") => Scheme::Pss(self.salt(hash)?),
                 Some("pkcs1v15") => Scheme::Pkcs1,
                 Some(other) => {
                     let message = format!("invalid signature_algorithm {other:?}: pss or pkcs1v15");
@@ -63,8 +65,8 @@ impl Item {
         })
     }
 
-    /// `auto`, `hash`, or a number of bytes.
-    fn salt(&self) -> Result<Option<u64>, Refusal> {
+    /// `auto`, `hash` (as long as this one's), or a number of bytes.
+    fn salt(&self, hash: Option<Hash>) -> Result<Option<u64>, Refusal> {
         let Some(value) = &self.salt_length else {
             return Ok(None);
         };
@@ -73,10 +75,7 @@ impl Item {
             .map_or_else(|| value.to_string(), str::to_owned);
         match &text[..] {
             "" | "auto" | "null" => Ok(None),
-            "hash" => {
-                let word = self.hash_algorithm.as_deref().unwrap_or("sha2-256");
-                Ok(Some(hash(word)?.len() as u64))
-            }
+            "hash" => Ok(hash.map(|hash| hash.len() as u64)),
             number => number.parse().map(Some).map_err(|_| {
                 Refusal::bad(format!(
                     "salt_length {number}: auto, hash, or a number of bytes"
@@ -96,33 +95,47 @@ impl Item {
 /// `sign/:name`, `sign/:name/:hash_algorithm`
 pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Sign)?;
-    let batch: Batch<Item> = call.json().await?;
+    let batch = call.json().await.map(with_input)?;
     let key = Named::find(&call)?;
     let whole = batch.whole().clone();
-    let one = async |item: Item| sign_one(&call, &key, &item.within(&whole)).await;
-    batch.answer(|item| call.using("sign", one(item))).await
+    let one = async |item: Item| {
+        let of = Use::new(&call, &key);
+        of.run("sign", sign_one(&of, &item.within(&whole))).await
+    };
+    batch.answer(Failures::AreSaid, one).await
 }
 
 /// `verify/:name`, `verify/:name/:hash_algorithm`
 pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Verify)?;
-    let batch: Batch<Item> = call.json().await?;
+    let batch = call.json().await.map(with_input)?;
     let key = Named::find(&call)?;
     let whole = batch.whole().clone();
     let one = async |item: Item| {
-        let item = item.within(&whole);
-        let valid = match (&item.signature, &item.hmac) {
-            (Some(signature), None) => verify_one(&call, &key, &item, signature)?,
-            (None, Some(mac)) => hmac::verify_one(&call, &key, &item, mac).await?,
-            _ => return Err(Refusal::bad("one of 'signature' or 'hmac' must be given")),
-        };
-        Ok(Data::from([("valid", valid.into())]))
+        let of = Use::new(&call, &key);
+        of.run("verify", valid(&of, &item.within(&whole))).await
     };
-    batch.answer(|item| call.using("verify", one(item))).await
+    batch.answer(Failures::AreSaid, one).await
 }
 
-async fn sign_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal> {
-    let chosen = signer(key.to_make(item.key_version)?)?;
+/// The dialect signs and verifies nothing where a request has neither input nor a batch; an item has to have one.
+fn with_input(mut batch: Batch<Item>) -> Batch<Item> {
+    batch.whole_mut().input.get_or_insert_default();
+    batch
+}
+
+async fn valid(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
+    let valid = match (&item.signature, &item.hmac) {
+        (Some(signature), None) => verify_one(of, item, signature)?,
+        (None, Some(mac)) => hmac::verify_one(of, item, mac).await?,
+        _ => return Err(Refusal::bad("one of 'signature' or 'hmac' must be given")),
+    };
+    Ok(Data::from([("valid", valid.into())]))
+}
+
+async fn sign_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
+    let call = of.call;
+    let chosen = signer(of.to_make(item.key_version)?)?;
     let marshaling = Marshaling::of(item.marshaling_algorithm.as_deref())?;
     let (public, recipe, input) = (chosen.public(call)?, item.recipe(call)?, item.data()?);
     let engine = call.engine();
@@ -139,10 +152,11 @@ async fn sign_one(call: &Call, key: &Named, item: &Item) -> Result<Data, Refusal
     ]))
 }
 
-fn verify_one(call: &Call, key: &Named, item: &Item, signature: &str) -> Result<bool, Refusal> {
+fn verify_one(of: &Use<'_>, item: &Item, signature: &str) -> Result<bool, Refusal> {
+    let call = of.call;
     let marshaling = Marshaling::of(item.marshaling_algorithm.as_deref())?;
     let sealed = Sealed::read_by(signature, "signature", marshaling.base64())?;
-    let chosen = signer(key.to_read(sealed.version)?)?;
+    let chosen = signer(of.to_read(sealed.version)?)?;
     let (public, recipe, input) = (chosen.public(call)?, item.recipe(call)?, item.data()?);
     let raw = match chosen.shape {
         Shape::Ecdsa(_) => marshaling.read(&sealed.bytes, public.signature_len()),

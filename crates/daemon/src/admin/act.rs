@@ -26,10 +26,10 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
-        // The service tells the main thread, once the answer is out.
-        Request::Stop => Response::Done,
-        // The command has done it by itself; the trail has its line from the service.
-        Request::TokenAuthCreate { .. }
+        // The service tells the main thread, once the answer is out; a command has done the others by itself, and
+        // the trail has its line from the service.
+        Request::Stop
+        | Request::TokenAuthCreate { .. }
         | Request::TokenAuthRevoke { .. }
         | Request::BrokerBackup { .. } => Response::Done,
         Request::KeyGenerate { spec, label, id } => {

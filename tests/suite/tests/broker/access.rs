@@ -1,6 +1,7 @@
 //! Who is let in, and who is not.
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
+use serde_json::json;
 
 use crate::connection::Connection;
 use crate::rig::Broker;
@@ -47,6 +48,60 @@ allow = ["*"]
     broker.good("POST", "keys/app-own", body);
     broker.good("POST", "encrypt/app-own", TEXT);
     broker.refused("GET", "keys/app-own", "", 403, "permission denied");
+}
+
+#[test]
+fn a_list_has_the_keys_that_a_client_may_do_something_with() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let broker = Broker::of(
+        rig,
+        r#"
+[broker]
+listen = ["127.0.0.1:0"]
+
+[[policy]]
+clients = ["token:app"]
+keys = ["app-*"]
+allow = ["*"]
+
+[[policy]]
+clients = ["token:app"]
+keys = ["shared-*"]
+allow = ["verify"]
+
+[[policy]]
+clients = ["token:admin"]
+keys = ["*"]
+allow = ["create", "list"]
+
+[[policy]]
+clients = ["token:other"]
+keys = ["other-*"]
+allow = ["*"]
+"#,
+    );
+    let token = |name: &str| {
+        let made = broker.rig.hsmux(&format!("token-auth create {name}")).ok();
+        made.out.trim().to_owned()
+    };
+    let (admin, other) = (token("admin"), token("other"));
+    for name in ["app-1", "app-2", "billing", "shared-log"] {
+        let made = broker.ask_as(&admin, "POST", &format!("keys/{name}"), "");
+        assert!([200, 204].contains(&made.0), "{made:?}");
+    }
+    let names =
+        |token: &str, path: &str| broker.ask_as(token, "LIST", path, "").1["data"]["keys"].clone();
+    let all = json!(["app-1", "app-2", "billing", "shared-log"]);
+    assert_eq!(names(&admin, "keys"), all);
+    assert_eq!(
+        names(&broker.token, "keys"),
+        json!(["app-1", "app-2", "shared-log"])
+    );
+    assert_eq!(
+        names(&broker.token, "keys?limit=1&after=app-2"),
+        json!(["shared-log"])
+    );
+    assert_eq!(broker.ask_as(&other, "LIST", "keys", "").0, 404);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use hsmux_suite::{PATIENCE, until};
-use serde_json::Value;
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
+use serde_json::{Value, json};
 
 use crate::rig::Broker;
 
@@ -66,6 +66,116 @@ fn whatever_clients_do_and_try_is_on_the_trail() {
         ["anonymous", "decrypt", "app-gcm", "permission denied"],
     ] {
         wait_for(&broker, expected);
+    }
+    broker.rig.hsmux("audit verify").ok();
+}
+
+/// One line of the trail for a use of a key, by its operation and outcome.
+fn used(broker: &Broker, call: &str, outcome: &str) -> Value {
+    until(&format!("{call}: {outcome}"), PATIENCE, || {
+        let of = |line: &Value| line["call"] == call && line["outcome"] == outcome;
+        lines(broker).into_iter().rfind(of)
+    })
+}
+
+#[test]
+fn strangers_neither_fill_the_trail_nor_write_on_it_what_they_like() {
+    let mut broker = Broker::start_with(1, "[audit]\nkeys = true\n");
+    let long = "x".repeat(3000);
+    let names = [
+        // A key's name of the dialect, and what people have in their URIs.
+        "pkcs11:object=web%3Btype=private%3Fpin-value=s3cretpin",
+        "pkcs11:object=web%3Bpin-value=s3cretpin",
+        "label:web%3Fpin-value=s3cretpin",
+        &long,
+        "app-gcm",
+    ];
+    for (count, name) in names.iter().enumerate() {
+        let path = format!("encrypt/{name}");
+        assert_eq!(broker.ask_as("", "POST", &path, TEXT).0, 403);
+        // Who is known has a line for each.
+        let path = path.replace("encrypt", "sign").replace("app-", "other-");
+        assert_eq!(broker.ask("POST", &path, TEXT).0, 403);
+        until("its line", PATIENCE, || {
+            let by_app = |line: &&Value| line["actor"] == "token:app";
+            (lines(&broker).iter().filter(by_app).count() == count + 1).then_some(())
+        });
+    }
+    broker.rig.stop();
+    let all = lines(&broker);
+    let keys = all.iter().filter(|line| line["actor"] == "token:app");
+    let keys = keys.map(|line| line["key"].as_str().expect("a key").to_owned());
+    let keys: Vec<_> = keys.collect();
+    assert!(
+        keys[0].starts_with("name:") && keys[3].starts_with("name:"),
+        "{keys:?}"
+    );
+    assert_eq!((&*keys[2], &*keys[4]), ("label:web", "other-gcm"));
+    let of_strangers = all.iter().filter(|line| line["actor"] == "anonymous");
+    let of_strangers: Vec<_> = of_strangers.collect();
+    assert_eq!(of_strangers.len(), 2, "{of_strangers:?}");
+    assert_eq!(of_strangers[0]["call"], "encrypt");
+    assert_eq!(of_strangers[1]["act"], "broker-denied");
+    assert_eq!(of_strangers[1]["count"], names.len() - 1);
+    assert_eq!(of_strangers[1]["peer"], "127.0.0.1");
+    let trail = fs::read_to_string(broker.rig.path("state/audit.log")).expect("the trail");
+    assert!(
+        !trail.contains("s3cret") && !trail.contains("xxxxxxxx"),
+        "{trail}"
+    );
+    broker.rig.hsmux("audit verify").ok();
+}
+
+#[test]
+fn a_use_says_which_version_it_was_and_of_other_programs_keys_which_object() {
+    let policies = r#"
+[[policy]]
+clients = ["token:app"]
+keys = ["label:*", "id:*"]
+allow = ["*", "raw-cbc"]
+
+[audit]
+keys = true
+"#;
+    let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), policies);
+    broker.good("POST", "keys/app-gcm", "");
+    let sealed = broker.good("POST", "encrypt/app-gcm", TEXT);
+    broker.good("POST", "keys/app-gcm/rotate", "");
+    let sealed = json!({"ciphertext": sealed["ciphertext"]}).to_string();
+    broker.good("POST", "decrypt/app-gcm", &sealed);
+    broker.good("POST", "encrypt/app-gcm", TEXT);
+    assert_eq!(used(&broker, "decrypt", "done")["version"], 1);
+    until("the second version", PATIENCE, || {
+        (used(&broker, "encrypt", "done")["version"] == 2).then_some(())
+    });
+
+    let listed = broker.rig.hsmux("key list --json").ok().out;
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let mut rows = listed.as_array().expect("keys").iter();
+    let aes = rows.find(|row| row["label"] == "aes").expect("a key");
+    let text = json!({"plaintext": "c2VjcmV0", "mode": "cbc"}).to_string();
+    for name in ["label:aes", "id:03"] {
+        let sealed = broker.good("POST", &format!("encrypt/{name}"), &text);
+        let line = until("its line", PATIENCE, || {
+            let line = used(&broker, "encrypt", "done");
+            line["mechanism"].is_string().then_some(line)
+        });
+        assert_eq!(line["mechanism"], "CKM_AES_CBC_PAD");
+        assert_eq!(
+            (&line["label"], &line["version"]),
+            (&json!("aes"), &Value::Null)
+        );
+        let key = line["key"].as_str().expect("a key");
+        assert!(
+            aes.to_string().contains(key) && key.len() == 16,
+            "{aes} {line}"
+        );
+        let body = json!({"ciphertext": sealed["ciphertext"], "mode": "cbc"}).to_string();
+        broker.good("POST", &format!("decrypt/{name}"), &body);
+        until("its line", PATIENCE, || {
+            let line = used(&broker, "decrypt", "done");
+            (line["key"] == key && line["mechanism"] == "CKM_AES_CBC_PAD").then_some(())
+        });
     }
     broker.rig.hsmux("audit verify").ok();
 }

@@ -156,18 +156,41 @@ fn each_item_has_its_answer_and_the_client_chooses_the_status() {
     let sealed = json!({"ciphertext": sealed["ciphertext"], "reference": "sealed"});
     let altered = json!({"ciphertext": "vault:v1:AAAA", "reference": "altered"});
     let signed = json!({"input": "c2VjcmV0", "reference": "signed"});
-    for (path, items, done) in [
-        ("decrypt/app-gcm", [&sealed, &altered], "plaintext"),
-        ("rewrap/app-gcm", [&sealed, &altered], "ciphertext"),
-        ("sign/app-ec", [&signed, &bad], "signature"),
+    let made = |path: &str, field: &str, other: &str| {
+        let made = broker.good("POST", path, &signed.to_string());
+        let good = json!({"input": "c2VjcmV0", field: made[field], "reference": "good"});
+        let bad = json!({"input": "c2VjcmV0", field: other, "reference": "bad"});
+        (good, bad)
+    };
+    broker.good("POST", "keys/app-mac", r#"{"type": "hmac"}"#);
+    let (signature, no_signature) = made("sign/app-ec", "signature", "vault:v1:!");
+    let (mac, no_mac) = made("hmac/app-mac", "hmac", "vault:v7:AAAA");
+    // Of those that only say it, whatever the client asks for.
+    for (path, items, done, status) in [
+        ("decrypt/app-gcm", [&sealed, &altered], "plaintext", 202),
+        ("rewrap/app-gcm", [&sealed, &altered], "ciphertext", 200),
+        ("sign/app-ec", [&signed, &bad], "signature", 200),
+        ("verify/app-ec", [&signature, &no_signature], "valid", 200),
+        ("hmac/app-mac", [&signed, &bad], "hmac", 200),
+        ("verify/app-mac", [&mac, &no_mac], "valid", 200),
     ] {
-        let (status, answer) = ask(path, &items, json!(202));
-        assert_eq!(status, 202, "{path}: {answer}");
+        let (found, answer) = ask(path, &items, json!(202));
+        assert_eq!(found, status, "{path}: {answer}");
         let results = &answer["data"]["batch_results"];
         for (item, result) in items.iter().zip(results.as_array().expect("results")) {
             assert_eq!(result["reference"], item["reference"], "{path}: {answer}");
         }
-        assert!(results[0][done].is_string(), "{path}: {answer}");
+        let good = &results[0][done];
+        assert!(good.is_string() || *good == true, "{path}: {answer}");
         assert!(results[1]["error"].is_string(), "{path}: {answer}");
+        let (found, _) = ask(path, &[items[1]], Value::Null);
+        assert_eq!(found, if status == 200 { 200 } else { 400 }, "{path}");
     }
+    // What is well formed and wrong is an answer, not an error.
+    let wrong = json!({"input": "AAAA", "hmac": mac["hmac"], "reference": "wrong"});
+    let (_, answer) = ask("verify/app-mac", &[&wrong], Value::Null);
+    assert_eq!(
+        answer["data"]["batch_results"][0]["valid"], false,
+        "{answer}"
+    );
 }

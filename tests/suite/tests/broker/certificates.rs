@@ -119,6 +119,69 @@ fn a_client_certificate_lets_in_while_it_is_good() {
     assert_eq!(broker.served(), before);
 }
 
+/// SHA-256 of a certificate, in hexadecimal digits.
+fn fingerprint(broker: &Broker, file: &str) -> String {
+    let line = format!("x509 -in {file}.pem -noout -fingerprint -sha256");
+    let said = broker.rig.run("openssl").args(&line).ok().out;
+    let (_, digits) = said.trim().split_once('=').expect("a fingerprint");
+    digits.replace(':', "").to_lowercase()
+}
+
+#[test]
+fn a_client_is_each_name_of_its_certificate_and_without_a_subject_not_everybody_without_one() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    let servers = Authority::new(&rig, "servers");
+    servers.issue(&rig, "server", "IP:127.0.0.1", ALWAYS);
+    let clients = Authority::new(&rig, "clients");
+    clients.issue(
+        &rig,
+        "one",
+        "URI:spiffe://shop/one,email:one@shop.example",
+        ALWAYS,
+    );
+    for file in ["two", "three"] {
+        clients.issue_to(&rig, file, "/", "URI:spiffe://shop/none", ALWAYS);
+    }
+    let mut broker = Broker::of(
+        rig,
+        &section(
+            "server",
+            "client_ca = \"clients.pem\"\n[audit]\nkeys = true",
+        ),
+    );
+    let two = fingerprint(&broker, "two");
+    let module = broker.rig.config.module.clone();
+    let ask = |broker: &Broker, own: &str| ask(broker, &servers, Some(own), "").expect("an answer");
+    for (identity, let_in) in [
+        ("subject:CN=one".to_owned(), "one"),
+        ("uri:spiffe://shop/one".into(), "one"),
+        ("email:one@shop.example".into(), "one"),
+        (format!("fingerprint:{two}"), "two"),
+    ] {
+        broker.rig.config.module = module.replace("dns:app.example", &identity);
+        broker.rig.reload();
+        for own in ["one", "two", "three"] {
+            let wanted = if own == let_in { 404 } else { 403 };
+            until(
+                &format!("{identity}: {own} is answered {wanted}"),
+                PATIENCE,
+                || (ask(&broker, own) == wanted).then_some(()),
+            );
+        }
+    }
+    let three = fingerprint(&broker, "three");
+    until("their lines", PATIENCE, || {
+        let trail = fs::read_to_string(broker.rig.path("state/audit.log")).expect("the trail");
+        let of = |who: &str| trail.lines().any(|line| line.contains(who));
+        let actor = |name: &str, of: &str| format!(r#""actor":"{name}","certificate":"{of}""#);
+        let one = fingerprint(&broker, "one");
+        (of(&actor("subject:CN=one", &one))
+            && of(&actor("uri:spiffe://shop/none", &two))
+            && of(&actor("uri:spiffe://shop/none", &three)))
+        .then_some(())
+    });
+}
+
 #[test]
 fn certificates_change_while_connections_stay() {
     let rig = Rig::empty(Setup::Daemon, 1);

@@ -1,5 +1,7 @@
 //! Keys that other programs add and remove while the broker runs, and workers that become slow by it.
 
+use std::time::{Duration, Instant};
+
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
 
 use crate::rig::Broker;
@@ -81,6 +83,29 @@ fn keys_of_other_programs_come_and_go_without_a_restart() {
     answers(&broker, "third", 200);
     answers(&broker, "aes", 200);
     assert_eq!(broker.rig.workers(), workers);
+}
+
+/// As docs/broker.md says; the limit is what a debug build on a busy machine takes.
+#[test]
+fn a_key_of_another_program_is_known_within_a_second() {
+    let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), OTHERS);
+    answers(&broker, "aes", 200);
+    let took = |round: usize, wanted: u16| {
+        let begun = Instant::now();
+        answers(&broker, &format!("round{round}"), wanted);
+        begun.elapsed()
+    };
+    let (mut come, mut gone) = (Vec::new(), Vec::new());
+    for round in 0..5 {
+        add(&broker, &format!("round{round}"));
+        come.push(took(round, 200));
+        delete(&broker, &format!("round{round}"));
+        gone.push(took(round, 404));
+    }
+    for times in [&mut come, &mut gone] {
+        times.sort();
+        assert!(times[2] < Duration::from_secs(2), "{times:?}");
+    }
 }
 
 #[test]

@@ -192,6 +192,39 @@ fn verifies_by_openssl(broker: &Broker, label: &str, signature: &str) {
 }
 
 #[test]
+fn keys_of_others_are_shown_and_ask_for_certificates() {
+    let (broker, _) = start();
+    let openssl = |line: &str| broker.rig.run("openssl").args(line).ok();
+    for (names, kind, word) in [(RSA, "rsa-2048", "rsa"), (EC, "ecdsa-p256", "ec")] {
+        let file = broker.rig.keys.public(word);
+        let line = format!("pkey -pubin -in {} -pubout", file.display());
+        let public = openssl(&line).out;
+        for name in names {
+            let shown = broker.good("GET", &format!("keys/{name}"), "");
+            assert_eq!(
+                (&shown["type"], &shown["latest_version"]),
+                (&json!(kind), &json!(1))
+            );
+            assert_eq!(shown["keys"]["1"]["public_key"], public, "{name}");
+            assert_eq!(shown["supports_signing"], true, "{shown}");
+            let made = broker.good("POST", &format!("keys/{name}/csr"), "");
+            let csr = made["csr"].as_str().expect("a request");
+            fs::write(broker.rig.path("key.csr"), csr).expect("a file");
+            let asked = openssl("req -in key.csr -verify -noout -pubkey").out;
+            assert_eq!(asked, public, "{name}");
+        }
+    }
+    for name in AES {
+        let shown = broker.good("GET", &format!("keys/{name}"), "");
+        assert_eq!(shown["type"], "aes256-gcm96", "{shown}");
+        broker.refused("POST", &format!("keys/{name}/csr"), "", 400, "do not sign");
+    }
+    broker.refused("GET", "keys/label:nothing", "", 404, "");
+    let (status, _) = broker.ask_as("", "GET", "keys/label:rsa", "");
+    assert_eq!(status, 403);
+}
+
+#[test]
 fn a_name_that_means_no_key_or_several_is_answered_so() {
     let (broker, _) = start();
     let body = json!({"input": ""}).to_string();

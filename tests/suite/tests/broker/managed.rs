@@ -120,6 +120,35 @@ fn what_another_program_has_deleted_is_not_listed() {
     }
 }
 
+/// The broker still knows the public half.
+#[test]
+fn what_another_program_has_deleted_verifies_nothing() {
+    let broker = Broker::start(1);
+    for (name, kind) in [("app-ec", "ecdsa-p256"), ("app-rsa", "rsa-2048")] {
+        broker.good(
+            "POST",
+            &format!("keys/{name}"),
+            &json!({"type": kind}).to_string(),
+        );
+        let input = r#"{"input": "c2VjcmV0"}"#;
+        let signed = broker.good("POST", &format!("sign/{name}"), input);
+        let body = json!({"input": "c2VjcmV0", "signature": signed["signature"]}).to_string();
+        let path = format!("verify/{name}");
+        assert_eq!(broker.good("POST", &path, &body)["valid"], true);
+        for (_, id) in ids_on_token(&broker, "hsm1") {
+            for half in ["privkey", "pubkey"] {
+                let tool = broker.rig.softhsm.tool("hsm1");
+                tool.args(&format!("--delete-object --type {half} --id {id}"))
+                    .ok();
+            }
+        }
+        until("it is gone", PATIENCE, || {
+            (broker.ask("POST", &path, &body).0 == 404).then_some(())
+        });
+        broker.refused("POST", &format!("sign/{name}"), input, 404, "not found");
+    }
+}
+
 #[test]
 fn a_key_asks_for_its_certificate_and_keeps_it() {
     let broker = Broker::start(1);

@@ -16,7 +16,7 @@ impl Authority {
         let config = format!(
             "[ca]\ndefault_ca = here\n[here]\ndatabase = {name}.index\nnew_certs_dir = .\nrand_serial = yes\n\
              default_md = sha256\npolicy = any\ncopy_extensions = copy\nunique_subject = no\n\
-             [any]\ncommonName = supplied\n"
+             [any]\ncommonName = optional\n"
         );
         let write = |end: &str, text: &str| {
             std::fs::write(rig.path(&format!("{name}.{end}")), text).expect("write a file");
@@ -33,11 +33,23 @@ impl Authority {
     }
 
     /// A certificate `FILE.pem` with its key `FILE.key`, for a name of the form `DNS:...` or `IP:...`.
-    pub fn issue(&self, rig: &Rig, file: &str, name: &str, (from, until): (&str, &str)) {
+    pub fn issue(&self, rig: &Rig, file: &str, name: &str, when: (&str, &str)) {
+        self.issue_to(rig, file, &format!("/CN={file}"), name, when);
+    }
+
+    /// The same with this subject, which may be empty: `/`.
+    pub fn issue_to(
+        &self,
+        rig: &Rig,
+        file: &str,
+        subject: &str,
+        name: &str,
+        (from, until): (&str, &str),
+    ) {
         rig.run("openssl")
             .args("req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes")
             .args(&format!(
-                "-keyout {file}.key -out {file}.csr -subj /CN={file}"
+                "-keyout {file}.key -out {file}.csr -subj {subject}"
             ))
             .args(&format!("-addext subjectAltName={name}"))
             .ok();

@@ -1,0 +1,78 @@
+//! What strangers are denied, as the trail has it: the first of each address, and how many more there were in the
+//! minute after it. Nobody who may do nothing fills the trail.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_audit::{Actor, Event};
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+use super::limits::{Address, network};
+
+/// Addresses of now, each with what has been denied since its first.
+#[derive(Default)]
+pub struct Strangers(Mutex<HashMap<Address, Tally>>);
+
+struct Tally {
+    since: Instant,
+    more: u64,
+}
+
+/// How long denials of an address are counted before they are a line.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// So many addresses at once; what comes from others is counted under no address.
+const MANY: usize = 1000;
+
+impl Strangers {
+    /// Counts a denial; whether it is one that has a line of its own.
+    pub fn is_first(&self, address: Address) -> bool {
+        let mut tallies = self.0.lock();
+        let mut address = network(address);
+        if tallies.len() >= MANY && !tallies.contains_key(&address) {
+            address = None;
+        }
+        let mut first = false;
+        let tally = tallies.entry(address).or_insert_with(|| {
+            first = true;
+            Tally {
+                since: Instant::now(),
+                more: 0,
+            }
+        });
+        tally.more += u64::from(!first);
+        first
+    }
+
+    /// What was counted of those whose minute is over; of all at the end.
+    pub fn lines(&self, end: bool) -> Vec<Event> {
+        let mut tallies = self.0.lock();
+        let over = |tally: &Tally| end || tally.since.elapsed() >= MINUTE;
+        let (over, kept) = mem::take(&mut *tallies)
+            .into_iter()
+            .partition(|(_, tally)| over(tally));
+        *tallies = kept;
+        drop(tallies);
+        let over: HashMap<_, _> = over;
+        let counted = over.into_iter().filter(|(_, tally)| tally.more > 0);
+        counted
+            .map(|(address, tally)| line(address, &tally))
+            .collect()
+    }
+}
+
+fn line(address: Address, tally: &Tally) -> Event {
+    let peer = address.map_or_else(|| "other addresses".into(), |address| address.to_string());
+    let actor = Actor::client("anonymous", peer);
+    let seconds = tally.since.elapsed().as_secs().max(1);
+    let fields: Map<String, Value> = [
+        ("count".to_owned(), tally.more.into()),
+        ("seconds".to_owned(), seconds.into()),
+    ]
+    .into_iter()
+    .collect();
+    Event::act(&Arc::new(actor), "broker-denied", fields).outcome("permission denied")
+}

@@ -1,0 +1,154 @@
+//! Signatures and OAEP by managed keys of every size, against openssl.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use crate::rig::Broker;
+
+const TYPES: [&str; 5] = [
+    "ecdsa-p384",
+    "ecdsa-p521",
+    "rsa-2048",
+    "rsa-3072",
+    "rsa-4096",
+];
+
+/// Makes a key of this type, and keeps its public half in `TYPE.pem`.
+fn make(broker: &Broker, kind: &str) {
+    let key = broker.good(
+        "POST",
+        &format!("keys/app-{kind}"),
+        &json!({"type": kind}).to_string(),
+    );
+    let public = key["keys"]["1"]["public_key"].as_str().expect("a key");
+    fs::write(broker.rig.path(&format!("{kind}.pem")), public).expect("a file");
+}
+
+/// The bytes of a signature or ciphertext in a file.
+fn unsealed(broker: &Broker, text: &Value) {
+    let text = text.as_str().expect("a text");
+    let bytes = text.strip_prefix("vault:v1:").expect("the first version");
+    let shell = broker.rig.run("sh").args("-c").arg("base64 -d > bytes");
+    shell.input(bytes).ok();
+}
+
+/// Whether openssl takes the signature in `bytes` of the text "secret".
+fn verifies(broker: &Broker, kind: &str, hash: &str, options: &str) {
+    fs::write(broker.rig.path("text"), "secret").expect("a file");
+    let line = format!("dgst -{hash} {options} -verify {kind}.pem -signature bytes text");
+    broker
+        .rig
+        .run("openssl")
+        .args(&line)
+        .ok()
+        .says("Verified OK");
+}
+
+#[test]
+fn keys_of_every_size_sign_as_openssl_verifies() {
+    let broker = Broker::start(1);
+    for kind in TYPES {
+        make(&broker, kind);
+        let hash = if kind.ends_with("p521") {
+            "sha2-512"
+        } else {
+            "sha2-384"
+        };
+        let options = if kind.starts_with("rsa") {
+            "-sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:auto"
+        } else {
+            ""
+        };
+        let path = format!("sign/app-{kind}/{hash}");
+        let signed = broker.good("POST", &path, r#"{"input": "c2VjcmV0"}"#);
+        unsealed(&broker, &signed["signature"]);
+        verifies(&broker, kind, &hash.replace("sha2-", "sha"), options);
+        let path = path.replace("sign", "verify");
+        for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
+            let body = json!({"input": input, "signature": signed["signature"]}).to_string();
+            assert_eq!(broker.good("POST", &path, &body)["valid"], valid, "{kind}");
+        }
+    }
+}
+
+/// However the request says which hash it is.
+#[test]
+fn as_much_salt_as_the_hash_is_long() {
+    let broker = Broker::start(1);
+    make(&broker, "rsa-2048");
+    for (path, more, hash, salt) in [
+        ("sign/app-rsa-2048", json!({}), "sha256", 32),
+        ("sign/app-rsa-2048/sha2-512", json!({}), "sha512", 64),
+        (
+            "sign/app-rsa-2048",
+            json!({"algorithm": "sha2-512"}),
+            "sha512",
+            64,
+        ),
+        (
+            "sign/app-rsa-2048",
+            json!({"hash_algorithm": "sha2-384"}),
+            "sha384",
+            48,
+        ),
+    ] {
+        let mut body = more.clone();
+        body["input"] = json!("c2VjcmV0");
+        body["salt_length"] = json!("hash");
+        let signed = broker.good("POST", path, &body.to_string());
+        unsealed(&broker, &signed["signature"]);
+        let options = format!("-sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:{salt}");
+        verifies(&broker, "rsa-2048", hash, &options);
+        body["signature"] = signed["signature"].clone();
+        let path = path.replace("sign", "verify");
+        assert_eq!(broker.good("POST", &path, &body.to_string())["valid"], true);
+        body["salt_length"] = json!(salt - 1);
+        assert_eq!(
+            broker.good("POST", &path, &body.to_string())["valid"],
+            false
+        );
+    }
+}
+
+#[test]
+fn a_signature_says_itself_how_much_salt_it_has() {
+    let broker = Broker::start(1);
+    make(&broker, "rsa-2048");
+    for salt in [0, 1, 17, 32, 222] {
+        let body = json!({"input": "c2VjcmV0", "salt_length": salt}).to_string();
+        let signed = broker.good("POST", "sign/app-rsa-2048", &body);
+        for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
+            let body = json!({"input": input, "signature": signed["signature"]}).to_string();
+            let found = broker.good("POST", "verify/app-rsa-2048", &body);
+            assert_eq!(found["valid"], valid, "{salt} {input}");
+        }
+        unsealed(&broker, &signed["signature"]);
+        let options = format!("-sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:{salt}");
+        verifies(&broker, "rsa-2048", "sha256", &options);
+    }
+    let body = json!({"input": "c2VjcmV0", "salt_length": 223}).to_string();
+    broker.refused("POST", "sign/app-rsa-2048", &body, 400, "room for 222");
+}
+
+/// SoftHSM has OAEP with SHA-1 alone.
+#[test]
+fn managed_rsa_keys_encipher_and_decipher() {
+    let broker = Broker::start(1);
+    make(&broker, "rsa-2048");
+    let (encrypt, decrypt) = ("encrypt/app-rsa-2048", "decrypt/app-rsa-2048");
+    let body = json!({"plaintext": "c2VjcmV0", "oaep_hash": "sha1"}).to_string();
+    let sealed = broker.good("POST", encrypt, &body);
+    let opens = |sealed: &Value| {
+        let body = json!({"ciphertext": sealed, "oaep_hash": "sha1"}).to_string();
+        assert_eq!(broker.good("POST", decrypt, &body)["plaintext"], "c2VjcmV0");
+    };
+    opens(&sealed["ciphertext"]);
+    fs::write(broker.rig.path("text"), "secret").expect("a file");
+    let line = "pkeyutl -encrypt -pubin -inkey rsa-2048.pem -pkeyopt rsa_padding_mode:oaep -in text -out bytes";
+    broker.rig.run("openssl").args(line).ok();
+    let foreign = broker.rig.run("base64").args("--wrap 0 bytes").ok().out;
+    opens(&json!(format!("vault:v1:{}", foreign.trim())));
+    let body = json!({"ciphertext": "vault:v1:AAAA", "oaep_hash": "sha1"}).to_string();
+    broker.refused("POST", decrypt, &body, 400, "invalid ciphertext");
+}
