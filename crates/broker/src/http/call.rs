@@ -161,29 +161,38 @@ impl Call {
         if body.size_hint().lower() > longest as u64 {
             return Err(too_long());
         }
-        let mut body = Limited::new(body, longest);
-        let collected = async {
-            let mut parts = Vec::new();
-            while let Some(part) = body.frame().await {
-                let part = part.map_err(|error| match error.is::<LengthLimitError>() {
-                    true => too_long(),
-                    false => Refusal::bad(format!("the body of the request: {error}")),
-                });
-                let part = part?.into_data().unwrap_or_default();
-                if let Some(admitted) = &self.admitted {
-                    admitted.hold(part.len())?;
-                }
-                parts.push(part);
-            }
-            Ok(match &parts[..] {
-                [whole] => whole.clone(),
-                _ => parts.concat().into(),
-            })
-        };
+        let collected = self.gather(Limited::new(body, longest), too_long);
         let collected = tokio::time::timeout(limits.read_timeout, collected).await;
         collected.unwrap_or_else(|_| {
             let message = "the body of the request did not come";
             Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message))
+        })
+    }
+
+    /// Part by part, as far as there is room.
+    async fn gather(
+        &self,
+        mut body: Limited<Body>,
+        too_long: impl Fn() -> Refusal,
+    ) -> Result<Bytes, Refusal> {
+        let mut parts = Vec::new();
+        while let Some(part) = body.frame().await {
+            let part = part.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    too_long()
+                } else {
+                    Refusal::bad(format!("the body of the request: {error}"))
+                }
+            });
+            let part = part?.into_data().unwrap_or_default();
+            if let Some(admitted) = &self.admitted {
+                admitted.hold(part.len())?;
+            }
+            parts.push(part);
+        }
+        Ok(match &parts[..] {
+            [whole] => whole.clone(),
+            _ => parts.concat().into(),
         })
     }
 
