@@ -224,3 +224,32 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_name_what_names_a_key_is_kept() {
+        for (name, kept) in [
+            ("", ""),
+            ("orders-1", "orders-1"),
+            ("label:web", "label:web"),
+            ("label:web?pin-value=1234", "label:web"),
+            ("id:0102", "id:0102"),
+            (
+                "pkcs11:id=%01;object=web;type=private;token=t?pin-source=file:/pin",
+                "pkcs11:object=web;type=private;id=%01",
+            ),
+        ] {
+            assert_eq!(spelling(name), kept, "{name}");
+        }
+        let long = "x".repeat(LONGEST + 1);
+        let label = format!("label:{long}");
+        for name in ["pkcs11:object=web?pin-value=1234", "a b", &long, &label] {
+            let kept = spelling(name);
+            assert!(kept.starts_with("name:") && kept.len() == 21, "{kept}");
+        }
+        assert_ne!(spelling("a b"), spelling("a c"));
+    }
+}

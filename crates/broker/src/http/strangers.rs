@@ -76,3 +76,46 @@ fn line(address: Address, tally: &Tally) -> Event {
     .collect();
     Event::act(&Arc::new(actor), "broker-denied", fields).outcome("permission denied")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    fn counts(strangers: &Strangers) -> Vec<String> {
+        let lines = strangers.lines(true);
+        let text = |line: &Event| serde_json::to_string(line).unwrap();
+        lines.iter().map(text).collect()
+    }
+
+    #[test]
+    fn the_first_of_each_address_and_the_number_of_the_others() {
+        let strangers = Strangers::default();
+        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().ok());
+        assert!(strangers.is_first(one) && strangers.is_first(other));
+        assert!(!strangers.is_first(one) && !strangers.is_first(one));
+        assert!(strangers.lines(false).is_empty(), "its minute is not over");
+        let [line] = &counts(&strangers)[..] else {
+            panic!("one line");
+        };
+        assert!(line.contains(r#""peer":"192.0.2.1""#) && line.contains(r#""count":2"#));
+        assert!(strangers.is_first(one), "another minute");
+    }
+
+    #[test]
+    fn however_many_addresses_there_are() {
+        let strangers = Strangers::default();
+        let address = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        let many = u32::try_from(MANY).unwrap();
+        let first = |n: &u32| strangers.is_first(address(*n));
+        assert_eq!((0..2 * many).filter(first).count(), MANY + 1);
+        let [line] = &counts(&strangers)[..] else {
+            panic!("one line");
+        };
+        let others = format!(r#""count":{}"#, MANY - 1);
+        assert!(
+            line.contains("other addresses") && line.contains(&others),
+            "{line}"
+        );
+    }
+}
