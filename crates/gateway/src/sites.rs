@@ -54,7 +54,8 @@ impl Sites {
             let mut faces = Vec::new();
             for given in &site.certificates {
                 if let Place::File(file) = &given.chain {
-                    let awaited = section.acme.is_some() && !before.chains.contains(file);
+                    let acme = site.acme.as_ref().or(section.acme.as_ref());
+                    let awaited = acme.is_some() && !before.chains.contains(file);
                     if awaited && file.try_exists().is_ok_and(|there| !there) {
                         metrics.awaited(&site.names[0], file);
                         continue;

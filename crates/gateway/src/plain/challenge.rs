@@ -3,12 +3,11 @@
 //! Whatever a folder or a client may hold, nothing leaves here but a key authorization for the token that was
 //! asked for.
 
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use hsmux_pool::config::Acme;
 use http_body_util::{BodyExt, Empty, Full, Limited};
@@ -16,6 +15,7 @@ use hyper::Request;
 use hyper::client::conn::http1;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -40,9 +40,9 @@ pub enum Failure {
     Trouble(String),
 }
 
-/// What was wrong with challenges the last time: anybody may ask for one, and it is told once.
+/// What was wrong with challenges the last time, by who had to answer: anybody may ask for one, and it is told once.
 #[derive(Default)]
-pub struct Trouble(ArcSwapOption<String>);
+pub struct Trouble(Mutex<HashMap<Acme, String>>);
 
 /// The token of a challenge's path, whether it may be one or not.
 pub fn token(path: &str) -> Option<&str> {
@@ -75,13 +75,14 @@ pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option
 
 impl Trouble {
     /// Says what is wrong, unless it was the same the last time.
-    pub fn tell(&self, now: Option<&Failure>) {
-        let now = now.and_then(|failure| match failure {
-            Failure::Nobody => None,
-            Failure::Trouble(why) => Some(Arc::new(why.clone())),
-        });
-        let before = self.0.swap(now.clone());
-        if let Some(why) = now.filter(|why| before.as_ref() != Some(why)) {
+    pub fn tell(&self, acme: &Acme, now: Option<&Failure>) {
+        let mut known = self.0.lock();
+        let Some(Failure::Trouble(why)) = now else {
+            known.remove(acme);
+            return;
+        };
+        let before = known.insert(acme.clone(), why.clone());
+        if before.as_ref() != Some(why) {
             tracing::warn!("ACME's challenges have no answer: {why}");
         }
     }

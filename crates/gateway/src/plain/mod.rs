@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::house::House;
-use crate::http::{Answer, text};
+use crate::http::{Answer, host, text, without_port};
 use crate::metrics::{Plain, Refused};
 use crate::proxy_header;
 
@@ -41,13 +41,19 @@ const LINGER: Duration = Duration::from_secs(2);
 
 /// Whether what it needs is there.
 pub fn check(section: &GatewaySection) -> Result<(), String> {
-    match &section.acme {
-        Some(Acme::Folder(folder)) if !folder.is_dir() => Err(format!(
+    let sites = section.sites.iter().filter_map(|site| site.acme.as_ref());
+    let missing = section
+        .acme
+        .iter()
+        .chain(sites)
+        .find_map(|acme| match acme {
+            Acme::Folder(folder) if !folder.is_dir() => Some(folder),
+            _ => None,
+        });
+    missing.map_or(Ok(()), |folder| Err(format!(
             "{} is no folder: make it, for the ACME client to write into (certbot -w, lego --http.webroot)",
             folder.display()
-        )),
-        _ => Ok(()),
-    }
+        )))
 }
 
 /// Answers the one request of a connection.
@@ -97,12 +103,21 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
 
 async fn answer(house: &House, request: Request<Incoming>) -> Answer {
     let token = challenge::token(request.uri().path());
-    let (kind, answer) = match (&house.section.acme, token) {
-        (Some(acme), Some(token)) => challenge_for(house, acme, token, &request).await,
+    let (kind, answer) = match token.zip(acme(house, &request)) {
+        Some((token, acme)) => challenge_for(house, &acme, token, &request).await,
         _ => redirect::answer(house, &request),
     };
     house.metrics.plain(kind);
     answer
+}
+
+/// Who answers challenges for the host that is asked for: its site, or the gateway for any other.
+fn acme(house: &House, request: &Request<Incoming>) -> Option<Acme> {
+    let host = host(request);
+    let name = host.as_deref().map(without_port);
+    let site = house.sites.load().find(name);
+    let own = site.and_then(|served| served.site.acme.clone());
+    own.or_else(|| house.section.acme.clone())
 }
 
 /// Of any host: certificates of other servers may be asked for here, too.
@@ -122,7 +137,7 @@ async fn challenge_for(
         return (Plain::Refused, answer);
     }
     let fetched = challenge::fetch(acme, token, request.headers()).await;
-    house.trouble.tell(fetched.as_ref().err());
+    house.trouble.tell(acme, fetched.as_ref().err());
     match fetched {
         Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),
         Ok(None) => {

@@ -2,15 +2,14 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use hsmux_token::Class;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::behind::{Scheme, backend};
-use super::reader::{Fields, Named, Source, text};
+use super::acme::{Acme, NO_HTTP, acme};
+use super::reader::{Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{Place, Site, place, site};
 
@@ -21,7 +20,7 @@ pub struct GatewaySection {
     pub listen: Vec<SocketAddr>,
     /// Addresses for plain HTTP: ACME's challenges, and the way to https.
     pub http: Vec<SocketAddr>,
-    /// Who answers ACME's challenges; `None`: they are pages like others.
+    /// Who answers ACME's challenges, where a site does not say; `None`: they are pages like others.
     pub acme: Option<Acme>,
     /// Where its metrics are read.
     pub metrics: Option<SocketAddr>,
@@ -49,19 +48,11 @@ pub struct GatewaySection {
     pub sites: Vec<Site>,
 }
 
-/// Who answers ACME's challenges (RFC 8555, section 8.3).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Acme {
-    /// A folder that an ACME client writes them into.
-    Folder(PathBuf),
-    /// An ACME client that listens itself, by host and port.
-    Client(String),
-}
-
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySection> {
     let awaited = has_acme(document);
     let sites = many(source, document, "site", |fields| {
-        Some((site(fields, awaited)?, fields.span_of("names")))
+        let spans = (fields.span_of("names"), fields.span_of("acme"));
+        Some((site(fields, awaited)?, spans))
     });
     if !document.contains_key("gateway") {
         if let Some(site) = document.get("site") {
@@ -74,7 +65,12 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
         let message = "no [[site]]: the gateway has nothing to serve";
         source.error(document["gateway"].span(), message);
     }
-    let each = |(site, span): &(Site, Range<usize>)| -> Vec<_> {
+    for (_, (_, span)) in sites.iter().filter(|(site, _)| site.acme.is_some()) {
+        if section.http.is_empty() {
+            source.error(span.clone(), NO_HTTP);
+        }
+    }
+    let each = |(site, (span, _)): &(Site, (Range<usize>, Range<usize>))| -> Vec<_> {
         let place = |name: &String| (name.clone(), span.clone());
         site.names.iter().map(place).collect()
     };
@@ -114,6 +110,9 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
             format!("http: {at} is taken by listen or metrics: give it a port of its own");
         fields.source.error(fields.span_of("http"), message);
     }
+    if fields.has("acme") && http.is_empty() {
+        fields.source.error(fields.span_of("acme"), NO_HTTP);
+    }
     let seconds = |fields: &mut Fields<'_, '_, '_>, name, seconds| {
         let own = fields.duration(name);
         own.unwrap_or(Duration::from_secs(seconds))
@@ -125,7 +124,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
     GatewaySection {
         connections: number(fields, "connections", 50_000),
         handshakes: number(fields, "handshakes", 16_384),
-        acme: acme(fields, &http),
+        acme: acme(fields),
         listen: listen.unwrap_or_default(),
         http,
         metrics,
@@ -138,30 +137,6 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
         ticket_rotation: rotation(fields),
         sites: Vec::new(),
-    }
-}
-
-fn acme(fields: &mut Fields<'_, '_, '_>, http: &[SocketAddr]) -> Option<Acme> {
-    let read = fields.read("acme", |value| match text(value)? {
-        "" => Err("the path is empty".into()),
-        url if url.contains("://") => match backend(url) {
-            Ok(client) if client.scheme == Scheme::Http => Ok(Acme::Client(client.authority())),
-            _ => Err(format!("{url:?} is neither http://HOST:PORT nor a folder")),
-        },
-        folder => Ok(Acme::Folder(folder.into())),
-    });
-    if fields.has("acme") && http.is_empty() {
-        let message =
-            "acme: challenges come over plain HTTP: give the port, http = [\"0.0.0.0:80\"]";
-        fields.source.error(fields.span_of("acme"), message);
-    }
-    match read? {
-        Acme::Folder(folder) => {
-            let folder = fields.source.path(&folder.to_string_lossy());
-            fields.names("acme", Named::File(folder.clone()));
-            Some(Acme::Folder(folder))
-        }
-        client @ Acme::Client(_) => Some(client),
     }
 }
 

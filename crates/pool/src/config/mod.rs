@@ -1,5 +1,6 @@
 //! Configuration: one TOML file, every mistake with its line.
 
+mod acme;
 mod backend_check;
 mod behind;
 mod broker;
@@ -28,11 +29,12 @@ use hsmux_token::Uri;
 
 use crate::{Options, Policy};
 
+pub use acme::Acme;
 pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use files::check;
-pub use gateway::{Acme, GatewaySection};
+pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hsmux_token::{Class, Uri};
 
+use super::acme::{Acme, acme};
 use super::behind::{Behind, behind};
 use super::reader::{Fields, Named, text};
 
@@ -17,6 +18,8 @@ pub struct Site {
     pub certificates: Vec<Certificate>,
     /// What is behind it.
     pub behind: Behind,
+    /// Who answers ACME's challenges for its names; `None`: as for others.
+    pub acme: Option<Acme>,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
     /// How long a backend may take to begin its answer.
@@ -63,7 +66,8 @@ pub struct Clients {
 /// A site; `awaited`: its certificates may come later.
 pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let names = fields.list("names", |value| name(text(value)?));
-    let certificates = certificates(fields, awaited);
+    let acme = acme(fields);
+    let certificates = certificates(fields, awaited || acme.is_some());
     let behind = behind(fields);
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
@@ -78,6 +82,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
         names: names.unwrap_or_else(|| vec!["*".into()]),
         certificates: Vec::new(),
         behind: Behind::Folder(PathBuf::new()),
+        acme,
         http2: fields.flag("http2").unwrap_or(true),
         backend_timeout: fields
             .duration("backend_timeout")

@@ -10,7 +10,7 @@ use hsmux_suite::{PATIENCE, Process, until};
 
 use crate::authority::Names;
 use crate::plain::{CHALLENGES, count, curl, curl_at, with};
-use crate::rig::Gateway;
+use crate::rig::{FOLDER, Gateway, configure};
 
 #[test]
 fn a_folder_gives_challenges_to_anybody_and_nothing_else() {
@@ -181,4 +181,48 @@ fn haproxy_passes_challenges_to_every_host() {
     curl_at(&front, "a.test", "/page.txt", "").says("https://a.test/page.txt");
     hosts[1].rig.kill_to_the_last();
     ask().says(" 200 ").says("tok.thumb");
+}
+
+/// Its own folder and no other is looked into for its names, and its certificate alone is waited for.
+#[test]
+fn a_site_may_have_an_acme_of_its_own() {
+    let site = |name: &str, certificates: &str, more: &str| {
+        format!(
+            "[[site]]\nnames = [\"{name}\"]\ncertificates = [{certificates}]\n{FOLDER}\n{more}\n"
+        )
+    };
+    let own = site("a.test", "\"later.pem\"", "acme = \"acme-a\"");
+    let other = site("rsa.test", "\"rsa.pem\"", "");
+    for (all, of_others) in [("acme = \"acme\"", " 200 "), ("", " 421 ")] {
+        let rig = Gateway::prepare();
+        for (folder, token) in [("acme", "tok-en_1"), ("acme-a", "tok-en_2")] {
+            let folder = rig.path(&format!("{folder}{CHALLENGES}"));
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::write(folder.join(token), format!("{token}.thumb")).expect("a challenge");
+        }
+        let lines = format!("http = [\"127.0.0.1:0\"]\n{all}");
+        let gateway = Gateway::start(rig, &lines, &format!("{own}{other}"));
+        assert_eq!(gateway.metric("hsmux_gateway_certificates_awaited"), 1);
+        for (host, token, status) in [
+            ("a.test", "tok-en_1", " 404 "),
+            ("a.test", "tok-en_2", " 200 "),
+            ("A.test:80", "tok-en_2", " 200 "),
+            ("elsewhere.test", "tok-en_1", of_others),
+        ] {
+            let header = format!("--header Host:{host}");
+            let path = format!("{CHALLENGES}/{token}");
+            curl(&gateway, "a.test", &path, &header).says(status);
+        }
+    }
+    // Nobody brings the other's.
+    let mut rig = Gateway::prepare();
+    fs::create_dir(rig.path("acme-a")).expect("a folder");
+    let other = site("b.test", "\"later.pem\"", "");
+    configure(
+        &mut rig,
+        "http = [\"127.0.0.1:0\"]",
+        &format!("{own}{other}"),
+    );
+    rig.write_config();
+    rig.hsmux("serve").fails().says("later.pem");
 }

@@ -271,7 +271,7 @@ fn what_it_lacks_is_named() {
     start("http = [\"127.0.0.1:0\"]\nacme = \"nowhere\"").says("nowhere is no folder: make it");
     start("acme = \"www\"")
         .says("hsmux.toml:")
-        .says("give the port, http =");
+        .says("give the port, [gateway] http =");
     // Without `acme` a certificate that is not there is a mistake.
     fs::remove_file(rig.path("ec.pem")).expect("a certificate");
     configure(&mut rig, "http = [\"127.0.0.1:0\"]", &site);

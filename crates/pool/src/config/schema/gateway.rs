@@ -154,6 +154,12 @@ pub(super) const SITE: Section = Section {
             "A folder of files to serve in place of a backend.",
         ),
         key(
+            "acme",
+            r#""/var/lib/acme-shop""#,
+            "as in [gateway]",
+            "Who answers ACME's challenges for the names of this site, a folder or http://HOST:PORT, in place of [gateway] acme.",
+        ),
+        key(
             "http2",
             "false",
             "true",

@@ -166,6 +166,13 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ),
     (
         "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n\
+         acme = \"acme\"\n[daemon]",
+        13,
+        "give the port, [gateway] http",
+    ),
+    (
+        "[daemon]",
         "[gateway]\nlisten = [\"[::1]:443\"]\nhttp = [\"[::1]:443\"]\n\
          [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
         10,

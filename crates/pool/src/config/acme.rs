@@ -1,0 +1,38 @@
+//! Who answers ACME's challenges: for the whole gateway, or for one site.
+
+use std::path::PathBuf;
+
+use super::behind::{Scheme, backend};
+use super::reader::{Fields, Named, text};
+
+/// Who answers ACME's challenges (RFC 8555, section 8.3).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Acme {
+    /// A folder that an ACME client writes them into.
+    Folder(PathBuf),
+    /// An ACME client that listens itself, by host and port.
+    Client(String),
+}
+
+/// Said where challenges have no way to come by.
+pub const NO_HTTP: &str =
+    "acme: challenges come over plain HTTP: give the port, [gateway] http = [\"0.0.0.0:80\"]";
+
+pub fn acme(fields: &mut Fields<'_, '_, '_>) -> Option<Acme> {
+    let read = fields.read("acme", |value| match text(value)? {
+        "" => Err("the path is empty".into()),
+        url if url.contains("://") => match backend(url) {
+            Ok(client) if client.scheme == Scheme::Http => Ok(Acme::Client(client.authority())),
+            _ => Err(format!("{url:?} is neither http://HOST:PORT nor a folder")),
+        },
+        folder => Ok(Acme::Folder(folder.into())),
+    });
+    match read? {
+        Acme::Folder(folder) => {
+            let folder = fields.source.path(&folder.to_string_lossy());
+            fields.names("acme", Named::File(folder.clone()));
+            Some(Acme::Folder(folder))
+        }
+        client @ Acme::Client(_) => Some(client),
+    }
+}
