@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_pool::config::GatewaySection;
-use hsmux_pool::{Pool, serving_threads, tcp};
+use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -33,6 +33,7 @@ pub struct Service {
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     runtime: Option<Runtime>,
+    _pulse: Pulse,
 }
 
 impl Service {
@@ -84,6 +85,8 @@ impl Service {
         let addresses = sockets.serve(&house, &runtime)?;
         runtime.spawn(watch.run(house, current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
+        let handle = runtime.handle().clone();
+        let pulse = Pulse::start(move || drop(handle.spawn(async {})))?;
         Ok(Self {
             addresses,
             leave: section.leave_time,
@@ -92,6 +95,7 @@ impl Service {
             end,
             closing,
             places,
+            _pulse: pulse,
             runtime: Some(runtime),
         })
     }

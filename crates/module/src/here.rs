@@ -36,6 +36,11 @@ pub fn most() -> usize {
     *CPUS
 }
 
+/// Whether an operation runs so now.
+pub fn runs_here() -> bool {
+    RUNNING.load(Ordering::Relaxed) > 0
+}
+
 /// The right to run one operation on this thread.
 pub(crate) struct Turn(());
 

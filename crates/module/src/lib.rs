@@ -34,7 +34,7 @@ mod threads;
 mod token;
 
 pub use admin::{change_pin, init_pin, init_token};
-pub use here::most as most_here;
+pub use here::{most as most_here, runs_here};
 pub use key_writer::KeyWriter;
 pub use library::observe;
 pub use options::{Options, SlotSelector};

@@ -73,7 +73,11 @@ pub fn hang_while(slot: CK_SLOT_ID, says_so: impl Fn(&TokenControl) -> bool) {
         && says_so(token)
     {
         if !std::mem::replace(&mut told, true) {
-            token.tell("hang", &format!("{}\n", std::process::id()));
+            let thread = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+            token.tell(
+                "hang",
+                &format!("{} {}\n", std::process::id(), thread.trim_end()),
+            );
         }
         std::thread::sleep(Duration::from_millis(5));
     }

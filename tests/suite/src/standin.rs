@@ -70,6 +70,14 @@ impl StandIn {
         log.unwrap_or_default().lines().map(str::to_owned).collect()
     }
 
+    /// The threads that hung in a call of a token, by their names, one for each call.
+    pub fn hung(&self, label: &str) -> Vec<String> {
+        let log = fs::read_to_string(self.state.join(format!("{label}.hang")));
+        let lines = log.unwrap_or_default();
+        let thread = |line: &str| Some(line.split_once(' ')?.1.to_owned());
+        lines.lines().filter_map(thread).collect()
+    }
+
     fn write(&self) {
         let (whole, state) = (&self.whole, self.state.display());
         let mut text = format!("{whole}\n[defaults]\nstate = \"{state}\"\n");

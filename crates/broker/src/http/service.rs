@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsmux_audit::Trail;
 use hsmux_pool::config::BrokerSection;
-use hsmux_pool::{Pool, serving_threads, tcp};
+use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use tokio::runtime::{Builder, Runtime};
@@ -31,6 +31,7 @@ pub struct Service {
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     serving: Option<(Runtime, JoinSet<()>)>,
+    _pulse: Pulse,
 }
 
 /// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
@@ -93,12 +94,15 @@ impl Service {
         }
         let watch = Watch::new(Arc::clone(&broker), https, section.clone());
         runtime.spawn(watch.run(current));
+        let handle = runtime.handle().clone();
+        let pulse = Pulse::start(move || drop(handle.spawn(async {})))?;
         let service = Self {
             broker,
             addresses,
             connections,
             end,
             closing,
+            _pulse: pulse,
             serving: Some((runtime, serving)),
         };
         service.announce(section);

@@ -114,7 +114,14 @@ impl Connection {
 
     fn more(&mut self) -> io::Result<()> {
         let mut bytes = [0; 4096];
-        match self.stream.read(&mut bytes)? {
+        let read = loop {
+            // A process that was stopped for a while and goes on.
+            match self.stream.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
+        match read {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             count => {
                 self.rest.extend_from_slice(&bytes[..count]);

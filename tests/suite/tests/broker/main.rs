@@ -15,6 +15,7 @@ mod faults_http;
 mod faulty;
 mod go;
 mod held;
+mod here;
 mod http2;
 mod hvac;
 mod issuer;
