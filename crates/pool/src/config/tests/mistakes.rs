@@ -155,7 +155,7 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "[gateway]\nlisten = [\"[::1]:443\"]\nacme = \"www\"\n\
          [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]",
         10,
-        "give the port, http = [\"0.0.0.0:80\"]",
+        "give the port, [gateway] http = [\"0.0.0.0:80\"]",
     ),
     (
         "[daemon]",
