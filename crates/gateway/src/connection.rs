@@ -77,19 +77,19 @@ async fn shake(
             from = named.map_err(|_| Refused::Proxy)?.unwrap_or(from);
         }
         // A client that says nothing costs no more than its socket.
-        first_byte(&stream).await.map_err(|_| Refused::Tls)
+        let (mut socket, client) = Socket::new(stream);
+        let first = socket.first().await.map_err(|_| Refused::Tls)?;
+        Ok((first, socket, client))
     };
-    let first = timeout(patience, begin)
-        .await
-        .map_err(|_| Refused::Slow)??;
+    let opened = timeout(patience, begin).await;
+    let (first, mut socket, client) = opened.map_err(|_| Refused::Slow)??;
     if first.is_ascii_alphabetic() {
-        let _ = timeout(patience, answer_plain(&mut stream)).await;
+        let _ = timeout(patience, answer_plain(&mut socket)).await;
         return Err(Refused::PlainHttp);
     }
     let progress = Arc::new(Progress::default());
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
-    let (socket, client) = Socket::new(stream);
     let handshake = SslStreamBuilder::new(ssl, socket).accept();
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
     let stream = shaken?.map_err(|_| {
@@ -116,15 +116,7 @@ async fn shake(
     })
 }
 
-async fn first_byte(stream: &TcpStream) -> io::Result<u8> {
-    let mut first = [0];
-    match stream.peek(&mut first).await? {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ => Ok(first[0]),
-    }
-}
-
-async fn answer_plain(stream: &mut TcpStream) -> io::Result<()> {
+async fn answer_plain(stream: &mut Socket) -> io::Result<()> {
     stream.write_all(PLAIN).await?;
     stream.shutdown().await?;
     // What was not read would take the answer away with it.

@@ -1,12 +1,15 @@
 //! A connection's socket, which somebody else may watch while TLS has it.
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
@@ -19,7 +22,13 @@ pub struct Socket {
     ahead: Vec<u8>,
     /// So many bytes of it were.
     taken: usize,
+    last: Last,
 }
+
+/// Set when all that is still sent comes at once, and then the end: it travels in one segment with the end, where
+/// the answer, TLS's close_notify and TCP's FIN would each have one of their own, and wake up the client.
+#[derive(Clone, Default)]
+pub struct Last(Arc<AtomicBool>);
 
 /// Who asks for as much gets it without a copy.
 const AHEAD: usize = 2048;
@@ -34,15 +43,51 @@ impl Socket {
             stream: Arc::clone(&stream),
             ahead: Vec::new(),
             taken: 0,
+            last: Last::default(),
         };
         (socket, Presence(stream))
+    }
+
+    /// To say that the end follows.
+    pub fn last(&self) -> Last {
+        self.last.clone()
+    }
+
+    /// The first byte, which stays to be read.
+    pub async fn first(&mut self) -> io::Result<u8> {
+        if self.ahead.is_empty() {
+            poll_fn(|context| self.fill(context)).await?;
+        }
+        let first = self.ahead.get(self.taken).copied();
+        first.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut bytes = [0; AHEAD];
+        let read = ready!(self.receive(context, &mut bytes))?;
+        self.ahead.extend_from_slice(&bytes[..read]);
+        Poll::Ready(Ok(()))
     }
 
     fn receive(&self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(bytes) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            let mut short = None;
+            let read = self.stream.try_io(Interest::READABLE, || {
+                let read = recv(self.stream.as_fd(), &mut *bytes, RecvFlags::empty())?.0;
+                if !(1..bytes.len()).contains(&read) {
+                    return Ok(read);
+                }
+                // All that was there: the next time it waits at once, without asking in vain.
+                short = Some(read);
+                Err(io::ErrorKind::WouldBlock.into())
+            });
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if let Some(read) = short {
+                        return Poll::Ready(Ok(read));
+                    }
+                }
                 read => return Poll::Ready(read),
             }
         }
@@ -72,6 +117,18 @@ impl Socket {
                 written => return Poll::Ready(written),
             }
         }
+    }
+}
+
+impl Last {
+    /// From now on the system waits for more before it sends what is not a whole segment, or for the end (tcp(7),
+    /// MSG_MORE: 200 ms at most).
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -119,7 +176,14 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.send(context, |stream| stream.try_write(bytes))
+        if !self.last.is_set() {
+            return self.send(context, |stream| stream.try_write(bytes));
+        }
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        self.send(context, |stream| {
+            let send = || Ok(send(stream.as_fd(), bytes, flags)?);
+            stream.try_io(Interest::WRITABLE, send)
+        })
     }
 
     fn poll_write_vectored(

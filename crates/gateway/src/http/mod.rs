@@ -24,9 +24,9 @@ use hsmux_pool::config::Behind;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, STRICT_TRANSPORT_SECURITY};
+use hyper::header::{CONNECTION, HeaderValue, STRICT_TRANSPORT_SECURITY};
 use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tower::ServiceExt;
@@ -60,8 +60,11 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let shared = Arc::clone(house);
     let pace = Pace::new();
     let clock = Arc::clone(&pace);
+    let last = stream.get_ref().get_ref().last();
     let service = service_fn(move |request| {
         let owed = clock.owe();
+        let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
+        let last = ends.then(|| last.clone());
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
         let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
         async move {
@@ -75,6 +78,9 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
             let answer = call.answer(request).await;
             house.metrics.request(answer.status().as_u16());
             drop(owed);
+            if let Some(last) = last {
+                last.set();
+            }
             Ok::<_, Infallible>(answer.map(|body| Paced::new(body, clock)))
         }
     });
@@ -96,6 +102,17 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         _ = connection => {}
         () = pace.rest(patience), if h2 => {}
     }
+}
+
+/// Whether the client wants no more on this connection.
+fn is_last(request: &Request<Incoming>) -> bool {
+    let options = request.headers().get_all(CONNECTION).iter();
+    let mut options = options.filter_map(|value| value.to_str().ok());
+    request.version() == Version::HTTP_11
+        && options.any(|options| {
+            let mut options = options.split(',');
+            options.any(|option| option.trim().eq_ignore_ascii_case("close"))
+        })
 }
 
 /// For what the client has chosen: a time limit for heads begins with the connection then, where one that
