@@ -73,14 +73,15 @@ impl Run {
     }
 
     /// The command, for what runs in the background: it is killed when the thread that starts it ends,
-    /// so that a test that is killed leaves nothing behind.
+    /// so that a test that is killed leaves nothing behind. It has a session of its own, as a service manager
+    /// starts it: among the sessions, and not among all threads, Linux shares the CPUs out (sched(7), autogroup),
+    /// so that a server and its clients within one session measure something else.
     pub(crate) fn into_command(self) -> Command {
-        let mut command = Command::new("setpriv");
+        let mut command = Command::new("setsid");
         command
-            .args(["--pdeathsig", "KILL", "--"])
+            .args(["setpriv", "--pdeathsig", "KILL", "--"])
             .arg(self.command.get_program())
-            .args(self.command.get_args())
-            .process_group(0);
+            .args(self.command.get_args());
         for (name, value) in self.command.get_envs() {
             match value {
                 Some(value) => command.env(name, value),

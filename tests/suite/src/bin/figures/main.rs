@@ -28,6 +28,10 @@ use hsmux_token::Result;
 use page::Page;
 use progress::Turns;
 
+/// That of `hsmux`: what measures here is as fast as there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How long all is measured.
 #[derive(Clone, Copy)]
 pub struct Effort {
