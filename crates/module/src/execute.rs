@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use bytes::Bytes;
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Blob, Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Result, Scope, Verb, Work,
+    Blob, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Outcome, Result, Scope, Verb,
+    Work,
 };
 
 use crate::ModuleToken;
@@ -88,16 +90,20 @@ impl ModuleToken {
             } => self.verify_mac(session, mechanism, handle, data),
             Operation::Use {
                 verb,
-                key,
+                key: ObjectRef::Token(key),
                 mechanism,
                 data,
             } => {
-                let begun = self.paces.begin();
+                let bytes = self.crypt(session, *verb, mechanism, (*key, handle), data)?;
+                Ok(Outcome::Bytes(Blob(bytes)))
+            }
+            Operation::Use {
+                verb,
+                mechanism,
+                data,
+                ..
+            } => {
                 let bytes = library.crypt(session, *verb, mechanism, handle, data)?;
-                if let (Some(begun), ObjectRef::Token(key)) = (begun, key) {
-                    let work = Work::new(*verb, mechanism.kind, data.len(), bytes.len());
-                    self.paces.note(work, *key, begun.elapsed());
-                }
                 Ok(Outcome::Bytes(Blob(bytes)))
             }
             Operation::Random { len } if *len > MOST_RANDOM => Err(Error::request(
@@ -114,6 +120,34 @@ impl ModuleToken {
             }
             _ => self.change(session, operation, handle),
         }
+    }
+
+    /// By a copy of the key, where it has one.
+    fn crypt(
+        &self,
+        session: Session,
+        verb: Verb,
+        mechanism: &Mechanism,
+        (key, original): (ObjectId, Handle),
+        data: &[u8],
+    ) -> Result<Bytes> {
+        let library = self.sessions.library();
+        let handle = self.in_use(session, key, original);
+        let begun = self.paces.begin();
+        let bytes = match library.crypt(session, verb, mechanism, handle, data) {
+            Err(error) if handle != original && is_about_handle(&error) => {
+                self.end_uses(key);
+                return library.crypt(session, verb, mechanism, original, data);
+            }
+            result => result?,
+        };
+        if let Some(begun) = begun
+            && self.is_usual(key, handle != original)
+        {
+            let work = Work::new(verb, mechanism.kind, data.len(), bytes.len());
+            self.paces.note(work, key, begun.elapsed());
+        }
+        Ok(bytes)
     }
 
     /// C_Verify; `data` as [`Verb::VerifyMac`] has it.

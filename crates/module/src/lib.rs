@@ -10,6 +10,7 @@
 
 mod admin;
 mod classes;
+mod copies;
 mod execute;
 mod handles;
 mod here;

@@ -28,6 +28,9 @@ impl ModuleToken {
         }
         let before = self.by_name();
         self.known.remove_all(&lost);
+        if let Some(copies) = &self.copies {
+            copies.end_lost(&self.sessions, &lost);
+        }
         self.handles.keep(|_, handle| !lost.contains(handle));
         let mut made = self.read_each(lease.session(), &new);
         drop(lease);

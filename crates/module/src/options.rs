@@ -34,6 +34,9 @@ pub struct Options {
     /// The member's name, for messages.
     #[n(6)]
     pub name: String,
+    /// Whether keys in use are copied as session objects; `None`: where that is known to be faster (SoftHSM).
+    #[n(7)]
+    pub copies: Option<bool>,
 }
 
 /// A path is bytes, whatever its encoding.
@@ -67,6 +70,7 @@ mod tests {
             sessions: 4,
             state: "/var/lib/hsmux".into(),
             name: "hsm1".into(),
+            copies: Some(true),
         };
         let frame = minicbor::to_vec(&sent).unwrap();
         let got: Options = minicbor::decode(&frame).unwrap();

@@ -128,6 +128,7 @@ impl ModuleToken {
         let Some((session, edition)) = self.expected.session(&self.sessions)? else {
             return Ok(None);
         };
+        let handle = self.in_use(session, like.key, handle);
         let (library, begun) = (self.sessions.library(), Instant::now());
         if let Err(error) = library.begin(session, Verb::Sign, &like.mechanism, handle) {
             self.expected.close(&self.sessions, session);

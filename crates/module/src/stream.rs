@@ -147,6 +147,7 @@ impl ModuleToken {
         else {
             return Ok(Vec::new());
         };
+        let handle = self.in_use(session, first.key, handle);
         let begun = Instant::now();
         let library = self.sessions.library();
         let init = library.begin(session, first.verb, &cbc(first.iv), handle);

@@ -9,6 +9,7 @@ use hsmux_token::{
 };
 
 use crate::Options;
+use crate::copies::Copies;
 use crate::handles::Handles;
 use crate::here::{Task, Turn, Usual};
 use crate::known::Known;
@@ -33,6 +34,7 @@ pub struct ModuleToken {
     pub(crate) streams: Streams,
     pub(crate) expected: Expected,
     pub(crate) usual: Usual,
+    pub(crate) copies: Option<Copies>,
     info: Arc<TokenInfo>,
     pub(crate) paces: Paces,
     threads: Arc<Threads>,
@@ -69,6 +71,7 @@ impl ModuleToken {
             streams: Streams::default(),
             expected: Expected::default(),
             usual: Usual::default(),
+            copies: Copies::of(&info, options.copies),
             info: Arc::new(info),
             aborted: AtomicBool::new(false),
             paces: Paces::default(),
@@ -88,6 +91,9 @@ impl ModuleToken {
     pub(crate) fn end_uses(&self, key: ObjectId) {
         self.streams.end(&self.sessions, key);
         self.expected.end(&self.sessions, key);
+        if let Some(copies) = &self.copies {
+            copies.end(&self.sessions, key);
+        }
     }
 }
 
@@ -173,6 +179,9 @@ impl Drop for ModuleToken {
             .abort(&Error::lost("the token was closed").at(&self.name));
         self.streams.close_idle(&self.sessions);
         self.expected.end_all(&self.sessions);
+        if let Some(copies) = &self.copies {
+            copies.end_all(&self.sessions);
+        }
     }
 }
 

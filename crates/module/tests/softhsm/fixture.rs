@@ -48,6 +48,7 @@ pub fn options(label: &str) -> Options {
         sessions: 2,
         state: state(),
         name: label.into(),
+        copies: None,
     }
 }
 

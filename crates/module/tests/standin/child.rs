@@ -58,6 +58,7 @@ fn another_process_does_its_task() {
         sessions: 1,
         state: [folder, "state"].iter().collect(),
         name: "child".into(),
+        copies: None,
     };
     if task == "change-pin" {
         return change_pin(&options, &Secret::new("new-pin".into())).unwrap();

@@ -50,6 +50,7 @@ impl StandIn {
             sessions: 2,
             state: self.folder.path().join("state"),
             name: "member".into(),
+            copies: None,
         }
     }
 

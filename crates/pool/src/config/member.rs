@@ -50,6 +50,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
             .unwrap_or(Duration::from_secs(10)),
         env: Vec::new(),
         watch: None,
+        copies: None,
         line: fields.source.line(fields.span.start),
     }
 }
@@ -92,6 +93,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         workers: fields.number("workers", 1..=256).unwrap_or(1) as u32,
         env: fields.env("env").unwrap_or_default(),
         watch: fields.flag("watch"),
+        copies: fields.flag("copies"),
         ..shared(fields)
     };
     if member.isolation == Isolation::Thread {

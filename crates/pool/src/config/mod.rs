@@ -189,6 +189,8 @@ pub struct Member {
     pub env: Vec<(String, String)>,
     /// Whether it is watched; `None`: as `[pool]` says, and no card.
     pub watch: Option<bool>,
+    /// Whether keys in use are copied as session objects; `None`: where that is known to be faster.
+    pub copies: Option<bool>,
     /// Where it stands in the file.
     pub line: usize,
 }

@@ -144,7 +144,7 @@ pub fn node_name(name: &str) -> Result<String, String> {
 }
 
 /// Keys of a `[[token]]` that say something of a module.
-const OF_MODULES: [&str; 7] = [
+const OF_MODULES: [&str; 8] = [
     "module",
     "uri",
     "pin",
@@ -152,6 +152,7 @@ const OF_MODULES: [&str; 7] = [
     "workers",
     "env",
     "watch",
+    "copies",
 ];
 
 /// A `[[token]]` that is another host.

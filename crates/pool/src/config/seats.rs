@@ -124,6 +124,7 @@ impl Member {
             sessions: self.sessions,
             state: state.to_owned(),
             name: self.name.clone(),
+            copies: self.copies,
         })
     }
 }

@@ -89,6 +89,7 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
         sessions: 2,
         state: state.to_owned(),
         name: label.into(),
+        copies: None,
     }
 }
 

@@ -126,6 +126,7 @@ fn open(folder: &Path, token: &str) -> Result<Arc<ModuleToken>> {
         sessions: 2,
         state: folder.join("state"),
         name: token.into(),
+        copies: None,
     })
 }
 

@@ -56,6 +56,8 @@ fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
         sessions: 64,
         state,
         name: "churn".into(),
+        // As any program calls it.
+        copies: Some(false),
     })
 }
 

@@ -157,6 +157,8 @@ pub fn direct(
         state: context.state()?,
         name: name.clone(),
         module,
+        // As any program calls it.
+        copies: Some(false),
     })?;
     Ok(Opened {
         token,

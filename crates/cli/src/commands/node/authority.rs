@@ -117,6 +117,7 @@ impl Signing {
             sessions: 1,
             state: context.state()?,
             name: "the authority's token".to_owned(),
+            copies: None,
         })?)
     }
 }

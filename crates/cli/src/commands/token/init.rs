@@ -54,6 +54,7 @@ impl Init {
             sessions: 1,
             state,
             name: self.label.clone(),
+            copies: None,
         };
         let token = init_token(&options, &self.label, &so_pin)?;
         if context.json {

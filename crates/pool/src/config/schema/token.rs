@@ -41,7 +41,7 @@ pub(super) const TOKEN: Section = Section {
             "sessions",
             "4",
             "4; 64 of a node",
-            "Operations that one worker runs at once, each in a session of the token; one session more is for session objects, and up to four are for AES-CBC of many callers. Of a node: at most as many operations as its tokens run.",
+            "Operations that one worker runs at once, each in a session of the token; one session more is for session objects, one for copies of keys in use, up to four are for AES-CBC of many callers and as many for signatures that are expected. Of a node: at most as many operations as its tokens run.",
         ),
         key(
             "workers",
@@ -78,6 +78,12 @@ pub(super) const TOKEN: Section = Section {
             "false",
             "as [pool] watch; false for a card",
             "Watch this member; true watches a card, too (a token whose slot says that it can leave it), with a second login.",
+        ),
+        key(
+            "copies",
+            "false",
+            "true for SoftHSM, else false",
+            "Keys that are used often are copied within the token, as session objects of the worker (C_CopyObject), and looked at again ten times a second: for tokens that look at files with each use of a key. false also for a key whose uses the token counts or limits.",
         ),
     ],
 };

@@ -181,6 +181,7 @@ pub fn open(folder: &Path, name: &str) -> Member {
         sessions: 2,
         state: folder.join("state"),
         name: name.to_owned(),
+        copies: None,
     };
     Member {
         name: name.to_owned(),
