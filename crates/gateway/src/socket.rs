@@ -241,4 +241,27 @@ mod tests {
             sender.await.unwrap();
         }
     }
+
+    /// The system waits 200 ms for the end; a test that is held up for longer begins anew.
+    #[tokio::test]
+    async fn the_last_words_travel_with_the_end() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut together = 0;
+        for _ in 0..10 {
+            let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            client.set_nonblocking(true).unwrap();
+            let (mut socket, _presence) = Socket::new(listener.accept().await.unwrap().0);
+            socket.last().set();
+            socket.write_all(b"answer").await.unwrap();
+            let early = std::io::Read::read(&mut client, &mut [0; 20]);
+            together += usize::from(early.is_err());
+            socket.write_all(b", end").await.unwrap();
+            socket.shutdown().await.unwrap();
+            let mut client = TcpStream::from_std(client).unwrap();
+            let mut left = Vec::new();
+            client.read_to_end(&mut left).await.unwrap();
+            assert_eq!(&b"answer, end"[early.unwrap_or(0)..], left);
+        }
+        assert!(together >= 5, "{together} of 10");
+    }
 }
