@@ -57,7 +57,7 @@ impl Service {
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(serving_threads())
+            .worker_threads(threads())
             .thread_name("hsmux-gateway")
             .enable_all()
             .build()
@@ -104,6 +104,12 @@ impl Service {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+}
+
+/// Two for each CPU: handshakes are work, a thread waits for its turn behind clients and others on this machine, and
+/// meanwhile the others of the same CPU go on. And one of [`serving_threads`].
+fn threads() -> usize {
+    2 * serving_threads() - 1
 }
 
 impl Drop for Service {

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
-/// About as long as a request of one item takes: a client with a batch has no more of a thread at once than one
-/// with a request.
-const LONG_ENOUGH: Duration = Duration::from_micros(500);
+/// Others of the thread wait so long at most. A batch of a hundred short items is done within one turn: to give way
+/// costs more than some of them.
+const LONG_ENOUGH: Duration = Duration::from_millis(2);
 
 /// A batch's turn on a thread.
 pub struct Turn {
