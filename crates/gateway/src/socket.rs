@@ -253,7 +253,7 @@ mod tests {
             let (mut socket, _presence) = Socket::new(listener.accept().await.unwrap().0);
             socket.last().set();
             socket.write_all(b"answer").await.unwrap();
-            let early = std::io::Read::read(&mut client, &mut [0; 20]);
+            let early = io::Read::read(&mut client, &mut [0; 20]);
             together += usize::from(early.is_err());
             socket.write_all(b", end").await.unwrap();
             socket.shutdown().await.unwrap();
