@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use super::limits::Admitted;
 use super::{Broker, Peer};
@@ -29,6 +29,12 @@ pub async fn identify(
     let admitted = if client.is_known() {
         Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {
+        // A browser on this machine is on loopback, too; it says so with all that could change or open anything
+        // (Fetch standard, section 3.2).
+        if headers.contains_key(header::ORIGIN) {
+            let message = "dev mode is not for web pages, which an Origin header tells of";
+            return Err(Refusal::new(StatusCode::FORBIDDEN, message));
+        }
         Some(usage.admit(&client, &format!("anonymous {:?}", peer.ip))?)
     } else {
         if token.is_none() {

@@ -2,9 +2,11 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::task::{Poll, ready};
 
 use axum::http::StatusCode;
-use futures_util::{StreamExt, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
@@ -140,7 +142,7 @@ impl<Item> Batch<Item> {
                 (named.reference, working.await)
             }
         });
-        let mut all = pin!(stream::iter(each).buffered(AT_ONCE).collect::<Vec<_>>());
+        let mut all = pin!(in_order(each));
         let answers = poll_fn(|context| {
             turn.begin();
             together(|| all.as_mut().poll(context))
@@ -152,6 +154,34 @@ impl<Item> Batch<Item> {
 }
 
 type Answer = (Option<String>, Result<Data, Refusal>);
+
+/// The answers of all, some of which wait at once: one that does not wait at all is never among these.
+async fn in_order<T>(each: impl ExactSizeIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut answers: Vec<Option<T>> = Vec::with_capacity(each.len());
+    answers.resize_with(each.len(), || None);
+    let mut each = each.enumerate();
+    let mut waiting = FuturesUnordered::new();
+    poll_fn(|context| {
+        loop {
+            while waiting.len() < AT_ONCE {
+                let Some((place, working)) = each.next() else {
+                    break;
+                };
+                let mut working = Box::pin(async move { (place, working.await) });
+                match working.as_mut().poll(context) {
+                    Poll::Ready((place, answer)) => answers[place] = Some(answer),
+                    Poll::Pending => waiting.push(working),
+                }
+            }
+            match ready!(waiting.poll_next_unpin(context)) {
+                Some((place, answer)) => answers[place] = Some(answer),
+                None => return Poll::Ready(()),
+            }
+        }
+    })
+    .await;
+    answers.into_iter().flatten().collect()
+}
 
 fn one((reference, result): Answer) -> Data {
     let mut members =

@@ -184,6 +184,9 @@ fn dev_mode_is_loud_and_for_loopback_only() {
     let (status, json) = broker.ask_as("", "POST", "keys/any", r#"{"type": "aes256-gcm96"}"#);
     assert!([200, 204].contains(&status), "{status} {json}");
     assert_eq!(broker.ask_as("", "POST", "encrypt/any", TEXT).0, 200);
+    let page = "--header Origin:http://attacker.example --write-out %{http_code}";
+    let refused = broker.curl("", "POST", "encrypt/any", TEXT, page);
+    assert!(refused.ends_with("403"), "{refused}");
     broker.rig.stop();
     for lines in [
         "listen = [\"0.0.0.0:0\"]",

@@ -137,7 +137,7 @@ pub(super) const BROKER: Section = Section {
             "dev",
             "true",
             "false",
-            "For trying things out, on loopback only: everybody may do everything.",
+            "For trying things out, on loopback only: everybody may do everything, but web pages (requests with an Origin header).",
         ),
     ],
 };
