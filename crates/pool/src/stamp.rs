@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What tells one state of some files from another: times of change, sizes and inodes. Two changes within
 /// one tick of the kernel's clock that leave the size as it is look like one.
@@ -17,6 +18,18 @@ impl Stamp {
             Some([of.ctime(), of.ctime_nsec(), size, inode])
         };
         Self(files.into_iter().map(state).collect())
+    }
+
+    /// Whether all changes that it shows are older than this: of one that was being made just then a reader may
+    /// have seen nothing yet.
+    pub fn is_older_than(&self, age: Duration) -> bool {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let limit = now.unwrap_or_default().saturating_sub(age);
+        let limit = i64::try_from(limit.as_secs()).unwrap_or(i64::MAX);
+        self.0
+            .iter()
+            .flatten()
+            .all(|[changed, ..]| *changed < limit)
     }
 }
 
@@ -37,6 +50,9 @@ mod tests {
         assert_ne!(absent, there);
         fs::write(&file, "ab").unwrap();
         assert_ne!(there, now());
+        assert!(!now().is_older_than(Duration::from_secs(10)));
+        let long_ago = Stamp(vec![Some([1_000_000, 0, 2, 1]), None]);
+        assert!(long_ago.is_older_than(Duration::from_secs(10)));
         fs::remove_file(&file).unwrap();
         assert_eq!(absent, now());
     }

@@ -56,7 +56,8 @@ impl Budget {
                 Ok(None) => {
                     return Err(Refusal::bad(
                         "this version of the key has enciphered as often as it safely may, or was \
-                         restored from a backup; it only deciphers: rotate the key",
+                         restored from a backup; it only deciphers: rotate the key, or make a managed \
+                         one where it is a key of others",
                     ));
                 }
                 Err(error) => {

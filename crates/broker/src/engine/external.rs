@@ -109,14 +109,20 @@ impl Engine {
         }
     }
 
-    /// The budget of a GCM key that others have made. Their own uses of it are not in it.
+    /// The budget of a GCM key that others have made. Their own uses of it are not in it; of ours before the store
+    /// was lost nobody knows, so that it only deciphers.
     pub async fn external_budget(&self, object: ObjectId) -> Result<Arc<Budget>, Refusal> {
         if let Some(known) = self.external.budgets.lock().get(&object) {
             return Ok(Arc::clone(known));
         }
         let loaded = self
             .store
-            .run(move |store| Budget::load(store, object))
+            .run(move |store| {
+                if store.forgets(&object)? {
+                    store.exhaust(&object)?;
+                }
+                Budget::load(store, object)
+            })
             .await?;
         let mut budgets = self.external.budgets.lock();
         Ok(Arc::clone(

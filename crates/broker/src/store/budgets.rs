@@ -32,6 +32,13 @@ impl Store {
         })
     }
 
+    /// Whether uses of this key, of which nothing else is known here, may have been forgotten with an earlier
+    /// state: a managed key's are taken as used up when it is taken over.
+    pub fn forgets(&self, object: &ObjectId) -> Result<bool> {
+        let sql = "SELECT uses_forgotten AND NOT EXISTS (SELECT 1 FROM budgets WHERE object = ?1) FROM origin";
+        self.read(|connection| connection.query_row(sql, [object_blob(object)], |row| row.get(0)))
+    }
+
     /// Nobody knows how often a key was used: it enciphers no more.
     pub fn exhaust(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| put(write, object, LIMIT))

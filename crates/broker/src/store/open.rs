@@ -146,6 +146,9 @@ fn renew(
     if trust == Trust::Restored {
         distrust(&write)?;
     }
+    if matches!(trust, Trust::Restored | Trust::Lost) {
+        write.execute("UPDATE origin SET uses_forgotten = 1", [])?;
+    }
     write.execute("UPDATE origin SET stamp = ?1", [&stamp])?;
     write.commit()?;
     replace(&stamp_file(file), &stamp)

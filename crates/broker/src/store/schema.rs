@@ -49,6 +49,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
         since INTEGER NOT NULL
     ) STRICT;
 ",
+    "
+    ALTER TABLE origin ADD COLUMN uses_forgotten INTEGER NOT NULL DEFAULT 0;
+",
 ];
 
 /// Brings a file up to date; one of a newer broker is refused. Another process may be at it, too.

@@ -54,6 +54,7 @@ fn a_restart_finds_everything() {
     assert_eq!(keys[0].versions[0].mac, Some(object(200)));
     assert_eq!(store.reserved(&object(1)).unwrap(), BLOCK);
     assert_eq!(store.reserved(&object(9)).unwrap(), 0);
+    assert!(!store.forgets(&object(9)).unwrap());
 }
 
 #[test]
@@ -82,7 +83,9 @@ fn is_distrusted(store: &Store) {
     assert!(!store.intends(b"made since").unwrap());
     for number in [1, 2] {
         assert_eq!(store.reserve(&object(number)).unwrap(), None);
+        assert!(!store.forgets(&object(number)).unwrap());
     }
+    assert!(store.forgets(&object(9)).unwrap(), "a key of others");
 }
 
 fn with_a_key_to_delete(store: &Store) {
@@ -193,6 +196,9 @@ fn a_damaged_file_is_refused_and_a_lost_one_made_anew() {
     let store = Store::open(&file).unwrap();
     assert_eq!(store.trust(), Trust::Lost);
     assert!(store.keys().unwrap().is_empty());
+    drop(store);
+    let later = Store::open(&file).unwrap();
+    assert!(later.forgets(&object(1)).unwrap());
 }
 
 #[test]

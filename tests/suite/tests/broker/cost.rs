@@ -38,7 +38,8 @@ fn a_request_calls_the_module_as_often_whatever_the_number_of_keys() {
     let member = &mut rig.config.members[0];
     member.module = Path::new(OPENSC).with_file_name("pkcs11-spy.so");
     member.more = format!(
-        "env = {{ PKCS11SPY = \"{SOFTHSM}\", PKCS11SPY_OUTPUT = \"{}\" }}",
+        // A copy of a key is looked after by the clock.
+        "copies = false\nenv = {{ PKCS11SPY = \"{SOFTHSM}\", PKCS11SPY_OUTPUT = \"{}\" }}",
         log.display()
     );
     let broker = Broker::over(rig, "");

@@ -119,6 +119,30 @@ fn gcm_is_what_an_aes_key_does_where_nothing_is_said() {
     }
 }
 
+/// How often it was used is nowhere else.
+#[test]
+fn gcm_only_deciphers_once_the_store_is_lost() {
+    let (mut broker, _) = start();
+    let clear = json!({"plaintext": "c2VjcmV0"}).to_string();
+    let sealed = broker.good("POST", "encrypt/label:aes", &clear);
+    broker.rig.stop();
+    for end in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(broker.rig.path(&format!("state/broker.sqlite{end}")));
+    }
+    broker.start_again();
+    let token = broker.rig.hsmux("token-auth create app").ok();
+    token.out.trim().clone_into(&mut broker.token);
+    let opened = broker.good("POST", "decrypt/label:aes", &sealed.to_string());
+    assert_eq!(opened["plaintext"], "c2VjcmV0");
+    broker.refused(
+        "POST",
+        "encrypt/label:aes",
+        &clear,
+        400,
+        "make a managed one",
+    );
+}
+
 #[test]
 fn rsa_and_curves_sign_and_decipher() {
     let (broker, cbc) = start();
