@@ -2,7 +2,7 @@
 //! token keeps its keys in files, each use of one looks at the files anew, and a session object has none (SoftHSM:
 //! C_SignInit 27 us and 15, C_EncryptInit 18 us and 2).
 //!
-//! The key itself is looked at once in each [`SURE`]: no longer is one used that another process has deleted, or
+//! The key itself is looked at every [`SURE`], or less often where a look takes long: no longer is one used that another process has deleted, or
 //! whose uses it has changed. What does not go well with a copy goes the usual way: errors are always the key's own.
 
 use std::sync::Arc;
@@ -19,8 +19,13 @@ use crate::execute::is_about_handle;
 use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
 
-/// How long after a look at a key its copy is used; a key that is used twice within this is copied.
+/// How long after a look at a key its copy is used at least; a key that is used twice within this is copied.
 const SURE: Duration = Duration::from_millis(100);
+
+/// So many times as long as the look has taken, up to [`LONGEST`]: where other processes change thousands of keys
+/// SoftHSM's look into its folder takes milliseconds.
+const WORTH: u32 = 200;
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// So many at once: others are used the usual way until one of these has not been used for [`OLD`].
 const MOST: usize = 64;
@@ -51,8 +56,8 @@ struct KeyCopy {
     original: Handle,
     handle: Handle,
     uses: Attributes,
-    /// When the original was looked at, in nanoseconds since [`Copies::begun`].
-    looked: AtomicU64,
+    /// When the original is looked at next, in nanoseconds since [`Copies::begun`].
+    due: AtomicU64,
 }
 
 impl ModuleToken {
@@ -65,7 +70,11 @@ impl ModuleToken {
         let found = copies.all.load().get(&key).map(Arc::clone);
         match found.filter(|copy| copy.original == original) {
             Some(copy) if !copies.is_due(&copy, now) => copy.handle,
-            Some(copy) if self.uses(session, original).ok().as_ref() == Some(&copy.uses) => {
+            Some(copy) if self.is_as_it_was(session, &copy) => {
+                let took = now.elapsed();
+                let sure = (took * WORTH).clamp(SURE, LONGEST);
+                copy.due
+                    .store(copies.nanos(now + took + sure), Ordering::Relaxed);
                 copy.handle
             }
             Some(_) => {
@@ -106,12 +115,12 @@ impl ModuleToken {
         copies.end_those(&self.sessions, &state, |id, _| *id == key);
         match self.copy(&mut state, session, original) {
             Ok((handle, uses)) => {
-                let looked = copies.nanos(now).into();
+                let due = copies.nanos(now + SURE).into();
                 let copy = Arc::new(KeyCopy {
                     original,
                     handle,
                     uses,
-                    looked,
+                    due,
                 });
                 copies.change(|all| all.insert(key, Arc::clone(&copy)));
                 Some(handle)
@@ -141,6 +150,11 @@ impl ModuleToken {
         let of_session = Attributes::default().with_flag(CKA_TOKEN, false);
         let handle = self.sessions.library().copy(home, original, &of_session)?;
         Ok((handle, uses))
+    }
+
+    fn is_as_it_was(&self, session: Session, copy: &KeyCopy) -> bool {
+        let uses = self.uses(session, copy.original);
+        uses.is_ok_and(|uses| uses == copy.uses)
     }
 
     fn uses(&self, session: Session, key: Handle) -> Result<Attributes> {
@@ -186,12 +200,12 @@ impl Copies {
 
     /// Whether the caller, and nobody else now, has to look at the original.
     fn is_due(&self, copy: &KeyCopy, now: Instant) -> bool {
-        let (now, looked) = (self.nanos(now), copy.looked.load(Ordering::Relaxed));
+        let (later, due) = (now + LONGEST, copy.due.load(Ordering::Relaxed));
         let order = Ordering::Relaxed;
-        now.saturating_sub(looked) > SURE.as_nanos() as u64
+        self.nanos(now) > due
             && copy
-                .looked
-                .compare_exchange(looked, now, order, order)
+                .due
+                .compare_exchange(due, self.nanos(later), order, order)
                 .is_ok()
     }
 
@@ -203,7 +217,7 @@ impl Copies {
         if self.all.load().len() >= MOST {
             let now = self.nanos(now);
             self.end_those(sessions, state, |_, copy| {
-                now.saturating_sub(copy.looked.load(Ordering::Relaxed)) > OLD.as_nanos() as u64
+                now.saturating_sub(copy.due.load(Ordering::Relaxed)) > OLD.as_nanos() as u64
             });
         }
         self.all.load().len() < MOST

@@ -83,7 +83,7 @@ pub(super) const TOKEN: Section = Section {
             "copies",
             "false",
             "true for SoftHSM, else false",
-            "Keys that are used often are copied within the token, as session objects of the worker (C_CopyObject), and looked at again ten times a second: for tokens that look at files with each use of a key. false also for a key whose uses the token counts or limits.",
+            "Keys that are used often are copied within the token, as session objects of the worker (C_CopyObject), and looked at again one to ten times a second: for tokens that look at files with each use of a key. false also for a key whose uses the token counts or limits.",
         ),
     ],
 };
