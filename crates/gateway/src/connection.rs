@@ -43,7 +43,8 @@ const PLAIN: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 43\r\n\r\nThis port speaks TLS: use https:// instead.";
 
-/// Serves a connection that has been accepted. `turn` is its place among the handshakes, `place` all else that it holds.
+/// Serves a connection that has been accepted. `turn` is its place among the handshakes, `place` all else that it
+/// holds.
 pub async fn serve(
     house: &Arc<House>,
     stream: TcpStream,

@@ -1,8 +1,8 @@
 //! Files that connections take: a process may have only so many.
 //!
 //! Each is counted while it is held, and none before: a client's connection is one, a handshake that waits for its
-//! signature is no more, and what is behind an established one, a connection to a backend or an open file of a folder, is
-//! another.
+//! signature is no more, and what is behind an established one, a connection to a backend or an open file of a folder,
+//! is another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ pub struct Files {
 /// One, until this is dropped.
 pub struct Held(#[allow(dead_code)] OwnedSemaphorePermit);
 
-/// Of all that the process may have, this part is for what is behind alone. As large a part is for what is no connection
-/// of the gateway's: workers of tokens, programs, logs.
+/// Of all that the process may have, this part is for what is behind alone. As large a part is for what is no
+/// connection of the gateway's: workers of tokens, programs, logs.
 const PART: usize = 8;
 
 /// Which takes as many in small processes, too.

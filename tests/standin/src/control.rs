@@ -46,7 +46,8 @@ pub struct TokenControl {
     pub so_pin: String,
     /// A folder for what outlives the process: `LABEL.log` gets a line `CALL USER right|wrong PROCESS`
     /// for each PIN that is shown, before anything else happens; `LABEL.hang` a line `PROCESS THREAD`,
-    /// with the thread's name, for each call that hangs; `LABEL.pin` is as above. Without it the PIN counter lives in the process.
+    /// with the thread's name, for each call that hangs; `LABEL.pin` is as above. Without it the PIN counter lives in
+    /// the process.
     pub state: Option<PathBuf>,
     /// How many wrong PINs in a row lock it; by default 3. The CKF_*_PIN_* flags follow.
     pub tries: usize,

@@ -1,5 +1,5 @@
-//! Whether a server does its work, as those have found who asked it: clients' requests, or a check, which alone says then
-//! that it is back. Trouble is told once, and its end.
+//! Whether a server does its work, as those have found who asked it: clients' requests, or a check, which alone says
+//! then that it is back. Trouble is told once, and its end.
 
 use std::time::{Duration, Instant};
 

@@ -8,7 +8,8 @@ use super::{Balancer, Server, Way};
 const CHECK: &str = "check inter 1s fastinter 250ms downinter 1s fall 2 rise 2";
 
 /// A host that takes nothing for so long is gone. The kernel counts as well how long one has its window closed, for a
-/// backend that takes nothing of an upload: it is not cut off before the gateway itself gives that up (`backend_timeout`).
+/// backend that takes nothing of an upload: it is not cut off before the gateway itself gives that up
+/// (`backend_timeout`).
 const SILENCE: &str = "tcp-ut 30s";
 
 const HEAD: &str = "\

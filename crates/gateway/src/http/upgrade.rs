@@ -1,5 +1,5 @@
-//! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a stream of
-//! HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former.
+//! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a
+//! stream of HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former.
 
 use boring::base64::encode_block;
 use boring::error::ErrorStack;
@@ -65,8 +65,8 @@ impl Wish {
         ask(headers, self.protocol.clone());
     }
 
-    /// What the backend's answer is for the client. Where it agrees everything passes as it is from now on, until one side
-    /// ends, or the gateway.
+    /// What the backend's answer is for the client. Where it agrees everything passes as it is from now on, until one
+    /// side ends, or the gateway.
     pub fn answer(self, call: &Call<'_>, mut answer: Response<Incoming>) -> Answer {
         let agrees = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT);

@@ -1,5 +1,5 @@
-//! Files that come from outside: shares, custodians' parts, wrapped keys, backups. Whatever is in them, they are read or
-//! refused.
+//! Files that come from outside: shares, custodians' parts, wrapped keys, backups. Whatever is in them, they are read
+//! or refused.
 
 use std::sync::LazyLock;
 

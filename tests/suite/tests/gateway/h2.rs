@@ -64,8 +64,8 @@ impl Client {
         self.frame(HEADERS, WHOLE, 1, &head).expect("a request");
     }
 
-    /// Asks for a protocol on a stream (RFC 8441, section 4), once the other side has said that it knows how. Answers the
-    /// first byte of the answer's head: 0x88 is `:status 200`.
+    /// Asks for a protocol on a stream (RFC 8441, section 4), once the other side has said that it knows how. Answers
+    /// the first byte of the answer's head: 0x88 is `:status 200`.
     pub fn connect_protocol(&mut self, host: &str, path: &str, protocol: &str) -> u8 {
         let (_, _, settings) = self.next_of(SETTINGS);
         assert!(settings.chunks(6).any(|one| one == CONNECT), "{settings:?}");
@@ -134,8 +134,8 @@ impl Client {
     }
 }
 
-/// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less than 127
-/// bytes.
+/// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less
+/// than 127 bytes.
 fn field(name: u8, value: &str) -> Vec<u8> {
     let length = u8::try_from(value.len()).expect("a short text");
     [&[name, length], value.as_bytes()].concat()

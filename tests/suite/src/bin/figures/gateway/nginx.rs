@@ -57,7 +57,8 @@ fn on_port(port: u16, rig: &Rig, name: &str, keys: &[(&str, String)], engine: bo
     Process::start(name, &folder, run)
 }
 
-/// Clients get tickets for sessions, as they do from the gateway. nginx takes every variable from its workers that `env` does not name.
+/// Clients get tickets for sessions, as they do from the gateway. nginx takes every variable from its workers that
+/// `env` does not name.
 fn configuration(port: u16, keys: &[(&str, String)]) -> String {
     let mut pairs = String::new();
     for (certificate, key) in keys {
