@@ -31,7 +31,7 @@ const LAYERS: &[&[&str]] = &[
 ];
 
 /// Where `unsafe` may stand: the two sides of the C interface, the vendor's one in tests, and the one
-/// function of BoringSSL that has no safe face.
+/// function of BoringSSL that has no safe face. ARCHITECTURE.md says why.
 const UNSAFE: &[&str] = &[
     "crates/module",
     "crates/pkcs11",
