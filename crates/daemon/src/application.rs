@@ -10,7 +10,7 @@ use hsmux_token::{
     Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation, Request, Result, Seen,
     SessionObject, Token,
 };
-use hsmux_wire::View;
+use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
 use crate::service::AppService;
@@ -29,6 +29,8 @@ pub struct Application {
     /// Another host: the objects that it was told of last.
     told: Mutex<Option<Arc<View>>>,
     objects: Mutex<Objects>,
+    /// Connections that are handed over to workers.
+    direct: Mutex<Vec<HandedOver>>,
 }
 
 #[derive(Default)]
@@ -51,7 +53,15 @@ impl Application {
             told: Mutex::default(),
             logged_in: AtomicBool::new(false),
             objects: Mutex::default(),
+            direct: Mutex::default(),
         }
+    }
+
+    /// One of its connections is handed over; it ends with the login.
+    pub fn note_direct(&self, handed: HandedOver) {
+        let mut direct = self.direct.lock();
+        direct.retain(HandedOver::is_open);
+        direct.push(handed);
     }
 
     /// Whether C_Login has succeeded.
@@ -67,6 +77,8 @@ impl Application {
     /// C_Logout: private session objects go (PKCS#11 3.0, section 5.6.9).
     pub fn log_out(&self) {
         self.logged_in.store(false, Ordering::Release);
+        let direct = std::mem::take(&mut *self.direct.lock());
+        direct.iter().for_each(HandedOver::end);
         let mut gone = Vec::new();
         self.objects.lock().owned.retain(|object, private| {
             if *private {

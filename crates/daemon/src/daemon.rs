@@ -264,6 +264,8 @@ impl Running {
             lines.extend(others.then(|| "traces changed".to_owned()));
         }
         self.shared.audit.change(&audit::settings(&new));
+        // What is written down of each use, and who may use what, may be other things from now on.
+        self.shared.pool.end_direct();
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));
         lines.extend(members::change(&self.shared.pool, &old, &new, seats));

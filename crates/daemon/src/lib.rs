@@ -16,6 +16,7 @@ mod dkek;
 pub mod doctor;
 mod doors;
 mod execute;
+mod hand_over;
 mod hot_plug;
 mod lock;
 mod login;

@@ -148,6 +148,11 @@ impl Service for Door {
         self.service.settings.load().listener.read_only
     }
 
+    fn hands_over(&self) -> bool {
+        let settings = self.service.settings.load();
+        settings.listener.direct && !settings.of_host
+    }
+
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
         self.service
             .settings

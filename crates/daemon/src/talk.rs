@@ -67,6 +67,7 @@ impl Conversation for Talk {
                 session.application.log_out();
                 answer.send(&session.reply(Answer::Done));
             }
+            Call::HandOver(key) => session.hand_over(key, answer),
             Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
             Call::Objects if settings.of_host => session.objects(answer),
             Call::Look if settings.of_host => {

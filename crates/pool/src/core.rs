@@ -12,6 +12,7 @@ use hsmux_token::{Error, Kind, Result};
 use crate::Options;
 use crate::alarm::Alarm;
 use crate::catalogue::Catalogue;
+use crate::direct::Lines;
 use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
 use crate::minder::Minders;
@@ -48,6 +49,8 @@ pub(crate) struct Core {
     pub homes: Mutex<Vec<Weak<Home>>>,
     /// Who looks after the members.
     pub minders: Minders,
+    /// Connections of programs that workers serve themselves.
+    pub lines: Lines,
     connections: AtomicU64,
 }
 
@@ -87,6 +90,7 @@ impl Core {
             guests: AtomicUsize::new(0),
             homes: Mutex::default(),
             minders: Minders::default(),
+            lines: Lines::default(),
             connections: AtomicU64::new(0),
             options,
         })
@@ -151,6 +155,7 @@ impl Core {
     }
 
     pub fn carry_out(self: &Arc<Self>, aftermath: Aftermath) {
+        self.review_lines();
         self.hand_out(aftermath.grants);
         for (work, error) in aftermath.refused {
             work.fail(error);

@@ -15,6 +15,7 @@ mod connect;
 mod connector;
 mod core;
 mod course;
+mod direct;
 mod dispatch;
 mod failover;
 mod guest;

@@ -103,6 +103,13 @@ impl Record {
         })
     }
 
+    /// Operations of callers that it has answered, directly too.
+    pub fn served(&self, life: &Life) -> u64 {
+        let current = life.connection.as_ref();
+        let direct = current.map_or(0, |current| current.token.served_directly());
+        self.served.load(Ordering::Relaxed) + direct
+    }
+
     /// Says when the seat is expected in service, in nanoseconds after the pool's start; 0 for any
     /// moment, `None` for never.
     pub fn expect(&self, at: Option<u64>) {
@@ -128,6 +135,13 @@ impl Record {
         life.state = state;
         life.since = SystemTime::now();
         life.turn += 1;
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let direct = self.token.served_directly();
+        self.record.served.fetch_add(direct, Ordering::Relaxed);
     }
 }
 

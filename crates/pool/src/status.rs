@@ -220,7 +220,7 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         in_flight: activity.as_ref().map_or(0, |activity| activity.running),
         lanes: activity.as_ref().map_or(0, |activity| activity.lanes),
         latency_us: activity.map_or(0, |activity| micros(activity.latency)),
-        served: record.served.load(Ordering::Relaxed),
+        served: record.served(&life),
         failed: record.failed.load(Ordering::Relaxed),
         replaced: record.replaced.load(Ordering::Relaxed),
         remote: record.seat.connector.remote(),

@@ -54,14 +54,15 @@ pub(crate) fn of(core: &Core) -> Traffic {
 fn seat(core: &Core, record: &Record) -> SeatTraffic {
     let activity = core.scheduler.lock().activity(record.index);
     let activity = activity.unwrap_or_default();
+    let life = record.life.lock();
     SeatTraffic {
         name: Arc::clone(&record.name),
         member: Arc::clone(&record.member),
-        in_service: matches!(record.life.lock().state, State::InService),
+        in_service: matches!(life.state, State::InService),
         in_flight: activity.running,
         lanes: activity.lanes,
         waiting: activity.waiting,
-        served: record.served.load(Ordering::Relaxed),
+        served: record.served(&life),
         failed: record.failed.load(Ordering::Relaxed),
         spread: activity.spread,
     }

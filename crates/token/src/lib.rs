@@ -31,7 +31,7 @@ pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome, Verb};
 pub use rv::name as rv_name;
 pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name};
-pub use token::{Batch, Done, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
+pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};
 pub use watch::{Pace, Seen, Work};
 

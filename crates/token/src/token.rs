@@ -1,5 +1,6 @@
 //! The one trait: a pool is a token.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use crate::sync::{Condvar, Mutex};
 use minicbor::{Decode, Encode};
 use smallvec::SmallVec;
 
-use crate::{Error, Kind, Operation, Outcome, Pace, Result, Seen, Snapshot};
+use crate::{Error, Kind, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot};
 
 /// A token: a vendor's module, a worker process, a host, or a pool of any of them.
 pub trait Token: Send + Sync {
@@ -95,6 +96,17 @@ pub trait Token: Send + Sync {
     /// A token that cannot be lost (in this process) keeps the default, which never calls.
     fn on_lost(&self, _lost: Box<dyn FnOnce(Error) + Send>) {}
 
+    /// Has the token serve a program's connection itself. Does not wait. It lasts until somebody ends it.
+    fn hand_over(&self, _line: &Line<'_>) -> Result<()> {
+        let message = "this token takes no connections over";
+        Err(Error::request(Kind::Unsupported, message))
+    }
+
+    /// Operations that it has served on connections that were handed over to it.
+    fn served_directly(&self) -> u64 {
+        0
+    }
+
     /// The process that holds the token, where that is another one.
     fn process(&self) -> Option<u32> {
         None
@@ -105,6 +117,19 @@ pub trait Token: Send + Sync {
 }
 
 const GRACE: Duration = Duration::from_secs(1);
+
+/// A program's connection that is handed over to a token.
+#[derive(Clone, Copy, Debug)]
+pub struct Line<'a> {
+    /// The connection itself.
+    pub connection: &'a UnixStream,
+    /// The version of the frames that are spoken on it.
+    pub version: u16,
+    /// Only uses of this key are served.
+    pub key: ObjectId,
+    /// One of them may take so long; then the token hangs.
+    pub timeout: Duration,
+}
 
 /// Requests that start together. One is the common case and costs no allocation.
 pub type Batch = SmallVec<[Request; 1]>;

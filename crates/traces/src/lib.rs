@@ -67,6 +67,11 @@ impl Traces {
         Trace::begin(source.as_ref()?.tracer(), caller())
     }
 
+    /// Whether anything makes spans.
+    pub fn are_made(&self) -> bool {
+        self.source.load().is_some()
+    }
+
     /// What has become of all spans; `None` where nothing is traced.
     pub fn counts(&self) -> Option<Counts> {
         Some(self.source.load().as_ref()?.counts())

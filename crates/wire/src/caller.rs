@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result};
+use hsmux_token::{Error, Kind, Result};
 use rustix::event::epoll::EventFlags;
 use zeroize::Zeroize;
 
@@ -17,7 +17,7 @@ use crate::half::{Half, Halves};
 use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
-use crate::server::{Answerer, Conversation, Service};
+use crate::server::{Answerer, Conversation, HandedOver, Service};
 use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome, socket};
 
 /// A peer that connects and says nothing is cut off after this.
@@ -36,6 +36,8 @@ pub(crate) struct Caller {
     greeted: OnceLock<Greeted>,
     /// A call is open.
     busy: AtomicBool,
+    /// Somebody else answers; here the connection is only watched for its end.
+    elsewhere: AtomicBool,
     ended: AtomicBool,
     _open: Counted,
 }
@@ -63,6 +65,7 @@ impl Caller {
             service,
             greeted: OnceLock::new(),
             busy: AtomicBool::new(false),
+            elsewhere: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             _open: open,
         });
@@ -153,6 +156,11 @@ impl Caller {
             scratch.zeroize();
         }
         let call = frame::decode_call(frame)?;
+        if self.elsewhere.load(Ordering::Acquire) {
+            return Err(Error::protocol(
+                "a call before the answer to that by which the connection was handed over",
+            ));
+        }
         // Also bounds what a peer that never reads can make this end keep: one answer.
         if self.busy.swap(true, Ordering::AcqRel) || self.outlet.waiting_since().is_some() {
             return Err(Error::protocol(
@@ -174,6 +182,7 @@ impl Caller {
             boot: self.service.boot(),
             pin_login: self.service.pin_login(),
             read_only: self.service.read_only(),
+            hands_over: Some(self.service.hands_over()),
         };
         let greeted = Greeted {
             version,
@@ -185,7 +194,37 @@ impl Caller {
         Ok(())
     }
 
-    fn end(&self) {
+    /// Reads no more, and gives the socket away.
+    pub fn hand_over(
+        self: &Arc<Self>,
+        pass: impl FnOnce(&UnixStream, u16, HandedOver) -> Result<()>,
+    ) -> Result<()> {
+        let failed = |error| Error::pool(Kind::Environment, format!("cannot hand over: {error}"));
+        let stream = self.outlet.stream();
+        let version = self
+            .greeted
+            .get()
+            .map_or(VERSION, |greeted| greeted.version);
+        // Its end is still told (epoll_ctl(2), EPOLLHUP). What comes next is not for this thread.
+        self.watch
+            .set(0, stream, EventFlags::empty())
+            .map_err(failed)?;
+        self.elsewhere.store(true, Ordering::Release);
+        pass(stream, version, HandedOver::new(self)).inspect_err(|_| {
+            self.elsewhere.store(false, Ordering::Release);
+            if self.watch.set(0, stream, EventFlags::IN).is_err() {
+                self.end();
+            }
+        })
+    }
+
+    /// Whether the connection is closed.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// Closes the connection.
+    pub fn end(&self) {
         if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -206,7 +245,7 @@ impl Source for Caller {
         } else {
             Ok(())
         };
-        if flushed.is_err() {
+        if flushed.is_err() || self.elsewhere.load(Ordering::Acquire) {
             self.end();
         } else if ready.intersects(!EventFlags::OUT) {
             self.read(scratch);

@@ -1,5 +1,7 @@
 //! The calling end for an application: no thread of its own, and safe to leave behind in a fork.
 
+mod direct;
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -12,6 +14,7 @@ use crate::count::{Count, Counted};
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, Versions};
 use crate::{Answer, Call, Endpoint, Hello, Item, Reply, Welcome, socket};
+use direct::Direct;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
 const MAX_IDLE: usize = 256;
@@ -28,6 +31,7 @@ pub struct Client {
     endpoint: Endpoint,
     hello: Hello,
     idle: Mutex<Vec<Line>>,
+    direct: Direct,
     open: Count,
     /// Held while a connection is made: the PIN of the last login that was accepted.
     login: Turn<Option<Secret>>,
@@ -71,6 +75,7 @@ impl Client {
                 program: program.to_owned(),
             },
             idle: Mutex::default(),
+            direct: Direct::default(),
             open: Count::default(),
             login: Turn::default(),
             welcome: Mutex::default(),
@@ -83,8 +88,12 @@ impl Client {
         self.welcome.lock().clone()
     }
 
-    /// The catalogue's epoch as told last; 0 when it is not known, so that a search has to ask.
+    /// The catalogue's epoch as told last; 0 when it is not known, so that a search has to ask: workers, which
+    /// answer on connections that were handed over to them, know nothing of it.
     pub fn epoch(&self) -> u64 {
+        if self.direct.is_used() {
+            return 0;
+        }
         self.epoch.load(Ordering::Acquire)
     }
 
@@ -134,9 +143,17 @@ impl Client {
             return;
         };
         idle.drain(..).for_each(|line| line.connection.leave());
+        self.direct.abandon();
     }
 
     fn exchange(&self, call: &Call, deadline: Instant) -> Result<Reply> {
+        match self.exchange_directly(call, deadline) {
+            Some(reply) => Ok(reply),
+            None => self.exchange_with_daemon(call, deadline),
+        }
+    }
+
+    fn exchange_with_daemon(&self, call: &Call, deadline: Instant) -> Result<Reply> {
         let idle = self.idle.lock().pop();
         let line = match idle {
             Some(line) => line,
@@ -159,11 +176,15 @@ impl Client {
     fn exchange_on(&self, mut line: Line, call: &Call, deadline: Instant) -> Result<Reply, Broken> {
         let answer = line.connection.exchange(call, Some(deadline))?;
         let reply = frame::decode_reply(line.version, &answer.into()).map_err(Broken::Malformed)?;
+        self.keep(line);
+        Ok(reply)
+    }
+
+    fn keep(&self, line: Line) {
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE {
             idle.push(line);
         }
-        Ok(reply)
     }
 
     /// Connects and greets. One thread at a time: the first one logs the application in again.
@@ -189,6 +210,7 @@ impl Client {
             _open: self.open.one(),
         };
         let boot = welcome.boot;
+        self.direct.offered(welcome.hands_over == Some(true));
         let before = self.welcome.lock().replace(welcome);
         let restarted = before.is_some_and(|before| before.boot != boot);
         if restarted {

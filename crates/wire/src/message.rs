@@ -5,7 +5,8 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Object, Operation, Outcome, Pace, Secret, Seen, Snapshot, TokenInfo,
+    Blob, Borrow, Error, Object, ObjectId, Operation, Outcome, Pace, Secret, Seen, Snapshot,
+    TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
@@ -49,6 +50,9 @@ pub struct Welcome {
     /// Whether the listener refuses to change tokens.
     #[n(3)]
     pub read_only: bool,
+    /// Whether [`Call::HandOver`] may be asked for; an older server says nothing, which is no.
+    #[n(4)]
+    pub hands_over: Option<bool>,
 }
 
 /// What a client asks.
@@ -91,6 +95,11 @@ pub enum Call {
     /// How long work takes; answered by [`Answer::Pace`]. Of workers.
     #[n(9)]
     Pace,
+    /// Hand this connection over to the worker of a token, for uses of this key and for nothing else: from
+    /// [`Answer::Done`] on each [`Call::Execute`] of one such use is answered by the worker itself. It lasts
+    /// until something changes, and then ends without another word. On a refusal all is as before.
+    #[n(10)]
+    HandOver(#[n(0)] ObjectId),
 }
 
 /// One operation of a batch.
@@ -188,6 +197,7 @@ impl Call {
             | Self::Catalogue { .. }
             | Self::Login(_)
             | Self::Logout
+            | Self::HandOver(_)
             | Self::Pace => true,
             // What was seen is not seen again.
             Self::Admin(_) | Self::Start(_) | Self::Look => false,
@@ -209,6 +219,7 @@ impl Call {
             Self::Start(_) => "the start of a worker",
             Self::Look => "a look at the objects",
             Self::Pace => "the pace of work",
+            Self::HandOver(_) => "handing over a connection",
         }
     }
 }

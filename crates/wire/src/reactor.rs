@@ -1,8 +1,6 @@
 //! One thread for all sockets: listeners, clients, and the lanes to workers. It sleeps until a
 //! descriptor is ready or a deadline passes; there is no tick.
 
-mod vigil;
-
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,17 +8,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use hsmux_token::fork::Mark;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, NameMap, Result};
-use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::cork::together;
-use crate::socket::timespec;
-use vigil::{PAUSES, Vigil};
+use crate::vigil::Vigil;
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
 pub(crate) trait Source: Send + Sync {
@@ -267,35 +263,10 @@ impl Core {
         next: Option<Instant>,
         vigil: &mut Vigil,
     ) -> rustix::io::Result<()> {
-        let begin = Instant::now();
-        let running = self.running.load(Ordering::Relaxed);
-        let awake = vigil
-            .watch(running)
-            .filter(|_| self.vigilant.load(Ordering::Relaxed));
-        if let Some(awake) = awake {
-            while begin.elapsed() < awake {
-                if self.look(events, Some(Duration::ZERO))? > 0 {
-                    vigil.waited(begin.elapsed());
-                    return Ok(());
-                }
-                (0..PAUSES).for_each(|_| std::hint::spin_loop());
-            }
-        }
-        self.look(events, next.map(|at| at.saturating_duration_since(begin)))?;
-        vigil.waited(begin.elapsed());
-        Ok(())
-    }
-
-    fn look(
-        &self,
-        events: &mut Vec<epoll::Event>,
-        within: Option<Duration>,
-    ) -> rustix::io::Result<usize> {
-        let within = within.map(timespec);
-        match epoll::wait(&self.epoll, spare_capacity(events), within.as_ref()) {
-            Err(rustix::io::Errno::INTR) => Ok(0),
-            looked => looked,
-        }
+        let within = next.map(|at| at.saturating_duration_since(Instant::now()));
+        let vigilant = self.vigilant.load(Ordering::Relaxed);
+        let running = vigilant.then(|| self.running.load(Ordering::Relaxed));
+        vigil.wait(&self.epoll, events, within, running)
     }
 
     fn dispatch(&self, event: &epoll::Event, scratch: &mut [u8]) {

@@ -1,11 +1,12 @@
 //! The serving end: what a server implements, and how it answers.
 
-use std::sync::Arc;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Weak};
 
 use hsmux_token::{Error, Result};
 
 use crate::caller::Caller;
-use crate::{Call, Hello, Peer, Reply};
+use crate::{Answer, Call, Hello, Peer, Reply};
 
 /// What listens: decides who may talk, and makes a conversation for each connection.
 pub trait Service: Send + Sync {
@@ -19,6 +20,11 @@ pub trait Service: Send + Sync {
 
     /// See [`Welcome::read_only`](crate::Welcome::read_only).
     fn read_only(&self) -> bool {
+        false
+    }
+
+    /// See [`Welcome::hands_over`](crate::Welcome::hands_over).
+    fn hands_over(&self) -> bool {
         false
     }
 
@@ -49,6 +55,46 @@ impl Answerer {
         if let Some(caller) = self.0.take() {
             caller.answer(reply);
         }
+    }
+}
+
+impl Answerer {
+    /// Has somebody else answer what comes on this connection from here on: `pass` gives them the socket, and the
+    /// frame version that is spoken on it. On the reactor's thread only. The answer to the open call says
+    /// whether it has.
+    pub fn hand_over(
+        mut self,
+        pass: impl FnOnce(&UnixStream, u16, HandedOver) -> Result<()>,
+        reply: impl FnOnce(Answer) -> Reply,
+    ) {
+        let Some(caller) = self.0.take() else { return };
+        let answer = match caller.hand_over(pass) {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Failed(error),
+        };
+        caller.answer(&reply(answer));
+    }
+}
+
+/// A connection that was handed over, to be ended when it may go on no longer.
+#[derive(Clone)]
+pub struct HandedOver(Weak<Caller>);
+
+impl HandedOver {
+    pub(crate) fn new(caller: &Arc<Caller>) -> Self {
+        Self(Arc::downgrade(caller))
+    }
+
+    /// Closes the connection, whoever serves it; its client asks again on another one. From any thread.
+    pub fn end(&self) {
+        if let Some(caller) = self.0.upgrade() {
+            caller.end();
+        }
+    }
+
+    /// Whether the client is still there.
+    pub fn is_open(&self) -> bool {
+        self.0.upgrade().is_some_and(|caller| !caller.has_ended())
     }
 }
 

@@ -38,6 +38,7 @@ fn welcome(peer: &mut Connection) {
         boot: 1,
         pin_login: false,
         read_only: false,
+        hands_over: None,
     });
     peer.write(&welcome, None).unwrap();
 }

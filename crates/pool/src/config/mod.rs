@@ -118,6 +118,8 @@ pub struct Listener {
     pub keys: Vec<Uri>,
     /// Whether it refuses to change tokens.
     pub read_only: bool,
+    /// Whether connections may be handed over to workers.
+    pub direct: bool,
     /// What C_Login needs.
     pub login: Login,
     /// The pool's PIN; `None`: the first member's.

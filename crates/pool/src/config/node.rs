@@ -44,6 +44,7 @@ impl Allowed {
             },
             keys: self.keys.clone(),
             read_only: true,
+            direct: false,
             login: Login::Peer,
             pin: None,
         }

@@ -166,6 +166,7 @@ fn listener(
         socket: Socket::default(),
         keys: fields.list("keys", uri).unwrap_or_default(),
         read_only: own_read_only.unwrap_or(false) || read_only,
+        direct: fields.flag("direct").unwrap_or(true),
         login: fields.choice("login", &words).unwrap_or(Login::Pin),
         pin: fields.pin("pin"),
     };

@@ -174,6 +174,12 @@ pub const SECTIONS: &[Section] = &[
                 "pool.read_only",
                 "Refuse every call that would change a token, on this listener.",
             ),
+            key(
+                "direct",
+                "false",
+                "true",
+                "Let workers of fast tokens serve programs themselves: uses of one key, on a connection of its own.",
+            ),
             shown(
                 "login",
                 r#""pin""#,
@@ -226,6 +232,7 @@ pub const SECTIONS: &[Section] = &[
             ),
             key("keys", r#"["pkcs11:object=web"]"#, "all", "As in [daemon]."),
             shown("read_only", "true", "pool.read_only", "As in [daemon]."),
+            key("direct", "false", "true", "As in [daemon]."),
             key("login", r#""peer""#, r#""pin""#, "As in [daemon]."),
             key(
                 "pin",

@@ -1,21 +1,27 @@
 //! A worker process, from its parent's side: started, watched, ended, and never left a zombie.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use hsmux_token::Line;
 use hsmux_token::fork::Mark;
 use hsmux_token::sync::Mutex;
 use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Answer, Connection, Keeper, decode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::Environment;
+use super::direct::read_tally;
+use super::handover::{self, Terms};
 
 /// How long a worker that nobody needs may take to end: what it is doing may be a write to the
 /// token. It ends itself after a shorter time, see [`super::worker`].
@@ -30,6 +36,8 @@ pub(super) struct Child {
     _unshared: Mark,
     pidfd: OwnedFd,
     control: Mutex<Option<(Mark, UnixStream)>>,
+    /// Where it writes down what it has served directly: read without asking it, also when it has died.
+    tally: OnceLock<File>,
 }
 
 impl Child {
@@ -54,6 +62,7 @@ impl Child {
             _unshared: Mark::of(&pidfd),
             pidfd,
             control: Mutex::new(Some((Mark::of(&control), control))),
+            tally: OnceLock::new(),
         })
     }
 
@@ -102,6 +111,31 @@ impl Keeper for Child {
 
     fn process(&self) -> Option<u32> {
         Some(self.process.lock().id())
+    }
+
+    fn hand_over(&self, line: &Line<'_>) -> io::Result<()> {
+        let terms = Terms {
+            version: line.version,
+            key: line.key,
+            timeout_us: u64::try_from(line.timeout.as_micros()).unwrap_or(u64::MAX),
+        };
+        let tally = match self.tally.get() {
+            Some(tally) => tally,
+            None => {
+                let made = memfd_create("hsmux-tally", MemfdFlags::CLOEXEC)?;
+                self.tally.get_or_init(|| made.into())
+            }
+        };
+        match &*self.control.lock() {
+            Some((_, control)) => {
+                handover::send_connection(control, line.connection, tally, &terms)
+            }
+            None => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    fn served_directly(&self) -> u64 {
+        self.tally.get().map_or(0, read_tally)
     }
 
     fn release(&self) {

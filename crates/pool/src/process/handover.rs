@@ -1,10 +1,13 @@
-//! Descriptors over a socket: the lanes, from parent to worker (SCM_RIGHTS, unix(7)).
+//! Descriptors over a socket, from parent to worker (SCM_RIGHTS, unix(7)): its lanes, and connections of programs.
 
+use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use hsmux_token::ObjectId;
+use minicbor::{Decode, Encode};
 use rustix::cmsg_space;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -14,34 +17,104 @@ use rustix::net::{
 /// The most that one message takes (SCM_MAX_FD).
 pub(super) const MOST: usize = 253;
 
-/// Sends the descriptors with one byte, which is all that is in the message.
+/// More than [`Terms`] take.
+const LONGEST: usize = 256;
+
+/// What a program's connection is handed over for.
+#[derive(Encode, Decode)]
+#[cbor(array)]
+pub(super) struct Terms {
+    /// The frame version that is spoken on it.
+    #[n(0)]
+    pub version: u16,
+    /// Only uses of this key.
+    #[n(1)]
+    pub key: ObjectId,
+    /// How long one of them may take, in microseconds, before the worker hangs.
+    #[n(2)]
+    pub timeout_us: u64,
+}
+
+/// A connection, as a worker gets it.
+pub(super) struct Given {
+    pub connection: UnixStream,
+    /// Where it is written down how many uses were served.
+    pub tally: File,
+    pub terms: Terms,
+}
+
+/// Sends the lanes with one byte, which is all that is in the message.
 pub(super) fn send(over: &UnixStream, lanes: &[UnixStream]) -> io::Result<()> {
     let lanes: Vec<BorrowedFd<'_>> = lanes.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(&lanes)) {
-        return Err(io::Error::other(format!("more than {MOST} descriptors")));
-    }
-    let byte = [IoSlice::new(b"L")];
-    sendmsg(over, &byte, &mut control, SendFlags::NOSIGNAL)?;
-    Ok(())
+    send_with(over, b"L", &lanes, SendFlags::NOSIGNAL)
 }
 
 /// Receives what [`send`] sent.
 pub(super) fn receive(from: &UnixStream) -> io::Result<Vec<UnixStream>> {
+    let (_, lanes) = receive_with(from, &mut [0])?;
+    Ok(lanes.into_iter().map(Into::into).collect())
+}
+
+/// Sends a connection. Does not wait.
+pub(super) fn send_connection(
+    over: &UnixStream,
+    connection: &UnixStream,
+    tally: &File,
+    terms: &Terms,
+) -> io::Result<()> {
+    let bytes = minicbor::to_vec(terms).map_err(io::Error::other)?;
+    let both = [connection.as_fd(), tally.as_fd()];
+    send_with(
+        over,
+        &bytes,
+        &both,
+        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
+    )
+}
+
+/// Receives what [`send_connection`] sent: descriptors keep messages apart.
+pub(super) fn receive_connection(from: &UnixStream) -> io::Result<Given> {
+    let mut bytes = [0; LONGEST];
+    let (read, descriptors) = receive_with(from, &mut bytes)?;
+    let [connection, tally] = <[OwnedFd; 2]>::try_from(descriptors)
+        .map_err(|_| io::Error::other("a message without its descriptors"))?;
+    Ok(Given {
+        connection: connection.into(),
+        tally: tally.into(),
+        terms: minicbor::decode(&bytes[..read]).map_err(io::Error::other)?,
+    })
+}
+
+fn send_with(
+    over: &UnixStream,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    flags: SendFlags,
+) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::Error::other(format!("more than {MOST} descriptors")));
+    }
+    match sendmsg(over, &[IoSlice::new(bytes)], &mut control, flags)? {
+        sent if sent == bytes.len() => Ok(()),
+        _ => Err(io::Error::other("a message was cut off")),
+    }
+}
+
+fn receive_with(from: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(from, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)
+        recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut control, flags)
     })?;
     if received.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    let lanes = control.drain().filter_map(|message| match message {
+    let descriptors = control.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
-    Ok(lanes.flatten().map(|fd: OwnedFd| fd.into()).collect())
+    Ok((received.bytes, descriptors.flatten().collect()))
 }

@@ -11,6 +11,7 @@
 
 mod child;
 mod connector;
+mod direct;
 mod environment;
 mod handover;
 mod orders;

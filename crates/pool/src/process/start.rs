@@ -169,6 +169,7 @@ pub(super) fn greeting(theirs: &Versions) -> (Greeting, Option<u16>) {
                 boot: u64::from(std::process::id()),
                 pin_login: false,
                 read_only: false,
+                hands_over: None,
             };
             (Greeting::Welcome(welcome), Some(version))
         }

@@ -14,6 +14,7 @@ use hsmux_wire::{Answer, Call, Connection, Hello, decode, frame, serve_lane};
 use minicbor::Decode;
 use rustix::process::Signal;
 
+use super::direct::Desk;
 use super::{handover, keep_secrets, start, take_stdin};
 
 /// How long a vendor's call may go on when the parent has gone: it may be writing to the token.
@@ -23,15 +24,23 @@ const GRACE: Duration = Duration::from_secs(2);
 ///
 /// Whatever a module does to this process (crash, hang, leak), it does to this process alone.
 pub fn worker_main() -> ExitCode {
-    serve_orders(|orders: Orders<Options>| {
-        let Orders {
-            control,
-            version,
-            order,
-            lanes,
-        } = orders;
-        serve_token(control, version, order, lanes);
-    })
+    let desk = match Desk::new() {
+        Ok(desk) => desk,
+        Err(error) => {
+            tracing::error!(%error, "the worker cannot start");
+            return ExitCode::FAILURE;
+        }
+    };
+    let of_thread = Arc::clone(&desk);
+    let carry_out = move |orders: Orders<Options>| serve_token(orders, &of_thread);
+    let wait = move |control: &mut Connection| {
+        if let Err(error) = desk.keep(control.stream()) {
+            end_now(&error);
+        }
+        end_within(GRACE);
+        desk.close();
+    };
+    end_of(serve(carry_out, wait))
 }
 
 /// What a worker's parent has said.
@@ -52,7 +61,15 @@ pub fn serve_orders<T>(carry_out: impl FnOnce(Orders<T>) + Send + 'static) -> Ex
 where
     T: for<'b> Decode<'b, ()> + Send + 'static,
 {
-    match serve(carry_out) {
+    end_of(serve(carry_out, |control| {
+        // Nothing more is said on it: what comes is its end.
+        let _ = control.read(0, None);
+        end_within(GRACE);
+    }))
+}
+
+fn end_of(served: Result<()>) -> ExitCode {
+    match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The parent has closed its end, or has another version: this is for its log.
@@ -62,7 +79,11 @@ where
     }
 }
 
-fn serve<T>(carry_out: impl FnOnce(Orders<T>) + Send + 'static) -> Result<()>
+/// `wait` returns when the parent wants this process to end.
+fn serve<T>(
+    carry_out: impl FnOnce(Orders<T>) + Send + 'static,
+    wait: impl FnOnce(&mut Connection),
+) -> Result<()>
 where
     T: for<'b> Decode<'b, ()> + Send + 'static,
 {
@@ -86,9 +107,7 @@ where
             });
         })
         .map_err(failed)?;
-    // Nothing more is said on it: what comes is its end.
-    let _ = control.read(0, None);
-    end_within(GRACE);
+    wait(&mut control);
     let _ = serving.join();
     Ok(())
 }
@@ -113,13 +132,20 @@ fn hear_start<T: for<'b> Decode<'b, ()>>(control: &mut Connection) -> Result<(u1
 }
 
 /// Opens the token, says so, and serves each lane on a thread of its own until they end.
-fn serve_token(answers: UnixStream, version: u16, options: Options, mut lanes: Vec<UnixStream>) {
-    let reporter = Reporter::install(answers);
-    let opened = ModuleToken::open(options);
-    let token = match opened {
+fn serve_token(orders: Orders<Options>, desk: &Desk) {
+    let Orders {
+        control,
+        version,
+        order,
+        mut lanes,
+    } = orders;
+    let reporter = Reporter::install(control);
+    let token = match ModuleToken::open(order) {
         Ok(token) => token,
         Err(error) => return reporter.answer(&Answer::Failed(error)),
     };
+    // Before the parent knows that it may hand connections over.
+    desk.open(Arc::clone(&token) as Arc<dyn Token>);
     let info = token.info();
     lanes.truncate(info.lanes.max(1) as usize + 1);
     reporter.answer(&Answer::Started((*info).clone()));
@@ -191,6 +217,14 @@ impl Drop for HangUp {
             let _ = control.shutdown(std::net::Shutdown::Both);
         }
     }
+}
+
+/// Ends this process, whose module hangs, with a last word for its parent.
+fn end_now(error: &Error) {
+    if let Some(reporter) = REPORTER.get() {
+        reporter.send(&Answer::Failed(error.clone()));
+    }
+    let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
 }
 
 /// Ends this process after a while without another word: exit handlers of a module that hangs

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, Error, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -122,6 +122,14 @@ impl Token for Admitted {
 
     fn on_lost(&self, lost: Box<dyn FnOnce(Error) + Send>) {
         self.token.on_lost(lost);
+    }
+
+    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+        self.token.hand_over(line)
+    }
+
+    fn served_directly(&self) -> u64 {
+        self.token.served_directly()
     }
 
     fn process(&self) -> Option<u32> {

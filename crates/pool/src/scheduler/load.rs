@@ -160,6 +160,11 @@ impl<W, C> Load<W, C> {
             && !self.running.iter().any(|run| run.slow)
     }
 
+    /// Whether it serves, by operations that are hardly longer than the way to it.
+    pub fn is_short(&self) -> bool {
+        self.takes_more() && self.capacity.lanes > 0 && self.depth() > 1
+    }
+
     /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
     fn depth(&self) -> usize {
         let [now, before] = self.quickest.nanos;

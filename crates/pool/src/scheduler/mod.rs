@@ -290,6 +290,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.len()
     }
 
+    /// Whether the seat serves, by operations that are hardly longer than the way to it.
+    pub fn is_short(&self, seat: usize) -> bool {
+        let load = self.seats.get(seat).and_then(Option::as_ref);
+        load.is_some_and(Load::is_short)
+    }
+
     /// What a seat does; `None` when it is out of service.
     pub fn activity(&self, seat: usize) -> Option<Activity> {
         let load = self.seats.get(seat)?.as_ref()?;

@@ -1,9 +1,10 @@
 //! What a [`RemoteToken`](super::RemoteToken) is made of.
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
-use hsmux_token::TokenInfo;
+use hsmux_token::{Line, TokenInfo};
 
 /// Knows what stands behind the lanes, and what became of it when they end.
 pub trait Keeper: Send + Sync {
@@ -15,6 +16,16 @@ pub trait Keeper: Send + Sync {
     /// The peer's process id, where it is a process of this machine.
     fn process(&self) -> Option<u32> {
         None
+    }
+
+    /// See [`hsmux_token::Token::hand_over`].
+    fn hand_over(&self, _line: &Line<'_>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// See [`hsmux_token::Token::served_directly`].
+    fn served_directly(&self) -> u64 {
+        0
     }
 
     /// Nobody needs the peer any more: it may finish what it is doing. Does not wait.

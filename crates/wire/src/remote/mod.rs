@@ -7,7 +7,7 @@ mod shared;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Batch, Error, Kind, Pace, Result, Seen, Snapshot, Token, TokenInfo};
+use hsmux_token::{Batch, Error, Kind, Line, Pace, Result, Seen, Snapshot, Token, TokenInfo};
 
 use crate::connection::Connection;
 use crate::reactor::Reactor;
@@ -129,6 +129,17 @@ impl Token for RemoteToken {
         if let Some((lost, error)) = already {
             lost(error);
         }
+    }
+
+    fn hand_over(&self, line: &Line<'_>) -> Result<()> {
+        self.shared.keeper.hand_over(line).map_err(|error| {
+            let message = format!("{} takes no connection over: {error}", self.shared.name);
+            Error::request(Kind::Unsupported, message)
+        })
+    }
+
+    fn served_directly(&self) -> u64 {
+        self.shared.keeper.served_directly()
     }
 
     fn process(&self) -> Option<u32> {

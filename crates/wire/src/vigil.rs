@@ -1,9 +1,15 @@
 //! Looking again before going to sleep: waking a thread costs more than a fast token's work.
 
-use std::time::Duration;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll;
+
+use crate::socket::timespec;
 
 /// How long the last waits took, and so whether it is worth staying awake for the next one.
-pub(super) struct Vigil {
+pub(crate) struct Vigil {
     cpus: usize,
     /// Moving average of the waits, in nanoseconds.
     usual: u64,
@@ -16,7 +22,7 @@ const SOON: u64 = 200_000;
 const LONGEST: u64 = 2_000_000;
 
 /// Pauses between two looks: about a microsecond, in which the other thread of the core works.
-pub(super) const PAUSES: usize = 20;
+const PAUSES: usize = 20;
 
 impl Vigil {
     pub fn new() -> Self {
@@ -26,17 +32,54 @@ impl Vigil {
         }
     }
 
+    /// Waits for events until some time has passed. `running`: how many others are at work on this machine; `None`
+    /// to sleep at once, whatever is worth while.
+    pub fn wait(
+        &mut self,
+        epoll: &OwnedFd,
+        events: &mut Vec<epoll::Event>,
+        within: Option<Duration>,
+        running: Option<usize>,
+    ) -> rustix::io::Result<()> {
+        let begin = Instant::now();
+        if let Some(awake) = running.and_then(|running| self.watch(running)) {
+            while begin.elapsed() < awake {
+                if look(epoll, events, Some(Duration::ZERO))? > 0 {
+                    self.waited(begin.elapsed());
+                    return Ok(());
+                }
+                (0..PAUSES).for_each(|_| std::hint::spin_loop());
+            }
+        }
+        let within = within.map(|within| within.saturating_sub(begin.elapsed()));
+        look(epoll, events, within)?;
+        self.waited(begin.elapsed());
+        Ok(())
+    }
+
     /// How long to stay awake while so many operations run elsewhere on this machine; `None` to
     /// sleep at once. A CPU that somebody else could use is left to them.
-    pub fn watch(&self, running: usize) -> Option<Duration> {
+    fn watch(&self, running: usize) -> Option<Duration> {
         let worth = self.usual < SOON && running < self.cpus;
         worth.then(|| Duration::from_nanos(3 * self.usual))
     }
 
     /// A wait is over.
-    pub fn waited(&mut self, wait: Duration) {
+    fn waited(&mut self, wait: Duration) {
         let wait = (wait.as_nanos() as u64).min(LONGEST);
         self.usual = self.usual - self.usual / 8 + wait / 8;
+    }
+}
+
+fn look(
+    epoll: &OwnedFd,
+    events: &mut Vec<epoll::Event>,
+    within: Option<Duration>,
+) -> rustix::io::Result<usize> {
+    let within = within.map(timespec);
+    match epoll::wait(epoll, spare_capacity(events), within.as_ref()) {
+        Err(rustix::io::Errno::INTR) => Ok(0),
+        looked => looked,
     }
 }
 

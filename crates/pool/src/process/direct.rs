@@ -1,0 +1,243 @@
+//! Connections of programs that a worker serves itself: taken over, watched, ended. From the worker's side.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt as _;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Result, Token};
+use hsmux_wire::{Direct, Supervisor};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
+
+use super::handover::{self, Given, Terms};
+
+/// The token of this process, and the threads that serve it to programs.
+pub(super) struct Desk {
+    token: OnceLock<Arc<dyn Token>>,
+    threads: Mutex<Vec<Serving>>,
+    watch: Arc<Watch>,
+}
+
+struct Serving {
+    direct: Arc<Direct>,
+    thread: JoinHandle<()>,
+}
+
+/// Whether a thread is at work for too long. A timer runs only while there is work.
+struct Watch {
+    base: Instant,
+    timer: OwnedFd,
+    armed: AtomicBool,
+    /// Microseconds after `base` at which each thread began what it is at; 0 for nothing.
+    begun: [AtomicU64; MOST],
+    within: OnceLock<Duration>,
+    tally: OnceLock<File>,
+}
+
+/// One thread's place in the watch.
+struct Place {
+    watch: Arc<Watch>,
+    number: usize,
+    served: AtomicU64,
+}
+
+/// Threads that serve programs, at most.
+const MOST: usize = 16;
+
+impl Desk {
+    pub fn new() -> io::Result<Arc<Self>> {
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        Ok(Arc::new(Self {
+            token: OnceLock::new(),
+            threads: Mutex::default(),
+            watch: Arc::new(Watch {
+                base: Instant::now(),
+                timer,
+                armed: AtomicBool::new(false),
+                begun: std::array::from_fn(|_| AtomicU64::new(0)),
+                within: OnceLock::new(),
+                tally: OnceLock::new(),
+            }),
+        }))
+    }
+
+    /// The token is open.
+    pub fn open(&self, token: Arc<dyn Token>) {
+        let _ = self.token.set(token);
+    }
+
+    /// Takes over what the parent hands over, until it says no more: then the control socket has ended. An error
+    /// says that an operation hangs, and in what this process is to end.
+    pub fn keep(&self, control: &UnixStream) -> Result<()> {
+        loop {
+            let mut ready = [
+                PollFd::new(control, PollFlags::IN),
+                PollFd::new(&self.watch.timer, PollFlags::IN),
+            ];
+            match poll(&mut ready, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                polled => polled.map_err(|errno| Error::lost(format!("poll: {errno}")))?,
+            };
+            let [control_ready, timer_ready] = ready.map(|fd| !fd.revents().is_empty());
+            if timer_ready {
+                self.watch.look()?;
+            }
+            if control_ready {
+                match handover::receive_connection(control) {
+                    Ok(given) => self.take(given),
+                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
+                    Err(error) => return Err(Error::lost(format!("the control socket: {error}"))),
+                }
+            }
+        }
+    }
+
+    /// A connection that cannot be served is closed, and its program asks the daemon.
+    fn take(&self, given: Given) {
+        let Given {
+            connection,
+            tally,
+            terms,
+        } = given;
+        let taken = self.least_busy(&terms, tally).and_then(|direct| {
+            let connection = connection.try_clone()?;
+            direct.admit(connection, terms.version, terms.key)
+        });
+        if let Err(error) = taken {
+            tracing::warn!(%error, "a connection cannot be taken over");
+            let _ = connection.shutdown(std::net::Shutdown::Both);
+        }
+    }
+
+    fn least_busy(&self, terms: &Terms, tally: File) -> io::Result<Arc<Direct>> {
+        let token = self.token.get();
+        let token = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
+        let _ = self
+            .watch
+            .within
+            .set(Duration::from_micros(terms.timeout_us));
+        let _ = self.watch.tally.set(tally);
+        let most = (token.info().lanes.max(1) as usize).min(MOST);
+        let mut threads = self.threads.lock();
+        let idlest = threads.iter().min_by_key(|serving| serving.direct.open());
+        match idlest {
+            Some(idlest) if threads.len() >= most || idlest.direct.open() == 0 => {
+                return Ok(Arc::clone(&idlest.direct));
+            }
+            _ => {}
+        }
+        let direct = Arc::new(Direct::new().map_err(io::Error::other)?);
+        let (serving, token) = (Arc::clone(&direct), Arc::clone(token));
+        let place = Place {
+            watch: Arc::clone(&self.watch),
+            number: threads.len(),
+            served: AtomicU64::new(0),
+        };
+        let thread = std::thread::Builder::new()
+            .name("hsmux-direct".into())
+            .spawn(move || {
+                if let Err(error) = serving.serve(&*token, &place) {
+                    tracing::warn!(%error, "programs are not served directly any more");
+                }
+            })?;
+        let direct_too = Arc::clone(&direct);
+        threads.push(Serving { direct, thread });
+        Ok(direct_too)
+    }
+
+    /// Ends the threads, when they have answered.
+    pub fn close(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock());
+        threads.iter().for_each(|serving| serving.direct.stop());
+        for serving in threads {
+            let _ = serving.thread.join();
+        }
+    }
+}
+
+impl Watch {
+    fn now(&self) -> u64 {
+        (self.base.elapsed().as_micros() as u64).max(1)
+    }
+
+    fn within(&self) -> Duration {
+        self.within.get().copied().unwrap_or(Duration::MAX)
+    }
+
+    /// The timer goes off within the time that an operation may take.
+    fn arm(&self) {
+        if self.armed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let within = self.within();
+        let once = Itimerspec {
+            it_interval: Timespec::default(),
+            it_value: Timespec {
+                tv_sec: within.as_secs().min(1 << 20).cast_signed(),
+                tv_nsec: i64::from(within.subsec_nanos()).max(1),
+            },
+        };
+        let _ = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once);
+    }
+
+    /// It has gone off.
+    fn look(&self) -> Result<()> {
+        let _ = rustix::io::read(self.timer.as_fd(), &mut [0_u8; 8]);
+        self.armed.store(false, Ordering::Release);
+        let now = self.now();
+        let begun = self.begun.iter().map(|begun| begun.load(Ordering::Acquire));
+        let Some(first) = begun.filter(|begun| *begun != 0).min() else {
+            return Ok(());
+        };
+        let within = self.within();
+        if u128::from(now.saturating_sub(first)) >= within.as_micros() {
+            let message = format!(
+                "an operation of a program has not returned within {} s",
+                within.as_secs_f64()
+            );
+            return Err(Error::lost(message));
+        }
+        self.arm();
+        Ok(())
+    }
+}
+
+impl Supervisor for Place {
+    fn begin(&self) {
+        self.watch.begun[self.number].store(self.watch.now(), Ordering::Release);
+        self.watch.arm();
+    }
+
+    fn end(&self, served: u64) {
+        self.watch.begun[self.number].store(0, Ordering::Release);
+        let served = self.served.fetch_add(served, Ordering::Relaxed) + served;
+        if let Some(tally) = self.watch.tally.get() {
+            // What is not counted was served all the same.
+            let _ = tally.write_all_at(&served.to_ne_bytes(), 8 * self.number as u64);
+        }
+    }
+}
+
+/// What all threads of a worker have served, as they have written it down.
+pub(super) fn read_tally(tally: &File) -> u64 {
+    let mut bytes = [0; 8 * MOST];
+    let read = tally.read_at(&mut bytes, 0).unwrap_or(0);
+    let (numbers, _) = bytes[..read].as_chunks::<8>();
+    numbers
+        .iter()
+        .map(|number| u64::from_ne_bytes(*number))
+        .sum()
+}

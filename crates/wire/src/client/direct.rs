@@ -1,0 +1,192 @@
+//! The short way: connections that the daemon has handed over to a worker, each for uses of one key.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::sync::Mutex;
+use hsmux_token::{ObjectId, Params, Scope};
+
+use super::{Client, Line, MAX_IDLE};
+use crate::count::{Count, Counted};
+use crate::direct::LONGEST;
+use crate::{Answer, Call, Reply, frame};
+
+/// So many uses of one key, one after the other, are worth a connection of its own.
+const WORTH: u32 = 16;
+
+/// What is around the data in a frame is never so long.
+const AROUND: usize = 4 << 10;
+
+/// A use that takes longer is asked of the daemon, which knows what to do about a worker that hangs.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After a refusal, and after a connection that ended, it is not asked for again at once: this long, and
+/// twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Connections that were handed over, and whether another one is worth while.
+#[derive(Default)]
+pub(super) struct Direct {
+    idle: Mutex<Vec<Handed>>,
+    open: Count,
+    usual: Mutex<Usual>,
+    offered: AtomicBool,
+}
+
+struct Handed {
+    line: Line,
+    key: ObjectId,
+    since: Instant,
+    _open: Counted,
+}
+
+/// What is asked of the daemon, one after the other.
+#[derive(Default)]
+struct Usual {
+    key: Option<ObjectId>,
+    count: u32,
+    pause: Duration,
+    not_before: Option<Instant>,
+}
+
+impl Direct {
+    /// Whether the daemon hands connections over.
+    pub fn offered(&self, offered: bool) {
+        self.offered.store(offered, Ordering::Relaxed);
+    }
+
+    /// Whether there is any.
+    pub fn is_used(&self) -> bool {
+        self.open.get() > 0
+    }
+
+    /// See [`Client::abandon`].
+    pub fn abandon(&self) {
+        if let Some(mut idle) = self.idle.try_lock() {
+            idle.drain(..)
+                .for_each(|handed| handed.line.connection.leave());
+        }
+    }
+
+    fn take(&self, key: &ObjectId) -> Option<Handed> {
+        let mut idle = self.idle.lock();
+        let at = idle.iter().rposition(|handed| handed.key == *key)?;
+        Some(idle.swap_remove(at))
+    }
+
+    fn keep(&self, handed: Handed) {
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(handed);
+        }
+    }
+
+    /// Whether one more is to be asked for; notes that the key is used.
+    fn is_worth_asking(&self, key: ObjectId) -> bool {
+        let mut usual = self.usual.lock();
+        if usual.key != Some(key) {
+            usual.key = Some(key);
+            usual.count = 0;
+        }
+        usual.count += 1;
+        if usual.count < WORTH || usual.not_before.is_some_and(|time| Instant::now() < time) {
+            return false;
+        }
+        usual.count = 0;
+        true
+    }
+
+    fn pause(&self) {
+        let mut usual = self.usual.lock();
+        usual.pause = (2 * usual.pause).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        usual.not_before = Some(Instant::now() + usual.pause);
+    }
+
+    /// One has ended that lived for so long.
+    fn ended(&self, lived: Duration) {
+        if lived > LONGEST_PAUSE {
+            self.usual.lock().pause = Duration::ZERO;
+        }
+        self.pause();
+    }
+}
+
+impl Client {
+    /// The worker's answer; `None` where the daemon is to be asked.
+    pub(super) fn exchange_directly(&self, call: &Call, deadline: Instant) -> Option<Reply> {
+        let direct = &self.direct;
+        if !direct.offered.load(Ordering::Relaxed) {
+            return None;
+        }
+        let key = short_use(call)?;
+        let mut handed = match direct.take(&key) {
+            Some(handed) => handed,
+            None if direct.is_worth_asking(key) => self.ask_for(key, deadline)?,
+            None => return None,
+        };
+        let soon = deadline.min(Instant::now() + PATIENCE);
+        let answer = handed.line.connection.exchange(call, Some(soon)).ok();
+        let reply = answer.and_then(|a| frame::decode_reply(handed.line.version, &a.into()).ok());
+        match reply {
+            Some(reply) if !blames_token(&reply) => {
+                direct.keep(handed);
+                Some(reply)
+            }
+            // What failed there may be repeated, and what follows from it is the daemon's to say.
+            _ => {
+                direct.ended(handed.since.elapsed());
+                None
+            }
+        }
+    }
+
+    fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<Handed> {
+        let asked = self.fresh(deadline).ok().and_then(|mut line| {
+            let call = Call::HandOver(key);
+            let answer = line.connection.exchange(&call, Some(deadline)).ok()?;
+            let reply = frame::decode_reply(line.version, &answer.into()).ok()?;
+            match reply.answer {
+                Answer::Done => Some(line),
+                _ => {
+                    self.keep(line);
+                    None
+                }
+            }
+        });
+        if asked.is_none() {
+            self.direct.pause();
+        }
+        Some(Handed {
+            line: asked?,
+            key,
+            since: Instant::now(),
+            _open: self.direct.open.one(),
+        })
+    }
+}
+
+/// The key of a call that is one short use of a token's key.
+fn short_use(call: &Call) -> Option<ObjectId> {
+    let Call::Execute(items) = call else {
+        return None;
+    };
+    let [item] = &items[..] else { return None };
+    let (_, key, mechanism, data) = item.operation.key_use()?;
+    let params = match &mechanism.params {
+        Params::Bytes(bytes) => bytes.len(),
+        Params::Gcm(gcm) => gcm.aad.len(),
+        _ => 0,
+    };
+    (data.len() + params + AROUND < LONGEST).then_some(key)
+}
+
+fn blames_token(reply: &Reply) -> bool {
+    match &reply.answer {
+        Answer::Results(results) => match &results[..] {
+            [result] => result.as_ref().is_err_and(|e| e.scope() == Scope::Token),
+            _ => true,
+        },
+        _ => true,
+    }
+}

@@ -1,0 +1,298 @@
+//! The worker's end of connections that were handed over to it: programs' own, each for uses of one key.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result, Token};
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use crate::frame::{self, FrameBuffer, KEPT};
+use crate::vigil::Vigil;
+use crate::{Answer, Call, Reply, socket};
+
+/// The longest frame of such a connection: what is longer goes through the daemon.
+pub(crate) const LONGEST: usize = 32 << 10;
+
+/// Read at once.
+const CHUNK: usize = 8 << 10;
+
+/// Longer than anyone waits; a deadline further off would overflow the clock.
+const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
+
+/// A use that takes longer gains nothing from the short way, and others wait behind it.
+const SHORT: Duration = Duration::from_micros(500);
+
+/// So many uses, one after the other, are not short: then the connection ends.
+const TOO_LONG: u32 = 8;
+
+const EVENTS: usize = 64;
+const WAKER: u64 = 0;
+
+/// Some connections, served by one thread.
+///
+/// What comes on them is not to be believed: it is programs that write there, with no daemon between.
+pub struct Direct {
+    epoll: OwnedFd,
+    waker: OwnedFd,
+    lines: Mutex<HashMap<u64, Line>>,
+    next: AtomicU64,
+    open: AtomicUsize,
+    stopping: AtomicBool,
+}
+
+/// What happens around the work on a [`Direct`].
+pub trait Supervisor: Sync {
+    /// Work begins; it may not return.
+    fn begin(&self);
+
+    /// So many uses were served since it began, and nothing runs.
+    fn end(&self, served: u64);
+}
+
+/// A program's connection.
+struct Line {
+    stream: UnixStream,
+    version: u16,
+    key: ObjectId,
+    inbox: FrameBuffer,
+    /// Uses in a row that were not short.
+    long: u32,
+}
+
+/// What came on a line.
+enum Heard {
+    /// Nothing that is whole.
+    Nothing,
+    Asked(Operation, Instant),
+    /// What is no use of its key.
+    Refused(Error),
+    /// The program is gone, or speaks nonsense.
+    Ended,
+}
+
+impl Direct {
+    /// Without connections.
+    pub fn new() -> Result<Self> {
+        let failed = |errno| {
+            let message = format!("connections cannot be taken over: {errno}");
+            Error::pool(Kind::Environment, message)
+        };
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?;
+        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?;
+        let data = epoll::EventData::new_u64(WAKER);
+        epoll::add(&epoll, &waker, data, epoll::EventFlags::IN).map_err(failed)?;
+        Ok(Self {
+            epoll,
+            waker,
+            lines: Mutex::default(),
+            next: AtomicU64::new(WAKER + 1),
+            open: AtomicUsize::new(0),
+            stopping: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes a connection over, on which `version` is spoken, for uses of `key`. From any thread.
+    pub fn admit(&self, stream: UnixStream, version: u16, key: ObjectId) -> io::Result<()> {
+        let line = Line {
+            stream,
+            version,
+            key,
+            inbox: FrameBuffer::default(),
+            long: 0,
+        };
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        // Both under the lock: what comes at once is to find its line.
+        let mut lines = self.lines.lock();
+        let data = epoll::EventData::new_u64(number);
+        epoll::add(&self.epoll, &line.stream, data, epoll::EventFlags::IN)?;
+        lines.insert(number, line);
+        self.open.store(lines.len(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Connections that are open.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`Self::serve`], when it has answered.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.waker, &1_u64.to_ne_bytes());
+    }
+
+    /// Serves on this thread, until [`Self::stop`].
+    pub fn serve(&self, token: &dyn Token, supervisor: &dyn Supervisor) -> Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        let mut round = Round::default();
+        let mut vigil = Vigil::new();
+        let mut kept: Option<Instant> = None;
+        while !self.stopping.load(Ordering::Acquire) {
+            events.clear();
+            let within = kept.map(|until| until.saturating_duration_since(Instant::now()));
+            vigil
+                .wait(&self.epoll, &mut events, within, Some(self.open()))
+                .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
+            if kept.take_if(|until| *until <= Instant::now()).is_some() {
+                token.let_go();
+            }
+            let ready = events.iter().map(|event| event.data.u64());
+            self.hear(ready.filter(|number| *number != WAKER), &mut round);
+            if !round.operations.is_empty() {
+                supervisor.begin();
+                let last = self.run(&mut round, token);
+                // Of several programs one has asked by now.
+                let next = last.filter(|_| self.open() == 1);
+                kept = next.and_then(|last| token.make_ready(&last)).or(kept);
+                supervisor.end(round.served());
+            }
+        }
+        self.lines.lock().drain().for_each(|(_, line)| line.end());
+        Ok(())
+    }
+
+    fn hear(&self, ready: impl Iterator<Item = u64>, round: &mut Round) {
+        let mut lines = self.lines.lock();
+        for number in ready {
+            let Some(line) = lines.get_mut(&number) else {
+                continue;
+            };
+            let goes_on = match line.hear(&mut round.chunk[..]) {
+                Heard::Nothing => true,
+                Heard::Asked(operation, deadline) => {
+                    round.lines.push(number);
+                    round.operations.push((operation, deadline));
+                    true
+                }
+                Heard::Refused(error) => line.answer(Err(error), &mut round.out),
+                Heard::Ended => false,
+            };
+            if !goes_on {
+                self.let_go(&mut lines, number);
+            }
+        }
+    }
+
+    /// The last of what was asked.
+    fn run(&self, round: &mut Round, token: &dyn Token) -> Option<Operation> {
+        let Round {
+            operations,
+            lines,
+            out,
+            ..
+        } = round;
+        let mut begun = Instant::now();
+        token.execute_all(operations, &mut |place, result| {
+            let now = Instant::now();
+            let took = now - std::mem::replace(&mut begun, now);
+            let number = lines[place];
+            let mut lines = self.lines.lock();
+            let goes_on = lines.get_mut(&number).is_none_or(|line| {
+                line.long = if took > SHORT { line.long + 1 } else { 0 };
+                line.answer(result, out) && line.long < TOO_LONG
+            });
+            if !goes_on {
+                self.let_go(&mut lines, number);
+            }
+        });
+        operations.pop().map(|(last, _)| last)
+    }
+
+    fn let_go(&self, lines: &mut HashMap<u64, Line>, number: u64) {
+        if let Some(line) = lines.remove(&number) {
+            let _ = epoll::delete(&self.epoll, &line.stream);
+            line.end();
+        }
+        self.open.store(lines.len(), Ordering::Relaxed);
+    }
+}
+
+/// What has come on several lines, to be worked on together; and room for one frame each way.
+struct Round {
+    operations: Vec<(Operation, Instant)>,
+    /// The line of each.
+    lines: Vec<u64>,
+    chunk: Box<[u8; CHUNK]>,
+    out: Vec<u8>,
+}
+
+impl Default for Round {
+    fn default() -> Self {
+        Self {
+            operations: Vec::new(),
+            lines: Vec::new(),
+            chunk: Box::new([0; CHUNK]),
+            out: Vec::with_capacity(KEPT),
+        }
+    }
+}
+
+impl Round {
+    /// How many there were; they are forgotten.
+    fn served(&mut self) -> u64 {
+        self.operations.clear();
+        self.lines.drain(..).count() as u64
+    }
+}
+
+impl Line {
+    fn hear(&mut self, chunk: &mut [u8]) -> Heard {
+        match socket::read_some(&self.stream, chunk) {
+            Ok(0) => return Heard::Ended,
+            Ok(read) => self.inbox.extend(&chunk[..read]),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+            Err(_) => return Heard::Ended,
+        }
+        let call = match self.inbox.next(LONGEST) {
+            Ok(None) => return Heard::Nothing,
+            Ok(Some(frame)) => frame::decode_call(frame),
+            Err(error) => Err(error),
+        };
+        // One call at a time: what follows before its answer would never be heard.
+        match call {
+            Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.judge(items),
+            _ => Heard::Ended,
+        }
+    }
+
+    /// Whether it is what the connection was handed over for.
+    fn judge(&self, items: Vec<crate::Item>) -> Heard {
+        let Ok([item]) = <[crate::Item; 1]>::try_from(items) else {
+            return Heard::Ended;
+        };
+        let of_key = item.operation.key_use();
+        if of_key.is_none_or(|(_, key, ..)| key != self.key) {
+            let why = "this connection is for uses of another key";
+            return Heard::Refused(Error::request(Kind::Forbidden, why));
+        }
+        if let Err(error) = item.operation.check() {
+            return Heard::Refused(error);
+        }
+        let remaining = Duration::from_micros(item.remaining_us).min(MAX_REMAINING);
+        Heard::Asked(item.operation, Instant::now() + remaining)
+    }
+
+    /// Whether the answer is on its way: a program that does not read is not waited for.
+    fn answer(&self, result: Result<Outcome>, out: &mut Vec<u8>) -> bool {
+        let reply = Reply {
+            epoch: 0,
+            answer: Answer::Results(vec![result]),
+        };
+        out.clear();
+        let written = frame::encode_reply(self.version, &reply, out)
+            .is_ok_and(|()| socket::write_some(&self.stream, out).is_ok_and(|n| n == out.len()));
+        out.shrink_to(KEPT);
+        written
+    }
+
+    /// The daemon has the same socket: closing this end alone would end nothing.
+    fn end(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
