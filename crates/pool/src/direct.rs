@@ -27,6 +27,9 @@ struct Line {
     handed: HandedOver,
 }
 
+/// So many connections of programs are served by one worker: each is a descriptor of that process.
+const MOST: usize = 256;
+
 impl Pool {
     /// Hands a program's connection over to a worker that serves the key, and whose work is short: then nobody
     /// stands between them. It ends as soon as the worker may serve the key no longer, for whatever reason, or the
@@ -105,13 +108,17 @@ impl Core {
         let current = |worker: &Arc<Connection>| {
             catalogue.generations.get(worker.record.index) == Some(&worker.generation)
         };
-        let mut workers = workers.filter(current);
+        let workers = workers.filter(current);
         let lines = self.lines.0.lock();
-        let load = |worker: &Arc<Connection>| {
+        let open = |worker: &Arc<Connection>| {
             let of_worker = |line: &&Line| line.generation == worker.generation;
-            let open = lines.iter().filter(of_worker).count() as u64 + 1;
-            (open << 10) / u64::from(worker.record.seat.weight.max(1))
+            lines.iter().filter(of_worker).count()
         };
+        let load = |worker: &Arc<Connection>| {
+            let weight = u64::from(worker.record.seat.weight.max(1));
+            ((open(worker) as u64 + 1) << 10) / weight
+        };
+        let mut workers = workers.filter(|worker| open(worker) < MOST);
         let worker = match self.options.policy {
             Policy::FirstAvailable => workers.next(),
             Policy::LeastLoaded | Policy::RoundRobin => workers.min_by_key(load),

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
+use zeroize::Zeroize;
 
 use crate::frame::{self, FrameBuffer, KEPT};
 use crate::vigil::Vigil;
@@ -245,7 +246,13 @@ impl Line {
     fn hear(&mut self, chunk: &mut [u8]) -> Heard {
         match socket::read_some(&self.stream, chunk) {
             Ok(0) => return Heard::Ended,
-            Ok(read) => self.inbox.extend(&chunk[..read]),
+            Ok(read) => {
+                self.inbox.extend(&chunk[..read]);
+                // What is not for a worker may be a PIN all the same.
+                if self.inbox.holds_secret() {
+                    chunk[..read].zeroize();
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
             Err(_) => return Heard::Ended,
         }

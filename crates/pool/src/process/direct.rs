@@ -98,8 +98,12 @@ impl Desk {
             if control_ready {
                 match handover::receive_connection(control) {
                     Ok(given) => self.take(given),
-                    Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
-                    Err(error) => return Err(Error::lost(format!("the control socket: {error}"))),
+                    Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                        // Out of descriptors: the program will have waited for a second.
+                        tracing::warn!(%error, "a connection cannot be taken over");
+                    }
+                    // The parent has gone, or says no more.
+                    Err(_) => return Ok(()),
                 }
             }
         }

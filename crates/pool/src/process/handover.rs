@@ -76,12 +76,13 @@ pub(super) fn send_connection(
 pub(super) fn receive_connection(from: &UnixStream) -> io::Result<Given> {
     let mut bytes = [0; LONGEST];
     let (read, descriptors) = receive_with(from, &mut bytes)?;
+    let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let [connection, tally] = <[OwnedFd; 2]>::try_from(descriptors)
-        .map_err(|_| io::Error::other("a message without its descriptors"))?;
+        .map_err(|_| invalid("its descriptors are missing".into()))?;
     Ok(Given {
         connection: connection.into(),
         tally: tally.into(),
-        terms: minicbor::decode(&bytes[..read]).map_err(io::Error::other)?,
+        terms: minicbor::decode(&bytes[..read]).map_err(|e| invalid(e.to_string()))?,
     })
 }
 

@@ -142,27 +142,30 @@ impl Client {
     }
 
     fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<Handed> {
-        let asked = self.fresh(deadline).ok().and_then(|mut line| {
-            let call = Call::HandOver(key);
-            let answer = line.connection.exchange(&call, Some(deadline)).ok()?;
-            let reply = frame::decode_reply(line.version, &answer.into()).ok()?;
-            match reply.answer {
-                Answer::Done => Some(line),
-                _ => {
-                    self.keep(line);
-                    None
-                }
-            }
-        });
-        if asked.is_none() {
+        let idle = self.idle.lock().pop();
+        let line = idle.map_or_else(|| self.fresh(deadline).ok(), Some);
+        let line = line.and_then(|line| self.ask_on(line, key, deadline));
+        if line.is_none() {
             self.direct.pause();
         }
         Some(Handed {
-            line: asked?,
+            line: line?,
             key,
             since: Instant::now(),
             _open: self.direct.open.one(),
         })
+    }
+
+    /// The connection, if it is handed over; otherwise it goes on as before.
+    fn ask_on(&self, mut line: Line, key: ObjectId, deadline: Instant) -> Option<Line> {
+        let call = Call::HandOver(key);
+        let answer = line.connection.exchange(&call, Some(deadline)).ok()?;
+        let reply = frame::decode_reply(line.version, &answer.into()).ok()?;
+        if matches!(reply.answer, Answer::Done) {
+            return Some(line);
+        }
+        self.keep(line);
+        None
     }
 }
 

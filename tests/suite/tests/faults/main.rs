@@ -2,6 +2,7 @@
 
 mod audit;
 mod daemon;
+mod direct;
 mod gone;
 mod limits;
 mod members;
