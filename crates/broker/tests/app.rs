@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
+use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
 use hsmux_audit::{OnFailure, Settings, Trail};
 use hsmux_broker::engine::Engine;
@@ -76,8 +77,21 @@ fn rig() -> Rig {
 
 impl Rig {
     async fn ask(&self, method: &str, path: &str, secret: &str, body: &str) -> (StatusCode, Value) {
+        let bearer = format!("Bearer {secret}");
+        let headers = [("Authorization", &bearer[..])];
+        self.ask_with(&headers, method, path, body).await
+    }
+
+    async fn ask_with(
+        &self,
+        headers: &[(&str, &str)],
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (StatusCode, Value) {
         let request = Request::builder().method(method).uri(path);
-        let request = request.header("Authorization", format!("Bearer {secret}"));
+        let with = |request: Builder, (name, value): &(&str, &str)| request.header(*name, *value);
+        let request = headers.iter().fold(request, with);
         let request = request.body(Body::from(body.to_owned())).unwrap();
         let response = self.app.clone().oneshot(request).await.unwrap();
         let status = response.status();
@@ -122,6 +136,24 @@ async fn what_is_refused_costs_the_token_nothing() {
         assert!(json["errors"].is_array(), "{method} {path}: {json}");
     }
     assert_eq!(rig.token.calls(), 0);
+}
+
+/// Who asks for that does not want the answer to be seen on its way.
+#[tokio::test]
+async fn an_answer_that_is_to_be_wrapped_is_not_given_plain() {
+    let rig = rig();
+    let path = "/v1/transit/random/16";
+    for (life, expected) in [("60s", 400), ("1", 400), ("x", 400), ("0", 200), ("", 200)] {
+        let headers = [
+            ("X-Vault-Token", &rig.secret[..]),
+            ("X-Vault-Wrap-TTL", life),
+        ];
+        let (status, json) = rig.ask_with(&headers, "POST", path, "").await;
+        assert_eq!(status.as_u16(), expected, "{life}: {json}");
+        let refused = json["errors"].to_string().contains("X-Vault-Wrap-TTL");
+        assert_eq!(refused, expected == 400, "{life}: {json}");
+    }
+    assert_eq!(rig.token.calls(), 2);
 }
 
 #[tokio::test]

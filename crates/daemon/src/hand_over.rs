@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_token::{Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, ck};
+use hsmux_token::{Blob, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Verb, ck};
 use hsmux_wire::{Answerer, HandedOver};
 
 use crate::rights::Rights;
@@ -42,7 +42,7 @@ impl Session {
             verb: Verb::Sign,
             key: ObjectRef::Token(key),
             mechanism: Mechanism::plain(ck::CKM_ECDSA),
-            data: Default::default(),
+            data: Blob::default(),
         };
         rights.check(&operation, |_| false)
     }

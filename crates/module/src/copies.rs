@@ -2,43 +2,54 @@
 //! token keeps its keys in files, each use of one looks at the files anew, and a session object has none (SoftHSM:
 //! C_SignInit 27 us and 15, C_EncryptInit 18 us and 2).
 //!
-//! The key itself is looked at every [`SURE`], or less often where a look takes long: no longer is one used that another process has deleted, or
-//! whose uses it has changed. What does not go well with a copy goes the usual way: errors are always the key's own.
+//! The key itself is looked at again after a time that [`LOOKED`] bounds: no longer is one used that another process
+//! has deleted, or whose uses it has changed. What does not go well with a copy goes the usual way: errors are always
+//! the key's own.
 
+use std::collections::HashSet;
+use std::hash::BuildHasherDefault;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
-use hsmux_token::ck::{CKA_DECRYPT, CKA_ENCRYPT, CKA_SIGN, CKA_TOKEN, CKA_VERIFY};
+use hsmux_token::ck::{
+    CKA_DECRYPT, CKA_ENCRYPT, CKA_SIGN, CKA_TOKEN, CKA_VERIFY, CKR_SESSION_HANDLE_INVALID,
+};
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Attributes, NameMap, ObjectId, Result, TokenInfo};
+use hsmux_token::{Attributes, NameHasher, NameMap, ObjectId, Result, TokenInfo};
 
 use crate::ModuleToken;
+use crate::by_name::ByName;
 use crate::execute::is_about_handle;
 use crate::library::{Handle, Session};
 use crate::sessions::Sessions;
+use crate::worth::worth;
 
-/// How long after a look at a key its copy is used at least; a key that is used twice within this is copied.
-const SURE: Duration = Duration::from_millis(100);
+/// How long after a look at a key its copy is used: where other processes change thousands of keys, SoftHSM's look
+/// into its folder takes milliseconds.
+const LOOKED: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(1);
 
-/// So many times as long as the look has taken, up to [`LONGEST`]: where other processes change thousands of keys
-/// SoftHSM's look into its folder takes milliseconds.
-const WORTH: u32 = 200;
-const LONGEST: Duration = Duration::from_secs(1);
+/// A key that is used twice within this is copied.
+const SOON: Duration = Duration::from_millis(100);
 
 /// So many at once: others are used the usual way until one of these has not been used for [`OLD`].
 const MOST: usize = 64;
 const OLD: Duration = Duration::from_secs(2);
+
+/// So many keys are remembered as not to be copied; where there are more, all of them are tried once more.
+const MOST_APART: usize = 4096;
 
 /// What may be done with a key, as far as it is done here.
 const USES: [u64; 4] = [CKA_ENCRYPT, CKA_DECRYPT, CKA_SIGN, CKA_VERIFY];
 
 /// Those of one token.
 pub(crate) struct Copies {
-    all: ArcSwap<NameMap<ObjectId, Arc<KeyCopy>>>,
-    /// Of one who makes or destroys copies; nobody waits for it to use a key.
+    all: ByName<Arc<KeyCopy>>,
+    /// Never held across a vendor's call.
     state: Mutex<State>,
+    /// Of one who makes a copy; others use the key as it is meanwhile.
+    making: Mutex<()>,
     begun: Instant,
 }
 
@@ -49,7 +60,9 @@ struct State {
     /// What was used last without a copy, and when.
     last: Option<(ObjectId, Instant)>,
     /// Keys that cannot be copied (CKA_COPYABLE, for example).
-    apart: Vec<ObjectId>,
+    apart: HashSet<ObjectId, BuildHasherDefault<NameHasher>>,
+    /// How often keys have changed: a copy that is being made then is not kept.
+    edition: u64,
 }
 
 struct KeyCopy {
@@ -67,14 +80,13 @@ impl ModuleToken {
             return original;
         };
         let now = Instant::now();
-        let found = copies.all.load().get(&key).map(Arc::clone);
+        let found = copies.all.get(&key);
         match found.filter(|copy| copy.original == original) {
             Some(copy) if !copies.is_due(&copy, now) => copy.handle,
             Some(copy) if self.is_as_it_was(session, &copy) => {
                 let took = now.elapsed();
-                let sure = (took * WORTH).clamp(SURE, LONGEST);
-                copy.due
-                    .store(copies.nanos(now + took + sure), Ordering::Relaxed);
+                let next = copies.nanos(now + took + worth(took, &LOOKED));
+                copy.due.store(next, Ordering::Relaxed);
                 copy.handle
             }
             Some(_) => {
@@ -105,31 +117,38 @@ impl ModuleToken {
         original: Handle,
         now: Instant,
     ) -> Option<Handle> {
-        let mut state = copies.state.try_lock()?;
-        let before = state.last.replace((key, now));
-        let again = before.is_some_and(|(last, at)| last == key && now - at < SURE);
-        if !again || state.apart.contains(&key) || !copies.has_room(&self.sessions, &state, now) {
+        let edition = copies.wants(key, now)?;
+        let _turn = copies.making.try_lock()?;
+        // One of a handle that the key had before.
+        copies.end_those(&self.sessions, |id, copy| {
+            *id == key && copy.original != original
+        });
+        if !copies.has_room(&self.sessions, now) || copies.all.get(&key).is_some() {
             return None;
         }
-        // One of a handle that the key had before.
-        copies.end_those(&self.sessions, &state, |id, _| *id == key);
-        match self.copy(&mut state, session, original) {
+        match self.copy(copies, session, original) {
             Ok((handle, uses)) => {
-                let due = copies.nanos(now + SURE).into();
-                let copy = Arc::new(KeyCopy {
+                let copy = KeyCopy {
                     original,
                     handle,
                     uses,
-                    due,
-                });
-                copies.change(|all| all.insert(key, Arc::clone(&copy)));
+                    due: copies.nanos(now + *LOOKED.start()).into(),
+                };
+                copies.all.insert_all(&[(key, Arc::new(copy))]);
+                // Whoever has changed the key since found no copy to end.
+                if copies.state.lock().edition != edition {
+                    copies.end_those(&self.sessions, |id, _| *id == key);
+                    return None;
+                }
                 Some(handle)
             }
             Err(error) => {
+                if error.code() == Some(CKR_SESSION_HANDLE_INVALID) {
+                    copies.end_all(&self.sessions);
                 // That a key is gone is said where it is used.
-                if !is_about_handle(&error) {
+                } else if !is_about_handle(&error) {
                     tracing::debug!(%error, token = self.name, "a key is used without a copy");
-                    state.apart.push(key);
+                    copies.keep_apart(key);
                 }
                 None
             }
@@ -138,14 +157,17 @@ impl ModuleToken {
 
     fn copy(
         &self,
-        state: &mut State,
+        copies: &Copies,
         session: Session,
         original: Handle,
     ) -> Result<(Handle, Attributes)> {
         let uses = self.uses(session, original)?;
-        let home = match state.session {
-            Some(session) => session,
-            None => *state.session.insert(self.sessions.open_more()?),
+        let opened = copies.state.lock().session;
+        let home = if let Some(home) = opened {
+            home
+        } else {
+            let home = self.sessions.open_more()?;
+            *copies.state.lock().session.insert(home)
         };
         let of_session = Attributes::default().with_flag(CKA_TOKEN, false);
         let handle = self.sessions.library().copy(home, original, &of_session)?;
@@ -167,10 +189,52 @@ impl Copies {
     pub fn of(info: &TokenInfo, wanted: Option<bool>) -> Option<Self> {
         let wanted = wanted.unwrap_or_else(|| info.manufacturer.starts_with("SoftHSM"));
         wanted.then(|| Self {
-            all: ArcSwap::default(),
+            all: ByName::default(),
             state: Mutex::default(),
+            making: Mutex::default(),
             begun: Instant::now(),
         })
+    }
+
+    /// Of a key that has changed or gone.
+    pub fn end(&self, sessions: &Sessions, key: ObjectId) {
+        self.state.lock().edition += 1;
+        self.end_those(sessions, |id, _| *id == key);
+    }
+
+    /// Of objects that are no more.
+    pub fn end_lost(&self, sessions: &Sessions, lost: &[Handle]) {
+        self.end_those(sessions, |_, copy| lost.contains(&copy.original));
+    }
+
+    /// All, with the session that they live in: somebody needs a session, or it is the end.
+    pub fn end_all(&self, sessions: &Sessions) {
+        self.all.replace(NameMap::default());
+        let session = {
+            let mut state = self.state.lock();
+            state.edition += 1;
+            state.session.take()
+        };
+        if let Some(session) = session {
+            sessions.close(session);
+        }
+    }
+
+    /// Whether the key, which has no copy, is worth one: how often keys have changed, for who makes it.
+    fn wants(&self, key: ObjectId, now: Instant) -> Option<u64> {
+        let mut state = self.state.lock();
+        let before = state.last.replace((key, now));
+        let again = before.is_some_and(|(last, at)| last == key && now - at < SOON);
+        (again && !state.apart.contains(&key)).then_some(state.edition)
+    }
+
+    /// From now on it is used as it is.
+    fn keep_apart(&self, key: ObjectId) {
+        let apart = &mut self.state.lock().apart;
+        if apart.len() >= MOST_APART {
+            apart.clear();
+        }
+        apart.insert(key);
     }
 
     /// Whether the key is always used without one.
@@ -178,29 +242,9 @@ impl Copies {
         self.state.lock().apart.contains(&key)
     }
 
-    /// Of a key that has changed or gone.
-    pub fn end(&self, sessions: &Sessions, key: ObjectId) {
-        self.end_those(sessions, &self.state.lock(), |id, _| *id == key);
-    }
-
-    /// Of objects that are no more.
-    pub fn end_lost(&self, sessions: &Sessions, lost: &[Handle]) {
-        self.end_those(sessions, &self.state.lock(), |_, copy| {
-            lost.contains(&copy.original)
-        });
-    }
-
-    /// All, with the session that they live in.
-    pub fn end_all(&self, sessions: &Sessions) {
-        self.all.store(Arc::default());
-        if let Some(session) = self.state.lock().session.take() {
-            sessions.close(session);
-        }
-    }
-
     /// Whether the caller, and nobody else now, has to look at the original.
     fn is_due(&self, copy: &KeyCopy, now: Instant) -> bool {
-        let (later, due) = (now + LONGEST, copy.due.load(Ordering::Relaxed));
+        let (later, due) = (now + *LOOKED.end(), copy.due.load(Ordering::Relaxed));
         let order = Ordering::Relaxed;
         self.nanos(now) > due
             && copy
@@ -213,41 +257,29 @@ impl Copies {
         now.saturating_duration_since(self.begun).as_nanos() as u64
     }
 
-    fn has_room(&self, sessions: &Sessions, state: &State, now: Instant) -> bool {
-        if self.all.load().len() >= MOST {
+    fn has_room(&self, sessions: &Sessions, now: Instant) -> bool {
+        if self.all.len() >= MOST {
             let now = self.nanos(now);
-            self.end_those(sessions, state, |_, copy| {
+            self.end_those(sessions, |_, copy| {
                 now.saturating_sub(copy.due.load(Ordering::Relaxed)) > OLD.as_nanos() as u64
             });
         }
-        self.all.load().len() < MOST
+        self.all.len() < MOST
     }
 
-    fn end_those(
-        &self,
-        sessions: &Sessions,
-        state: &State,
-        which: impl Fn(&ObjectId, &KeyCopy) -> bool,
-    ) {
-        let all = self.all.load();
-        let mut ended = all.iter().filter(|(id, copy)| which(id, copy)).peekable();
-        if ended.peek().is_none() {
+    fn end_those(&self, sessions: &Sessions, which: impl Fn(&ObjectId, &KeyCopy) -> bool) {
+        let ended = self.all.take(|id, copy| which(id, copy));
+        if ended.is_empty() {
             return;
         }
-        self.change(|all| all.retain(|id, copy| !which(id, copy)));
-        for (_, copy) in ended {
-            let home = state.session.unwrap_or_default();
+        // Without their session they are gone already.
+        let Some(home) = self.state.lock().session else {
+            return;
+        };
+        for copy in ended {
             if let Err(error) = sessions.library().destroy(home, copy.handle) {
                 tracing::debug!(%error, "a copy of a key was gone already");
             }
         }
-    }
-
-    fn change<R>(&self, mut change: impl FnMut(&mut NameMap<ObjectId, Arc<KeyCopy>>) -> R) {
-        self.all.rcu(|all| {
-            let mut all = NameMap::clone(all);
-            change(&mut all);
-            all
-        });
     }
 }

@@ -46,7 +46,7 @@ impl ModuleToken {
             .map_err(|error| left_behind(&mut lease, error))
     }
 
-    /// A session; where the token has no more, one that streams or expected signatures have had.
+    /// A session; where the token has no more, one that streams, expected signatures or copies of keys have had.
     fn lease(&self, purpose: Purpose, deadline: Instant) -> Result<Lease<'_>> {
         self.sessions.lease(purpose, deadline).or_else(|error| {
             if error.code() != Some(CKR_SESSION_COUNT) {
@@ -54,6 +54,9 @@ impl ModuleToken {
             }
             self.streams.close_idle(&self.sessions);
             self.expected.end_all(&self.sessions);
+            if let Some(copies) = &self.copies {
+                copies.end_all(&self.sessions);
+            }
             self.sessions.lease(purpose, deadline)
         })
     }

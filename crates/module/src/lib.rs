@@ -9,10 +9,10 @@
 #![allow(unsafe_code)] // The vendor's functions are C. All of it is in `library`, `params` and `template`.
 
 mod admin;
+mod by_name;
 mod classes;
 mod copies;
 mod execute;
-mod handles;
 mod here;
 mod key_writer;
 mod known;
@@ -33,6 +33,7 @@ mod streams;
 mod template;
 mod threads;
 mod token;
+mod worth;
 
 pub use admin::{change_pin, init_pin, init_token};
 pub use here::{most as most_here, runs_here};

@@ -31,7 +31,7 @@ impl ModuleToken {
         if let Some(copies) = &self.copies {
             copies.end_lost(&self.sessions, &lost);
         }
-        self.handles.keep(|_, handle| !lost.contains(handle));
+        self.handles.take(|_, handle| lost.contains(handle));
         let mut made = self.read_each(lease.session(), &new);
         drop(lease);
         if made.iter().any(|object| self.may_name_another(object)) {

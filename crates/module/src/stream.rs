@@ -6,11 +6,12 @@
 //! 6.2). So a text can follow another one in the same stream when its own IV, and what the stream has in that
 //! place, are combined into its first block. Padding (PKCS #7) is put on and taken off here.
 //!
-//! A stream begins where several texts come at once, where one soon follows another, or where a stream has ended; others may
-//! join. It is used no longer than it is young, and so is a key that another process has deleted. What does not go well this way goes the usual way, one by
-//! one: errors are always the token's own.
+//! A stream begins where several texts come at once, where one soon follows another, or where a stream has ended;
+//! others may join. It is used no longer than it is young, and so is a key that another process has deleted. What does
+//! not go well this way goes the usual way, one by one: errors are always the token's own.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -25,17 +26,18 @@ use crate::ModuleToken;
 use crate::execute::is_about_handle;
 use crate::library::{Library, Session};
 use crate::streams::is_about_sessions;
+use crate::worth::worth;
 
 const BLOCK: usize = 16;
 
 /// Longer texts are not worth a copy.
 const LONGEST: usize = 4096;
 
-/// A stream lives so many times as long as its Init has taken, within bounds: long enough for that not to
-/// matter, short enough to notice when it takes longer.
-const WORTH: u32 = 200;
-pub(crate) const SHORTEST_LIFE: Duration = Duration::from_millis(20);
-const LONGEST_LIFE: Duration = Duration::from_secs(1);
+/// How long a stream lives, as its Init has taken.
+const LIFE: RangeInclusive<Duration> = Duration::from_millis(20)..=Duration::from_secs(1);
+
+/// A text that comes within this after another follows it.
+pub(crate) const SOON: Duration = Duration::from_millis(20);
 
 /// Places of operations.
 pub(crate) type Places = SmallVec<[usize; 16]>;
@@ -186,14 +188,13 @@ impl Stream {
     /// One whose Init, which began then, is done.
     fn new(session: Session, edition: u64, first: &Text<'_>, begun: Instant) -> Self {
         let now = Instant::now();
-        let life = ((now - begun) * WORTH).clamp(SHORTEST_LIFE, LONGEST_LIFE);
         Self {
             session,
             edition,
             verb: first.verb,
             key: first.key,
             before: first.iv,
-            ends: now + life,
+            ends: now + worth(now - begun, &LIFE),
         }
     }
 

@@ -8,7 +8,7 @@ use hsmux_token::{Error, ObjectId, Result, Verb};
 
 use crate::library::Session;
 use crate::sessions::Sessions;
-use crate::stream::{SHORTEST_LIFE, Stream};
+use crate::stream::{SOON, Stream};
 
 /// So many at once: one to encipher and one to decipher, of two keys. Others take turns.
 const MOST: usize = 4;
@@ -54,7 +54,7 @@ impl Streams {
         let had = idle.any(|stream| stream.is_of(verb, key));
         let now = Instant::now();
         let before = state.alone.replace((verb, key, now));
-        let soon = |(other, of, at)| (other, of) == (verb, key) && now - at < SHORTEST_LIFE;
+        let soon = |(other, of, at)| (other, of) == (verb, key) && now - at < SOON;
         had || before.is_some_and(soon)
     }
 

@@ -9,11 +9,11 @@ use hsmux_token::{
 };
 
 use crate::Options;
+use crate::by_name::ByName;
 use crate::copies::Copies;
-use crate::handles::Handles;
 use crate::here::{Task, Turn, Usual};
 use crate::known::Known;
-use crate::library::LibraryRef;
+use crate::library::{Handle, LibraryRef};
 use crate::lock::FileLock;
 use crate::pace::Paces;
 use crate::ready::Expected;
@@ -29,7 +29,7 @@ use crate::{pin, slots};
 pub struct ModuleToken {
     pub(crate) name: String,
     pub(crate) sessions: Sessions,
-    pub(crate) handles: Handles,
+    pub(crate) handles: ByName<Handle>,
     pub(crate) known: Known,
     pub(crate) streams: Streams,
     pub(crate) expected: Expected,
@@ -66,7 +66,7 @@ impl ModuleToken {
             threads: Threads::new(me.clone(), sessions.count() as usize),
             name: options.name,
             sessions,
-            handles: Handles::default(),
+            handles: ByName::default(),
             known: Known::default(),
             streams: Streams::default(),
             expected: Expected::default(),

@@ -75,7 +75,9 @@ impl Pool {
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.
     pub fn end_direct(&self) {
         let lines = std::mem::take(&mut *self.core.lines.0.lock());
-        lines.iter().for_each(|line| line.handed.end());
+        for line in lines {
+            line.handed.end();
+        }
     }
 }
 
@@ -90,7 +92,9 @@ impl Core {
         let over = lines.extract_if(.., |line| !line.holds(&catalogue));
         let over: Vec<_> = over.collect();
         drop(lines);
-        over.iter().for_each(|line| line.handed.end());
+        for line in over {
+            line.handed.end();
+        }
     }
 
     /// By the policy: the first, or the one with the fewest connections for its weight.

@@ -29,7 +29,7 @@ pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
 pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome, Verb};
-pub use rv::name as rv_name;
+pub use rv::{ends_connection, name as rv_name};
 pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name};
 pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};

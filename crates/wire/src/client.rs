@@ -31,7 +31,7 @@ pub struct Client {
     endpoint: Endpoint,
     hello: Hello,
     idle: Mutex<Vec<Line>>,
-    direct: Direct,
+    direct: Box<Direct>,
     open: Count,
     /// Held while a connection is made: the PIN of the last login that was accepted.
     login: Turn<Option<Secret>>,
@@ -75,7 +75,7 @@ impl Client {
                 program: program.to_owned(),
             },
             idle: Mutex::default(),
-            direct: Direct::default(),
+            direct: Box::default(),
             open: Count::default(),
             login: Turn::default(),
             welcome: Mutex::default(),

@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Run;
+use crate::{Run, hex};
 
 /// SoftHSM's module.
 pub const SOFTHSM: &str = "/usr/lib/softhsm/libsofthsm2.so";
@@ -75,6 +75,40 @@ impl SoftHsm {
         )
         .arg(keys.file("aes"))
         .ok();
+    }
+
+    /// Puts so many AES keys into a token that nobody uses, each with a CKA_ID of its own: copies of one key's file,
+    /// for SoftHSM takes 10 ms for each key that it makes. What is not CKA_PRIVATE it keeps in the clear.
+    pub fn fill(&self, label: &str, count: u32) {
+        const ID: &[u8] = b"fill0000";
+        let key = self.folder.join("fill.key");
+        fs::write(&key, [7; 32]).expect("write a key");
+        let names = format!("--id {} --label fill", hex(ID));
+        self.write(label, &format!("{names} --type secrkey --key-type AES:32"))
+            .arg(&key)
+            .ok();
+        let (file, mut object, at) = self.object_with(ID);
+        for number in 1..count {
+            object[at + 4..at + 8].copy_from_slice(&number.to_be_bytes());
+            let name = format!("{number:08x}-0000-0000-0000-000000000000.object");
+            fs::write(file.with_file_name(name), &object).expect("write a copy");
+        }
+    }
+
+    /// The object's file in which these bytes are, what it holds, and where they are in it.
+    fn object_with(&self, bytes: &[u8]) -> (PathBuf, Vec<u8>, usize) {
+        let below = |folder: &Path| {
+            let entries = fs::read_dir(folder).expect("a folder");
+            entries.map(|entry| entry.expect("an entry").path())
+        };
+        let tokens: Vec<_> = below(&self.folder.join("tokens")).collect();
+        let mut files = tokens.iter().flat_map(|token| below(token));
+        let found = files.find_map(|file| {
+            let object = fs::read(&file).expect("a file of the token");
+            let at = object.windows(bytes.len()).position(|part| part == bytes)?;
+            Some((file, object, at))
+        });
+        found.expect("the object's file")
     }
 
     fn write(&self, label: &str, object: &str) -> Run {

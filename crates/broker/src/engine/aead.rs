@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck};
+use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck, ends_connection};
 use subtle::ConstantTimeEq;
 
 use super::{Budget, Engine, Padding};
@@ -177,18 +177,76 @@ fn no_aad(aad: &[u8]) -> Result<(), Refusal> {
     ))
 }
 
-/// Tokens say in many ways that they cannot read a text (SoftHSM: CKR_GENERAL_ERROR).
+/// What a token finds out without a look at the text, of the key and the mechanism, or says of itself.
+const NOT_OF_THE_TEXT: &[u64] = &[
+    ck::CKR_ACTION_PROHIBITED,
+    ck::CKR_DEVICE_MEMORY,
+    ck::CKR_FUNCTION_CANCELED,
+    ck::CKR_FUNCTION_NOT_SUPPORTED,
+    ck::CKR_KEY_FUNCTION_NOT_PERMITTED,
+    ck::CKR_KEY_HANDLE_INVALID,
+    ck::CKR_KEY_SIZE_RANGE,
+    ck::CKR_KEY_TYPE_INCONSISTENT,
+    ck::CKR_MECHANISM_INVALID,
+    ck::CKR_MECHANISM_PARAM_INVALID,
+    ck::CKR_OBJECT_HANDLE_INVALID,
+    ck::CKR_OPERATION_NOT_INITIALIZED,
+    ck::CKR_PIN_EXPIRED,
+    ck::CKR_PIN_INCORRECT,
+    ck::CKR_PIN_LOCKED,
+];
+
+/// Tokens say in many ways that they cannot read a text (SoftHSM: CKR_GENERAL_ERROR), some in codes of their vendor's:
+/// told apart, these would say what is wrong with it. A code for which the pool gives up the connection is the token's
+/// trouble, wherever it comes from.
 pub(super) fn judged(error: &Error) -> Refusal {
     match error.code() {
-        Some(
-            ck::CKR_ENCRYPTED_DATA_INVALID
-            | ck::CKR_ENCRYPTED_DATA_LEN_RANGE
-            | ck::CKR_DATA_INVALID
-            | ck::CKR_DATA_LEN_RANGE
-            | ck::CKR_SIGNATURE_INVALID
-            | ck::CKR_FUNCTION_FAILED
-            | ck::CKR_GENERAL_ERROR,
-        ) => unreadable(),
+        Some(code) if !NOT_OF_THE_TEXT.contains(&code) && !ends_connection(code) => unreadable(),
         _ => error.clone().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_token::{Kind, Scope};
+
+    #[test]
+    fn whatever_a_token_says_of_a_text_is_one_answer() {
+        for code in [
+            ck::CKR_ENCRYPTED_DATA_INVALID,
+            ck::CKR_ENCRYPTED_DATA_LEN_RANGE,
+            ck::CKR_DATA_INVALID,
+            ck::CKR_DATA_LEN_RANGE,
+            ck::CKR_SIGNATURE_INVALID,
+            ck::CKR_AEAD_DECRYPT_FAILED,
+            ck::CKR_ARGUMENTS_BAD,
+            ck::CKR_FUNCTION_FAILED,
+            ck::CKR_GENERAL_ERROR,
+            ck::CKR_VENDOR_DEFINED,
+            ck::CKR_VENDOR_DEFINED | 0x1234,
+        ] {
+            let error = Error::vendor("C_Decrypt", code);
+            assert_eq!(judged(&error), unreadable(), "{error}");
+            assert_eq!(judged(&error.with_scope(Scope::Pool)), unreadable());
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_text_is_said() {
+        for (code, status) in [
+            (ck::CKR_KEY_FUNCTION_NOT_PERMITTED, 400),
+            (ck::CKR_MECHANISM_INVALID, 400),
+            (ck::CKR_DEVICE_ERROR, 500),
+            (ck::CKR_DEVICE_REMOVED, 503),
+        ] {
+            let error = Error::vendor("C_Decrypt", code).with_scope(Scope::Pool);
+            let told = judged(&error);
+            assert_ne!(told, unreadable(), "{error}");
+            let own = Error::vendor("C_Decrypt", code);
+            assert_eq!(judged(&own).status.as_u16(), status, "{own}");
+        }
+        let gone = Error::pool(Kind::NoReplica, "no token has the key");
+        assert_eq!(judged(&gone).status.as_u16(), 503);
     }
 }

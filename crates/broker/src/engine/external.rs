@@ -1,4 +1,4 @@
-//! Keys that others have made: by `pkcs11:` URI, `label:`, or `id:` in hexadecimal digits.
+//! Keys that others have made: found by their names in the catalogue, with what the broker keeps of them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use arc_swap::ArcSwap;
 use hsmux_pool::Catalogue;
 use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
 use parking_lot::Mutex;
-use sha2::{Digest, Sha256};
 
+use super::spelling::{Asked, asked};
 use super::{Budget, Engine};
-use crate::key::{KeyName, Mark, Shape};
+use crate::key::{Mark, Shape};
 use crate::refusal::Refusal;
 
 /// A key that others have made.
@@ -35,47 +35,6 @@ struct Names {
     epoch: u64,
     labels: HashMap<Vec<u8>, Vec<ObjectId>>,
     ids: HashMap<Vec<u8>, Vec<ObjectId>>,
-}
-
-/// How a request names a key that others have made.
-enum Asked {
-    Label(Vec<u8>),
-    Id(Vec<u8>),
-}
-
-/// Bytes of a name on the trail.
-const LONGEST: usize = 200;
-
-/// Whether a name is of a key that others have made: managed names have no `:`.
-pub fn is_external(name: &str) -> bool {
-    name.contains(':')
-}
-
-/// A name as a client has written it, for the trail: of a URI what names a key, and nothing else of it, for people write
-/// PINs there; a hash of what is no name of a key, or too long for one.
-pub fn spelling(name: &str) -> String {
-    let managed = name.is_empty() || name.parse::<KeyName>().is_ok();
-    let kept = if managed {
-        Some(name.to_owned())
-    } else if name.starts_with("label:") || name.starts_with("id:") {
-        name.split('?').next().map(str::to_owned)
-    } else {
-        name.parse::<Uri>().ok().map(|uri| {
-            let (object, id, class) = (uri.object, uri.id, uri.class);
-            let names = Uri {
-                object,
-                id,
-                class,
-                ..Uri::default()
-            };
-            names.to_string()
-        })
-    };
-    kept.filter(|kept| kept.len() <= LONGEST)
-        .unwrap_or_else(|| {
-            let hash = Sha256::digest(name.as_bytes());
-            format!("name:{}", hex::encode(&hash[..8]))
-        })
 }
 
 impl Engine {
@@ -133,7 +92,18 @@ impl Engine {
     fn refresh_names(&self, catalogue: &Catalogue) -> Arc<Names> {
         let names = Arc::new(Names::of(catalogue));
         self.external.names.store(Arc::clone(&names));
+        // Keys come and go; of one that returns the rest of its last block is lost.
+        let is_there = |object: &ObjectId| catalogue.get(object).is_some();
+        self.external.forget_but(is_there);
+        self.rejection.forget_but(is_there);
         names
+    }
+}
+
+impl Index {
+    /// Budgets of keys that are no more.
+    fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
+        self.budgets.lock().retain(|key, _| is_there(key));
     }
 }
 
@@ -174,36 +144,6 @@ impl Names {
     }
 }
 
-fn asked(name: &str) -> Result<(Asked, Uri), Refusal> {
-    if let Some(label) = name.strip_prefix("label:") {
-        return Ok((Asked::Label(label.into()), Uri::default()));
-    }
-    if let Some(id) = name.strip_prefix("id:") {
-        let id = hex::decode(id).map_err(|e| Refusal::bad(format!("{name}: {e}")))?;
-        return Ok((Asked::Id(id), Uri::default()));
-    }
-    let uri: Uri = name
-        .parse()
-        .map_err(|e: hsmux_token::UriError| Refusal::bad(e.to_string()))?;
-    if uri.names_token() {
-        return Err(Refusal::bad(
-            "the pool is one token: a key is named by object, id and type",
-        ));
-    }
-    let asked = match (&uri.id, &uri.object) {
-        (Some(id), _) => Asked::Id(id.clone()),
-        (None, Some(label)) => Asked::Label(label.clone().into_bytes()),
-        (None, None) => {
-            return Err(Refusal::bad(format!(
-                "{name} names no key: give object or id"
-            )));
-        }
-    };
-    // A name of a public half means the private one.
-    let class = uri.class.filter(|class| *class != Class::PUBLIC_KEY);
-    Ok((asked, Uri { class, ..uri }))
-}
-
 fn shape(object: &Object) -> Result<Shape, Refusal> {
     let key_type = object
         .attributes
@@ -234,28 +174,23 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::Store;
 
     #[test]
-    fn of_a_name_what_names_a_key_is_kept() {
-        for (name, kept) in [
-            ("", ""),
-            ("orders-1", "orders-1"),
-            ("label:web", "label:web"),
-            ("label:web?pin-value=1234", "label:web"),
-            ("id:0102", "id:0102"),
-            (
-                "pkcs11:id=%01;object=web;type=private;token=t?pin-source=file:/pin",
-                "pkcs11:object=web;type=private;id=%01",
-            ),
-        ] {
-            assert_eq!(spelling(name), kept, "{name}");
+    fn no_budget_is_kept_of_a_key_that_is_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&folder.path().join("broker.sqlite")).unwrap();
+        let [stays, gone] = [1, 2].map(|byte| ObjectId {
+            class: Class::SECRET_KEY,
+            name: [byte; 32],
+        });
+        let index = Index::default();
+        for key in [stays, gone] {
+            let budget = Budget::load(&store, key).unwrap();
+            index.budgets.lock().insert(key, Arc::new(budget));
         }
-        let long = "x".repeat(LONGEST + 1);
-        let label = format!("label:{long}");
-        for name in ["pkcs11:object=web?pin-value=1234", "a b", &long, &label] {
-            let kept = spelling(name);
-            assert!(kept.starts_with("name:") && kept.len() == 21, "{kept}");
-        }
-        assert_ne!(spelling("a b"), spelling("a c"));
+        index.forget_but(|key| *key == stays);
+        let left: Vec<_> = index.budgets.lock().keys().copied().collect();
+        assert_eq!(left, [stays]);
     }
 }

@@ -7,7 +7,7 @@
 //! | `keyring` | the managed keys of now |
 //! | `manage` | keys made, rotated, trimmed, deleted |
 //! | `adopt` | the store and the tokens brought together |
-//! | `external` | keys that others have made |
+//! | `external`, `spelling` | keys that others have made, and how requests name them |
 //! | `aead`, `rsa` | enciphering and deciphering |
 //! | `sign`, `mac` | signatures and HMACs |
 
@@ -21,6 +21,7 @@ mod mac;
 mod manage;
 mod rsa;
 mod sign;
+mod spelling;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +32,12 @@ use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
 pub use aead::{Cipher, Target};
 pub use budget::Budget;
-pub use external::{External, is_external, spelling};
+pub use external::External;
 pub use keyring::Keyring;
 pub use mac::Mac;
 pub use rsa::Padding;
 pub use sign::{Recipe, Scheme, verify};
+pub use spelling::{is_external, spelling};
 
 use crate::key::{Key, Version};
 use crate::refusal::Refusal;

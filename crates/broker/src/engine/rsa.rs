@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::Engine;
-use super::aead::judged;
+use super::aead::{judged, unreadable};
 use crate::random::random;
 use crate::refusal::Refusal;
 
@@ -51,6 +51,12 @@ impl Rejection {
             own: Zeroizing::new(random()?),
             readable: Mutex::default(),
         })
+    }
+
+    /// Of keys that are no more.
+    pub fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
+        self.secrets.lock().retain(|key, _| is_there(key));
+        self.readable.lock().retain(|(key, _)| is_there(key));
     }
 }
 
@@ -107,11 +113,16 @@ impl Engine {
             .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
             .await;
         if padding != Padding::Pkcs1 {
-            return opened.map_err(|error| padding.refused(&error));
+            let can_read = || self.rejection.readable.lock().contains(&(key, padding));
+            return opened.map_err(|error| match padding.refused(&error) {
+                // Tokens that have it refuse the text.
+                _ if error.code() == Some(ck::CKR_ARGUMENTS_BAD) && can_read() => unreadable(),
+                refusal => refusal,
+            });
         }
-        let answer = match opened {
-            Err(error) if judged(&error) == super::aead::unreadable() => Ok(instead.into()),
-            other => other.map_err(|error| padding.refused(&error)),
+        let answer = match opened.map_err(|error| judged(&error)) {
+            Err(refusal) if refusal == unreadable() => Ok(instead.into()),
+            other => other,
         };
         let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
         tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
@@ -165,5 +176,33 @@ impl Padding {
             )),
             _ => judged(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_token::Class;
+
+    #[test]
+    fn nothing_is_kept_of_a_key_that_is_gone() {
+        let [stays, gone] = [1, 2].map(|byte| ObjectId {
+            class: Class::PRIVATE_KEY,
+            name: [byte; 32],
+        });
+        let rejection = Rejection::new().unwrap();
+        for key in [stays, gone] {
+            rejection.secrets.lock().insert(key, Secret::default());
+            rejection.readable.lock().insert((key, Padding::Pkcs1));
+        }
+        rejection.forget_but(|key| *key == stays);
+        assert!(rejection.secrets.lock().keys().eq([&stays]));
+        assert!(
+            rejection
+                .readable
+                .lock()
+                .iter()
+                .eq([&(stays, Padding::Pkcs1)])
+        );
     }
 }

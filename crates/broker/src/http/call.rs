@@ -4,18 +4,15 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
-use axum::http::{Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method};
 use axum::response::Response;
-use bytes::Bytes;
 use hsmux_audit::Actor;
 use hsmux_pool::config::Action;
 use hsmux_token::ObjectId;
 use hsmux_traces::Trace;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use parking_lot::Mutex;
-use serde::de::DeserializeOwned;
 
 use super::identify::identify;
 use super::limits::Admitted;
@@ -43,7 +40,7 @@ pub struct Peer {
 
 /// A request of a client that is known as far as it has shown who it is.
 pub struct Call {
-    broker: Arc<Broker>,
+    pub(super) broker: Arc<Broker>,
     client: Client,
     pub(super) admitted: Option<Arc<Admitted>>,
     peer: Arc<Peer>,
@@ -62,7 +59,7 @@ pub struct Call {
     /// If it is traced.
     pub(super) trace: Option<Arc<Trace>>,
     /// Behind a lock only because a body alone cannot be shared.
-    body: Mutex<Option<Body>>,
+    pub(super) body: Mutex<Option<Body>>,
 }
 
 impl FromRequest<Arc<Broker>> for Call {
@@ -104,6 +101,7 @@ impl Call {
         }
         let identified = identify(broker, &parts.headers, &peer);
         let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
+        unwrapped(&parts.headers)?;
         Ok(Self {
             peer,
             actor: OnceLock::new(),
@@ -136,64 +134,6 @@ impl Call {
     pub fn may_within(&self, action: Action) -> Result<(), Refusal> {
         let policy = self.broker.policy.load();
         policy.admit(&self.client, action, &self.name)
-    }
-
-    /// The body; an empty one is an empty object.
-    pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
-        let bytes = match self.body.get_mut().take() {
-            Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
-            None => Bytes::new(),
-        };
-        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-        serde_json::from_slice(text)
-            .map_err(|e| Refusal::bad(format!("failed to parse JSON input: {e}")))
-    }
-
-    async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
-        let usage = self.broker.usage.load_full();
-        let limits = usage.limits();
-        let own = self.admitted.as_deref().map(Admitted::max_body);
-        let longest = own.unwrap_or(limits.each.max_body);
-        let too_long = || {
-            let message = format!("a request has at most {longest} bytes");
-            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-        };
-        if body.size_hint().lower() > longest as u64 {
-            return Err(too_long());
-        }
-        let collected = self.gather(Limited::new(body, longest), too_long);
-        let collected = tokio::time::timeout(limits.read_timeout, collected).await;
-        collected.unwrap_or_else(|_| {
-            let message = "the body of the request did not come";
-            Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message))
-        })
-    }
-
-    /// Part by part, as far as there is room.
-    async fn gather(
-        &self,
-        mut body: Limited<Body>,
-        too_long: impl Fn() -> Refusal,
-    ) -> Result<Bytes, Refusal> {
-        let mut parts = Vec::new();
-        while let Some(part) = body.frame().await {
-            let part = part.map_err(|error| {
-                if error.is::<LengthLimitError>() {
-                    too_long()
-                } else {
-                    Refusal::bad(format!("the body of the request: {error}"))
-                }
-            });
-            let part = part?.into_data().unwrap_or_default();
-            if let Some(admitted) = &self.admitted {
-                admitted.hold(part.len())?;
-            }
-            parts.push(part);
-        }
-        Ok(match &parts[..] {
-            [whole] => whole.clone(),
-            _ => parts.concat().into(),
-        })
     }
 
     /// What all requests share.
@@ -253,6 +193,18 @@ impl Call {
     pub fn query(&self, name: &str) -> Option<&str> {
         let found = self.query.iter().find(|(key, _)| key == name);
         found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// Refuses a request for an answer that is wrapped in a token of one use, which hsmux does not have: in plain it would
+/// be shown to those whom the client has not trusted with it.
+fn unwrapped(headers: &HeaderMap) -> Result<(), Refusal> {
+    let wanted = headers.get("x-vault-wrap-ttl").map(HeaderValue::as_bytes);
+    match wanted {
+        None | Some(b"" | b"0" | b"0s") => Ok(()),
+        Some(_) => Err(Refusal::bad(
+            "X-Vault-Wrap-TTL: answers are not wrapped here; leave it out, and protect what is answered yourself",
+        )),
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `app` | every path, once |
 //! | `call` | a request: who it is, what it may |
+//! | `body` | its body, as long and as slow as it may be |
 //! | `record` | what becomes of it: counted, and on the audit trail |
 //! | `reply` | the dialect's envelope and its errors |
 //! | `health` | whether it lives and serves |
@@ -18,6 +19,7 @@
 //! | `unread` | a body that nobody has read |
 
 mod app;
+mod body;
 mod call;
 mod connection;
 mod connections;

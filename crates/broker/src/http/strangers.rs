@@ -2,7 +2,6 @@
 //! minute after it. Nobody who may do nothing fills the trail.
 
 use std::collections::HashMap;
-use std::mem;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -50,14 +49,8 @@ impl Strangers {
     /// What was counted of those whose minute is over; of all at the end.
     pub fn lines(&self, end: bool) -> Vec<Event> {
         let mut tallies = self.0.lock();
-        let over = |tally: &Tally| end || tally.since.elapsed() >= MINUTE;
-        let (over, kept) = mem::take(&mut *tallies)
-            .into_iter()
-            .partition(|(_, tally)| over(tally));
-        *tallies = kept;
-        drop(tallies);
-        let over: HashMap<_, _> = over;
-        let counted = over.into_iter().filter(|(_, tally)| tally.more > 0);
+        let over = tallies.extract_if(|_, tally| end || tally.since.elapsed() >= MINUTE);
+        let counted = over.filter(|(_, tally)| tally.more > 0);
         counted
             .map(|(address, tally)| line(address, &tally))
             .collect()

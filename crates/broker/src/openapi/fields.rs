@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::key::{HASHES, KeyType};
+use crate::transit::batch::MOST;
 
 /// A member of an object, or a parameter.
 pub struct Field {
@@ -143,7 +144,7 @@ pub fn request(body: Body) -> Value {
         let mut item = properties(fields);
         item.insert("reference".into(), json!({ "type": "string" }));
         let items = json!({ "type": "object", "properties": item });
-        let batch = json!({ "type": "array", "items": items, "minItems": 1, "maxItems": 10_000 });
+        let batch = json!({ "type": "array", "items": items, "minItems": 1, "maxItems": MOST });
         members.insert("batch_input".into(), batch);
         let codes = json!({ "enum": [200, 207, 400] });
         members.insert("partial_failure_response_code".into(), codes);

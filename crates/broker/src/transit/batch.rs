@@ -2,16 +2,16 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::task::{Poll, ready};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
 use super::beside::{self, Beside};
 use super::bounded::Bounded;
+use super::in_order::in_order;
 use super::turn::Turn;
 use super::{Data, Reply, loose};
 use crate::refusal::Refusal;
@@ -96,8 +96,11 @@ impl<'de> Beside<'de> for Named {
 /// that one client's batch does not fill the queue.
 const AT_ONCE: usize = 32;
 
+/// Who is refused later than this has waited for a token, and not only found the queue full.
+const LONG: Duration = Duration::from_secs(1);
+
 /// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
-const MOST: usize = 10_000;
+pub const MOST: usize = 10_000;
 
 /// What items that fail mean for the status of their batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,14 +138,15 @@ impl<Item> Batch<Item> {
             return Err(Refusal::bad("missing batch input to process"));
         }
         let turn = &Turn::new();
+        let in_vain = &InVain::default();
         let each = entries.into_iter().map(|Entry { item, named }| {
             let working = work(item);
             async move {
                 turn.own().await;
-                (named.reference, working.await)
+                (named.reference, in_vain.unless(working).await)
             }
         });
-        let mut all = pin!(in_order(each));
+        let mut all = pin!(in_order(each, AT_ONCE));
         let answers = poll_fn(|context| {
             turn.begin();
             together(|| all.as_mut().poll(context))
@@ -153,35 +157,32 @@ impl<Item> Batch<Item> {
     }
 }
 
-type Answer = (Option<String>, Result<Data, Refusal>);
+/// What an item has waited for in vain, for a long time: nobody serves now, and those behind it do not wait for
+/// that anew.
+#[derive(Default)]
+struct InVain(OnceLock<Refusal>);
 
-/// The answers of all, some of which wait at once: one that does not wait at all is never among these.
-async fn in_order<T>(each: impl ExactSizeIterator<Item = impl Future<Output = T>>) -> Vec<T> {
-    let mut answers: Vec<Option<T>> = Vec::with_capacity(each.len());
-    answers.resize_with(each.len(), || None);
-    let mut each = each.enumerate();
-    let mut waiting = FuturesUnordered::new();
-    poll_fn(|context| {
-        loop {
-            while waiting.len() < AT_ONCE {
-                let Some((place, working)) = each.next() else {
-                    break;
-                };
-                let mut working = Box::pin(async move { (place, working.await) });
-                match working.as_mut().poll(context) {
-                    Poll::Ready((place, answer)) => answers[place] = Some(answer),
-                    Poll::Pending => waiting.push(working),
-                }
-            }
-            match ready!(waiting.poll_next_unpin(context)) {
-                Some((place, answer)) => answers[place] = Some(answer),
-                None => return Poll::Ready(()),
-            }
+impl InVain {
+    async fn unless(
+        &self,
+        working: impl Future<Output = Result<Data, Refusal>>,
+    ) -> Result<Data, Refusal> {
+        if let Some(refusal) = self.0.get() {
+            return Err(refusal.clone());
         }
-    })
-    .await;
-    answers.into_iter().flatten().collect()
+        let begun = Instant::now();
+        let answer = working.await;
+        if let Err(refusal) = &answer
+            && refusal.retry_after.is_some()
+            && begun.elapsed() >= LONG
+        {
+            let _ = self.0.set(refusal.clone());
+        }
+        answer
+    }
 }
+
+type Answer = (Option<String>, Result<Data, Refusal>);
 
 fn one((reference, result): Answer) -> Data {
     let mut members =
@@ -296,7 +297,7 @@ mod tests {
         let json = format!(r#"{{"batch_input": [{items}]}}"#);
         let batch: Batch<Item> = serde_json::from_str(&json).unwrap();
         let work = |_: Item| async move {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
             Ok(Data::default())
         };
         let mut answer = pin!(batch.answer(Failures::Decide, work));
@@ -306,6 +307,22 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert!(turns >= 20, "{turns}");
+    }
+
+    #[tokio::test]
+    async fn what_some_items_have_waited_for_in_vain_the_others_do_not_wait_for() {
+        let items = vec!["{}"; 3 * AT_ONCE].join(",");
+        let json = format!(r#"{{"batch_input": [{items}]}}"#);
+        let batch: Batch<Item> = serde_json::from_str(&json).unwrap();
+        let waited = &std::cell::Cell::new(0);
+        let work = |_: Item| async move {
+            waited.set(waited.get() + 1);
+            tokio::time::sleep(LONG).await;
+            Err(Refusal::later("no member is in service", None))
+        };
+        let refused = batch.answer(Failures::Decide, work).await.unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(waited.get(), AT_ONCE);
     }
 
     #[tokio::test]

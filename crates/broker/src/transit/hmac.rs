@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 use super::batch::{Batch, Failures};
 use super::named::{Chosen, Named, Use};
 use super::sealed::Sealed;
-use super::sign::Item;
+use super::sign::{Asked, Item};
 use super::{Data, Reply};
 use crate::engine::Mac;
 use crate::http::Call;
@@ -18,17 +18,17 @@ pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Hmac)?;
     let batch: Batch<Item> = call.json().await?;
     let key = Named::find(&call)?;
-    let whole = batch.whole().clone();
+    let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("hmac", hmac_one(&of, &item.within(&whole))).await
+        of.run("hmac", hmac_one(&of, item.within(&whole))).await
     };
     batch.answer(Failures::AreSaid, one).await
 }
 
-async fn hmac_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
-    let chosen = keyed(of.to_make(item.key_version)?)?;
-    let (mac, input) = (algorithm(of.call, item)?, item.data()?);
+async fn hmac_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
+    let chosen = keyed(of.to_make(asked.key_version())?)?;
+    let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
     let mac = of.call.engine().hmac(chosen.object, mac, input);
     let text = Sealed::write(chosen.number, &mac.await?);
     Ok(Data::from([
@@ -38,20 +38,17 @@ async fn hmac_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
 }
 
 /// Whether an HMAC is of this key and this data: made anew, and compared in constant time.
-pub(super) async fn verify_one(of: &Use<'_>, item: &Item, mac: &str) -> Result<bool, Refusal> {
+pub(super) async fn verify_one(of: &Use<'_>, asked: Asked<'_>, mac: &str) -> Result<bool, Refusal> {
     let sealed = Sealed::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
     let chosen = keyed(of.to_read(sealed.version)?)?;
-    let (mac, input) = (algorithm(of.call, item)?, item.data()?);
+    let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
     let expected = of.call.engine().hmac(chosen.object, mac, input);
     Ok(expected.await?.ct_eq(&sealed.bytes).into())
 }
 
-fn algorithm(call: &Call, item: &Item) -> Result<Mac, Refusal> {
-    let word = call.variant().or(item.algorithm.as_deref());
-    Mac::of(
-        word.or(item.hash_algorithm.as_deref())
-            .unwrap_or("sha2-256"),
-    )
+fn algorithm(call: &Call, asked: Asked<'_>) -> Result<Mac, Refusal> {
+    let word = call.variant().or(asked.algorithm());
+    Mac::of(word.or(asked.hash_algorithm()).unwrap_or("sha2-256"))
 }
 
 fn keyed(chosen: Chosen) -> Result<Chosen, Refusal> {

@@ -6,6 +6,7 @@
 //! | `answer` | what is answered |
 //! | `batch` | one item or many, each with its own answer |
 //! | `bounded` | a list that is not too long |
+//! | `in_order` | many answers, some of them waited for at once |
 //! | `turn` | others have their turn between the items of a batch |
 //! | `beside` | what is said of an item and is not its own |
 //! | `loose` | numbers and flags as the dialect's clients write them |
@@ -24,6 +25,7 @@ mod bounded;
 pub mod certificate;
 pub mod crypt;
 pub mod hmac;
+mod in_order;
 pub mod keys;
 mod loose;
 mod marshal;

@@ -15,46 +15,87 @@ use crate::key::Shape;
 use crate::refusal::Refusal;
 
 /// An item of either. The whole of a batch may say how, and an item of its own.
-#[derive(Deserialize, Clone)]
+#[derive(Deserialize)]
 pub struct Item {
-    pub(super) input: Option<String>,
+    input: Option<String>,
     signature: Option<String>,
-    pub(super) hmac: Option<String>,
-    pub(super) hash_algorithm: Option<String>,
-    pub(super) algorithm: Option<String>,
+    hmac: Option<String>,
+    hash_algorithm: Option<String>,
+    algorithm: Option<String>,
     #[serde(default, deserialize_with = "loose::value")]
     prehashed: Option<bool>,
     signature_algorithm: Option<String>,
     marshaling_algorithm: Option<String>,
     salt_length: Option<serde_json::Value>,
     #[serde(default, deserialize_with = "loose::value")]
-    pub(super) key_version: Option<u32>,
+    key_version: Option<u32>,
+}
+
+/// An item in its request: what the request says for all holds where the item says nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    item: &'a Item,
+    whole: &'a Item,
 }
 
 impl Item {
-    /// What the request says for all items holds where an item says nothing.
-    pub(super) fn within(self, whole: &Self) -> Self {
-        let or = |own: Option<String>, all: &Option<String>| own.or_else(|| all.clone());
+    /// What it says of how, without the data.
+    pub(super) fn words(&self) -> Self {
         Self {
-            hash_algorithm: or(self.hash_algorithm, &whole.hash_algorithm),
-            algorithm: or(self.algorithm, &whole.algorithm),
-            prehashed: self.prehashed.or(whole.prehashed),
-            signature_algorithm: or(self.signature_algorithm, &whole.signature_algorithm),
-            marshaling_algorithm: or(self.marshaling_algorithm, &whole.marshaling_algorithm),
-            salt_length: self.salt_length.or_else(|| whole.salt_length.clone()),
-            key_version: self.key_version.or(whole.key_version),
-            ..self
+            input: None,
+            signature: None,
+            hmac: None,
+            hash_algorithm: self.hash_algorithm.clone(),
+            algorithm: self.algorithm.clone(),
+            prehashed: self.prehashed,
+            signature_algorithm: self.signature_algorithm.clone(),
+            marshaling_algorithm: self.marshaling_algorithm.clone(),
+            salt_length: self.salt_length.clone(),
+            key_version: self.key_version,
         }
     }
 
-    fn recipe(&self, call: &Call) -> Result<Recipe, Refusal> {
-        let word = call.variant().or(self.hash_algorithm.as_deref());
-        let word = word.or(self.algorithm.as_deref()).unwrap_or("sha2-256");
+    pub(super) fn within<'a>(&'a self, whole: &'a Self) -> Asked<'a> {
+        Asked { item: self, whole }
+    }
+}
+
+impl<'a> Asked<'a> {
+    fn said<T>(self, what: impl Fn(&'a Item) -> Option<T>) -> Option<T> {
+        what(self.item).or_else(|| what(self.whole))
+    }
+
+    pub(super) fn hash_algorithm(self) -> Option<&'a str> {
+        self.said(|item| item.hash_algorithm.as_deref())
+    }
+
+    pub(super) fn algorithm(self) -> Option<&'a str> {
+        self.said(|item| item.algorithm.as_deref())
+    }
+
+    pub(super) fn key_version(self) -> Option<u32> {
+        self.said(|item| item.key_version)
+    }
+
+    pub(super) fn data(self) -> Result<Vec<u8>, Refusal> {
+        let Some(input) = &self.item.input else {
+            return Err(Refusal::bad("missing input"));
+        };
+        bytes("input", Some(input))
+    }
+
+    fn marshaling(self) -> Result<Marshaling, Refusal> {
+        Marshaling::of(self.said(|item| item.marshaling_algorithm.as_deref()))
+    }
+
+    fn recipe(self, call: &Call) -> Result<Recipe, Refusal> {
+        let word = call.variant().or(self.hash_algorithm());
+        let word = word.or(self.algorithm()).unwrap_or("sha2-256");
         let hash = (word != "none").then(|| hash(word)).transpose()?;
         Ok(Recipe {
             hash,
-            prehashed: self.prehashed.unwrap_or(false),
-            scheme: match self.signature_algorithm.as_deref() {
+            prehashed: self.said(|item| item.prehashed).unwrap_or(false),
+            scheme: match self.said(|item| item.signature_algorithm.as_deref()) {
                 None | Some("" | "pss") => Scheme::Pss(self.salt(hash)?),
                 Some("pkcs1v15") => Scheme::Pkcs1,
                 Some(other) => {
@@ -66,8 +107,8 @@ impl Item {
     }
 
     /// `auto`, `hash` (as long as this one's), or a number of bytes.
-    fn salt(&self, hash: Option<Hash>) -> Result<Option<u64>, Refusal> {
-        let Some(value) = &self.salt_length else {
+    fn salt(self, hash: Option<Hash>) -> Result<Option<u64>, Refusal> {
+        let Some(value) = self.said(|item| item.salt_length.as_ref()) else {
             return Ok(None);
         };
         let text = value
@@ -83,13 +124,6 @@ impl Item {
             }),
         }
     }
-
-    pub(super) fn data(&self) -> Result<Vec<u8>, Refusal> {
-        if self.input.is_none() {
-            return Err(Refusal::bad("missing input"));
-        }
-        bytes("input", self.input.as_deref())
-    }
 }
 
 /// `sign/:name`, `sign/:name/:hash_algorithm`
@@ -97,10 +131,10 @@ pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Sign)?;
     let batch = call.json().await.map(with_input)?;
     let key = Named::find(&call)?;
-    let whole = batch.whole().clone();
+    let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("sign", sign_one(&of, &item.within(&whole))).await
+        of.run("sign", sign_one(&of, item.within(&whole))).await
     };
     batch.answer(Failures::AreSaid, one).await
 }
@@ -110,10 +144,10 @@ pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Verify)?;
     let batch = call.json().await.map(with_input)?;
     let key = Named::find(&call)?;
-    let whole = batch.whole().clone();
+    let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("verify", valid(&of, &item.within(&whole))).await
+        of.run("verify", valid(&of, item.within(&whole))).await
     };
     batch.answer(Failures::AreSaid, one).await
 }
@@ -124,20 +158,20 @@ fn with_input(mut batch: Batch<Item>) -> Batch<Item> {
     batch
 }
 
-async fn valid(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
-    let valid = match (&item.signature, &item.hmac) {
-        (Some(signature), None) => verify_one(of, item, signature)?,
-        (None, Some(mac)) => hmac::verify_one(of, item, mac).await?,
+async fn valid(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
+    let valid = match (&asked.item.signature, &asked.item.hmac) {
+        (Some(signature), None) => verify_one(of, asked, signature)?,
+        (None, Some(mac)) => hmac::verify_one(of, asked, mac).await?,
         _ => return Err(Refusal::bad("one of 'signature' or 'hmac' must be given")),
     };
     Ok(Data::from([("valid", valid.into())]))
 }
 
-async fn sign_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
+async fn sign_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
     let call = of.call;
-    let chosen = signer(of.to_make(item.key_version)?)?;
-    let marshaling = Marshaling::of(item.marshaling_algorithm.as_deref())?;
-    let (public, recipe, input) = (chosen.public(call)?, item.recipe(call)?, item.data()?);
+    let chosen = signer(of.to_make(asked.key_version())?)?;
+    let marshaling = asked.marshaling()?;
+    let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
     let engine = call.engine();
     let target = (chosen.object, chosen.shape);
     let raw = engine.sign(target, &public, recipe, &input).await?;
@@ -152,12 +186,12 @@ async fn sign_one(of: &Use<'_>, item: &Item) -> Result<Data, Refusal> {
     ]))
 }
 
-fn verify_one(of: &Use<'_>, item: &Item, signature: &str) -> Result<bool, Refusal> {
+fn verify_one(of: &Use<'_>, asked: Asked<'_>, signature: &str) -> Result<bool, Refusal> {
     let call = of.call;
-    let marshaling = Marshaling::of(item.marshaling_algorithm.as_deref())?;
+    let marshaling = asked.marshaling()?;
     let sealed = Sealed::read_by(signature, "signature", marshaling.base64())?;
     let chosen = signer(of.to_read(sealed.version)?)?;
-    let (public, recipe, input) = (chosen.public(call)?, item.recipe(call)?, item.data()?);
+    let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
     let raw = match chosen.shape {
         Shape::Ecdsa(_) => marshaling.read(&sealed.bytes, public.signature_len()),
         _ => Some(sealed.bytes),

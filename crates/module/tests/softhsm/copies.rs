@@ -8,7 +8,9 @@ use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Kind, Mechanism, ObjectId, ObjectRef, Operation, Token, Verb};
 
-use crate::fixture::{MODULE, PIN, Run, create, ec_pair, options, soon, token};
+use crate::fixture::{
+    MODULE, PIN, Run, create, ec_pair, ec_pair_of, on_token, options, soon, token,
+};
 use crate::keys::with;
 use crate::objects::calls_of;
 
@@ -87,6 +89,24 @@ fn a_key_that_another_process_deletes_is_used_no_longer() {
     assert_eq!(refused(&token, key).kind(), Kind::UnknownObject);
 }
 
+/// Nobody uses it any more, so nobody would look at it again.
+#[test]
+fn a_look_around_the_token_ends_the_copy_of_a_key_that_is_gone() {
+    let label = "copies-lost";
+    let (token, other) = (token(label), ModuleToken::open(options(label)).unwrap());
+    let [gone, stays] = [1, 2].map(|id| token.made(ec_pair(id)).remove(1).object.id);
+    copied(&token, gone);
+    copied(&token, stays);
+    let object = ObjectRef::Token(gone);
+    other.run(Operation::Destroy { object }).unwrap();
+    let ended = calls_of("C_DestroyObject", || {
+        assert_eq!(token.look().unwrap().gone, [gone]);
+    });
+    assert_eq!(ended, 1);
+    let more = calls_of("C_CopyObject", || drop(token.bytes(sign(stays)).unwrap()));
+    assert_eq!(more, 0, "the other one is still there");
+}
+
 /// Here the other one is another login to the token in this process.
 #[test]
 fn a_key_that_may_sign_no_more_does_not() {
@@ -121,20 +141,8 @@ fn a_key_that_is_destroyed_here_is_gone_at_once() {
 #[test]
 fn a_key_that_cannot_be_copied_is_used_as_it_is() {
     let token = token("copies-refused");
-    let Operation::GeneratePair {
-        mechanism,
-        public,
-        private,
-    } = ec_pair(1)
-    else {
-        unreachable!("a pair");
-    };
-    let pair = token.made(Operation::GeneratePair {
-        mechanism,
-        public,
-        private: private.with_flag(CKA_COPYABLE, false),
-    });
-    let key = pair[1].object.id;
+    let half = on_token(1).with_flag(CKA_COPYABLE, false);
+    let key = token.made(ec_pair_of(half)).remove(1).object.id;
     let tried = calls_of("C_CopyObject", || {
         (0..20).for_each(|_| drop(token.bytes(sign(key)).unwrap()));
     });

@@ -136,12 +136,18 @@ pub fn rsa_pair(id: u8) -> Operation {
 pub const P256: [u8; 10] = [0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 
 pub fn ec_pair(id: u8) -> Operation {
+    ec_pair_of(on_token(id))
+}
+
+/// Both halves with these attributes and those of such keys.
+pub fn ec_pair_of(half: Attributes) -> Operation {
     Operation::GeneratePair {
         mechanism: Mechanism::plain(CKM_EC_KEY_PAIR_GEN),
-        public: on_token(id)
+        public: half
+            .clone()
             .with(CKA_EC_PARAMS, P256.to_vec())
             .with_flag(CKA_VERIFY, true),
-        private: on_token(id)
+        private: half
             .with_flag(CKA_PRIVATE, true)
             .with_flag(CKA_SENSITIVE, true)
             .with_flag(CKA_SIGN, true)

@@ -4,7 +4,7 @@ use hsmux_module::ModuleToken;
 use hsmux_token::ck::*;
 use hsmux_token::{Kind, Made, Mechanism, ObjectRef, Operation, Token, Verb};
 
-use crate::fixture::{Run, ec_pair, token};
+use crate::fixture::{Run, ec_pair, ec_pair_of, on_token, token};
 
 /// SoftHSM 2.6.1 may answer C_GenerateKeyPair with CKR_GENERAL_ERROR while another thread searches.
 fn made_at_last(token: &ModuleToken, pair: &Operation) -> Vec<Made> {
@@ -46,20 +46,8 @@ fn readers_makers_and_users_do_not_wait_for_each_other() {
             }
         });
         scope.spawn(|| {
-            let Operation::GeneratePair {
-                mechanism,
-                public,
-                private,
-            } = ec_pair(1)
-            else {
-                unreachable!()
-            };
+            let pair = ec_pair_of(on_token(1).with_flag(CKA_TOKEN, false));
             for _ in 0..10 {
-                let pair = Operation::GeneratePair {
-                    mechanism: mechanism.clone(),
-                    public: public.clone().with_flag(CKA_TOKEN, false),
-                    private: private.clone().with_flag(CKA_TOKEN, false),
-                };
                 made_at_last(&token, &pair);
             }
         });

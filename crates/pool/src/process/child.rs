@@ -119,12 +119,11 @@ impl Keeper for Child {
             key: line.key,
             timeout_us: u64::try_from(line.timeout.as_micros()).unwrap_or(u64::MAX),
         };
-        let tally = match self.tally.get() {
-            Some(tally) => tally,
-            None => {
-                let made = memfd_create("hsmux-tally", MemfdFlags::CLOEXEC)?;
-                self.tally.get_or_init(|| made.into())
-            }
+        let tally = if let Some(tally) = self.tally.get() {
+            tally
+        } else {
+            let made = memfd_create("hsmux-tally", MemfdFlags::CLOEXEC)?;
+            self.tally.get_or_init(|| made.into())
         };
         match &*self.control.lock() {
             Some((_, control)) => {

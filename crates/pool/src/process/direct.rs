@@ -165,7 +165,9 @@ impl Desk {
     /// Ends the threads, when they have answered.
     pub fn close(&self) {
         let threads = std::mem::take(&mut *self.threads.lock());
-        threads.iter().for_each(|serving| serving.direct.stop());
+        for serving in &threads {
+            serving.direct.stop();
+        }
         for serving in threads {
             let _ = serving.thread.join();
         }

@@ -1,7 +1,6 @@
-//! The broker's lines on the audit trail, and what a full disk means over HTTP.
+//! The broker's lines on the audit trail.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use serde_json::{Value, json};
@@ -10,7 +9,7 @@ use crate::rig::Broker;
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
-fn lines(broker: &Broker) -> Vec<Value> {
+pub fn lines(broker: &Broker) -> Vec<Value> {
     let trail = broker.rig.hsmux("audit --json --lines 10000").ok();
     let lines = trail.out.lines();
     lines
@@ -229,42 +228,4 @@ fn what_commands_do_to_tokens_and_the_store_is_on_the_trail_with_and_without_a_d
     broker.rig.hsmux("token-auth create third").fails();
     let listed = broker.rig.hsmux("token-auth list").ok().out;
     assert!(!listed.contains("third"), "{listed}");
-}
-
-#[test]
-fn a_full_disk_stops_key_use_over_http_until_there_is_room() {
-    let broker = Broker::start_with(1, "[audit]\nkeys = true\n");
-    broker.good("POST", "keys/app-gcm", "");
-    let trail = broker.rig.path("state/audit.log");
-    fs::rename(&trail, broker.rig.path("state/audit.log.1")).expect("the trail");
-    symlink("/dev/full", &trail).expect("a full disk");
-    broker.rig.hsmux("reload").fails().says("No space left");
-
-    let batch = format!(r#"{{"batch_input": [{TEXT}, {TEXT}]}}"#);
-    for (path, body) in [
-        ("encrypt/app-gcm", TEXT),
-        ("encrypt/app-gcm", &batch),
-        ("random/16", ""),
-        ("hash", r#"{"input": "c2VjcmV0"}"#),
-        ("keys/app-gcm/rotate", ""),
-    ] {
-        let done = broker.curl(&broker.token, "POST", path, body, "--include");
-        let head = done.to_lowercase();
-        assert!(head.starts_with("http/1.1 503"), "{path}: {done}");
-        assert!(head.contains("\nretry-after: "), "{path}: {done}");
-        assert!(done.contains("audit trail"), "{path}: {done}");
-    }
-    let key = broker.good("GET", "keys/app-gcm", "");
-    assert_eq!(key["latest_version"], 1, "it was not rotated");
-
-    fs::remove_file(&trail).expect("room");
-    until("keys are used again", PATIENCE, || {
-        let (status, _) = broker.ask("POST", "encrypt/app-gcm", TEXT);
-        (status == 200).then_some(())
-    });
-    until("the trail is whole", PATIENCE, || {
-        let refused = |line: &Value| line["gap"]["refused"].as_u64() >= Some(1);
-        lines(&broker).iter().any(refused).then_some(())
-    });
-    broker.rig.hsmux("audit verify").ok();
 }

@@ -6,7 +6,9 @@ use std::fs;
 use hsmux_suite::{Rig, Setup};
 use serde_json::json;
 
+use crate::restarts::lose_store;
 use crate::rig::Broker;
+use crate::signing::{unsealed, verifies};
 
 /// Keys of the rig (`rsa`, id 01; `ec`, id 02; `aes`, id 03) for `app`; only `cbc` may do what is dangerous.
 const POLICIES: &str = r#"
@@ -125,13 +127,7 @@ fn gcm_only_deciphers_once_the_store_is_lost() {
     let (mut broker, _) = start();
     let clear = json!({"plaintext": "c2VjcmV0"}).to_string();
     let sealed = broker.good("POST", "encrypt/label:aes", &clear);
-    broker.rig.stop();
-    for end in ["", "-wal", "-shm"] {
-        let _ = fs::remove_file(broker.rig.path(&format!("state/broker.sqlite{end}")));
-    }
-    broker.start_again();
-    let token = broker.rig.hsmux("token-auth create app").ok();
-    token.out.trim().clone_into(&mut broker.token);
+    lose_store(&mut broker);
     let opened = broker.good("POST", "decrypt/label:aes", &sealed.to_string());
     assert_eq!(opened["plaintext"], "c2VjcmV0");
     broker.refused(
@@ -180,39 +176,16 @@ fn rsa_and_curves_sign_and_decipher() {
         for name in names {
             let body = json!({"input": "c2VjcmV0", "signature_algorithm": how}).to_string();
             let signed = broker.good("POST", &format!("sign/{name}"), &body);
-            let signature = signed["signature"].as_str().expect("a signature");
             let body = json!({
-                "input": "c2VjcmV0", "signature": signature, "signature_algorithm": how,
+                "input": "c2VjcmV0", "signature": signed["signature"], "signature_algorithm": how,
             });
             let valid = broker.good("POST", &format!("verify/{name}"), &body.to_string());
             assert_eq!(valid["valid"], true, "{name}");
             let label = if how.is_empty() { "ec" } else { "rsa" };
-            verifies_by_openssl(&broker, label, signature);
+            unsealed(&broker, &signed["signature"]);
+            verifies(&broker, &broker.rig.keys.public(label), "sha256", "");
         }
     }
-}
-
-/// With the public key that the file has.
-fn verifies_by_openssl(broker: &Broker, label: &str, signature: &str) {
-    let text = signature.strip_prefix("vault:v1:").expect("a signature");
-    broker
-        .rig
-        .run("sh")
-        .args("-c")
-        .arg("base64 -d > signature && printf secret > signed")
-        .input(text)
-        .ok();
-    let public = broker.rig.keys.public(label);
-    let line = format!(
-        "dgst -sha256 -verify {} -signature signature signed",
-        public.display()
-    );
-    broker
-        .rig
-        .run("openssl")
-        .args(&line)
-        .ok()
-        .says("Verified OK");
 }
 
 #[test]

@@ -20,7 +20,7 @@ in_flight = 2
 [[policy]]
 clients = ["token:app", "token:other"]
 keys = ["*"]
-allow = ["*"]
+allow = ["*", "pkcs1-decrypt"]
 "#;
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
@@ -141,4 +141,40 @@ fn a_text_that_was_not_altered_is_not_said_to_be() {
     let (status, answer) = broker.ask("POST", "decrypt/app-cbc", &good);
     assert_eq!(status, 500, "{answer}");
     broker.refused("POST", "decrypt/app-cbc", &bad, 400, "it was altered");
+}
+
+/// A code of its vendor's says no more than another one.
+#[test]
+fn bad_padding_is_the_same_whatever_the_token_calls_it() {
+    let (broker, mut token) = faulty();
+    broker.good("POST", "keys/app-rsa", r#"{"type": "rsa-2048"}"#);
+    let text = r#"{"plaintext": "c2VjcmV0", "oaep_hash": "sha1"}"#;
+    let sealed = broker.good("POST", "encrypt/app-rsa", text)["ciphertext"].clone();
+    let decrypt = |padding: &str| {
+        let body = json!({"ciphertext": sealed, "padding_scheme": padding, "oaep_hash": "sha1"});
+        broker.ask("POST", "decrypt/app-rsa", &body.to_string())
+    };
+    let (status, answer) = decrypt("oaep");
+    assert_eq!(
+        (status, &answer["data"]["plaintext"]),
+        (200, &json!("c2VjcmV0"))
+    );
+    let made_up = decrypt("pkcs1v15").1["data"]["plaintext"].clone();
+    // CKR_ENCRYPTED_DATA_INVALID, CKR_ARGUMENTS_BAD, CKR_FUNCTION_FAILED, and one that nobody else has.
+    for code in ["0x40", "0x7", "0x6", "0x80000123"] {
+        token.set_all(&format!("decrypt_error = {code}"));
+        let (status, answer) = decrypt("oaep");
+        let words = "invalid ciphertext: it was altered, or is not of this key";
+        assert_eq!(
+            (status, &answer["errors"][0]),
+            (400, &json!(words)),
+            "{code}"
+        );
+        let (status, answer) = decrypt("pkcs1v15");
+        assert_eq!(
+            (status, &answer["data"]["plaintext"]),
+            (200, &made_up),
+            "{code}"
+        );
+    }
 }

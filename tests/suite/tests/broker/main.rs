@@ -2,6 +2,7 @@
 
 mod access;
 mod audit;
+mod audit_full;
 mod batch;
 mod bench;
 mod certificates;
@@ -9,10 +10,12 @@ mod churn;
 mod collector;
 mod connection;
 mod cost;
+mod damaged;
 mod dialect;
 mod external;
 mod faults_http;
 mod faulty;
+mod foreign;
 mod go;
 mod held;
 mod here;

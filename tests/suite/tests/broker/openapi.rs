@@ -41,7 +41,7 @@ fn answers_are_as_the_description_says() {
     let run = broker.rig.run(schemathesis);
     run.args("--config-file schemathesis.toml run")
         .arg(format!("{}/v1/openapi.json", broker.url))
-        .args("--phases coverage,fuzzing --max-examples 2 --generation-deterministic")
+        .args("--phases coverage,fuzzing --max-examples 20 --generation-deterministic")
         .args("--exclude-method PUT --checks")
         .arg(CHECKS)
         // A server closes an idle connection when it likes.

@@ -6,6 +6,17 @@ use crate::rig::Broker;
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
+/// The broker begins anew without it, and its client has another token.
+pub fn lose_store(broker: &mut Broker) {
+    broker.rig.stop();
+    for end in ["", "-wal", "-shm"] {
+        let _ = fs::remove_file(broker.rig.path(&format!("state/broker.sqlite{end}")));
+    }
+    broker.start_again();
+    let token = broker.rig.hsmux("token-auth create app").ok();
+    token.out.trim().clone_into(&mut broker.token);
+}
+
 fn decrypts(broker: &Broker, name: &str, sealed: &str) {
     let body = format!(r#"{{"ciphertext": "{sealed}"}}"#);
     let opened = broker.good("POST", &format!("decrypt/{name}"), &body);
@@ -44,13 +55,7 @@ fn a_lost_store_is_rebuilt_from_the_tokens() {
         broker.good("POST", &format!("encrypt/{name}"), TEXT);
     }
 
-    broker.rig.stop();
-    for end in ["", "-wal", "-shm"] {
-        let _ = fs::remove_file(broker.rig.path(&format!("state/broker.sqlite{end}")));
-    }
-    broker.start_again();
-    let token = broker.rig.hsmux("token-auth create app").ok();
-    token.out.trim().clone_into(&mut broker.token);
+    lose_store(&mut broker);
     for (name, sealed) in &sealed {
         decrypts(&broker, name, sealed);
         let key = broker.good("GET", &format!("keys/{name}"), "");

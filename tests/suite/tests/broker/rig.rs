@@ -114,6 +114,15 @@ impl Broker {
         served.sum()
     }
 
+    /// A number of `/metrics`, which has to be open to everybody; 0 where there is none.
+    pub fn metric(&self, name: &str) -> f64 {
+        let page = self.rig.run("curl").args("--silent --fail");
+        let page = page.arg(format!("{}/metrics", self.url)).ok().out;
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|number| number.trim().parse().ok())
+            .unwrap_or(0.0)
+    }
+
     /// A request: the status, and the answer's JSON (null where there is none).
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
         self.ask_as(&self.token, method, path, body)

@@ -1,6 +1,7 @@
 //! Signatures and OAEP by managed keys of every size, against openssl.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -22,11 +23,15 @@ fn make(broker: &Broker, kind: &str) {
         &json!({"type": kind}).to_string(),
     );
     let public = key["keys"]["1"]["public_key"].as_str().expect("a key");
-    fs::write(broker.rig.path(&format!("{kind}.pem")), public).expect("a file");
+    fs::write(self::public(broker, kind), public).expect("a file");
+}
+
+fn public(broker: &Broker, kind: &str) -> PathBuf {
+    broker.rig.path(&format!("{kind}.pem"))
 }
 
 /// The bytes of a signature or ciphertext in a file.
-fn unsealed(broker: &Broker, text: &Value) {
+pub fn unsealed(broker: &Broker, text: &Value) {
     let text = text.as_str().expect("a text");
     let bytes = text.strip_prefix("vault:v1:").expect("the first version");
     let shell = broker.rig.run("sh").args("-c").arg("base64 -d > bytes");
@@ -34,9 +39,10 @@ fn unsealed(broker: &Broker, text: &Value) {
 }
 
 /// Whether openssl takes the signature in `bytes` of the text "secret".
-fn verifies(broker: &Broker, kind: &str, hash: &str, options: &str) {
+pub fn verifies(broker: &Broker, public: &Path, hash: &str, options: &str) {
     fs::write(broker.rig.path("text"), "secret").expect("a file");
-    let line = format!("dgst -{hash} {options} -verify {kind}.pem -signature bytes text");
+    let public = public.display();
+    let line = format!("dgst -{hash} {options} -verify {public} -signature bytes text");
     broker
         .rig
         .run("openssl")
@@ -63,7 +69,8 @@ fn keys_of_every_size_sign_as_openssl_verifies() {
         let path = format!("sign/app-{kind}/{hash}");
         let signed = broker.good("POST", &path, r#"{"input": "c2VjcmV0"}"#);
         unsealed(&broker, &signed["signature"]);
-        verifies(&broker, kind, &hash.replace("sha2-", "sha"), options);
+        let hash = hash.replace("sha2-", "sha");
+        verifies(&broker, &public(&broker, kind), &hash, options);
         let path = path.replace("sign", "verify");
         for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
             let body = json!({"input": input, "signature": signed["signature"]}).to_string();
@@ -99,7 +106,7 @@ fn as_much_salt_as_the_hash_is_long() {
         let signed = broker.good("POST", path, &body.to_string());
         unsealed(&broker, &signed["signature"]);
         let options = format!("-sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:{salt}");
-        verifies(&broker, "rsa-2048", hash, &options);
+        verifies(&broker, &public(&broker, "rsa-2048"), hash, &options);
         body["signature"] = signed["signature"].clone();
         let path = path.replace("sign", "verify");
         assert_eq!(broker.good("POST", &path, &body.to_string())["valid"], true);
@@ -125,7 +132,7 @@ fn a_signature_says_itself_how_much_salt_it_has() {
         }
         unsealed(&broker, &signed["signature"]);
         let options = format!("-sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:{salt}");
-        verifies(&broker, "rsa-2048", "sha256", &options);
+        verifies(&broker, &public(&broker, "rsa-2048"), "sha256", &options);
     }
     let body = json!({"input": "c2VjcmV0", "salt_length": 223}).to_string();
     broker.refused("POST", "sign/app-rsa-2048", &body, 400, "room for 222");

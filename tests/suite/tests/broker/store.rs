@@ -18,9 +18,9 @@ store.execute('BEGIN EXCLUSIVE')
 print('held', flush=True)
 signal.pause()";
 
-const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
+pub const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
-fn encrypt(broker: &Broker, key: &str) -> String {
+pub fn encrypt(broker: &Broker, key: &str) -> String {
     let sealed = broker.good("POST", &format!("encrypt/{key}"), TEXT);
     sealed["ciphertext"]
         .as_str()
@@ -28,14 +28,14 @@ fn encrypt(broker: &Broker, key: &str) -> String {
         .to_owned()
 }
 
-fn decrypts(broker: &Broker, key: &str, sealed: &str) {
+pub fn decrypts(broker: &Broker, key: &str, sealed: &str) {
     let body = format!(r#"{{"ciphertext": "{sealed}"}}"#);
     let opened = broker.good("POST", &format!("decrypt/{key}"), &body);
     assert_eq!(opened["plaintext"], "c2VjcmV0");
 }
 
 /// 503, and when to come back.
-fn is_later(broker: &Broker, path: &str, body: &str, words: &str) {
+pub fn is_later(broker: &Broker, path: &str, body: &str, words: &str) {
     let done = broker.curl(&broker.token, "POST", path, body, "--include");
     let head = done.to_lowercase();
     assert!(head.starts_with("http/1.1 503"), "{path}: {done}");

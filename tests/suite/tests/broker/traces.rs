@@ -50,6 +50,20 @@ pub fn named<'a>(spans: &'a [Span], name: &str) -> Vec<&'a Span> {
     spans.iter().filter(|span| span.name == name).collect()
 }
 
+/// All others are parts of the request.
+pub fn stand_within(spans: &[Span], request: &Span) {
+    for span in spans.iter().filter(|span| span.kind != SERVER) {
+        assert_eq!(span.parent_span_id, request.span_id, "{span:?}");
+        let times = [
+            request.start_time_unix_nano,
+            span.start_time_unix_nano,
+            span.end_time_unix_nano,
+            request.end_time_unix_nano,
+        ];
+        assert!(times.is_sorted(), "{span:?}");
+    }
+}
+
 pub fn of(span: &Span, attribute: &str) -> String {
     text(&span.attributes, attribute).unwrap_or_default()
 }
@@ -166,17 +180,7 @@ fn an_enciphering(spans: &[Span], id: &str) {
     let within = ["C_Encrypt", "C_Sign", "POST /v1/transit/encrypt/{name}"];
     let before = ["authorise", "body", "queue", "queue"];
     assert_eq!(names, [&within[..], &before].concat());
-    for span in spans {
-        let times = [
-            request.start_time_unix_nano,
-            span.start_time_unix_nano,
-            span.end_time_unix_nano,
-            request.end_time_unix_nano,
-        ];
-        assert!(times.is_sorted(), "{span:?}");
-        let child = span.kind != SERVER;
-        assert!(!child || span.parent_span_id == request.span_id, "{span:?}");
-    }
+    stand_within(spans, request);
     let [work] = named(spans, "C_Encrypt")[..] else {
         panic!("{spans:?}")
     };

@@ -6,8 +6,8 @@ use hsmux_suite::{Caller, PATIENCE, Rig, Setup, StandIn, until};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::json;
 
-use crate::collector::{Collector, SERVER};
-use crate::traces::{named, of, server};
+use crate::collector::Collector;
+use crate::traces::{named, of, server, stand_within};
 
 /// CKR_DATA_LEN_RANGE
 const TOO_LONG: u64 = 0x21;
@@ -105,16 +105,7 @@ fn a_signature(rig: &Rig, spans: &[Span]) {
     assert!(program.contains("caller.py"), "{program}");
     let called = of(request, "hsmux.program");
     assert!(called.contains("python"), "{called}");
-    for span in spans.iter().filter(|span| span.kind != SERVER) {
-        assert_eq!(span.parent_span_id, request.span_id, "{span:?}");
-        let times = [
-            request.start_time_unix_nano,
-            span.start_time_unix_nano,
-            span.end_time_unix_nano,
-            request.end_time_unix_nano,
-        ];
-        assert!(times.is_sorted(), "{span:?}");
-    }
+    stand_within(spans, request);
     let work = named(spans, "C_Sign")[0];
     assert_eq!(of(work, "hsmux.token"), "a");
     assert_eq!(of(work, "hsmux.mechanism"), "CKM_ECDSA");

@@ -1,0 +1,74 @@
+//! The body of a request: no longer than it may be, no slower, and only while there is room for it.
+
+use std::pin::pin;
+
+use axum::body::{Body, HttpBody};
+use axum::http::StatusCode;
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::Call;
+use super::limits::Admitted;
+use crate::refusal::Refusal;
+use crate::traces;
+
+impl Call {
+    /// The body; an empty one is an empty object.
+    pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        let bytes = match self.body.get_mut().take() {
+            Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
+            None => Bytes::new(),
+        };
+        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+        serde_json::from_slice(text)
+            .map_err(|e| Refusal::bad(format!("failed to parse JSON input: {e}")))
+    }
+
+    async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
+        let usage = self.broker.usage.load_full();
+        let limits = usage.limits();
+        let own = self.admitted.as_deref().map(Admitted::max_body);
+        let longest = own.unwrap_or(limits.each.max_body);
+        let too_long = || {
+            let message = format!("a request has at most {longest} bytes");
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message)
+        };
+        if body.size_hint().lower() > longest as u64 {
+            return Err(too_long());
+        }
+        let collected = self.gather(Limited::new(body, longest), too_long);
+        let collected = tokio::time::timeout(limits.read_timeout, collected).await;
+        collected.unwrap_or_else(|_| {
+            let message = "the body of the request did not come";
+            Err(Refusal::new(StatusCode::REQUEST_TIMEOUT, message))
+        })
+    }
+
+    /// Part by part, as far as there is room.
+    async fn gather(
+        &self,
+        mut body: Limited<Body>,
+        too_long: impl Fn() -> Refusal,
+    ) -> Result<Bytes, Refusal> {
+        let mut parts = Vec::new();
+        while let Some(part) = body.frame().await {
+            let part = part.map_err(|error| {
+                if error.is::<LengthLimitError>() {
+                    too_long()
+                } else {
+                    Refusal::bad(format!("the body of the request: {error}"))
+                }
+            });
+            let part = part?.into_data().unwrap_or_default();
+            if let Some(admitted) = &self.admitted {
+                admitted.hold(part.len())?;
+            }
+            parts.push(part);
+        }
+        Ok(match &parts[..] {
+            [whole] => whole.clone(),
+            _ => parts.concat().into(),
+        })
+    }
+}
