@@ -50,6 +50,8 @@ impl Pool {
         if !is_short(&entry.object) {
             return Err(refused("uses of such a key are not short"));
         }
+        // Those whose programs have gone are not counted.
+        core.review_lines();
         let worker = core.worker_for(&catalogue, entry)?;
         worker.token.hand_over(&hsmux_token::Line {
             connection,
@@ -69,9 +71,7 @@ impl Pool {
         core.review_lines();
         Ok(())
     }
-}
 
-impl Pool {
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.
     pub fn end_direct(&self) {
         let lines = std::mem::take(&mut *self.core.lines.0.lock());

@@ -7,6 +7,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{ObjectId, Params, Scope};
 
 use super::{Client, Line, MAX_IDLE};
+use crate::connection::Connection;
 use crate::count::{Count, Counted};
 use crate::direct::LONGEST;
 use crate::{Answer, Call, Reply, frame};
@@ -34,8 +35,10 @@ pub(super) struct Direct {
     offered: AtomicBool,
 }
 
+/// Not one of those that keep the application's login: the daemon may end it at any time.
 struct Handed {
-    line: Line,
+    connection: Connection,
+    version: u16,
     key: ObjectId,
     since: Instant,
     _open: Counted,
@@ -64,8 +67,7 @@ impl Direct {
     /// See [`Client::abandon`].
     pub fn abandon(&self) {
         if let Some(mut idle) = self.idle.try_lock() {
-            idle.drain(..)
-                .for_each(|handed| handed.line.connection.leave());
+            idle.drain(..).for_each(|handed| handed.connection.leave());
         }
     }
 
@@ -126,8 +128,8 @@ impl Client {
             None => return None,
         };
         let soon = deadline.min(Instant::now() + PATIENCE);
-        let answer = handed.line.connection.exchange(call, Some(soon)).ok();
-        let reply = answer.and_then(|a| frame::decode_reply(handed.line.version, &a.into()).ok());
+        let answer = handed.connection.exchange(call, Some(soon)).ok();
+        let reply = answer.and_then(|a| frame::decode_reply(handed.version, &a.into()).ok());
         match reply {
             Some(reply) if !blames_token(&reply) => {
                 direct.keep(handed);
@@ -142,14 +144,23 @@ impl Client {
     }
 
     fn ask_for(&self, key: ObjectId, deadline: Instant) -> Option<Handed> {
-        let idle = self.idle.lock().pop();
-        let line = idle.map_or_else(|| self.fresh(deadline).ok(), Some);
+        // One stays: with an application's last connection the daemon forgets its login.
+        let mut idle = self.idle.lock();
+        let spare = (idle.len() > 1).then(|| idle.pop()).flatten();
+        drop(idle);
+        let line = spare.map_or_else(|| self.fresh(deadline).ok(), Some);
         let line = line.and_then(|line| self.ask_on(line, key, deadline));
         if line.is_none() {
             self.direct.pause();
         }
+        let Line {
+            connection,
+            version,
+            ..
+        } = line?;
         Some(Handed {
-            line: line?,
+            connection,
+            version,
             key,
             since: Instant::now(),
             _open: self.direct.open.one(),

@@ -162,6 +162,17 @@ fn a_program_goes_on_when_its_worker_dies() {
 }
 
 #[test]
+fn a_program_stays_logged_in_when_the_connection_ends() {
+    let rig = Rig::new(Setup::Daemon);
+    let key = key(&rig, "ec");
+    for _ in 0..3 {
+        let client = served_directly(&rig, key);
+        rig.hsmux("reload").ok();
+        client.execute(&sign(key), soon()).unwrap();
+    }
+}
+
+#[test]
 fn what_ends_it() {
     let mut rig = Rig::new(Setup::Daemon);
     let ec = key(&rig, "ec");
