@@ -10,6 +10,7 @@ use hsmux_wire::HandedOver;
 use crate::catalogue::{Catalogue, Entry};
 use crate::core::Core;
 use crate::record::Connection;
+use crate::seatset::SeatSet;
 use crate::{Policy, Pool};
 
 /// Those that are handed over.
@@ -21,6 +22,8 @@ struct Line {
     key: ObjectId,
     /// As the key was shown when it was handed over.
     object: Arc<Object>,
+    /// Seats that served it then: others are to have their share.
+    serving: SeatSet,
     seat: usize,
     /// The worker's.
     generation: u64,
@@ -62,6 +65,7 @@ impl Pool {
         let line = Line {
             key,
             object: Arc::clone(&entry.object),
+            serving: entry.serving.and(&catalogue.in_service),
             seat: worker.record.index,
             generation: worker.generation,
             handed,
@@ -100,14 +104,21 @@ impl Core {
     /// By the policy: the first, or the one with the fewest connections for its weight.
     fn worker_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Arc<Connection>> {
         let able = entry.serving.and(&catalogue.in_service);
-        let able = able.minus(&catalogue.remote);
         let scheduler = self.scheduler.lock();
-        let short: Vec<usize> = able
+        let slow = |seat: usize| scheduler.is_slow(seat) || catalogue.remote.contains(seat);
+        let one_is_slow = able.iter().any(slow);
+        let able: SeatSet = able
             .iter()
             .filter(|seat| scheduler.is_short(*seat))
             .collect();
         drop(scheduler);
-        let workers = short.iter().filter_map(|seat| self.record(*seat));
+        // It would idle while programs wait for the others.
+        if one_is_slow {
+            return Err(refused(
+                "it is also served by what is slow or of another host",
+            ));
+        }
+        let workers = able.iter().filter_map(|seat| self.record(seat));
         let workers = workers.filter_map(|record| record.life.lock().connection.clone());
         let current = |worker: &Arc<Connection>| {
             catalogue.generations.get(worker.record.index) == Some(&worker.generation)
@@ -137,7 +148,8 @@ impl Line {
         self.handed.is_open()
             && catalogue.generations.get(self.seat) == Some(&self.generation)
             && entry.is_some_and(|entry| {
-                entry.serving.contains(self.seat) && entry.object == self.object
+                let serving = entry.serving.and(&catalogue.in_service);
+                serving == self.serving && entry.object == self.object
             })
     }
 }

@@ -165,6 +165,12 @@ impl<W, C> Load<W, C> {
         self.takes_more() && self.capacity.lanes > 0 && self.depth() > 1
     }
 
+    /// Whether it is known that they are longer: the first one of a connection says little.
+    pub fn is_slow(&self) -> bool {
+        let [now, before] = self.quickest.nanos;
+        (FAST..u64::MAX).contains(&now.min(before))
+    }
+
     /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
     fn depth(&self) -> usize {
         let [now, before] = self.quickest.nanos;

@@ -296,6 +296,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         load.is_some_and(Load::is_short)
     }
 
+    /// Whether it is known that its operations are not.
+    pub fn is_slow(&self, seat: usize) -> bool {
+        let load = self.seats.get(seat).and_then(Option::as_ref);
+        load.is_some_and(Load::is_slow)
+    }
+
     /// What a seat does; `None` when it is out of service.
     pub fn activity(&self, seat: usize) -> Option<Activity> {
         let load = self.seats.get(seat)?.as_ref()?;

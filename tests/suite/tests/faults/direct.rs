@@ -296,7 +296,7 @@ fn a_slow_token_hands_nothing_over() {
     let mut line = Line::open(&rig);
     assert!((0..20).all(|_| line.signs(ec)));
     let said = line.refused(ec).expect("refused");
-    assert!(said.contains("short"), "{said}");
+    assert!(said.contains("slow"), "{said}");
 }
 
 #[test]
