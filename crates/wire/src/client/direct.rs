@@ -107,9 +107,12 @@ impl Direct {
 
     /// One has ended that lived for so long.
     fn ended(&self, lived: Duration) {
-        if lived > LONGEST_PAUSE {
-            self.usual.lock().pause = Duration::ZERO;
+        let mut usual = self.usual.lock();
+        // It was worth more than the time without one.
+        if lived > usual.pause {
+            usual.pause = Duration::ZERO;
         }
+        drop(usual);
         self.pause();
     }
 }
