@@ -3,7 +3,6 @@
 mod direct;
 
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::{Mutex, Turn};
@@ -18,6 +17,9 @@ use direct::Direct;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
 const MAX_IDLE: usize = 256;
+
+/// How much longer the answer to an operation is waited for than it may take, so that a late one still says why.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// For [`Client::connect`], which has no deadline of a call.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -36,7 +38,6 @@ pub struct Client {
     /// Held while a connection is made: the PIN of the last login that was accepted.
     login: Turn<Option<Secret>>,
     welcome: Mutex<Option<Welcome>>,
-    epoch: AtomicU64,
 }
 
 /// A connection that has been greeted.
@@ -79,22 +80,12 @@ impl Client {
             open: Count::default(),
             login: Turn::default(),
             welcome: Mutex::default(),
-            epoch: AtomicU64::new(0),
         })
     }
 
     /// What the daemon said when it was last connected to; `None` before the first time.
     pub fn welcome(&self) -> Option<Welcome> {
         self.welcome.lock().clone()
-    }
-
-    /// The catalogue's epoch as told last; 0 when it is not known, so that a search has to ask: workers, which
-    /// answer on connections that were handed over to them, know nothing of it.
-    pub fn epoch(&self) -> u64 {
-        if self.direct.is_used() {
-            return 0;
-        }
-        self.epoch.load(Ordering::Acquire)
     }
 
     /// Calls and waits for the answer.
@@ -106,9 +97,6 @@ impl Client {
             *self.login.lock() = None;
         }
         let reply = self.exchange(&call, deadline)?;
-        if reply.epoch != 0 {
-            self.epoch.store(reply.epoch, Ordering::Release);
-        }
         if let Answer::Failed(error) = reply.answer {
             return Err(error);
         }
@@ -118,17 +106,16 @@ impl Client {
         Ok(reply)
     }
 
-    /// Runs one operation.
+    /// Runs one operation; the daemon has until the deadline for it.
     pub fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         let left = deadline.saturating_duration_since(Instant::now());
         let item = Item {
             operation: operation.clone(),
             remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
         };
-        match self.call(Call::Execute(vec![item]), deadline)?.answer {
-            Answer::Results(results) if results.len() == 1 => {
-                results.into_iter().next().unwrap_or(Ok(Outcome::Done))
-            }
+        let call = Call::Execute(vec![item]);
+        match self.call(call, deadline + GRACE)?.answer {
+            Answer::Results(mut results) if results.len() == 1 => results.remove(0),
             other => Err(unexpected(&other)),
         }
     }
@@ -213,9 +200,6 @@ impl Client {
         self.direct.offered(welcome.hands_over == Some(true));
         let before = self.welcome.lock().replace(welcome);
         let restarted = before.is_some_and(|before| before.boot != boot);
-        if restarted {
-            self.epoch.store(0, Ordering::Release);
-        }
         if (restarted || forgotten) && login.is_some() {
             self.login_again(&mut line, &mut login, deadline)?;
         }

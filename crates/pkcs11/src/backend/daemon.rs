@@ -5,12 +5,9 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Operation, Outcome, Result, Secret};
-use hsmux_wire::{Answer, Call, Client, Endpoint, Item, View};
+use hsmux_wire::{Answer, Call, Client, Endpoint, View};
 
 use super::{Backend, same};
-
-/// How much longer the module waits than it lets the daemon work, so that a late answer still says why.
-const GRACE: Duration = Duration::from_secs(2);
 
 /// The daemon, which may come and go.
 pub struct Daemon {
@@ -32,9 +29,12 @@ impl Daemon {
         })
     }
 
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     fn call(&self, call: Call) -> Result<Answer> {
-        let deadline = Instant::now() + self.patience + GRACE;
-        let reply = self.client.call(call, deadline)?;
+        let reply = self.client.call(call, self.deadline())?;
         Ok(reply.answer)
     }
 
@@ -55,14 +55,7 @@ impl Daemon {
 
 impl Backend for Daemon {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
-        let item = Item {
-            operation: operation.clone(),
-            remaining_us: u64::try_from(self.patience.as_micros()).unwrap_or(u64::MAX),
-        };
-        match self.call(Call::Execute(vec![item]))? {
-            Answer::Results(mut results) if results.len() == 1 => results.remove(0),
-            other => Err(unexpected(&other)),
-        }
+        self.client.execute(operation, self.deadline())
     }
 
     fn view(&self, known: u64) -> Result<Option<View>> {

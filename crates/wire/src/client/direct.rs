@@ -8,7 +8,6 @@ use hsmux_token::{ObjectId, Params, Scope};
 
 use super::{Client, Line, MAX_IDLE};
 use crate::connection::Connection;
-use crate::count::{Count, Counted};
 use crate::direct::LONGEST;
 use crate::{Answer, Call, Reply, frame};
 
@@ -30,7 +29,6 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub(super) struct Direct {
     idle: Mutex<Vec<Handed>>,
-    open: Count,
     usual: Mutex<Usual>,
     offered: AtomicBool,
 }
@@ -41,7 +39,6 @@ struct Handed {
     version: u16,
     key: ObjectId,
     since: Instant,
-    _open: Counted,
 }
 
 /// What is asked of the daemon, one after the other.
@@ -57,11 +54,6 @@ impl Direct {
     /// Whether the daemon hands connections over.
     pub fn offered(&self, offered: bool) {
         self.offered.store(offered, Ordering::Relaxed);
-    }
-
-    /// Whether there is any.
-    pub fn is_used(&self) -> bool {
-        self.open.get() > 0
     }
 
     /// See [`Client::abandon`].
@@ -166,7 +158,6 @@ impl Client {
             version,
             key,
             since: Instant::now(),
-            _open: self.direct.open.one(),
         })
     }
 

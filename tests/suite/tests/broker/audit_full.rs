@@ -7,22 +7,13 @@ use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use serde_json::Value;
 
 use crate::audit::lines;
-use crate::rig::Broker;
+use crate::rig::{Broker, METERED};
 use crate::store::{TEXT, is_later};
 
-const SECTION: &str = r#"
-[broker]
-listen = ["127.0.0.1:0"]
-metrics = true
-
-[[policy]]
-clients = ["token:app"]
-keys = ["app-*"]
-allow = ["*"]
-
+const AUDIT: &str = "
 [audit]
 keys = true
-"#;
+";
 
 /// `hsmux audit verify` has something to remark.
 const REMARKS: Option<i32> = Some(3);
@@ -30,7 +21,7 @@ const REMARKS: Option<i32> = Some(3);
 /// A broker with a key, and with a trail whose disk is full.
 fn with_a_full_disk(audit: &str) -> Broker {
     let rig = Rig::empty(Setup::Daemon, 1);
-    let broker = Broker::of(rig, &format!("{SECTION}{audit}")).known();
+    let broker = Broker::of(rig, &format!("{METERED}{AUDIT}{audit}")).known();
     broker.good("POST", "keys/app-gcm", "");
     broker.good("POST", "encrypt/app-gcm", TEXT);
     assert_eq!(number(&broker, UP), "1");

@@ -7,23 +7,12 @@ use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::rig::Broker;
+use crate::rig::{Broker, METERED};
 use crate::store::is_later;
 
 const ITEMS: usize = 400;
 const IN_FLIGHT: &str = r#"hsmux_broker_operations_in_flight{key="app-gcm"}"#;
 const DONE: &str = r#"hsmux_broker_operations_total{key="app-gcm",operation="encrypt"}"#;
-
-const SECTION: &str = r#"
-[broker]
-listen = ["127.0.0.1:0"]
-metrics = true
-
-[[policy]]
-clients = ["token:app"]
-keys = ["app-*"]
-allow = ["*"]
-"#;
 
 fn signal(worker: u32, signal: Signal) {
     let pid = i32::try_from(worker).ok().and_then(Pid::from_raw);
@@ -72,7 +61,7 @@ fn is_whole(broker: &Broker, answer: &Value) {
 }
 
 fn start(members: usize) -> Broker {
-    let broker = Broker::of(Rig::empty(Setup::Daemon, members), SECTION).known();
+    let broker = Broker::of(Rig::empty(Setup::Daemon, members), METERED).known();
     broker.good("POST", "keys/app-gcm", "");
     broker
 }
@@ -108,7 +97,7 @@ fn slow() -> Broker {
     // Items wait for a token that may be back, as many at once as are under way.
     rig.config.pool = "deadline = \"3s\"".into();
     rig.config.members = token.members().collect();
-    let broker = Broker::of(rig, SECTION).known();
+    let broker = Broker::of(rig, METERED).known();
     broker.good("POST", "keys/app-gcm", "");
     broker
 }

@@ -4,17 +4,9 @@ use std::time::{Duration, Instant};
 
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
 
-use crate::rig::Broker;
+use crate::rig::{Broker, OTHERS};
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
-
-/// Keys of others, for `app`.
-const OTHERS: &str = r#"
-[[policy]]
-clients = ["token:app"]
-keys = ["label:*"]
-allow = ["*"]
-"#;
 
 /// Another program makes a key.
 fn add(broker: &Broker, label: &str) {

@@ -10,17 +10,9 @@ use hsmux_suite::{Caller, Rig, SOFTHSM, Setup, SoftHsm, until};
 use serde_json::{Value, json};
 
 use crate::connection::Connection;
-use crate::rig::Broker;
+use crate::rig::{Broker, OTHERS};
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
-
-/// Keys of others, for `app`.
-const OTHERS: &str = r#"
-[[policy]]
-clients = ["token:app"]
-keys = ["label:*"]
-allow = ["*"]
-"#;
 
 /// A key that is lost from sight is so until a fresh process looks, half a minute later: a change is known before
 /// that on a busy machine, too.

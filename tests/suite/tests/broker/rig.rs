@@ -28,6 +28,26 @@ keys = ["app-*"]
 allow = ["*"]
 "#;
 
+/// The same with `/metrics` open to everybody, and with no limit of its own.
+pub const METERED: &str = r#"
+[broker]
+listen = ["127.0.0.1:0"]
+metrics = true
+
+[[policy]]
+clients = ["token:app"]
+keys = ["app-*"]
+allow = ["*"]
+"#;
+
+/// Keys of others too, for `app`.
+pub const OTHERS: &str = r#"
+[[policy]]
+clients = ["token:app"]
+keys = ["label:*"]
+allow = ["*"]
+"#;
+
 /// A client that Debian does not have: where `scripts/clients.sh` has put it, now or before.
 pub fn fetched(client: &str) -> String {
     let script = source().join("scripts/clients.sh");

@@ -10,18 +10,7 @@ use serde_json::Value;
 
 use crate::collector::{Collector, SERVER, text};
 use crate::pki::{ALWAYS, Authority};
-use crate::rig::Broker;
-
-pub const BROKER: &str = r#"
-[broker]
-listen = ["127.0.0.1:0"]
-metrics = true
-
-[[policy]]
-clients = ["token:app"]
-keys = ["app-*"]
-allow = ["*"]
-"#;
+use crate::rig::{Broker, METERED};
 
 const CALLER: &str = "00f067aa0ba902b7";
 
@@ -87,7 +76,7 @@ fn a_traced_request_says_where_its_time_went_and_nothing_that_is_secret() {
         "[traces]\nendpoint = \"{}/otlp/\"\nca = \"ca.pem\"\n",
         collector.url
     );
-    let mut broker = Broker::of(rig, &format!("{BROKER}{traces}"));
+    let mut broker = Broker::of(rig, &format!("{METERED}{traces}"));
 
     ask(
         &broker,
@@ -195,7 +184,7 @@ fn an_enciphering(spans: &[Span], id: &str) {
 #[test]
 fn requests_are_traced_as_often_as_configured_and_where_the_environment_says() {
     let collector = Collector::start();
-    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), BROKER);
+    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), METERED);
     ask(&broker, &id(1), true, "random/8", "");
     assert_eq!(number(&broker, "hsmux_traces_exported_total"), None);
     broker.rig.stop();
@@ -239,7 +228,7 @@ fn a_collector_that_is_away_harms_no_request() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("its address");
     let traces = format!("[traces]\nendpoint = \"http://{address}\"\n");
-    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), &format!("{BROKER}{traces}"));
+    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), &format!("{METERED}{traces}"));
     broker.good("POST", "keys/app-cbc", r#"{"type": "aes256-cbc"}"#);
     let items = vec![r#"{"plaintext": "AAAA"}"#; 100].join(",");
     let batch = format!(r#"{{"batch_input": [{items}]}}"#);

@@ -8,8 +8,8 @@ use hsmux_suite::{PATIENCE, Rig, Setup, until};
 
 use crate::collector::Collector;
 use crate::connection::Connection;
-use crate::rig::Broker;
-use crate::traces::{BROKER, ask, id, number};
+use crate::rig::{Broker, METERED};
+use crate::traces::{ask, id, number};
 
 /// Clients that ask one thing after the other.
 struct Load {
@@ -59,7 +59,7 @@ impl Load {
 
 #[test]
 fn a_reload_changes_where_spans_go_and_loses_no_request() {
-    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), BROKER);
+    let mut broker = Broker::of(Rig::empty(Setup::Daemon, 1), METERED);
     let module = broker.rig.config.module.clone();
     let write = |broker: &mut Broker, traces: &str| {
         broker.rig.config.module = format!("{module}\n{traces}");

@@ -58,12 +58,7 @@ impl Line {
     }
 
     fn run(&mut self, operations: &[Operation]) -> Option<Result<Outcome, Error>> {
-        let item = |operation: &Operation| Item {
-            operation: operation.clone(),
-            remaining_us: PATIENCE.as_micros() as u64,
-        };
-        let call = Call::Execute(operations.iter().map(item).collect());
-        match self.ask(&call)? {
+        match self.ask(&execute(operations))? {
             Answer::Results(mut results) => results.pop(),
             other => panic!("{other:?}"),
         }
@@ -93,6 +88,14 @@ impl Line {
     }
 }
 
+fn execute(operations: &[Operation]) -> Call {
+    let item = |operation: &Operation| Item {
+        operation: operation.clone(),
+        remaining_us: PATIENCE.as_micros() as u64,
+    };
+    Call::Execute(operations.iter().map(item).collect())
+}
+
 /// The key of this label, as a program sees it.
 fn key(rig: &Rig, label: &str) -> ObjectId {
     let client = client(rig, SPOKEN);
@@ -105,9 +108,9 @@ fn served_directly(rig: &Rig, key: ObjectId) -> Client {
     let client = client(rig, SPOKEN);
     log_in(rig, &client);
     until("a worker serves it", PATIENCE, || {
-        client.execute(&sign(key), soon()).unwrap();
+        let reply = client.call(execute(&[sign(key)]), soon()).unwrap();
         // What workers answer says nothing of the catalogue.
-        (client.epoch() == 0).then_some(())
+        (reply.epoch == 0).then_some(())
     });
     client
 }
