@@ -25,10 +25,6 @@ pub trait Backend: Send + Sync {
 
     /// C_Logout.
     fn logout(&self) -> Result<()>;
-
-    /// In the child after a fork: closes what was inherited; no byte is written or read, and no lock
-    /// is waited for that a thread of the parent may hold.
-    fn abandon(&self);
 }
 
 /// Whether a PIN is the right one, in a time that does not depend on how much of it is.

@@ -4,11 +4,13 @@
 //! So the state is a pointer that is swapped, never a value that is changed under a lock; the child
 //! knows it by the process id, lets go of it as it is, and starts anew.
 
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
 use hsmux_token::ck::*;
+use hsmux_token::fork::{is_still, take_inherited};
 
 use crate::app::App;
 use crate::backend::Backend;
@@ -39,8 +41,8 @@ fn current() -> Guard<Option<Arc<App>>> {
     }
 }
 
-/// In a fork's child: what was inherited is the parent's. It is closed where that is safe, and never
-/// dropped: destructors would lock and talk.
+/// In a fork's child: what was inherited is the parent's. It stays as it is, and is never dropped: destructors would
+/// lock and talk.
 fn leave_to_parent() {
     if let Some(inherited) = CURRENT.swap(None) {
         if inherited.process == std::process::id() {
@@ -48,8 +50,22 @@ fn leave_to_parent() {
             CURRENT.store(Some(inherited));
             return;
         }
-        inherited.backend.abandon();
+        close_inherited();
         std::mem::forget(inherited);
+    }
+}
+
+/// What the daemon, the parent's workers and other processes would notice is closed; no byte is written or read, and no
+/// lock is waited for that a thread of the parent may hold.
+#[allow(unsafe_code)]
+fn close_inherited() {
+    for (inherited, inode) in take_inherited() {
+        // SAFETY: it is only looked at; where the child has closed it, that fails.
+        if !is_still(unsafe { BorrowedFd::borrow_raw(inherited) }, inode) {
+            continue;
+        }
+        // SAFETY: what the parent owned it by is never dropped in this process, nor does any thread of it run here.
+        drop(unsafe { OwnedFd::from_raw_fd(inherited) });
     }
 }
 

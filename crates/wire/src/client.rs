@@ -120,19 +120,6 @@ impl Client {
         }
     }
 
-    /// Lets go of the parent's connections in a fork's child: nothing is written or read.
-    ///
-    /// A connection that another thread of the parent was using stays open until the child ends
-    /// or calls exec.
-    pub fn abandon(&self) {
-        // A lock that some thread held at the fork is never released here.
-        let Some(mut idle) = self.idle.try_lock() else {
-            return;
-        };
-        idle.drain(..).for_each(|line| line.connection.leave());
-        self.direct.abandon();
-    }
-
     fn exchange(&self, call: &Call, deadline: Instant) -> Result<Reply> {
         match self.exchange_directly(call, deadline) {
             Some(reply) => Ok(reply),

@@ -1,10 +1,10 @@
 //! A connection of a thread that may block: one call, then its answer.
 
 use std::io;
-use std::os::fd::{AsFd, IntoRawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use hsmux_token::fork::Mark;
 use hsmux_token::{Error, Result};
 use minicbor::{Decode, Encode};
 use rustix::event::PollFlags;
@@ -18,12 +18,11 @@ const CHUNK: usize = 8 << 10;
 
 /// A socket, what was read of the next frame, and room to write one.
 pub struct Connection {
+    _unshared: Mark,
     stream: UnixStream,
     inbox: FrameBuffer,
     chunk: Box<[u8; CHUNK]>,
     out: Vec<u8>,
-    /// Tells this socket from another one that got its number.
-    inode: u64,
 }
 
 /// How an exchange of frames failed.
@@ -64,13 +63,12 @@ impl std::fmt::Display for Broken {
 impl Connection {
     /// Takes over a connected socket.
     pub fn new(stream: UnixStream) -> Self {
-        let inode = inode(&stream);
         Self {
+            _unshared: Mark::of(&stream),
             stream,
             inbox: FrameBuffer::default(),
             chunk: Box::new([0; CHUNK]),
             out: Vec::new(),
-            inode,
         }
     }
 
@@ -175,14 +173,6 @@ impl Connection {
             read.zeroize();
         }
     }
-
-    /// Closes the socket in a fork's child, where the parent's goes on living. A child that has
-    /// closed all descriptors may use the number for something else by now, which is left alone.
-    pub(crate) fn leave(self) {
-        if inode(&self.stream) != self.inode {
-            let _ = self.stream.into_raw_fd();
-        }
-    }
 }
 
 /// Reads an answer that is one message.
@@ -191,8 +181,4 @@ where
     T: for<'b> Decode<'b, bytes::Bytes>,
 {
     frame::decode(&frame.into())
-}
-
-fn inode(fd: impl AsFd) -> u64 {
-    rustix::fs::fstat(fd).map_or(0, |stat| stat.st_ino)
 }

@@ -296,14 +296,3 @@ fn greeting() -> Vec<u8> {
     frame::encode(&hello, &mut bytes).unwrap();
     bytes
 }
-
-#[test]
-fn a_forked_child_lets_go_without_a_word() {
-    let rig = Rig::new();
-    let client = rig.client();
-    check(&client, b"parent");
-    client.abandon();
-    // Here the descriptors are this process's own, so that letting go closes the connection.
-    until("it is closed", || rig.connections() == 0);
-    check(&client, b"a new one");
-}

@@ -81,10 +81,6 @@ impl Backend for Daemon {
         *self.pin.lock() = None;
         self.done(Call::Logout)
     }
-
-    fn abandon(&self) {
-        self.client.abandon();
-    }
 }
 
 fn unexpected(answer: &Answer) -> Error {

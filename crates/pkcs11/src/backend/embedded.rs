@@ -1,11 +1,9 @@
 //! The pool in this process: any [`Token`], seen as the daemon shows it.
 
-use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::fork::take_inherited;
 use hsmux_token::{Object, Operation, Outcome, Result, Secret, Token, TokenFlags};
 use hsmux_wire::View;
 
@@ -84,16 +82,5 @@ impl Backend for Embedded {
     fn logout(&self) -> Result<()> {
         self.user.store(false, Ordering::Release);
         Ok(())
-    }
-
-    /// The pool is the parent's, and its threads do not run here: it stays as it is, but for what
-    /// the parent's workers and other processes would notice.
-    #[allow(unsafe_code)]
-    fn abandon(&self) {
-        for inherited in take_inherited() {
-            // SAFETY: the parent's pool owned it, and is never dropped in this process, nor does
-            // any thread of it run here.
-            drop(unsafe { OwnedFd::from_raw_fd(inherited) });
-        }
     }
 }

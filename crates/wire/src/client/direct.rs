@@ -56,13 +56,6 @@ impl Direct {
         self.offered.store(offered, Ordering::Relaxed);
     }
 
-    /// See [`Client::abandon`].
-    pub fn abandon(&self) {
-        if let Some(mut idle) = self.idle.try_lock() {
-            idle.drain(..).for_each(|handed| handed.connection.leave());
-        }
-    }
-
     fn take(&self, key: &ObjectId) -> Option<Handed> {
         let mut idle = self.idle.lock();
         let at = idle.iter().rposition(|handed| handed.key == *key)?;
