@@ -113,6 +113,17 @@ impl Key {
         }
     }
 
+    /// The curve's name; of one that is not known here the error says what the key calls it.
+    pub fn curve(&self) -> Result<&'static str> {
+        let known = curve(self.kind, &self.params).map(|curve| curve.name);
+        known.ok_or_else(|| {
+            Error::request(
+                Kind::Unsupported,
+                format!("the curve {} is not known here", self.name),
+            )
+        })
+    }
+
     /// Checks a signature; where the curve has no arithmetic here, the error names it.
     pub fn verifier(&self) -> Result<&dyn Verifier> {
         self.verifier.as_deref().ok_or_else(|| {

@@ -105,6 +105,14 @@ impl PublicKey {
         }
     }
 
+    /// The name of an elliptic key's curve: `P-256`, `brainpoolP256r1`. The error names one that is not known here.
+    pub fn curve(&self) -> Result<&'static str> {
+        match &self.0.form {
+            Form::Rsa(_) => Err(Error::request(Kind::Invalid, "an RSA key is on no curve")),
+            Form::Curve(key) => key.curve(),
+        }
+    }
+
     /// The family.
     pub fn kind(&self) -> KeyKind {
         match &self.0.form {

@@ -171,6 +171,7 @@ fn a_curve_without_arithmetic_has_a_name_and_says_so() {
         (pair.public.bits(), pair.public.signature_len()),
         (512, 128)
     );
+    assert_eq!(pair.public.curve().unwrap(), "brainpoolP512r1");
     assert_eq!(
         PublicKey::from_attributes(&pair.public.to_attributes()).unwrap(),
         pair.public

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use hsmux_pool::Catalogue;
+use hsmux_software::PublicKey;
 use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
 use parking_lot::Mutex;
 
@@ -149,7 +150,7 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
         .attributes
         .number(ck::CKA_KEY_TYPE)
         .unwrap_or(u64::MAX);
-    let public = || hsmux_software::PublicKey::from_attributes(&object.attributes);
+    let public = || PublicKey::from_attributes(&object.attributes);
     Ok(match KeyKind::of(key_type) {
         KeyKind::Aes => Shape::AesGcm {
             bits: object.attributes.number(ck::CKA_VALUE_LEN).unwrap_or(0) * 8,
@@ -157,12 +158,7 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
         KeyKind::Rsa => Shape::Rsa {
             bits: public()?.bits() as u64,
         },
-        KeyKind::Ec => Shape::Ecdsa(match public()?.bits() {
-            ..=256 => "p256",
-            257..=384 => "p384",
-            _ => "p521",
-        }),
-        KeyKind::Edwards => Shape::Ed25519,
+        KeyKind::Ec | KeyKind::Edwards => on_curve(&public()?)?,
         KeyKind::Generic => Shape::Hmac,
         other => {
             let message = format!("the broker does nothing with keys of the kind {other:?}");
@@ -171,10 +167,91 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
     })
 }
 
+/// By the curve that it names, not by its length: secp256k1 is as long as P-256.
+fn on_curve(public: &PublicKey) -> Result<Shape, Refusal> {
+    Ok(match public.curve()? {
+        "P-256" => Shape::Ecdsa("p256"),
+        "P-384" => Shape::Ecdsa("p384"),
+        "P-521" => Shape::Ecdsa("p521"),
+        "Ed25519" => Shape::Ed25519,
+        "Ed448" => {
+            let message = "the broker does nothing with keys on Ed448; make one on Ed25519";
+            return Err(Refusal::bad(message));
+        }
+        // The dialect has no word for it; it signs as the others do.
+        other => Shape::Ecdsa(other),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::Store;
+    use hsmux_token::Attributes;
+
+    /// What is done with a key of these CKA_EC_PARAMS and this point, both in hexadecimal digits.
+    fn elliptic(key_type: u64, params: &str, point: &str) -> Result<String, Refusal> {
+        let bytes = |text: &str| hex::decode(text).unwrap();
+        let attributes = Attributes::default()
+            .with_number(ck::CKA_KEY_TYPE, key_type)
+            .with(ck::CKA_EC_PARAMS, bytes(params))
+            .with(ck::CKA_EC_POINT, bytes(point));
+        let id = ObjectId {
+            class: Class::PRIVATE_KEY,
+            name: [0; 32],
+        };
+        shape(&Object { id, attributes }).map(Shape::word)
+    }
+
+    /// The points are the curves' generators (SP 800-186, SEC 2, RFC 5639), where their arithmetic is known.
+    #[test]
+    fn a_curve_is_what_it_is_called_whatever_its_length() {
+        let somewhere = format!("04{}", "5a".repeat(128));
+        for (params, point, word) in [
+            (
+                "06082a8648ce3d030107",
+                "046b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296\
+                 4fe342e2fe1a7f9b8ee7eb4a7c0f9e162bce33576b315ececbb6406837bf51f5",
+                "ecdsa-p256",
+            ),
+            (
+                "06052b8104000a",
+                "0479be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798\
+                 483ada7726a3c4655da4fbfc0e1108a8fd17b448a68554199c47d08ffb10d4b8",
+                "ecdsa-secp256k1",
+            ),
+            (
+                "06092b2403030208010107",
+                "048bd2aeb9cb7e57cb2c4b482ffc81b7afb9de27e1e3bd23c23a4453bd9ace3262\
+                 547ef835c3dac4fd97f8461a14611dc9c27745132ded8e545c1d54c72f046997",
+                "ecdsa-brainpoolP256r1",
+            ),
+            (
+                "06092b240303020801010d",
+                &somewhere[..],
+                "ecdsa-brainpoolP512r1",
+            ),
+        ] {
+            assert_eq!(elliptic(ck::CKK_EC, params, point).unwrap(), word);
+        }
+        let own = ["p256", "p384", "p521"].map(|name| Shape::Ecdsa(name).curve_word());
+        assert_eq!(own, ["P-256", "P-384", "P-521"].map(Some));
+        assert_eq!(Shape::Ecdsa("secp256k1").curve_word(), Some("secp256k1"));
+    }
+
+    #[test]
+    fn a_curve_with_which_nothing_is_done_is_named() {
+        let point = format!("04{}", "5a".repeat(42));
+        for (key_type, params, name) in [
+            // sect163k1
+            (ck::CKK_EC, "06052b81040001", "1.3.132.0.1"),
+            (ck::CKK_EC_EDWARDS, "06032b6571", "Ed448"),
+        ] {
+            let refused = elliptic(key_type, params, &point).unwrap_err();
+            assert_eq!(refused.status.as_u16(), 400);
+            assert!(refused.text().contains(name), "{refused:?}");
+        }
+    }
 
     #[test]
     fn no_budget_is_kept_of_a_key_that_is_gone() {

@@ -31,7 +31,7 @@ pub enum Shape {
     },
     /// AES-256 in CBC, and HMAC-SHA-256 with a second key over it.
     AesCbcHmac,
-    /// ECDSA on the curve of that name.
+    /// ECDSA on the curve of that name: of keys that others have made also one that the dialect has no word for.
     Ecdsa(&'static str),
     /// Ed25519, without prehash.
     Ed25519,
@@ -152,7 +152,8 @@ impl Shape {
         match self {
             Self::Ecdsa("p256") => Some("P-256"),
             Self::Ecdsa("p384") => Some("P-384"),
-            Self::Ecdsa(_) => Some("P-521"),
+            Self::Ecdsa("p521") => Some("P-521"),
+            Self::Ecdsa(other) => Some(other),
             _ => None,
         }
     }

@@ -7,7 +7,7 @@ use hsmux_suite::{Rig, Setup};
 use serde_json::json;
 
 use crate::restarts::lose_store;
-use crate::rig::Broker;
+use crate::rig::{Broker, OTHERS};
 use crate::signing::{unsealed, verifies};
 
 /// Keys of the rig (`rsa`, id 01; `ec`, id 02; `aes`, id 03) for `app`; only `cbc` may do what is dangerous.
@@ -219,6 +219,35 @@ fn keys_of_others_are_shown_and_ask_for_certificates() {
     broker.refused("GET", "keys/label:nothing", "", 404, "");
     let (status, _) = broker.ask_as("", "GET", "keys/label:rsa", "");
     assert_eq!(status, 403);
+}
+
+/// As long as P-256 both, and neither of them called so.
+#[test]
+fn keys_on_other_curves_sign_and_are_called_what_they_are() {
+    const CURVES: [&str; 2] = ["secp256k1", "brainpoolP256r1"];
+    let rig = Rig::empty(Setup::Daemon, 1);
+    for (n, curve) in CURVES.iter().enumerate() {
+        let line = format!("--keypairgen --key-type EC:{curve} --id 1{n} --label {curve}");
+        rig.softhsm.tool("hsm1").args(&line).ok();
+    }
+    let broker = Broker::over(rig, OTHERS);
+    for curve in CURVES {
+        let shown = broker.good("GET", &format!("keys/label:{curve}"), "");
+        assert_eq!(shown["type"], format!("ecdsa-{curve}"));
+        assert_eq!(shown["keys"]["1"]["name"], curve);
+        let public = broker.rig.path("public.pem");
+        let pem = shown["keys"]["1"]["public_key"].as_str().expect("a key");
+        fs::write(&public, pem).expect("a file");
+        let path = format!("sign/label:{curve}");
+        let signed = broker.good("POST", &path, r#"{"input": "c2VjcmV0"}"#);
+        unsealed(&broker, &signed["signature"]);
+        verifies(&broker, &public, "sha256", "");
+        for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
+            let body = json!({"input": input, "signature": signed["signature"]}).to_string();
+            let found = broker.good("POST", &format!("verify/label:{curve}"), &body);
+            assert_eq!(found["valid"], valid, "{curve}");
+        }
+    }
 }
 
 #[test]
