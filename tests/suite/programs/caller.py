@@ -78,6 +78,12 @@ class Caller:
         private = {CKA_SIGN: True, CKA_PRIVATE: True}
         return self.session.generate_pair(CKM_EC_KEY_PAIR_GEN, names | public, names | private)
 
+    def do_import(self, label, value):
+        """A secret key of this value, in hexadecimal digits, for HMACs."""
+        names = {CKA_TOKEN: True, CKA_LABEL: label.encode(), CKA_ID: label.encode()}
+        key = {CKA_CLASS: CKO_SECRET_KEY, CKA_KEY_TYPE: CKK_GENERIC_SECRET, CKA_PRIVATE: True, CKA_SIGN: True}
+        return self.session.create(names | key | {CKA_VALUE: bytes.fromhex(value)})
+
     def do_store(self, label, value):
         names = {CKA_CLASS: CKO_DATA, CKA_TOKEN: True, CKA_PRIVATE: False}
         return self.session.create(names | {CKA_LABEL: label.encode(), CKA_VALUE: value.encode()})

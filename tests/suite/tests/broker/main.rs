@@ -40,3 +40,4 @@ mod traces;
 mod traces_change;
 mod traces_programs;
 mod unread;
+mod values;
