@@ -27,6 +27,7 @@ mod kill;
 mod limits;
 mod managed;
 mod metrics;
+mod nonces;
 mod openapi;
 mod oracle;
 mod pki;

@@ -1,0 +1,62 @@
+//! Nonces and IVs: one that comes twice under one key gives its texts away.
+
+use std::collections::BTreeSet;
+
+use hsmux_suite::{Rig, Setup};
+use serde_json::json;
+
+use crate::rig::Broker;
+use crate::values::bytes;
+
+const POLICY: &str = r#"
+[[policy]]
+clients = ["token:app"]
+keys = ["label:aes"]
+allow = ["encrypt", "raw-cbc"]
+"#;
+
+/// A key, how it is to encipher where that is said, and the bytes of the nonce that ciphertexts begin with.
+type Way = (&'static str, Option<&'static str>, usize);
+
+const WAYS: [Way; 4] = [
+    ("app-aes256-gcm96", None, 12),
+    ("app-aes256-cbc", None, 16),
+    ("label:aes", None, 12),
+    ("label:aes", Some("cbc"), 16),
+];
+
+/// Requests of one text, and texts of one request.
+const SINGLE: usize = 10;
+const BATCH: usize = 400;
+
+/// Those of one text that is enciphered again and again.
+fn nonces(broker: &Broker, (key, mode, len): Way) -> Vec<Vec<u8>> {
+    let path = format!("encrypt/{key}");
+    let item = json!({"plaintext": "c2VjcmV0", "mode": mode});
+    let ask = |body: String| broker.good("POST", &path, &body);
+    let batch = ask(json!({"batch_input": vec![&item; BATCH]}).to_string());
+    let items = batch["batch_results"].as_array().expect("results").clone();
+    let single = (0..SINGLE).map(|_| ask(item.to_string()));
+    let made = single.chain(items);
+    made.map(|made| bytes(&made["ciphertext"])[..len].to_vec())
+        .collect()
+}
+
+/// Nor where the broker begins anew.
+#[test]
+fn no_nonce_comes_twice() {
+    let mut broker = Broker::over(Rig::prepare(Setup::Daemon, 1), POLICY);
+    for kind in ["aes256-gcm96", "aes256-cbc"] {
+        let body = json!({"type": kind}).to_string();
+        broker.good("POST", &format!("keys/app-{kind}"), &body);
+    }
+    let before = WAYS.map(|way| nonces(&broker, way));
+    broker.rig.stop();
+    broker.start_again();
+    for (way, mut all) in WAYS.into_iter().zip(before) {
+        all.extend(nonces(&broker, way));
+        assert_eq!(all.len(), 2 * (SINGLE + BATCH));
+        let different: BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len(), "{way:?}");
+    }
+}
