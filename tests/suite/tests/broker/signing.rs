@@ -3,6 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use boring::bn::BigNum;
+use boring::ec::EcKey;
+use boring::ecdsa::EcdsaSig;
 use serde_json::{Value, json};
 
 use crate::rig::Broker;
@@ -75,6 +80,83 @@ fn keys_of_every_size_sign_as_openssl_verifies() {
         for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
             let body = json!({"input": input, "signature": signed["signature"]}).to_string();
             assert_eq!(broker.good("POST", &path, &body)["valid"], valid, "{kind}");
+        }
+    }
+}
+
+/// JWS is r and s side by side, each as long as the curve, in base64url without padding (RFC 7518, section 3.4); ASN.1
+/// is a SEQUENCE of both, which is also what comes where nothing is said.
+#[test]
+fn each_marshaling_is_read_by_others() {
+    let broker = Broker::start(1);
+    let digest = boring::sha::sha256(b"secret");
+    for (kind, len) in [("ecdsa-p256", 64), ("ecdsa-p384", 96), ("ecdsa-p521", 132)] {
+        make(&broker, kind);
+        let pem = fs::read(public(&broker, kind)).expect("a file");
+        let key = EcKey::public_key_from_pem(&pem).expect("a key");
+        let sign = |how: Option<&str>| {
+            let body = json!({"input": "c2VjcmV0", "marshaling_algorithm": how}).to_string();
+            let signed = broker.good("POST", &format!("sign/app-{kind}/sha2-256"), &body);
+            let text = signed["signature"].as_str().expect("a signature");
+            let text = text.strip_prefix("vault:v1:").expect("the first version");
+            text.to_owned()
+        };
+        // The two alphabets, and numbers that begin with zeros, differ in some signatures only.
+        for _ in 0..8 {
+            let raw = URL_SAFE_NO_PAD
+                .decode(sign(Some("jws")))
+                .expect("base64url");
+            assert_eq!(raw.len(), len, "{kind}");
+            let (r, s) = raw.split_at(len / 2);
+            let [r, s] = [r, s].map(|number| BigNum::from_slice(number).expect("a number"));
+            let signature = EcdsaSig::from_private_components(r, s).expect("r and s");
+            assert!(
+                signature.verify(&digest, &key).expect("a verdict"),
+                "{kind}"
+            );
+            for how in [Some("asn1"), None] {
+                let der = STANDARD.decode(sign(how)).expect("base64");
+                let signature = EcdsaSig::from_der(&der).expect("a SEQUENCE of r and s");
+                assert!(
+                    signature.verify(&digest, &key).expect("a verdict"),
+                    "{kind}"
+                );
+            }
+        }
+    }
+    let body = r#"{"input": "c2VjcmV0", "marshaling_algorithm": "raw"}"#;
+    broker.refused("POST", "sign/app-ecdsa-p256", body, 400, "asn1 and jws");
+}
+
+/// PKCS#1 v1.5 around the data as it is: not even what says which hash it is of.
+#[test]
+fn without_a_hash_the_data_itself_is_signed() {
+    let broker = Broker::start(1);
+    make(&broker, "rsa-2048");
+    fs::write(broker.rig.path("text"), "secret").expect("a file");
+    for (path, said) in [("app-rsa-2048", Some("none")), ("app-rsa-2048/none", None)] {
+        let mut body = json!({
+            "input": "c2VjcmV0", "hash_algorithm": said,
+            "prehashed": true, "signature_algorithm": "pkcs1v15",
+        });
+        let sign = format!("sign/{path}");
+        let signed = broker.good("POST", &sign, &body.to_string());
+        unsealed(&broker, &signed["signature"]);
+        let line = "pkeyutl -verify -pubin -inkey rsa-2048.pem -sigfile bytes -in text";
+        broker.rig.run("openssl").args(line).ok();
+        body["signature"] = signed["signature"].clone();
+        for (input, valid) in [("c2VjcmV0", true), ("AAAA", false)] {
+            body["input"] = input.into();
+            let found = broker.good("POST", &format!("verify/{path}"), &body.to_string());
+            assert_eq!(found["valid"], valid, "{path}");
+        }
+        for (field, other) in [
+            ("prehashed", json!(false)),
+            ("signature_algorithm", json!("pss")),
+        ] {
+            let mut body = body.clone();
+            body[field] = other;
+            broker.refused("POST", &sign, &body.to_string(), 400, "hash_algorithm");
         }
     }
 }
