@@ -14,7 +14,8 @@ use crate::held::until_whole;
 use crate::rig::Broker;
 
 const KILLS: usize = 6;
-const KINDS: [&str; 4] = ["aes256-gcm96", "aes256-cbc", "aes256-cbc", "ecdsa-p256"];
+const KINDS: [&str; 4] = ["aes256-gcm96", "aes256-cbc", "aes256-cbc", SIGNING];
+const SIGNING: &str = "ecdsa-p256";
 /// Uses of a GCM key that the broker reserves at once.
 const BLOCK: u64 = 1 << 16;
 
@@ -40,7 +41,8 @@ struct Known {
     /// Whether a rotation, or its deletion, was asked for and not answered.
     rotating: bool,
     deleting: bool,
-    texts: Vec<String>,
+    /// Ciphertexts, or signatures.
+    made: Vec<String>,
 }
 
 /// A client with keys of its own.
@@ -102,7 +104,7 @@ impl Client {
             (None, _) | (_, 0..4) => self.create(broker),
             (Some(name), 4..6) => self.rotate(broker, &name),
             (Some(name), 6..8) if self.keys.len() > 2 => self.delete(broker, &name),
-            (Some(name), _) => self.encrypt(broker, &name),
+            (Some(name), _) => self.make(broker, &name),
         }
     }
 
@@ -115,7 +117,7 @@ impl Client {
             latest: 0,
             rotating: false,
             deleting: false,
-            texts: Vec::new(),
+            made: Vec::new(),
         });
         let body = json!({"type": kind}).to_string();
         ask(broker, "POST", &format!("keys/{name}"), &body)?;
@@ -142,15 +144,17 @@ impl Client {
         Some(())
     }
 
-    fn encrypt(&mut self, broker: &Broker, name: &str) -> Option<()> {
+    /// Enciphers, or signs.
+    fn make(&mut self, broker: &Broker, name: &str) -> Option<()> {
         let key = self.keys.get_mut(name)?;
-        if key.kind == "ecdsa-p256" {
-            return Some(());
-        }
-        let body = r#"{"plaintext": "c2VjcmV0"}"#;
-        let sealed = ask(broker, "POST", &format!("encrypt/{name}"), body)?;
-        let text = sealed["ciphertext"].as_str().expect("a ciphertext");
-        key.texts.push(text.to_owned());
+        let (path, input, made) = if key.kind == SIGNING {
+            ("sign", "input", "signature")
+        } else {
+            ("encrypt", "plaintext", "ciphertext")
+        };
+        let body = json!({input: "c2VjcmV0"}).to_string();
+        let answer = ask(broker, "POST", &format!("{path}/{name}"), &body)?;
+        key.made.push(answer[made].as_str().expect(made).to_owned());
         if key.kind.contains("gcm") {
             self.used.insert((name.to_owned(), key.latest));
         }
@@ -181,19 +185,39 @@ impl Client {
                 "{name} {key:?}: {latest}"
             );
             (key.latest, key.rotating, key.deleting) = (latest, false, false);
-            if key.texts.is_empty() {
-                continue;
-            }
-            let items: Vec<_> = key.texts.iter().map(|t| json!({"ciphertext": t})).collect();
-            let body = json!({"batch_input": items}).to_string();
-            let opened = broker.good("POST", &format!("decrypt/{name}"), &body);
-            for item in opened["batch_results"].as_array().expect("results") {
-                assert_eq!(item["plaintext"], "c2VjcmV0", "{name}: {opened}");
-            }
+            self.look_at_what_was_made(broker, &name);
         }
         for name in &self.gone {
             let (status, _) = broker.ask("GET", &format!("keys/{name}"), "");
             assert_eq!(status, 404, "{name} was deleted");
+        }
+    }
+
+    /// All of it opens, or verifies. For that the public half is enough: so each key that signs does it once more.
+    fn look_at_what_was_made(&mut self, broker: &Broker, name: &str) {
+        let signs = self.keys[name].kind == SIGNING;
+        if signs {
+            self.make(broker, name).expect("an answer");
+        }
+        let made = &self.keys[name].made;
+        if made.is_empty() {
+            return;
+        }
+        let (path, field, found, expected) = if signs {
+            ("verify", "signature", "valid", json!(true))
+        } else {
+            ("decrypt", "ciphertext", "plaintext", json!("c2VjcmV0"))
+        };
+        let items = made.iter();
+        let items: Vec<_> = items
+            .map(|text| json!({field: text, "input": "c2VjcmV0"}))
+            .collect();
+        let body = json!({"batch_input": items}).to_string();
+        let answer = broker.good("POST", &format!("{path}/{name}"), &body);
+        let results = answer["batch_results"].as_array().expect("results");
+        assert_eq!(results.len(), made.len(), "{name}: {answer}");
+        for item in results {
+            assert_eq!(item[found], expected, "{name}: {answer}");
         }
     }
 }
