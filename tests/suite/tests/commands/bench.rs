@@ -120,12 +120,14 @@ fn a_wrong_signature_fails_the_burn_in() {
         .says("CKR_SIGNATURE_INVALID");
 }
 
-/// Three runs are enough to see that all ways work while keys come and go; how fast is for `make bench`.
+/// Three runs, and one with so many keys that no machine is too busy to show what they cost: 29 us and 4.9 us for each
+/// are 1 ms for an operation, one after the other, where a fresh module takes a tenth of that. How fast it is
+/// otherwise is for `make bench`.
 #[test]
 fn the_published_key_churn_is_repeated() {
     let rig = Rig::prepare(Setup::Daemon, 0);
     let done = rig
-        .hsmux("bench churn --runs 3 --more 60 --callers 2 --settle 50ms --time 200ms --workers 1")
+        .hsmux("bench churn --runs 3 --more 200 --callers 2 --settle 50ms --time 200ms --workers 1")
         .args("--html churn.html --json --old-module")
         .arg(built(Program::StandIn))
         .ok();
@@ -134,12 +136,22 @@ fn the_published_key_churn_is_repeated() {
     assert_eq!(report["ways"], serde_json::json!(ways), "{done}");
     let rows = report["rows"].as_array().expect("rows");
     let keys: Vec<_> = rows.iter().map(|row| row["keys"].as_u64()).collect();
-    assert_eq!(keys, [52, 1, 52, 60].map(Some), "{done}");
+    assert_eq!(keys, [52, 1, 52, 200].map(Some), "{done}");
     for found in rows.iter().flat_map(|row| row["found"].as_array().unwrap()) {
         assert_eq!(found["failed"], 0, "{done}");
         assert!(found["per_second"].as_f64() > Some(0.0), "{done}");
     }
-    assert!(rows[2]["published_ratio"].as_f64() < Some(0.3), "{done}");
+    let ratio = |row: usize, way: usize| {
+        let found = &rows[row]["found"][way];
+        found["ratio"].as_f64().expect("a ratio")
+    };
+    let (today, old) = (0, 2);
+    let slow = ratio(3, old);
+    assert!(slow < 0.5, "{done}");
+    // The same module after its restart, and the one that takes changes over.
+    for other in [ratio(0, old), ratio(3, today)] {
+        assert!(other > 2.0 * slow, "{done}");
+    }
     let page = fs::read_to_string(rig.path("churn.html")).unwrap();
     assert!(page.contains("<svg"), "no chart");
 }
