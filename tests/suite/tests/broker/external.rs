@@ -7,7 +7,7 @@ use hsmux_suite::{Rig, Setup};
 use serde_json::json;
 
 use crate::restarts::lose_store;
-use crate::rig::{Broker, OTHERS};
+use crate::rig::{Broker, OTHERS, in_the_daemon};
 use crate::signing::{unsealed, verifies};
 
 /// Keys of the rig (`rsa`, id 01; `ec`, id 02; `aes`, id 03) for `app`; only `cbc` may do what is dangerous.
@@ -29,7 +29,11 @@ const RSA: [&str; 3] = ["label:rsa", "id:01", "pkcs11:id=%2501%3Btype=private"];
 const EC: [&str; 3] = ["label:ec", "id:02", "pkcs11:object=ec"];
 
 fn start() -> (Broker, String) {
-    let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), POLICIES);
+    start_over(Rig::prepare(Setup::Daemon, 1))
+}
+
+fn start_over(rig: Rig) -> (Broker, String) {
+    let broker = Broker::over(rig, POLICIES);
     let made = broker.rig.hsmux("token-auth create cbc").ok();
     let cbc = made.out.trim().to_owned();
     (broker, cbc)
@@ -53,7 +57,23 @@ fn openssl(broker: &Broker, line: &str, input: &[u8]) -> String {
 
 #[test]
 fn raw_cbc_is_as_others_do_it_and_by_name_only() {
-    let (broker, cbc) = start();
+    raw_cbc(Rig::prepare(Setup::Daemon, 1));
+}
+
+#[test]
+fn gcm_is_what_an_aes_key_does_where_nothing_is_said() {
+    gcm(Rig::prepare(Setup::Daemon, 1));
+}
+
+#[test]
+fn a_module_in_the_daemon_enciphers_as_one_in_a_worker() {
+    for does in [raw_cbc, gcm] {
+        does(in_the_daemon(Rig::prepare(Setup::Daemon, 1)));
+    }
+}
+
+fn raw_cbc(rig: Rig) {
+    let (broker, cbc) = start_over(rig);
     let key = fs::read(broker.rig.keys.file("aes")).expect("the key");
     let mut hex = String::new();
     for byte in &key {
@@ -107,9 +127,8 @@ fn raw_cbc_is_as_others_do_it_and_by_name_only() {
     }
 }
 
-#[test]
-fn gcm_is_what_an_aes_key_does_where_nothing_is_said() {
-    let (broker, _) = start();
+fn gcm(rig: Rig) {
+    let (broker, _) = start_over(rig);
     for name in AES {
         let body = json!({"plaintext": "c2VjcmV0", "associated_data": "YQ=="}).to_string();
         let sealed = broker.good("POST", &format!("encrypt/{name}"), &body);

@@ -1,16 +1,24 @@
-use hsmux_suite::source;
+use hsmux_suite::{Rig, Setup, source};
 
-use crate::rig::Broker;
+use crate::rig::{Broker, in_the_daemon};
+
+const SIGNING: [&str; 2] = ["ecdsa-p256", "rsa-2048"];
 
 #[test]
 fn hvac_runs_a_whole_session() {
-    session(2, &["ecdsa-p256", "rsa-2048"]);
+    session(Rig::empty(Setup::Daemon, 2), &SIGNING);
+}
+
+#[test]
+fn hvac_runs_a_whole_session_with_the_module_in_the_daemon() {
+    session(in_the_daemon(Rig::empty(Setup::Daemon, 2)), &SIGNING);
 }
 
 /// SoftHSM lets no Ed25519 key out, not even wrapped: there is one copy of it.
 #[test]
 fn hvac_runs_a_whole_session_with_a_lone_token() {
-    session(1, &["ecdsa-p256", "ed25519"]);
+    let lone = Rig::empty(Setup::Daemon, 1);
+    session(lone, &["ecdsa-p256", "ed25519"]);
     let broker = Broker::start(2);
     let body = r#"{"type": "ed25519"}"#;
     broker.refused(
@@ -23,8 +31,8 @@ fn hvac_runs_a_whole_session_with_a_lone_token() {
     broker.refused("GET", "keys/app-alone", "", 404, "");
 }
 
-fn session(members: usize, signing: &[&str]) {
-    let broker = Broker::start(members);
+fn session(rig: Rig, signing: &[&str]) {
+    let broker = Broker::over(rig, "");
     let program = source().join("tests/suite/programs/broker.py");
     let run = broker.rig.run("/usr/bin/python3").arg(program);
     let mut run = run.arg(&broker.url).arg(&broker.token);
