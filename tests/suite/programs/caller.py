@@ -108,18 +108,19 @@ class Caller:
     def do_fork(self, again):
         """What a child sees: with `again` it initialises for itself, without it just calls."""
         reader, writer = os.pipe()
-        inherited = sockets()
         child = os.fork()
         if child == 0:
+            # Not before the fork: another thread may open one meanwhile.
+            inherited = sockets()
             answer = self.answer(self.child_again if again else self.child_bare)
             answer["kept"] = sorted(inherited & sockets())
             os.write(writer, json.dumps(answer).encode())
             os._exit(0)
         os.close(writer)
         with os.fdopen(reader) as pipe:
-            answer = json.loads(pipe.read() or '{"ok": "the child died"}')
-        os.waitpid(child, 0)
-        return answer
+            said = pipe.read()
+        _, status = os.waitpid(child, 0)
+        return json.loads(said) if status == 0 else {"died": status}
 
     def child_bare(self):
         return self.do_sign()
