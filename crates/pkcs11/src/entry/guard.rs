@@ -33,3 +33,31 @@ macro_rules! export {
 }
 
 pub(super) use export;
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::ck::{CK_RV, CKR_GENERAL_ERROR, CKR_KEY_HANDLE_INVALID, CKR_OK};
+
+    use super::guard;
+    use crate::rv::Rv;
+
+    export! {
+        fn hsmux_test_panic() {
+            panic!("a mistake of ours")
+        }
+    }
+
+    #[test]
+    fn a_panic_does_not_cross_the_border() {
+        // SAFETY: it takes no pointers.
+        let code = unsafe { hsmux_test_panic() };
+        assert_eq!(code, CKR_GENERAL_ERROR);
+    }
+
+    #[test]
+    fn a_code_passes() {
+        let refused = || Err(Rv(CKR_KEY_HANDLE_INVALID));
+        assert_eq!(guard(refused), CKR_KEY_HANDLE_INVALID);
+        assert_eq!(guard(|| Ok(())), CKR_OK);
+    }
+}
