@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -77,6 +78,12 @@ impl Caller {
     pub fn ok(&mut self, what: &str, arguments: Value) -> Value {
         self.ask(what, arguments)
             .unwrap_or_else(|rv| panic!("{what}: CK_RV 0x{rv:08x}"))
+    }
+
+    /// How many threads it has.
+    pub fn threads(&self) -> usize {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        fs::read_dir(tasks).expect("the threads").count()
     }
 }
 

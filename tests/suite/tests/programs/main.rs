@@ -11,3 +11,4 @@ mod pkcs11_tool;
 mod python;
 mod session_keys;
 mod ssh;
+mod threadless;
