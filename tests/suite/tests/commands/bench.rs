@@ -50,6 +50,40 @@ fn scaling_writes_a_report_that_needs_nothing_else() {
     rig.wait_for_members(3);
 }
 
+#[test]
+fn a_worker_is_killed_while_scaling_and_no_signature_is_lost() {
+    let rig = Rig::new(Setup::Daemon);
+    let workers = rig.workers();
+    let run = rig
+        .hsmux("bench scale --tokens 3 --time 4s --kill-worker --json")
+        .ok();
+    let report: Value = serde_json::from_str(&run.out).expect("JSON from hsmux bench scale");
+    let events = report["events"].as_array().expect("events");
+    let [event] = &events[..] else {
+        panic!("{run}");
+    };
+    assert_eq!(event["members"], 3, "{run}");
+    let what = event["what"].as_str().expect("what happened");
+    let is_named = |pid: &&u32| what.contains(&format!("(pid {pid})"));
+    let killed = workers.iter().find(is_named).expect("one of the workers");
+    let measured = &report["steps"][0]["measurement"];
+    assert_eq!(measured["failed"], 0, "{run}");
+    assert_eq!(measured["wrong"], 0, "{run}");
+    assert_eq!(measured["verified"], measured["ops"], "{run}");
+    rig.wait_for_members(3);
+    assert!(!rig.workers().contains(killed), "{run}");
+}
+
+#[test]
+fn scaling_fails_where_no_worker_could_be_killed() {
+    let rig = Rig::new(Setup::Daemon);
+    let run = rig
+        .hsmux("bench scale --tokens 3 --count 1 --concurrency 1 --warm-up 0ms --kill-worker")
+        .fails();
+    run.says("--kill-worker: no worker was killed");
+    rig.wait_for_members(3);
+}
+
 /// Two members, the daemon, Ctrl+C in the middle: the second run does what the first one has left.
 #[test]
 fn a_burn_in_is_interrupted_and_goes_on() {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -54,7 +55,7 @@ impl Scale {
             members: counts.clone(),
             published: options.key.published_kind(),
         };
-        let mut events = Vec::new();
+        let mut killed = Err(Error::pool(Kind::Invalid, "its step was not reached"));
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
             crew.only(members)?;
@@ -65,16 +66,23 @@ impl Scale {
                 let measured =
                     watched(&stop, |control| sign::measure(&options, mechanism, control));
                 over.store(true, Ordering::Relaxed);
-                let event = killer.and_then(|killer| killer.join().ok()).flatten();
-                events.extend(event);
+                if let Some(Ok(outcome)) = killer.map(ScopedJoinHandle::join) {
+                    killed = outcome;
+                }
                 measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             })
         };
         let measured = scale::run(&about, &mut load);
         crew.all()?;
         let mut report = measured?;
-        report.events = events;
-        self.publish(context, &report)
+        let killed = self.kill_worker.then_some(killed).transpose();
+        if let Ok(event) = &killed {
+            report.events.extend(event.clone());
+        }
+        let exit = self.publish(context, &report)?;
+        // What was measured is kept; but it does not show what was asked for.
+        killed.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
+        Ok(exit)
     }
 
     fn counts(&self, members: usize) -> anyhow::Result<Vec<usize>> {
@@ -173,32 +181,48 @@ impl Crew {
 
     /// Kills a worker of the last of so many members a second after the start, or so; what it did
     /// is an event of the report.
-    fn kill_one(&self, members: usize, over: &AtomicBool) -> Option<Event> {
+    fn kill_one(&self, members: usize, over: &AtomicBool) -> hsmux_token::Result<Event> {
+        let failed = |why: String| Error::pool(Kind::Invalid, why);
         let start = Instant::now();
         let name = &self.names[members - 1];
-        let before = self.status().ok()?;
-        let served =
-            |status: &DaemonStatus| status.pool.seats.iter().map(|s| s.served).sum::<u64>();
-        let begun = served(&before);
-        // Under load for certain, whatever the warm-up takes.
-        while start.elapsed() < Duration::from_secs(1) || served(&self.status().ok()?) <= begun {
-            if over.load(Ordering::Relaxed) {
-                return None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let status = self.status().ok()?;
-        let pid = status
-            .members
-            .iter()
-            .find(|member| member.name == *name)?
-            .pid?;
-        kill_process(Pid::from_raw(pid.cast_signed())?, Signal::KILL).ok()?;
-        Some(Event {
+        let status = self.status_under_load(start + Duration::from_secs(1), over)?;
+        let member = status.members.iter().find(|member| member.name == *name);
+        let worker = member
+            .and_then(|member| member.pid)
+            .and_then(|pid| Some((pid, Pid::from_raw(pid.cast_signed())?)));
+        let Some((pid, process)) = worker else {
+            return Err(failed(format!("{name} has no worker process")));
+        };
+        kill_process(process, Signal::KILL)
+            .map_err(|error| failed(format!("the worker of {name} (pid {pid}): {error}")))?;
+        Ok(Event {
             members,
             at_s: start.elapsed().as_secs_f64(),
             what: format!("the worker of {name} (pid {pid}) is killed"),
         })
+    }
+
+    /// The status at a moment of load: something has been served since the one before it. When
+    /// signatures are checked, nothing is.
+    fn status_under_load(
+        &self,
+        not_before: Instant,
+        over: &AtomicBool,
+    ) -> hsmux_token::Result<DaemonStatus> {
+        let served =
+            |status: &DaemonStatus| status.pool.seats.iter().map(|s| s.served).sum::<u64>();
+        let mut before = served(&self.status()?);
+        while !over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(20));
+            let status = self.status()?;
+            let now = served(&status);
+            if now > before && Instant::now() >= not_before {
+                return Ok(status);
+            }
+            before = now;
+        }
+        let why = "the measurement was over before; give it more --time";
+        Err(Error::pool(Kind::Invalid, why))
     }
 }
 
