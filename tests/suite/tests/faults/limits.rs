@@ -129,6 +129,9 @@ fn a_client_does_not_outwait_the_daemons_deadline() {
     let mut rig = Rig::prepare(Setup::Daemon, 0);
     let mut tokens = rig.stand_in("vendor", &["a"]);
     rig.config.pool = "deadline = \"5s\"".to_owned();
+    // The member does not end it either.
+    let member = &mut rig.config.members[0];
+    *member = member.clone().with("timeout = \"3m\"");
     rig.start();
     let client = client(&rig, VERSION..=VERSION);
     log_in(&rig, &client);
@@ -140,6 +143,7 @@ fn a_client_does_not_outwait_the_daemons_deadline() {
     let late = client.execute(&sign(key), tomorrow).expect_err("it hangs");
     let took = begun.elapsed();
     assert!((5..60).contains(&took.as_secs()), "{took:?}: {late}");
+    assert_eq!(late.kind(), Kind::Deadline, "{late}");
     tokens.set("a", "");
 }
 

@@ -152,6 +152,10 @@ fn all_hang_and_the_deadline_holds() {
     let mut rig = Rig::prepare(Setup::Daemon, 0);
     let mut tokens = rig.stand_in("vendor", &["a", "b"]);
     rig.config.pool = "deadline = \"5s\"".to_owned();
+    // Nobody is found to hang before.
+    for member in &mut rig.config.members {
+        *member = member.clone().with("timeout = \"2m\"");
+    }
     rig.start();
     let mut program = Caller::open(&rig);
     tokens.set_all("hang_in_sign = true");
