@@ -10,9 +10,10 @@ use hsmux_token::{
     Batch, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Snapshot,
     Token, TokenInfo, Verb, ck,
 };
+use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_call};
 use hsmux_wire::{
     Answer, Answerer, Call, Conversation, Endpoint, Hello, Keeper, Link, Listening, Peer, Reactor,
-    RemoteToken, Reply, Service, serve_lane,
+    RemoteToken, Reply, SPOKEN, Service, agree, serve_lane,
 };
 
 /// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
@@ -218,6 +219,22 @@ pub fn mutate(seed: &mut u64, bytes: &mut Vec<u8>) {
             2 => bytes.truncate(at),
             _ => bytes[at] = value,
         }
+    }
+}
+
+/// Whether these bytes of a client are wrong, whatever may follow: its greeting, or its first call.
+pub fn is_malformed(bytes: &[u8]) -> bool {
+    const LONGEST_GREETING: usize = 4 << 10;
+    let mut buffer = FrameBuffer::default();
+    buffer.extend(bytes);
+    let hello = match buffer.next(LONGEST_GREETING) {
+        Ok(Some(frame)) => decode::<Hello>(&frame.into()),
+        other => return other.is_err(),
+    };
+    let agreed = hello.and_then(|hello| agree(&SPOKEN, &hello.versions()));
+    match (agreed, buffer.next(MAX_FRAME)) {
+        (Ok(_), Ok(Some(frame))) => decode_call(frame).is_err(),
+        (agreed, next) => agreed.is_err() || next.is_err(),
     }
 }
 

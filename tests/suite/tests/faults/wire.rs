@@ -10,8 +10,6 @@ use serde_json::json;
 
 /// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
 const MALFORMED: &[&[u8]] = &[
-    b"",
-    b"\x05",
     b"GET / HTTP/1.1\r\nHost: hsmux\r\n\r\n",
     b"\xff\xff\xff\xff",
     b"\xff\xff\xff\x7f then some bytes, but never so many",
@@ -23,6 +21,9 @@ const MALFORMED: &[&[u8]] = &[
     // Execute with 2^64 - 1 operations.
     b"\x0c\x00\x00\x00\x82\x00\x81\x9b\xff\xff\xff\xff\xff\xff\xff\xff",
 ];
+
+/// The beginnings of frames, whose rest may yet come.
+const HALF: &[&[u8]] = &[b"", b"\x05", b"\x05\x00\x00\x00\x84\x01"];
 
 /// A frame of arrays within arrays, 64 KiB deep.
 fn deep() -> Vec<u8> {
@@ -37,26 +38,51 @@ fn malformed_frames_end_their_connection_only() {
     let malformed = MALFORMED.iter().copied().chain([deep.as_slice()]);
     for socket in ["hsmux.sock", "hsmux-admin.sock"] {
         for bytes in malformed.clone() {
-            hangs_up(&rig, socket, bytes);
-            hangs_up(&rig, socket, &[&greeting(), bytes].concat());
+            is_refused(&rig, socket, bytes);
+            is_refused(&rig, socket, &[&greeting(), bytes].concat());
+        }
+        for bytes in HALF {
+            ends_with_its_peer(&rig, socket, bytes);
+            ends_with_its_peer(&rig, socket, &[&greeting(), *bytes].concat());
         }
         program.ok("sign", json!({}));
     }
     assert!(rig.daemon.as_mut().unwrap().running());
 }
 
-/// The daemon ends a connection that says this.
-fn hangs_up(rig: &Rig, socket: &str, bytes: &[u8]) {
+/// The daemon ends a connection that says this, and says why: one without a greeting would end by itself.
+fn is_refused(rig: &Rig, socket: &str, bytes: &[u8]) {
+    let said = until_the_end(connection_that_says(rig, socket, bytes), bytes);
+    let said = String::from_utf8_lossy(&said);
+    let why = ["a malformed frame", "are the most"];
+    assert!(
+        why.iter().any(|why| said.contains(why)),
+        "{bytes:?}: {said}"
+    );
+}
+
+fn ends_with_its_peer(rig: &Rig, socket: &str, bytes: &[u8]) {
+    let stream = connection_that_says(rig, socket, bytes);
+    stream.shutdown(std::net::Shutdown::Write).unwrap();
+    until_the_end(stream, bytes);
+}
+
+fn connection_that_says(rig: &Rig, socket: &str, bytes: &[u8]) -> UnixStream {
     let mut stream = UnixStream::connect(rig.path(socket)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     // The daemon may have hung up already.
     let _ = stream.write_all(bytes);
-    let _ = stream.shutdown(std::net::Shutdown::Write);
+    stream
+}
+
+/// What the daemon answers until it ends the connection; a reset is such an end.
+fn until_the_end(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
         let reset = error.kind() == std::io::ErrorKind::ConnectionReset;
         assert!(reset, "{bytes:?}: the connection is still open: {error}");
     }
+    answer
 }
 
 /// Connections that say nothing cost nobody else anything.
