@@ -1,8 +1,9 @@
 //! What is wrong is said once, of whom, and with what to do.
 
+use std::fs;
 use std::time::Duration;
 
-use hsmux_suite::{Rig, Setup, StandIn, until};
+use hsmux_suite::{Member, Rig, Setup, StandIn, until};
 use serde_json::Value;
 
 /// Long enough for any machine.
@@ -89,4 +90,64 @@ fn a_key_that_cannot_be_served_says_so() {
         panic!("{found:#?}");
     };
     assert_eq!(asks["advice"], "make a key without it to have it served");
+}
+
+#[test]
+fn a_file_that_is_no_module_is_named() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    let text = rig.path("text.so");
+    fs::write(&text, "no library at all").unwrap();
+    let files = [
+        ("text", text, ""),
+        (
+            "library",
+            "/lib/x86_64-linux-gnu/libm.so.6".into(),
+            "C_GetFunctionList",
+        ),
+    ];
+    for (label, module, _) in &files {
+        rig.config.members.push(Member {
+            module: module.clone(),
+            ..Member::softhsm(label)
+        });
+        rig.write_pin(label, "1234");
+    }
+    rig.start_daemon();
+    rig.wait_for_members(1);
+    for (label, module, why) in &files {
+        let found = findings(&rig, label);
+        let [finding] = &found[..] else {
+            panic!("{found:#?}");
+        };
+        assert_eq!(finding["level"], "error");
+        let problem = finding["problem"].as_str().unwrap();
+        let expected = format!("{} cannot be loaded: ", module.display());
+        assert!(problem.starts_with(&expected), "{problem}");
+        assert!(problem.contains(why), "{problem}");
+        let advice = "install the vendor's module, or correct module =";
+        assert_eq!(finding["advice"], advice);
+    }
+}
+
+#[test]
+fn a_key_that_can_be_taken_out_of_its_token_is_told() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    for key in ["01 --label open --extractable", "02 --label closed"] {
+        rig.softhsm
+            .tool("hsm1")
+            .args("--keygen --key-type AES:32 --sensitive --id")
+            .args(key)
+            .ok();
+    }
+    rig.start();
+    let found = findings(&rig, "secret key \"open\"");
+    let [open] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(open["level"], "warning");
+    let problem = "it is extractable: who has the PIN can take it out of the token";
+    assert_eq!(open["problem"], problem);
+    let advice = open["advice"].as_str().unwrap();
+    assert!(advice.contains("hsmux key generate"), "{advice}");
+    assert!(findings(&rig, "secret key \"closed\"").is_empty());
 }
