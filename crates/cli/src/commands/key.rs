@@ -78,7 +78,9 @@ pub struct Generate {
 #[command(after_help = "Examples:\n  \
     hsmux key clone                                  # all keys to all members\n  \
     hsmux key clone 'pkcs11:object=web' --to hsm3\n  \
-    hsmux key clone --from hsm1 --to hsm2 --to hsm3")]
+    hsmux key clone --from hsm1 --to hsm2 --to hsm3\n  \
+    hsmux key clone --from hsm1 --to hsm2 --wrapping-key 'pkcs11:object=kek'\n\n\
+    A key travels wrapped under the public key of the target, or under --wrapping-key.")]
 pub struct Clone {
     /// Which keys [default: all]
     key: Option<String>,
@@ -88,6 +90,9 @@ pub struct Clone {
     /// A member to copy to; may stand several times [default: all others]
     #[arg(long, value_name = "MEMBER")]
     to: Vec<String>,
+    /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
+    #[arg(long, value_name = "URI")]
+    wrapping_key: Option<String>,
 }
 
 /// Options of `hsmux key csr`.
@@ -212,6 +217,7 @@ impl Clone {
                 key: Some(key.clone()),
                 from: self.from.clone(),
                 to: self.to.clone(),
+                wrapping_key: self.wrapping_key.clone(),
             };
             match admin.ask(&request) {
                 Ok(Response::Lines(done)) => lines.extend(done),

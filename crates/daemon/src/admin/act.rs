@@ -43,9 +43,21 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             let which = key.as_deref().map(find::uri).transpose()?;
             Response::Keys(keys::verify(pool, which.as_ref())?)
         }
-        Request::KeyClone { key, from, to } => {
+        Request::KeyClone {
+            key,
+            from,
+            to,
+            wrapping_key,
+        } => {
             let which = key.as_deref().map(find::uri).transpose()?;
-            Response::Lines(keys::clone(running, which.as_ref(), from.as_deref(), to)?)
+            let wrapping = wrapping_key.as_deref().map(find::uri).transpose()?;
+            Response::Lines(keys::clone(
+                running,
+                which.as_ref(),
+                from.as_deref(),
+                to,
+                wrapping.as_ref(),
+            )?)
         }
         Request::KeyCsr {
             key,

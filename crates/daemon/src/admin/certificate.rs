@@ -23,7 +23,7 @@ pub fn request(
     deadline: Instant,
 ) -> Result<String> {
     let catalogue = pool.catalogue();
-    let key = find::private_key(&catalogue, key)?;
+    let key = find::one(&catalogue, key, Class::PRIVATE_KEY)?;
     let public = PublicKey::from_attributes(&key.attributes)?;
     let info = csr::request_info(subject, &public, names)?;
     let mechanism = csr::mechanism(&public);

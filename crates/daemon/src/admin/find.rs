@@ -33,20 +33,19 @@ pub fn entries(catalogue: &Catalogue, uri: &Uri) -> Result<Vec<Arc<Entry>>> {
     Ok(found)
 }
 
-/// The one private key that a URI means.
-pub fn private_key(catalogue: &Catalogue, uri: &Uri) -> Result<Arc<Object>> {
+/// The one object of a class that a URI means.
+pub fn one(catalogue: &Catalogue, uri: &Uri, class: Class) -> Result<Arc<Object>> {
     let all = entries(catalogue, uri)?;
-    let mut keys = all
-        .iter()
-        .filter(|entry| entry.object.id.class == Class::PRIVATE_KEY);
+    let mut keys = all.iter().filter(|entry| entry.object.id.class == class);
+    let name = class.name();
     match (keys.next(), keys.next()) {
         (Some(entry), None) => Ok(Arc::clone(&entry.object)),
         (None, _) => {
-            let message = format!("{uri}: no private key among the objects that match");
+            let message = format!("{uri}: no {name} among the objects that match");
             Err(Error::request(Kind::UnknownObject, message))
         }
         (Some(_), Some(_)) => {
-            let message = format!("{uri}: several private keys match; add ;id=");
+            let message = format!("{uri}: several {name}s match; add ;id=");
             Err(Error::request(Kind::Invalid, message))
         }
     }

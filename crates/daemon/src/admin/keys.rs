@@ -155,16 +155,21 @@ pub fn verify(pool: &Pool, which: Option<&Uri>) -> Result<Vec<KeyRow>> {
     Ok(rows_of(pool, &ids))
 }
 
-/// Copies keys to members that do not hold them.
+/// Copies keys to members that do not hold them, under a secret key that source and target hold, or
+/// under transport keys.
 pub fn clone(
     running: &Running,
     which: Option<&Uri>,
     from: Option<&str>,
     to: &[String],
+    wrapping: Option<&Uri>,
 ) -> Result<Vec<String>, Failure> {
-    let pool = &running.shared.pool;
+    let catalogue = running.shared.pool.catalogue();
     let objects = which
-        .map(|uri| find::entries(&pool.catalogue(), uri))
+        .map(|uri| find::entries(&catalogue, uri))
+        .transpose()?;
+    let wrapping = wrapping
+        .map(|uri| find::one(&catalogue, uri, Class::SECRET_KEY))
         .transpose()?;
     let holder = || {
         let held = objects.as_ref()?.first()?;
@@ -179,10 +184,13 @@ pub fn clone(
         extractable: false,
     };
     let told = |cloned: &Cloned| tracing::info!(?cloned, "copied");
-    let cloned = running
-        .shared
-        .writer
-        .clone_keys(&source, to, &selection, None, &told)?;
+    let cloned = running.shared.writer.clone_keys(
+        &source,
+        to,
+        &selection,
+        wrapping.map(|key| key.id),
+        &told,
+    )?;
     fates(cloned)
 }
 

@@ -87,6 +87,10 @@ pub enum Request {
         from: Option<String>,
         /// The members to copy to; all without it.
         to: Vec<String>,
+        /// The AES key under which they travel, which both members hold; without it the target's
+        /// transport key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wrapping_key: Option<String>,
     },
     /// Makes a certification request (PKCS#10) with a key; answered by [`Response::Text`], in PEM.
     KeyCsr {

@@ -76,7 +76,8 @@ impl<'a> Channel<'a> {
         if !source.offers(CKM_RSA_PKCS_OAEP, CKF_WRAP) {
             return Err(cannot(
                 source.name,
-                "has no wrapping by CKM_RSA_PKCS_OAEP: name a wrapping key that both tokens hold",
+                "has no wrapping by CKM_RSA_PKCS_OAEP: keys that it holds are copied under a key that \
+                 both tokens hold (hsmux key clone --wrapping-key)",
             ));
         }
         let mut template = target
@@ -109,14 +110,21 @@ impl<'a> Channel<'a> {
         })
     }
 
-    /// To a target that holds the same wrapping key.
+    /// To a target that holds the same wrapping key, an AES key.
     pub fn under(source: Site<'a>, target: Site<'_>, key: ObjectId) -> Result<Self> {
-        for site in [source, target] {
-            if site.find(key)?.is_none() {
-                return Err(cannot(
-                    site.name,
-                    &format!("does not hold the wrapping key {key}"),
-                ));
+        for (site, usage, verb) in [(source, CKA_WRAP, "wrap"), (target, CKA_UNWRAP, "unwrap")] {
+            let Some(held) = site.find(key)? else {
+                let why = format!("does not hold the wrapping key {key}");
+                return Err(cannot(site.name, &why));
+            };
+            if held.attributes.number(CKA_KEY_TYPE) != Some(CKK_AES) {
+                let why = format!("cannot {verb} under {key}, which is no AES key");
+                return Err(cannot(site.name, &why));
+            }
+            if held.attributes.flag(usage) == Some(false) {
+                let flag = verb.to_uppercase();
+                let why = format!("may not {verb} under the key {key} (CKA_{flag} is FALSE)");
+                return Err(cannot(site.name, &why));
             }
         }
         Ok(Self {

@@ -58,7 +58,7 @@ pub enum Fate {
 impl Coordinator {
     /// Copies objects of `source` to all targets at the same time, and proves each copy.
     ///
-    /// A key travels wrapped: under `wrapping`, a secret key that source and target both hold, or
+    /// A key travels wrapped: under `wrapping`, an AES key that source and target both hold, or
     /// under the target's pinned transport key. What is there already is proved and left, so that a
     /// broken run is continued by another. `progress` is told of each object on each target, from
     /// the target's thread. The error is for what ends the run on every target; what one object or
@@ -133,6 +133,10 @@ impl Run<'_> {
             channel: None,
             opener: Opener::new(site),
         };
+        if self.wrapping.is_some() {
+            // A target that cannot take keys under it is left as it is, without public halves either.
+            way.channel()?;
+        }
         let (mut all, mut placed) = (Vec::new(), Vec::new());
         for object in &self.objects {
             let result = match there.get(&object.id) {

@@ -106,7 +106,8 @@ impl Transport {
                 Kind::Unsupported,
                 format!(
                     "{}: has no unwrapping by CKM_RSA_PKCS_OAEP, so no key can be brought to it: \
-                     name a wrapping key that both tokens hold, or use the card's own means",
+                     copy those that another token holds under a key that both hold (hsmux key clone \
+                     --wrapping-key), or use the card's own means",
                     site.name
                 ),
             ));

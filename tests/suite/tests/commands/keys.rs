@@ -60,13 +60,18 @@ fn generated_keys_are_on_every_member_and_cannot_leave() {
             objects.says(label);
         }
         // No key is left on its way, and none but transport keys' public halves may leave.
-        let keys = bare(&rig, token, "-O --type privkey").ok().out;
-        let leave = keys.lines().any(|line| {
-            line.replace("never extractable", "")
-                .contains("extractable")
-        });
-        assert!(!leave, "{keys}");
+        none_may_leave(&rig, token);
     }
+}
+
+/// Sees that no private key of a token is extractable.
+fn none_may_leave(rig: &Rig, token: &str) {
+    let keys = bare(rig, token, "-O --type privkey").ok().out;
+    let leave = keys.lines().any(|line| {
+        line.replace("never extractable", "")
+            .contains("extractable")
+    });
+    assert!(!leave, "{keys}");
 }
 
 #[test]
@@ -132,6 +137,52 @@ fn extractable_keys_are_cloned_and_others_refused_by_name() {
     rig.hsmux("doctor").fails().says("fixed");
     // Again: nothing is done twice.
     rig.hsmux("key clone pkcs11:object=old;type=private").ok();
+}
+
+/// Two of three tokens hold an AES key: under it a key gets to the second, where it proves itself, and nothing
+/// to the third. No token has got a transport key by that.
+#[test]
+fn keys_are_cloned_under_a_key_that_both_tokens_hold() {
+    let mut rig = Rig::empty(Setup::Daemon, 3);
+    fs::write(rig.path("kek"), [9; 32]).unwrap();
+    for token in ["hsm1", "hsm2"] {
+        bare(
+            &rig,
+            token,
+            "--write-object kek --type secrkey --key-type AES:32 --id 0b --label kek --sensitive --usage-wrap",
+        )
+        .ok();
+    }
+    bare(
+        &rig,
+        "hsm1",
+        "--keypairgen --key-type rsa:2048 --id 01 --label old --sensitive --extractable",
+    )
+    .ok();
+    rig.start();
+    assert_eq!(members(&rig, "kek", "secret key"), ["hsm1", "hsm2"]);
+
+    let clone = |to: &str, key: &str| {
+        rig.hsmux(&format!(
+            "key clone pkcs11:object=old --from hsm1 --to {to} --wrapping-key {key}"
+        ))
+    };
+    clone("hsm2", "pkcs11:object=absent").fails().says("absent");
+    clone("hsm2", "pkcs11:object=old")
+        .fails()
+        .says("no secret key");
+    clone("hsm3", "pkcs11:object=kek")
+        .fails()
+        .says("hsm3 does not hold the wrapping key");
+    assert_eq!(members(&rig, "old", "public key"), ["hsm1"]);
+
+    clone("hsm2", "pkcs11:object=kek").ok().says("copied");
+    assert_eq!(members(&rig, "old", "private key"), ["hsm1", "hsm2"]);
+    clone("hsm2", "pkcs11:object=kek").ok().says("proved");
+    none_may_leave(&rig, "hsm2");
+    for token in ["hsm1", "hsm2", "hsm3"] {
+        bare(&rig, token, "-O").ok().never_says("hsmux-transport");
+    }
 }
 
 #[test]

@@ -153,12 +153,42 @@ fn a_selected_key_goes_with_its_other_half_under_a_key_that_both_hold() {
         let copies = bench.holdings();
         let copy = copies[2].iter().find(|o| o.id == rsa).unwrap();
         assert_eq!(copy.attributes.flag(CKA_EXTRACTABLE), Some(true));
-        // A wrapping key that is not there is refused before anything is done.
         let unknown = ObjectId::of_data(b"", b"", b"");
-        for one in clone(&bench, &Selection::default(), Some(unknown)).unwrap() {
-            let is_key = matches!(one.object.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
-            assert!(!is_key || !matches!(one.fate, Fate::Copied), "{one:?}");
-        }
+        refused(&bench, unknown, "does not hold the wrapping key");
+    });
+}
+
+/// A key under which nothing can be copied: no object goes anywhere.
+fn refused(bench: &Bench, wrapping: ObjectId, why: &str) {
+    let before = bench.holdings();
+    let cloned = clone(bench, &Selection::default(), Some(wrapping)).unwrap();
+    assert!(!cloned.is_empty());
+    for one in cloned {
+        let Fate::Failed(error) = &one.fate else {
+            panic!("{one:?}");
+        };
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let after = bench.holdings();
+    for (before, after) in before.iter().zip(&after) {
+        assert_eq!(before.len(), after.len());
+    }
+}
+
+#[test]
+fn a_key_that_cannot_wrap_is_refused_before_anything_is_copied() {
+    let name = "clones::a_key_that_cannot_wrap_is_refused_before_anything_is_copied";
+    in_own_process(name, THREE, |folder| {
+        let bench = Bench::new(folder, THREE, 0);
+        fill(&bench);
+        let held = |key: &Operation| of_class(&bench.make(key), Class::SECRET_KEY);
+        let aes = |label| secret(CKM_AES_KEY_GEN, 32, label);
+        let no_wrap = held(&with(aes("no wrap"), CKA_WRAP, false));
+        refused(&bench, no_wrap, "hsm1 may not wrap");
+        let no_unwrap = held(&with(aes("no unwrap"), CKA_UNWRAP, false));
+        refused(&bench, no_unwrap, "may not unwrap");
+        let generic = held(&secret(CKM_GENERIC_SECRET_KEY_GEN, 32, "generic"));
+        refused(&bench, generic, "no AES key");
     });
 }
 
