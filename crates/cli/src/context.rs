@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::StateLock;
-use hsmux_daemon::admin::{AdminClient, Recorder, Request, Response};
+use hsmux_daemon::admin::{AdminClient, Deed, Recorder, Request, Response, Stage};
 use hsmux_pool::config::{self, Config, Mistake};
 
 use crate::exit::Exit;
@@ -67,6 +68,48 @@ impl Context {
             return Ok(Recorder::daemon(self.admin()?));
         }
         Ok(Recorder::own(config)?)
+    }
+
+    /// Does something to a token or a card, of which the audit trail has a line before and one after it: where
+    /// there is a configuration, for without one there is no trail.
+    pub fn recorded<T>(
+        &self,
+        deed: &Deed,
+        work: impl FnOnce() -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.recorded_as(deed, work, |_| Stage::Done)
+    }
+
+    /// The same with something that may come through and not be whole: `stage` says how it ended.
+    pub fn recorded_as<T>(
+        &self,
+        deed: &Deed,
+        work: impl FnOnce() -> anyhow::Result<T>,
+        stage: impl FnOnce(&T) -> Stage,
+    ) -> anyhow::Result<T> {
+        if !self.file().exists() {
+            return work();
+        }
+        let config = self.load()?;
+        self.recorder(&config)?
+            .tell(deed, Stage::Begun)
+            .context("nothing was done, for it is not on the audit trail")?;
+        let result = work();
+        let stage = match &result {
+            Ok(value) => stage(value),
+            Err(error) => Stage::Failed(format!("{error:#}")),
+        };
+        // Looked for anew: a daemon may have started or ended meanwhile.
+        let recorder = self.recorder(&config);
+        let told = recorder.and_then(|recorder| Ok(recorder.tell(deed, stage)?));
+        let Err(untold) = told else {
+            return result;
+        };
+        let untold = format!("the audit trail has no line of how it ended: {untold:#}");
+        match result {
+            Ok(_) => Err(anyhow::anyhow!("it is done, but {untold}")),
+            Err(error) => Err(error.context(untold)),
+        }
     }
 
     /// One question to the daemon.

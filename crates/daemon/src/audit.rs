@@ -6,7 +6,7 @@ use hsmux_audit::{Actor, Event, OnFailure, Settings};
 use hsmux_pool::config::Config;
 use serde_json::{Map, Value};
 
-use crate::admin::Request;
+use crate::admin::{Request, Stage};
 
 /// A process that asks for something.
 #[derive(Clone)]
@@ -73,9 +73,17 @@ pub fn refused(who: &Who, why: &str) -> Event {
 }
 
 fn act(who: &Who, request: &Request) -> Event {
-    let Ok(Value::Object(mut fields)) = serde_json::to_value(request) else {
+    let (said, stage) = match request {
+        Request::Deed { deed, stage } => (serde_json::to_value(deed), Some(stage)),
+        other => (serde_json::to_value(other), None),
+    };
+    let Ok(Value::Object(mut fields)) = said else {
         return Event::act(&who.actor, "unknown", Map::new());
     };
     let act = fields.remove("act").unwrap_or_default();
-    Event::act(&who.actor, act.as_str().unwrap_or("unknown"), fields)
+    let event = Event::act(&who.actor, act.as_str().unwrap_or("unknown"), fields);
+    match stage {
+        Some(Stage::Failed(why)) => event.outcome(why),
+        _ => event,
+    }
 }

@@ -25,17 +25,7 @@ pub struct StateLock {
 impl StateLock {
     /// Takes the state folder, which is made (0700) if it is not there.
     pub fn take(state: &Path) -> Result<Self> {
-        let failed = |what: &str, e: std::io::Error| {
-            let message = format!("state folder {}: {what}: {e}", state.display());
-            Error::pool(Kind::Environment, message)
-        };
-        if !state.exists() {
-            let mut builder = DirBuilder::new();
-            builder.mode(0o700).recursive(true);
-            builder
-                .create(state)
-                .map_err(|e| failed("cannot make it", e))?;
-        }
+        make_folder(state)?;
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -43,7 +33,7 @@ impl StateLock {
             .truncate(false)
             .mode(0o600)
             .open(state.join("daemon.lock"))
-            .map_err(|e| failed("cannot write to it", e))?;
+            .map_err(|e| failed(state, "cannot write to it", &e))?;
         if !locked(&file) {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
@@ -68,6 +58,20 @@ impl StateLock {
         };
         flock(&file, FlockOperation::NonBlockingLockShared).is_err()
     }
+}
+
+/// Makes a state folder (0700) if it is not there.
+pub fn make_folder(state: &Path) -> Result<()> {
+    if state.exists() {
+        return Ok(());
+    }
+    let made = DirBuilder::new().mode(0o700).recursive(true).create(state);
+    made.map_err(|e| failed(state, "cannot make it", &e))
+}
+
+fn failed(state: &Path, what: &str, why: &std::io::Error) -> Error {
+    let message = format!("state folder {}: {what}: {why}", state.display());
+    Error::pool(Kind::Environment, message)
 }
 
 /// Locks the file for this process, unless it is held for longer than a moment: that long by who only

@@ -86,6 +86,7 @@ fn row(line: &Value) -> Vec<String> {
         "call",
         "token",
         "tokens",
+        "card",
         "key",
         "label",
         "spec",

@@ -31,7 +31,8 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         Request::Stop
         | Request::TokenAuthCreate { .. }
         | Request::TokenAuthRevoke { .. }
-        | Request::BrokerBackup { .. } => Response::Done,
+        | Request::BrokerBackup { .. }
+        | Request::Deed { .. } => Response::Done,
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)

@@ -3,6 +3,7 @@
 mod act;
 mod certificate;
 mod client;
+mod deed;
 mod desk;
 mod find;
 mod keys;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use certificate::sign;
 pub use client::AdminClient;
+pub use deed::{Deed, Stage};
 pub use desk::{ARGUMENT as DESK, desk_main};
 pub use hsmux_software::KeySpec;
 pub use pins::{list as list_pins, release_offline as release_pin};
@@ -144,17 +146,35 @@ pub enum Request {
         /// The new file.
         file: PathBuf,
     },
+    /// A command is about to do something to a token or card by itself, or has done it: for the trail alone.
+    Deed {
+        /// What.
+        deed: Deed,
+        /// Whether it is about to, or how it ended.
+        stage: Stage,
+    },
 }
 
 impl Request {
-    /// Whether it changes anything, so that the audit trail has a line of it.
+    /// Whether it changes anything, so that the audit trail has a line of how it ended.
     pub fn acts(&self) -> bool {
-        !matches!(self, Self::Status | Self::Keys | Self::PinList)
+        !matches!(self, Self::Status | Self::Keys | Self::PinList) && !self.is_begun_elsewhere()
     }
 
-    /// Whether something is gone for good afterwards: the trail has a line before it begins, too.
-    pub fn destroys(&self) -> bool {
-        matches!(self, Self::KeyDelete { .. } | Self::PinRotate { .. })
+    /// Whether the trail has a line before it begins, without which it does not: something is gone for good
+    /// afterwards, or a command is about to do it.
+    pub fn is_announced(&self) -> bool {
+        matches!(self, Self::KeyDelete { .. } | Self::PinRotate { .. }) || self.is_begun_elsewhere()
+    }
+
+    fn is_begun_elsewhere(&self) -> bool {
+        matches!(
+            self,
+            Self::Deed {
+                stage: Stage::Begun,
+                ..
+            }
+        )
     }
 }
 

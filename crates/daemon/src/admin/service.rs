@@ -78,7 +78,7 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
         return Response::Failed(stopping().into());
     };
     let trail = &running.shared.audit;
-    if request.destroys()
+    if request.is_announced()
         && let Err(error) = trail.announce(audit::begun(who, request))
     {
         return Response::Failed(error.into());

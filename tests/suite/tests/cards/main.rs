@@ -3,6 +3,7 @@
 //! Some of these programs exit with 0 when the card refused, and one with 1 when it did not: what
 //! counts is what the card holds and does afterwards.
 
+mod audit;
 mod beside;
 mod doctor;
 mod far;

@@ -240,6 +240,57 @@ fn a_pin_released_without_a_daemon_is_on_the_audit_trail() {
     assert_ne!(released[1]["outcome"], "done");
 }
 
+/// What erases a token is on the trail before it begins and when it has ended, however that is, without a daemon
+/// and with one.
+#[test]
+fn a_token_that_is_initialised_is_on_the_audit_trail() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.write_pin("so", SoftHsm::SO_PIN);
+    rig.write_pin("wrong", "wrong-so-pin");
+    let init = |rig: &Rig, so_pin: &str, more: &str| {
+        rig.hsmux(&format!(
+            "token init --module {SOFTHSM} --pin file:hsm1.pin --so-pin file:{so_pin}.pin {more}"
+        ))
+    };
+    init(&rig, "so", "--label new").ok();
+    let erase = "--label newer --uri pkcs11:token=new --erase";
+    init(&rig, "so", erase).ok();
+    let refused = "--label newest --uri pkcs11:token=newer --erase";
+    init(&rig, "wrong", refused).fails();
+    rig.start();
+    init(&rig, "so", "--label other").ok();
+
+    let own = "hsmux, without a daemon";
+    let mut lines = trail(&rig);
+    lines.retain(|line| line["act"] == "token-init");
+    let failed = lines.remove(5);
+    assert_ne!(failed["outcome"], "done");
+    assert_eq!(
+        (&failed["label"], &failed["program"]),
+        (&"newest".into(), &own.into())
+    );
+    let told = lines.iter().map(|line| {
+        let text = |name: &str| line[name].as_str().unwrap_or_default();
+        (text("label"), text("outcome"), text("program"))
+    });
+    let expected = [
+        ("new", "begun", own),
+        ("new", "done", own),
+        ("newer", "begun", own),
+        ("newer", "done", own),
+        ("newest", "begun", own),
+        ("other", "begun", "hsmux"),
+        ("other", "done", "hsmux"),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+    assert!(lines[0]["erased"].is_null(), "{lines:?}");
+    assert!(lines[3]["erased"].is_string(), "{lines:?}");
+    let all = format!("{failed}{lines:?}");
+    for secret in [SoftHsm::SO_PIN, &SoftHsm::pin("hsm1"), "wrong-so-pin"] {
+        assert!(!all.contains(secret), "{all}");
+    }
+}
+
 /// The lines of `hsmux audit`, without the trail's checkpoints.
 fn trail(rig: &Rig) -> Vec<Value> {
     let trail = rig.hsmux("audit --json --lines 1000").ok();

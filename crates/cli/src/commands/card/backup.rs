@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use hsmux_smartcard::provision::backup;
+use hsmux_daemon::admin::Deed;
+use hsmux_smartcard::pcsc::Channel;
+use hsmux_smartcard::provision::{Access, Received, backup};
 use serde_json::json;
 
 use super::{Login, bar, clone, done, new_file};
@@ -40,13 +42,16 @@ pub struct Restore {
 
 impl Backup {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let backup = self.login.with(context, |access| {
+        let file = self.file.clone();
+        let deed = |card| Deed::CardBackup { card, file };
+        let backup = self.login.with(context, deed, |access| {
             let (bar, follow) = bar("reading");
             let taken = backup::Backup::take(access, self.protected_data, &follow);
             bar.finish_and_clear();
-            Ok(taken?)
+            let backup = taken?;
+            new_file::write(&self.file, &backup.encode()?)?;
+            Ok(backup)
         })?;
-        new_file::write(&self.file, &backup.encode()?)?;
         let (keys, files) = (backup.keys.len(), backup.files.len());
         let line = format!(
             "card {}: {keys} keys and {files} other files are in {}",
@@ -65,12 +70,16 @@ impl Restore {
         let name = self.file.display().to_string();
         let bytes = std::fs::read(&self.file).with_context(|| name.clone())?;
         let backup = backup::Backup::parse(&bytes).context(name)?;
-        let received = self.login.with(context, |access| {
+        let file = self.file;
+        let deed = |card| Deed::CardRestore { card, file };
+        let restore = |access: &mut Access<Channel>| -> anyhow::Result<Received> {
             let (bar, follow) = bar("restoring");
             let received = backup.restore(access, &follow);
             bar.finish_and_clear();
             Ok(received?)
-        })?;
+        };
+        let stage = |received: &Received| clone::stage(std::slice::from_ref(received), &[]);
+        let received = self.login.with_as(context, deed, restore, stage)?;
         clone::show(context, &[received], &[])
     }
 }

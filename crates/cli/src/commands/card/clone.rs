@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
+use hsmux_daemon::admin::{Deed, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::clone::{check, run};
@@ -128,15 +129,39 @@ impl Clone {
             let lines: Vec<_> = refused.iter().map(ToString::to_string).collect();
             anyhow::bail!("nothing was touched:\n{}", lines.join("\n"));
         }
-        let breaker = Breaker::new(context)?;
-        let mut all = std::iter::once(&mut *source).chain(&mut fits);
-        all.try_for_each(|access| breaker.pass(access))?;
-        let (bar, follow) = bar("copying");
-        let cloned = run(source, &mut fits, &follow);
-        bar.finish_and_clear();
-        let cloned = cloned?;
+        let deed = Deed::CardClone {
+            from: source.serial.clone(),
+            to: fits.iter().map(|card| card.serial.clone()).collect(),
+        };
+        let copy = || -> anyhow::Result<_> {
+            let breaker = Breaker::new(context)?;
+            let mut all = std::iter::once(&mut *source).chain(&mut fits);
+            all.try_for_each(|access| breaker.pass(access))?;
+            let (bar, follow) = bar("copying");
+            let cloned = run(source, &mut fits, &follow);
+            bar.finish_and_clear();
+            Ok(cloned?)
+        };
+        let cloned = context.recorded_as(&deed, copy, |cloned| {
+            stage(&cloned.targets, &cloned.failures)
+        })?;
         refused.extend(cloned.failures);
         show(context, &cloned.targets, &refused)
+    }
+}
+
+/// How it ended, for the audit trail.
+pub fn stage(targets: &[Received], failures: &[ProvisionError]) -> Stage {
+    let all = targets.iter().flat_map(|target| &target.failures);
+    let why: Vec<_> = failures
+        .iter()
+        .chain(all)
+        .map(ToString::to_string)
+        .collect();
+    if why.is_empty() {
+        Stage::Done
+    } else {
+        Stage::Failed(why.join("; "))
     }
 }
 

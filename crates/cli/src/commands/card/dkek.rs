@@ -1,10 +1,11 @@
 //! `hsmux card dkek`.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use hsmux_daemon::admin::Deed;
 use hsmux_pool::config::PinSource;
 use hsmux_smartcard::dkek::custodian::{self, PasswordShare};
 use hsmux_smartcard::dkek::{CheckValue, DkekShare, ShareFile};
@@ -152,8 +153,9 @@ impl Import {
             slowly(doing, || custodian::open(&file, &parts))
         };
         let share = share.with_context(|| name.clone())?;
+        let import = |found: &mut Found| import(context, &self.file, found, &share);
         if !self.all {
-            let imported = self.which.with(context, |found| import(found, &share))?;
+            let imported = self.which.with(context, import)?;
             return show_imported(context, &[imported]);
         }
         let (mut cards, _) = find::all()?;
@@ -164,7 +166,7 @@ impl Import {
             let known = error.downcast_ref();
             matches!(known, Some(E::WithoutDkek { .. } | E::DkekComplete { .. }))
         };
-        let imported = cards.iter_mut().map(|found| import(found, &share));
+        let imported = cards.iter_mut().map(import);
         let imported = imported.filter(|card| !card.as_ref().is_err_and(needless));
         let imported = imported.collect::<anyhow::Result<Vec<_>>>();
         drop(cards);
@@ -185,8 +187,20 @@ struct Imported {
     value: Option<String>,
 }
 
-fn import(found: &mut Found, share: &DkekShare) -> anyhow::Result<Imported> {
-    let status = domain::import_share(&mut found.card, &found.serial, share)?;
+fn import(
+    context: &Context,
+    file: &Path,
+    found: &mut Found,
+    share: &DkekShare,
+) -> anyhow::Result<Imported> {
+    let deed = Deed::CardDkekImportShare {
+        card: found.serial.clone(),
+        file: file.to_owned(),
+    };
+    let status = context.recorded(&deed, || {
+        let imported = domain::import_share(&mut found.card, &found.serial, share);
+        Ok(imported?)
+    })?;
     let value = CheckValue(status.key_check_value).to_string();
     Ok(Imported {
         serial: found.serial.clone(),

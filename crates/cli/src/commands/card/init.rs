@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 
 use anyhow::Context as _;
 use clap::Args;
+use hsmux_daemon::admin::Deed;
 use hsmux_module::pin::User;
 use hsmux_smartcard::provision::initialise::initialise;
 use hsmux_smartcard::provision::report::{CardReport, report};
@@ -64,13 +65,21 @@ impl Init {
             let Self { label, which, .. } = &self;
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
-            breaker.show(
-                serial,
-                User::SecurityOfficer,
-                digits(&how.so_pin).expose(),
-                || initialise(card, serial, &how, label, which.last_try),
-            )?;
-            breaker.learn(serial, &how.pin)?;
+            let serial = &*serial;
+            let deed = Deed::CardInit {
+                card: serial.clone(),
+                label: label.clone(),
+                dkek_shares: self.dkek_shares,
+            };
+            context.recorded(&deed, || {
+                breaker.show(
+                    serial,
+                    User::SecurityOfficer,
+                    digits(&how.so_pin).expose(),
+                    || initialise(card, serial, &how, label, which.last_try),
+                )?;
+                breaker.learn(serial, &how.pin)
+            })?;
             Ok(serial.clone())
         })?;
         let line = format!("card {serial} is initialised as {:?}", self.label);

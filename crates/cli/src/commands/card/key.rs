@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use hsmux_daemon::admin::Deed;
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::dkek::WrappedKeyFile;
 use hsmux_smartcard::provision::KeyPackage;
@@ -53,10 +54,12 @@ impl Key {
 
 impl InFile {
     fn wrap(self, context: &Context) -> anyhow::Result<Exit> {
-        let package = self
-            .login
-            .with(context, |access| Ok(wrap(access, self.key)?))?;
-        new_file::write(&self.file, &package.to_file().to_der())?;
+        let (key, file) = (self.key.0, self.file.clone());
+        let deed = |card| Deed::CardKeyWrap { card, key, file };
+        self.login.with(context, deed, |access| {
+            let package = wrap(access, self.key)?;
+            new_file::write(&self.file, &package.to_file().to_der())
+        })?;
         let line = format!("{} is in {}", self.key, self.file.display());
         done(
             context,
@@ -71,7 +74,9 @@ impl InFile {
         let file = WrappedKeyFile::parse(&bytes).with_context(|| name.clone())?;
         let package = KeyPackage::from_file(file, self.key);
         let proved = package.witness.is_some();
-        let (serial, installed) = self.login.with(context, |access| {
+        let (key, file) = (self.key.0, self.file);
+        let deed = |card| Deed::CardKeyUnwrap { card, key, file };
+        let (serial, installed) = self.login.with(context, deed, |access| {
             let installed = unwrap(access, &package)?;
             Ok((access.serial.clone(), installed))
         })?;

@@ -13,6 +13,7 @@ mod parked;
 mod pin;
 
 use clap::{Args, Subcommand};
+use hsmux_daemon::admin::{Deed, Stage};
 use hsmux_smartcard::KeyReference;
 use hsmux_smartcard::pcsc::Channel;
 use hsmux_smartcard::provision::{Access, Progress};
@@ -112,20 +113,34 @@ impl Which {
 }
 
 impl Login {
-    /// The same, with the PIN of the card's user.
+    /// The same, with the PIN of the card's user; `deed` is for the audit trail, and is given the serial number.
     fn with<T>(
         &self,
         context: &Context,
+        deed: impl FnOnce(String) -> Deed,
         work: impl FnOnce(&mut Access<Channel>) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        self.with_as(context, deed, work, |_| Stage::Done)
+    }
+
+    /// The same with something that may come through and not be whole: `stage` says how it ended.
+    fn with_as<T>(
+        &self,
+        context: &Context,
+        deed: impl FnOnce(String) -> Deed,
+        work: impl FnOnce(&mut Access<Channel>) -> anyhow::Result<T>,
+        stage: impl FnOnce(&T) -> Stage,
     ) -> anyhow::Result<T> {
         let found = find::one(self.which.card.as_deref())?;
         let pin = self.pin.read(&format!("PIN of card {}", found.serial))?;
+        let deed = deed(found.serial.clone());
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
         let mut access = found.access(pin, self.which.last_try);
-        let outcome = Breaker::new(context).and_then(|breaker| {
-            breaker.pass(&mut access)?;
+        let shown = || -> anyhow::Result<T> {
+            Breaker::new(context)?.pass(&mut access)?;
             work(&mut access)
-        });
+        };
+        let outcome = context.recorded_as(&deed, shown, stage);
         drop(access);
         parked.resume(outcome)
     }

@@ -1,6 +1,7 @@
 //! `hsmux card pin`.
 
 use clap::{Args, Subcommand};
+use hsmux_daemon::admin::Deed;
 use hsmux_module::pin::User;
 use hsmux_smartcard::SoPin;
 use hsmux_smartcard::provision::pins;
@@ -74,10 +75,16 @@ impl Change {
             let last_try = self.login.which.last_try;
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
-            breaker.show(serial, User::User, old.expose(), || {
-                pins::change(card, serial, &old, &new, last_try)
+            let serial = &*serial;
+            let deed = Deed::CardPinChange {
+                card: serial.clone(),
+            };
+            context.recorded(&deed, || {
+                breaker.show(serial, User::User, old.expose(), || {
+                    pins::change(card, serial, &old, &new, last_try)
+                })?;
+                breaker.learn(serial, &new)
             })?;
-            breaker.learn(serial, &new)?;
             Ok(serial.clone())
         })
     }
@@ -91,15 +98,21 @@ impl Unblock {
             let (new, last_try) = (new.transpose()?, self.which.last_try);
             let breaker = Breaker::new(context)?;
             let Found { card, serial } = found;
-            breaker.show(
-                serial,
-                User::SecurityOfficer,
-                digits(&so_pin).expose(),
-                || pins::unblock(card, serial, &so_pin, new.as_ref(), last_try),
-            )?;
-            if let Some(new) = &new {
-                breaker.learn(serial, new)?;
-            }
+            let serial = &*serial;
+            let deed = Deed::CardPinUnblock {
+                card: serial.clone(),
+                new_pin: new.is_some(),
+            };
+            context.recorded(&deed, || {
+                breaker.show(
+                    serial,
+                    User::SecurityOfficer,
+                    digits(&so_pin).expose(),
+                    || pins::unblock(card, serial, &so_pin, new.as_ref(), last_try),
+                )?;
+                new.as_ref()
+                    .map_or(Ok(()), |new| breaker.learn(serial, new))
+            })?;
             Ok(serial.clone())
         })
     }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use hsmux_daemon::admin::Deed;
 use hsmux_module::{Options, init_token, slots};
 use hsmux_token::{TokenFlags, Uri};
 
@@ -44,9 +45,14 @@ pub struct Init {
 
 impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let slot = self.slot()?;
+        let (slot, erased) = self.slot()?;
         let so_pin = self.so_pin.read("security officer's PIN")?;
         let state = self.state.map_or_else(|| context.state(), Ok)?;
+        let deed = Deed::TokenInit {
+            module: self.module.clone(),
+            label: self.label.clone(),
+            erased,
+        };
         let options = Options {
             module: self.module,
             slot,
@@ -56,7 +62,7 @@ impl Init {
             name: self.label.clone(),
             copies: None,
         };
-        let token = init_token(&options, &self.label, &so_pin)?;
+        let token = context.recorded(&deed, || Ok(init_token(&options, &self.label, &so_pin)?))?;
         if context.json {
             output::json(&serde_json::json!({ "label": token.label, "serial": token.serial }))?;
         } else {
@@ -68,8 +74,9 @@ impl Init {
         Ok(Exit::Done)
     }
 
-    /// The slot that is meant; one that holds keys only with `--erase`.
-    fn slot(&self) -> anyhow::Result<Uri> {
+    /// The slot that is meant, and the serial number of the token that is erased; one that holds keys only with
+    /// `--erase`.
+    fn slot(&self) -> anyhow::Result<(Uri, Option<String>)> {
         let slots = slots(&self.module)?;
         let initialised = |flags: TokenFlags| flags.contains(TokenFlags::TOKEN_INITIALIZED);
         let found = match &self.uri {
@@ -91,9 +98,11 @@ impl Init {
                 found.token.label
             )));
         }
-        Ok(Uri {
+        let slot = Uri {
             slot_id: Some(found.id),
             ..Uri::default()
-        })
+        };
+        let erased = initialised(found.token.flags).then(|| found.token.serial.clone());
+        Ok((slot, erased))
     }
 }

@@ -1,0 +1,102 @@
+//! What commands do to tokens and cards with their own hands.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// Something that a command does to a token or a card, past the pool. Cards are named by their serial numbers;
+/// no PIN, password or share is ever part of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Deed {
+    /// `hsmux token init`.
+    TokenInit {
+        /// The vendor's module.
+        module: PathBuf,
+        /// The label that the token is to have.
+        label: String,
+        /// The serial number of the token that is erased for it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        erased: Option<String>,
+    },
+    /// `hsmux card init`, which erases it.
+    CardInit {
+        /// The card.
+        card: String,
+        /// The label that it is to have.
+        label: String,
+        /// Of how many shares its DKEK is made; without it keys cannot leave.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        dkek_shares: Option<u8>,
+    },
+    /// `hsmux card dkek import-share`.
+    CardDkekImportShare {
+        /// The card.
+        card: String,
+        /// The file of the share.
+        file: PathBuf,
+    },
+    /// `hsmux card clone`.
+    CardClone {
+        /// The card that is copied.
+        from: String,
+        /// Those that receive.
+        to: Vec<String>,
+    },
+    /// `hsmux card key wrap`.
+    CardKeyWrap {
+        /// The card.
+        card: String,
+        /// The key's number on it.
+        key: u8,
+        /// The new file.
+        file: PathBuf,
+    },
+    /// `hsmux card key unwrap`.
+    CardKeyUnwrap {
+        /// The card.
+        card: String,
+        /// The key's number on it.
+        key: u8,
+        /// The file.
+        file: PathBuf,
+    },
+    /// `hsmux card pin change`.
+    CardPinChange {
+        /// The card.
+        card: String,
+    },
+    /// `hsmux card pin unblock`.
+    CardPinUnblock {
+        /// The card.
+        card: String,
+        /// Whether the user has a new PIN.
+        new_pin: bool,
+    },
+    /// `hsmux card backup`.
+    CardBackup {
+        /// The card.
+        card: String,
+        /// The new file.
+        file: PathBuf,
+    },
+    /// `hsmux card restore`.
+    CardRestore {
+        /// The card.
+        card: String,
+        /// The backup.
+        file: PathBuf,
+    },
+}
+
+/// How far a [`Deed`] is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stage {
+    /// It is about to begin.
+    Begun,
+    /// It is done.
+    Done,
+    /// It failed, or not all of it was done: why.
+    Failed(String),
+}
