@@ -5,4 +5,5 @@ mod bench;
 mod doctor;
 mod keys;
 mod listeners;
+mod pins;
 mod tls;
