@@ -11,12 +11,12 @@ use serde_json::Value;
 fn signatures_are_measured_and_verified() {
     let rig = Rig::new(Setup::Daemon);
     let run = rig
-        .hsmux("bench sign --key pkcs11:object=ec;type=private --concurrency 4 --count 200 --json")
+        .hsmux("bench sign --key pkcs11:object=ec;type=private --concurrency 4 --count 3000 --json")
         .ok();
     let report: Value = serde_json::from_str(&run.out).expect("JSON from hsmux bench sign");
     let measured = &report["measurement"];
-    assert_eq!(measured["ops"], 200, "{run}");
-    assert_eq!(measured["verified"], 200, "{run}");
+    assert_eq!(measured["ops"], 3000, "{run}");
+    assert_eq!(measured["verified"], 3000, "{run}");
     assert_eq!(measured["failed"], 0, "{run}");
     for name in ["min", "mean", "stddev", "p50", "p90", "p99", "p99.9", "max"] {
         assert!(
@@ -24,6 +24,25 @@ fn signatures_are_measured_and_verified() {
             "{name}\n{run}"
         );
     }
+    let processes = measured["processes"].as_array().expect("processes");
+    assert_eq!(processes[0]["name"], "hsmux bench sign", "{run}");
+    assert!(processes[0]["cpu_percent"].as_f64() > Some(0.0), "{run}");
+    let has = |pid: u32, name: &str| {
+        let its_own = |process: &&Value| process["pid"] == pid;
+        let process = processes.iter().find(its_own).expect("the process");
+        assert_eq!(process["name"], name, "{run}");
+        assert!(
+            process["peak_memory_bytes"].as_u64() > Some(1 << 20),
+            "{run}"
+        );
+        process["cpu_s"].as_f64().expect("seconds")
+    };
+    let daemon = rig.daemon.as_ref().unwrap().id();
+    assert!(has(daemon, "hsmux serve") >= 0.0, "{run}");
+    let workers = rig.workers();
+    assert_eq!(workers.len(), 3);
+    let used: f64 = workers.iter().map(|pid| has(*pid, "hsmux worker")).sum();
+    assert!(used > 0.0, "{run}");
 }
 
 #[test]
