@@ -5,6 +5,7 @@ mod changes;
 mod clones;
 mod crash;
 mod full;
+mod passing;
 mod pins;
 mod pooled;
 mod state;
