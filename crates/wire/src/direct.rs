@@ -5,6 +5,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,6 +45,8 @@ pub struct Direct {
     lines: Mutex<HashMap<u64, Line>>,
     next: AtomicU64,
     open: AtomicUsize,
+    /// Those of all threads of this process.
+    everywhere: Arc<AtomicUsize>,
     stopping: AtomicBool,
 }
 
@@ -78,8 +81,8 @@ enum Heard {
 }
 
 impl Direct {
-    /// Without connections.
-    pub fn new() -> Result<Self> {
+    /// Without connections; those of all threads of this process are counted in `everywhere`.
+    pub fn new(everywhere: Arc<AtomicUsize>) -> Result<Self> {
         let failed = |errno| {
             let message = format!("connections cannot be taken over: {errno}");
             Error::pool(Kind::Environment, message)
@@ -94,6 +97,7 @@ impl Direct {
             lines: Mutex::default(),
             next: AtomicU64::new(WAKER + 1),
             open: AtomicUsize::new(0),
+            everywhere,
             stopping: AtomicBool::new(false),
         })
     }
@@ -113,7 +117,8 @@ impl Direct {
         let data = epoll::EventData::new_u64(number);
         epoll::add(&self.epoll, &line.stream, data, epoll::EventFlags::IN)?;
         lines.insert(number, line);
-        self.open.store(lines.len(), Ordering::Relaxed);
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.everywhere.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -137,8 +142,9 @@ impl Direct {
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
             let within = kept.map(|until| until.saturating_duration_since(Instant::now()));
+            let running = self.everywhere.load(Ordering::Relaxed);
             vigil
-                .wait(&self.epoll, &mut events, within, Some(self.open()))
+                .wait(&self.epoll, &mut events, within, Some(running))
                 .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
             if kept.take_if(|until| *until <= Instant::now()).is_some() {
                 token.let_go();
@@ -154,7 +160,11 @@ impl Direct {
                 supervisor.end(round.served());
             }
         }
-        self.lines.lock().drain().for_each(|(_, line)| line.end());
+        let mut lines = self.lines.lock();
+        let numbers: Vec<u64> = lines.keys().copied().collect();
+        for number in numbers {
+            self.let_go(&mut lines, number);
+        }
         Ok(())
     }
 
@@ -209,8 +219,9 @@ impl Direct {
         if let Some(line) = lines.remove(&number) {
             let _ = epoll::delete(&self.epoll, &line.stream);
             line.end();
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            self.everywhere.fetch_sub(1, Ordering::Relaxed);
         }
-        self.open.store(lines.len(), Ordering::Relaxed);
     }
 }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ use super::handover::{self, Given, Terms};
 pub(super) struct Desk {
     token: OnceLock<Arc<dyn Token>>,
     threads: Mutex<Vec<Serving>>,
+    /// Connections of all threads.
+    open: Arc<AtomicUsize>,
     watch: Arc<Watch>,
 }
 
@@ -63,6 +65,7 @@ impl Desk {
         Ok(Arc::new(Self {
             token: OnceLock::new(),
             threads: Mutex::default(),
+            open: Arc::default(),
             watch: Arc::new(Watch {
                 base: Instant::now(),
                 timer,
@@ -143,7 +146,7 @@ impl Desk {
             }
             _ => {}
         }
-        let direct = Arc::new(Direct::new().map_err(io::Error::other)?);
+        let direct = Arc::new(Direct::new(Arc::clone(&self.open)).map_err(io::Error::other)?);
         let (serving, token) = (Arc::clone(&direct), Arc::clone(token));
         let place = Place {
             watch: Arc::clone(&self.watch),

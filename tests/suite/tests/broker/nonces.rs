@@ -37,8 +37,9 @@ fn nonces(broker: &Broker, (key, mode, len): Way) -> Vec<Vec<u8>> {
     let batch = ask(json!({"batch_input": vec![&item; BATCH]}).to_string());
     let items = batch["batch_results"].as_array().expect("results").clone();
     let single = (0..SINGLE).map(|_| ask(item.to_string()));
-    let made = single.chain(items);
-    made.map(|made| bytes(&made["ciphertext"])[..len].to_vec())
+    let answers = single.chain(items);
+    answers
+        .map(|answer| bytes(&answer["ciphertext"])[..len].to_vec())
         .collect()
 }
 

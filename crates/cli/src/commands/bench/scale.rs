@@ -55,7 +55,7 @@ impl Scale {
             members: counts.clone(),
             published: options.key.published_kind(),
         };
-        let mut killed = Err(Error::pool(Kind::Invalid, "its step was not reached"));
+        let mut fate = Err(Error::pool(Kind::Invalid, "its step was not reached"));
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
             crew.only(members)?;
@@ -67,7 +67,7 @@ impl Scale {
                     watched(&stop, |control| sign::measure(&options, mechanism, control));
                 over.store(true, Ordering::Relaxed);
                 if let Some(Ok(outcome)) = killer.map(ScopedJoinHandle::join) {
-                    killed = outcome;
+                    fate = outcome;
                 }
                 measured.map_err(|e| Error::pool(Kind::Invalid, format!("{e:#}")))
             })
@@ -75,13 +75,13 @@ impl Scale {
         let measured = scale::run(&about, &mut load);
         crew.all()?;
         let mut report = measured?;
-        let killed = self.kill_worker.then_some(killed).transpose();
-        if let Ok(event) = &killed {
+        let fate = self.kill_worker.then_some(fate).transpose();
+        if let Ok(event) = &fate {
             report.events.extend(event.clone());
         }
         let exit = self.publish(context, &report)?;
         // What was measured is kept; but it does not show what was asked for.
-        killed.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
+        fate.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
         Ok(exit)
     }
 
