@@ -1,4 +1,4 @@
-# Hosts that die, are cut off and return, and haproxy restarted, under load.
+# Hosts that die, are cut off and return, and haproxy reloaded, under load.
 #
 # What is held against it: no request that begins after a fault fails; and of the steady load that runs all the time
 # no more fail than there are users, at the moment of a host's death, for each has one request under way at most. What

@@ -73,7 +73,7 @@ const LONGEST: u64 = 86_400_000_000_000;
 const FAULTS: usize = 20;
 
 impl Measurement {
-    /// What others have measured: so many operations in so many seconds, at this rate, and nothing else.
+    /// What others have measured: so many operations in so many seconds, at this rate; nothing else is known of it.
     pub const fn elsewhere(ops: u64, elapsed_s: f64, per_second: f64) -> Self {
         Self {
             workers: 0,

@@ -112,15 +112,18 @@ fn published(key: &str, cards: usize) -> impl Iterator<Item = (String, Vec<Measu
     let mut table = siege_table();
     table.retain(|row| fits(row, key));
     table.into_iter().map(|row| {
+        let figures = row.figures;
         let name = format!(
-            "published {}, {}, {}",
+            "published {}, {}, {}, {:.0} % available",
             of(&row.key, row.hsms as usize),
             row.module,
-            row.setup
+            row.setup,
+            figures.availability_pct
         );
-        let figures = row.figures;
-        let elsewhere =
-            Measurement::elsewhere(figures.transactions, figures.elapsed_s, figures.rate_per_s);
+        let elsewhere = Measurement {
+            failed: figures.failed,
+            ..Measurement::elsewhere(figures.transactions, figures.elapsed_s, figures.rate_per_s)
+        };
         (name, vec![elsewhere])
     })
 }
