@@ -116,14 +116,28 @@ impl Sites {
 
     /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
     pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
-        let lower = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
-        let own = lower.as_ref().and_then(|name| {
-            let any = name.split_once('.').map(|(_, rest)| format!("*.{rest}"));
-            let exact = self.by_name.get(name);
-            exact.or_else(|| self.by_name.get(&any?))
-        });
-        own.or_else(|| self.by_name.get("*")).cloned()
+        let mut names = names_for(name);
+        names.find_map(|name| self.by_name.get(&name).cloned())
     }
+
+    /// Whether a host is of the site that a connection has: by the names that it had when the connection was
+    /// opened, unless another site has a closer one by now.
+    pub fn is_of(&self, site: &Site, host: &str) -> bool {
+        let mut names = names_for(Some(host));
+        let closest =
+            names.find(|name| site.names.contains(name) || self.by_name.contains_key(name));
+        closest.is_some_and(|name| site.names.contains(&name))
+    }
+}
+
+/// The names by which a site may be meant, the closest first.
+fn names_for(name: Option<&str>) -> impl Iterator<Item = String> {
+    let own = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
+    let rest = own.as_ref().and_then(|name| name.split_once('.'));
+    let any = rest.map(|(_, rest)| format!("*.{rest}"));
+    own.into_iter()
+        .chain(any)
+        .chain(std::iter::once_with(|| "*".to_owned()))
 }
 
 impl Served {

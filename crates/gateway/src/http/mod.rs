@@ -189,10 +189,7 @@ impl Call<'_> {
             return true;
         };
         let sites = self.house.sites.load();
-        let name = without_port(&host);
-        sites
-            .find(Some(name))
-            .is_some_and(|found| found.site == self.served.site)
+        sites.is_of(&self.served.site, without_port(&host))
     }
 }
 

@@ -165,15 +165,22 @@ impl Client {
     }
 
     pub fn ask(&mut self) {
-        self.input
-            .write_all(b"GET /page.txt HTTP/1.1\r\nHost: a.test\r\n\r\n")
-            .expect("ask");
+        assert_eq!(self.ask_for("a.test"), "a page\n");
+    }
+
+    /// The one line that it gets as the page of a host.
+    pub fn ask_for(&mut self, host: &str) -> String {
+        let request = format!("GET /page.txt HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        self.input.write_all(request.as_bytes()).expect("ask");
+        while self.line() != "\r\n" {}
+        self.line()
+    }
+
+    fn line(&mut self) -> String {
         let mut line = String::new();
-        while line != "a page\n" {
-            line.clear();
-            let read = self.output.read_line(&mut line).expect("an answer");
-            assert!(read > 0, "the connection has ended");
-        }
+        let read = self.output.read_line(&mut line).expect("an answer");
+        assert!(read > 0, "the connection has ended");
+        line
     }
 }
 

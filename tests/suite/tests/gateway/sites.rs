@@ -4,6 +4,7 @@ use std::fs;
 
 use hsmux_suite::{PATIENCE, until};
 
+use crate::balancer::Client;
 use crate::rig::{BOTH, FOLDER, Gateway, certify, configure};
 
 /// Two sites, and none for other names.
@@ -114,4 +115,28 @@ fn a_reload_brings_new_sites() {
             .contains("a page")
             .then_some(())
     });
+}
+
+#[test]
+fn a_reload_leaves_open_connections_as_they_are() {
+    let rig = Gateway::prepare();
+    certify(&rig, "b", "rsa", 30);
+    certify(&rig, "next", "ec", 30);
+    let other = format!("[[site]]\nnames = [\"b.test\"]\ncertificates = [\"b.pem\"]\n{FOLDER}");
+    let mut gateway = Gateway::start(rig, "", &format!("[[site]]\n{BOTH}\n{FOLDER}\n{other}"));
+    let port = gateway.address.rsplit_once(':').expect("a port").1;
+    let mut client = Client::connect(port.parse().expect("a port"));
+    client.ask();
+    let settings = "names = [\"next.test\", \"*\"]\ncertificates = [\"next.pem\"]\nhsts = 5";
+    let changed = format!("[[site]]\n{settings}\n{FOLDER}\n{other}");
+    configure(&mut gateway.rig, "", &changed);
+    gateway.rig.reload();
+    until("the new settings are served", PATIENCE, || {
+        let page = gateway.curl("a.test", "/page.txt", "");
+        page.out.contains("max-age=5\r\n").then_some(())
+    });
+    client.ask();
+    let misdirected = client.ask_for("b.test");
+    assert_eq!(misdirected, "this connection is for another site\n");
+    client.ask();
 }
