@@ -11,6 +11,7 @@
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
+//! | `lifetime` | until when certificates are good |
 //! | `signer` | signatures of the pool |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
@@ -20,7 +21,7 @@
 //! | `socket` | a socket of TLS that is watched from outside |
 //! | `watch` | what changes while it runs |
 //! | `balancer` | what haproxy in front of several is told |
-//! | `metrics`, `monitor` | what it counts, and who may ask |
+//! | `metrics`, `standing`, `monitor` | what it counts, how its sites stand, and who may ask |
 
 mod algorithm;
 mod backend;
@@ -30,6 +31,7 @@ mod connection;
 mod files;
 mod house;
 mod http;
+mod lifetime;
 mod metrics;
 mod monitor;
 mod plain;
@@ -38,6 +40,7 @@ mod service;
 mod signer;
 mod sites;
 mod socket;
+mod standing;
 mod tickets;
 mod tls;
 mod tunnel;

@@ -1,18 +1,17 @@
 //! What is counted, and the page that says so.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::{Error, KeyKind, Kind, Result};
+use hsmux_token::{Error, Kind, Result};
 use prometheus::{
-    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
-    TextEncoder, proto::MetricFamily,
+    Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
-use crate::certificate::Credential;
 use crate::files::Files;
+use crate::lifetime;
 use crate::sites::Sites;
+use crate::standing;
 
 /// All that is counted.
 pub struct Metrics {
@@ -27,9 +26,6 @@ pub struct Metrics {
     seconds: Histogram,
     requests: IntCounterVec,
     plain: IntCounterVec,
-    expires: IntGaugeVec,
-    expired: IntGauge,
-    awaited: IntGauge,
     tickets: IntGauge,
     files: IntGauge,
 }
@@ -88,14 +84,6 @@ impl Metrics {
             registry.register(Box::new(counters.clone()))?;
             Ok::<_, prometheus::Error>(counters)
         };
-        let expires = IntGaugeVec::new(
-            Opts::new(
-                "hsmux_gateway_certificate_expires_seconds",
-                "When a certificate expires, in seconds of Unix time.",
-            ),
-            &["site", "key"],
-        )?;
-        registry.register(Box::new(expires.clone()))?;
         let unsigned = IntCounter::new(
             "hsmux_gateway_signatures_failed_total",
             "Handshakes that no token has signed for.",
@@ -125,14 +113,6 @@ impl Metrics {
                 "ticket_key_since_seconds",
                 "Since when tickets have the newest key that hosts share, in seconds of Unix time; 0: they share none.",
             )?,
-            expired: gauge(
-                "certificates_expired",
-                "Certificates that are served though they have expired.",
-            )?,
-            awaited: gauge(
-                "certificates_awaited",
-                "Certificates that no ACME client has brought yet.",
-            )?,
             plain: counters(
                 "plain_requests",
                 "Requests without TLS, by what they were given.",
@@ -161,7 +141,6 @@ impl Metrics {
             registry,
             unsigned,
             seconds,
-            expires,
         })
     }
 
@@ -215,72 +194,16 @@ impl Metrics {
         self.tickets.set(since.cast_signed());
     }
 
-    /// Certificates are about to be read anew.
-    pub fn forget_certificates(&self) {
-        self.expires.reset();
-        self.expired.set(0);
-        self.awaited.set(0);
-    }
-
-    /// A certificate is not there yet.
-    pub fn awaited(&self, site: &str, file: &Path) {
-        self.awaited.inc();
-        tracing::warn!(
-            "THE CERTIFICATE {} IS NOT THERE: the site {site} is not served by it until an ACME client has brought it",
-            file.display()
-        );
-    }
-
-    /// A certificate is served.
-    pub fn certificate(&self, site: &str, credential: &Credential) {
-        let key = match credential.public.kind() {
-            KeyKind::Ec => "ec",
-            _ => "rsa",
-        };
-        let expires = credential.expires();
-        self.expires.with_label_values(&[site, key]).set(expires);
-        let now = std::time::SystemTime::UNIX_EPOCH
-            .elapsed()
-            .unwrap_or_default();
-        if expires <= now.as_secs().cast_signed() {
-            self.expired.inc();
-            tracing::warn!(
-                "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
-                credential.name
-            );
-        }
-    }
-
     /// The page, with what is known of these sites by now.
     pub fn page(&self, sites: &Sites, files: &Files) -> String {
         self.files
             .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();
-        families.extend(backends(sites).unwrap_or_default());
+        families.extend(standing::of(sites, lifetime::now()).unwrap_or_default());
         TextEncoder::new()
             .encode_to_string(&families)
             .unwrap_or_default()
     }
-}
-
-/// Whether servers are well: what the sites know, and nobody has to keep.
-fn backends(sites: &Sites) -> prometheus::Result<Vec<MetricFamily>> {
-    let up = IntGaugeVec::new(
-        Opts::new(
-            "hsmux_gateway_backend_up",
-            "Whether a backend answers; 1 also where nobody has asked it yet.",
-        ),
-        &["site", "backend"],
-    )?;
-    for served in sites.each() {
-        for (url, well) in served.backends.each() {
-            let labels = [&served.site.names[0], &url.to_string()];
-            up.with_label_values(&labels).set(i64::from(well));
-        }
-    }
-    let registry = Registry::new();
-    registry.register(Box::new(up))?;
-    Ok(registry.gather())
 }
 
 impl Held {

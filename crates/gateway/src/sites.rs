@@ -15,6 +15,7 @@ use crate::algorithm::Ability;
 use crate::backend::Backends;
 use crate::certificate::{Credential, Key};
 use crate::files::Files;
+use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
 use crate::signer::Signer;
 use crate::tls::Face;
@@ -36,6 +37,10 @@ pub struct Sites {
     pub keys: Vec<ObjectId>,
     /// The certificates that were there.
     chains: HashSet<PathBuf>,
+    /// Until when they are good.
+    pub lifetimes: Vec<Lifetime>,
+    /// How many an ACME client has yet to bring.
+    pub awaited: usize,
 }
 
 impl Sites {
@@ -49,7 +54,6 @@ impl Sites {
         tickets: Option<&Keys>,
     ) -> Result<Self> {
         let mut sites = Self::default();
-        metrics.forget_certificates();
         for site in &section.sites {
             let mut faces = Vec::new();
             for given in &site.certificates {
@@ -57,13 +61,16 @@ impl Sites {
                     let acme = site.acme.as_ref().or(section.acme.as_ref());
                     let awaited = acme.is_some() && !before.chains.contains(file);
                     if awaited && file.try_exists().is_ok_and(|there| !there) {
-                        metrics.awaited(&site.names[0], file);
+                        sites.awaited += 1;
+                        warn_of_absence(&site.names[0], file);
                         continue;
                     }
                     sites.chains.insert(file.clone());
                 }
                 let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
-                metrics.certificate(&site.names[0], &credential);
+                let lifetime = Lifetime::of(&site.names[0], &credential);
+                lifetime.warn_if_expired();
+                sites.lifetimes.push(lifetime);
                 let info = pool.info();
                 let token = matches!(credential.key, Key::Pool(_)).then_some(&*info);
                 let ability = Ability::of(&credential.public, token);
@@ -154,6 +161,13 @@ impl Served {
         };
         face.wear(hello.ssl_mut(), self.site.clients.as_ref())
     }
+}
+
+fn warn_of_absence(site: &str, file: &Path) {
+    tracing::warn!(
+        "THE CERTIFICATE {} IS NOT THERE: the site {site} is not served by it until an ACME client has brought it",
+        file.display()
+    );
 }
 
 /// All files that the sites are read from.

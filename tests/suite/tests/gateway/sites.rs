@@ -140,3 +140,25 @@ fn a_reload_leaves_open_connections_as_they_are() {
     assert_eq!(misdirected, "this connection is for another site\n");
     client.ask();
 }
+
+#[test]
+fn what_cannot_be_read_again_leaves_the_metrics_of_what_is_served() {
+    let gateway = two_sites();
+    let expire = || {
+        let certificates = [("rsa", "a.test"), ("ec", "a.test"), ("rsa", "b.test")];
+        certificates.map(|(key, site)| {
+            let labels = format!("{{key=\"{key}\",site=\"{site}\"}}");
+            gateway.metric(&format!(
+                "hsmux_gateway_certificate_expires_seconds{labels}"
+            ))
+        })
+    };
+    let before = expire();
+    assert!(before.iter().all(|expires| *expires > 0), "{before:?}");
+    fs::write(gateway.rig.path("ec.pem"), "not a certificate").expect("write");
+    until("the mistake is told", PATIENCE, || {
+        let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+        log.contains("sites are as they were").then_some(())
+    });
+    assert_eq!(expire(), before);
+}
