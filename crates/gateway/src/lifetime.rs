@@ -1,4 +1,4 @@
-//! Until when certificates are good.
+//! Until when certificates are good, and of which it was told that they no longer are.
 
 use std::time::SystemTime;
 
@@ -37,15 +37,19 @@ impl Lifetime {
     pub fn has_expired(&self, now: i64) -> bool {
         self.expires <= now
     }
+}
 
-    /// Loudly.
-    pub fn warn_if_expired(&self) {
-        if self.has_expired(now()) {
-            tracing::warn!(
-                "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
-                self.name
-            );
-        }
+/// What has expired, and was told: that is done once.
+#[derive(Default)]
+pub struct Told(Vec<Lifetime>);
+
+impl Told {
+    /// Those of the certificates that have expired and were not told yet.
+    pub fn news<'a>(&mut self, served: &'a [Lifetime], now: i64) -> Vec<&'a Lifetime> {
+        let expired = || served.iter().filter(move |one| one.has_expired(now));
+        let news = expired().filter(|one| !self.0.contains(one)).collect();
+        self.0 = expired().cloned().collect();
+        news
     }
 }
 
@@ -53,4 +57,31 @@ impl Lifetime {
 pub fn now() -> i64 {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     since.as_secs().cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lifetime(name: &str, expires: i64) -> Lifetime {
+        Lifetime {
+            site: "a.test".to_owned(),
+            key: "ec",
+            name: name.to_owned(),
+            expires,
+        }
+    }
+
+    #[test]
+    fn what_has_expired_is_told_once() {
+        let mut told = Told::default();
+        let mut served = [lifetime("a.pem", 1000), lifetime("b.pem", 2000)];
+        assert!(told.news(&served, 999).is_empty());
+        assert_eq!(told.news(&served, 1000), [&served[0]]);
+        assert!(told.news(&served, 1999).is_empty());
+        assert_eq!(told.news(&served, 2000), [&served[1]]);
+        served[0].expires = 3000;
+        assert!(told.news(&served, 2999).is_empty());
+        assert_eq!(told.news(&served, 3000), [&served[0]]);
+    }
 }

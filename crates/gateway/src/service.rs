@@ -46,10 +46,11 @@ impl Service {
     ) -> Result<Self> {
         plain::check(section).map_err(|e| failed("acme", &e))?;
         let metrics = Metrics::new()?;
-        let watch = Watch::new(section, &pool);
+        let mut watch = Watch::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
         let sites = Sites::read(&Sites::default(), section, &pool, &metrics, keys)?;
+        watch.warn(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);

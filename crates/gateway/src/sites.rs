@@ -68,9 +68,9 @@ impl Sites {
                     sites.chains.insert(file.clone());
                 }
                 let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
-                let lifetime = Lifetime::of(&site.names[0], &credential);
-                lifetime.warn_if_expired();
-                sites.lifetimes.push(lifetime);
+                sites
+                    .lifetimes
+                    .push(Lifetime::of(&site.names[0], &credential));
                 let info = pool.info();
                 let token = matches!(credential.key, Key::Pool(_)).then_some(&*info);
                 let ability = Ability::of(&credential.public, token);

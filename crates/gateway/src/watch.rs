@@ -1,5 +1,5 @@
 //! What changes while the gateway runs: certificates and keys in their files and in the pool, sites in the
-//! configuration. What is open stays as it is; new handshakes have what is new.
+//! configuration; and what expires. What is open stays as it is; new handshakes have what is new.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,14 @@ use hsmux_pool::config::GatewaySection;
 use hsmux_pool::stamp::Stamp;
 
 use crate::house::House;
+use crate::lifetime::{self, Told};
 use crate::sites::{Sites, files};
 
 /// Who looks.
 pub struct Watch {
     section: GatewaySection,
     seen: Seen,
+    told: Told,
 }
 
 /// What the sites were made of.
@@ -34,6 +36,7 @@ impl Watch {
         Self {
             section: section.clone(),
             seen: Seen::now(section, pool),
+            told: Told::default(),
         }
     }
 
@@ -50,6 +53,7 @@ impl Watch {
             let house = Arc::clone(&house);
             let looked = tokio::task::spawn_blocking(move || {
                 self.look(&house, section);
+                self.warn(&house.sites.load());
                 self
             });
             match looked.await {
@@ -58,6 +62,16 @@ impl Watch {
                     return tracing::error!(%error, "the gateway looks for changes no more");
                 }
             }
+        }
+    }
+
+    /// Tells what has expired since it last did so.
+    pub fn warn(&mut self, sites: &Sites) {
+        for one in self.told.news(&sites.lifetimes, lifetime::now()) {
+            tracing::warn!(
+                "THE CERTIFICATE {} HAS EXPIRED: clients refuse it. It is served all the same; renew it.",
+                one.name
+            );
         }
     }
 

@@ -1,8 +1,14 @@
 //! Versions, certificates and signatures.
 
 use std::fs;
+use std::time::{Duration, SystemTime};
 
-use hsmux_suite::{PATIENCE, Run, until};
+use boring::asn1::Asn1Time;
+use boring::bn::BigNum;
+use boring::hash::MessageDigest;
+use boring::pkey::PKey;
+use boring::x509::X509;
+use hsmux_suite::{PATIENCE, Rig, Run, until};
 
 use crate::rig::{ASK, BOTH, FOLDER, Gateway, certify, configure};
 
@@ -125,6 +131,43 @@ fn an_expired_certificate_is_served_and_loudly() {
     assert_eq!(gateway.metric("hsmux_gateway_certificates_expired"), 1);
     let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
     assert!(log.contains("old.pem HAS EXPIRED"), "{log}");
+}
+
+#[test]
+fn a_certificate_that_expires_while_it_is_served_is_told() {
+    let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
+    let gateway = Gateway::start(Gateway::prepare(), "", &site);
+    let expired = || gateway.metric("hsmux_gateway_certificates_expired");
+    assert_eq!(expired(), 0);
+    // It is read within a second, while it is still good.
+    fs::write(gateway.rig.path("short.pem"), short(&gateway.rig, "ec")).expect("write");
+    fs::rename(gateway.rig.path("short.pem"), gateway.rig.path("ec.pem")).expect("rename");
+    until("it is counted", PATIENCE, || (expired() == 1).then_some(()));
+    until("it is told", PATIENCE, || {
+        let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
+        log.contains("ec.pem HAS EXPIRED").then_some(())
+    });
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+}
+
+/// A certificate for a key of the rig that is good for five seconds, PEM: `openssl x509` counts in days.
+fn short(rig: &Rig, key: &str) -> Vec<u8> {
+    let pem = fs::read(rig.keys.file(key)).expect("a key");
+    let key = PKey::private_key_from_pem(&pem).expect("a key in PEM");
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("a clock");
+    let time = |at: Duration| Asn1Time::from_unix(at.as_secs().cast_signed()).expect("a time");
+    let build = || {
+        let mut builder = X509::builder()?;
+        let serial = BigNum::from_u32(1)?.to_asn1_integer()?;
+        builder.set_version(2)?;
+        builder.set_serial_number(&serial)?;
+        builder.set_not_before(&time(now))?;
+        builder.set_not_after(&time(now + Duration::from_secs(5)))?;
+        builder.set_pubkey(&key)?;
+        builder.sign(&key, MessageDigest::sha256())?;
+        builder.build().to_pem()
+    };
+    build().expect("a certificate")
 }
 
 #[test]
