@@ -2,8 +2,8 @@
 
 use boring::bn::BigNum;
 use boring::ssl::SslSignatureAlgorithm;
-use hsmux_software::{PublicKey, prehashed_input};
-use hsmux_token::{Hash, KeyKind, Mechanism, Params, Pss, TokenInfo, ck};
+use hsmux_software::prehashed_input;
+use hsmux_token::{Hash, Mechanism, Params, Pss, ck};
 
 /// A signature algorithm.
 #[derive(Debug)]
@@ -57,16 +57,17 @@ pub struct Ability {
 }
 
 impl Ability {
-    /// Of a key in a token that says this of itself, or of one in this process.
-    pub fn of(key: &PublicKey, token: Option<&TokenInfo>) -> Self {
-        let ec = key.kind() == KeyKind::Ec;
-        let pss = token.is_none_or(|info| info.mechanism(ck::CKM_RSA_PKCS_PSS).is_some());
-        let can = |form| match form {
+    /// Of an EC or RSA key where mechanisms can be had as `can` says. RSA is PKCS#1 v1.5 where nothing is known.
+    pub fn of(ec: bool, can: impl Fn(u64) -> bool) -> Self {
+        let pss = can(ck::CKM_RSA_PKCS_PSS);
+        let pkcs1 = can(ck::CKM_RSA_PKCS) || !pss;
+        let offered = |form| match form {
             Form::Ecdsa => ec,
             Form::Pss => !ec && pss,
-            Form::Pkcs1 => !ec,
+            Form::Pkcs1 => !ec && pkcs1,
         };
-        let names = ALL.iter().filter(|one| can(one.form)).map(|one| one.name);
+        let names = ALL.iter().filter(|one| offered(one.form));
+        let names = names.map(|one| one.name);
         Self {
             ec,
             tls13: ec || pss,
@@ -109,5 +110,37 @@ impl Algorithm {
         let (r, s) = (BigNum::from_slice(r).ok()?, BigNum::from_slice(s).ok()?);
         let signature = boring::ecdsa::EcdsaSig::from_private_components(r, s).ok()?;
         signature.to_der().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PKCS1: &str = "rsa_pkcs1_sha256:rsa_pkcs1_sha384:rsa_pkcs1_sha512";
+    const PSS: &str = "rsa_pss_rsae_sha256:rsa_pss_rsae_sha384:rsa_pss_rsae_sha512";
+
+    fn rsa(mechanisms: &[u64]) -> (bool, String) {
+        let ability = Ability::of(false, |kind| mechanisms.contains(&kind));
+        assert!(!ability.ec);
+        (ability.tls13, ability.list)
+    }
+
+    #[test]
+    fn rsa_is_offered_as_it_can_be_signed() {
+        let both = [ck::CKM_RSA_PKCS, ck::CKM_RSA_PKCS_PSS];
+        assert_eq!(rsa(&both), (true, format!("{PSS}:{PKCS1}")));
+        assert_eq!(rsa(&[ck::CKM_RSA_PKCS_PSS]), (true, PSS.to_owned()));
+        for without_pss in [&[ck::CKM_RSA_PKCS, ck::CKM_ECDSA][..], &[]] {
+            assert_eq!(rsa(without_pss), (false, PKCS1.to_owned()));
+        }
+    }
+
+    #[test]
+    fn ec_needs_nothing_of_rsa() {
+        let ability = Ability::of(true, |kind| kind == ck::CKM_ECDSA);
+        let list = "ecdsa_secp256r1_sha256:ecdsa_secp384r1_sha384";
+        assert_eq!((ability.ec, ability.tls13), (true, true));
+        assert_eq!(ability.list, list);
     }
 }

@@ -74,7 +74,7 @@ impl House {
                 .get(key)
                 .is_some_and(|entry| !entry.members().is_empty())
         };
-        (!sites.keys.iter().all(signed))
+        (!sites.keys.iter().all(|(key, _)| signed(key)))
             .then_some("a key has no token in service that can sign with it")
     }
 }

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
-use hsmux_pool::Pool;
 use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
+use hsmux_pool::{Catalogue, Pool};
 use hsmux_ticket::Keys;
-use hsmux_token::{ObjectId, Result, Token};
+use hsmux_token::{KeyKind, ObjectId, Result};
 
 use crate::algorithm::Ability;
 use crate::backend::Backends;
@@ -33,8 +33,8 @@ pub struct Served {
 #[derive(Default)]
 pub struct Sites {
     by_name: HashMap<String, Arc<Served>>,
-    /// The pool's keys that they need.
-    pub keys: Vec<ObjectId>,
+    /// The pool's keys that they need, and what those that hold them could do.
+    pub keys: Vec<(ObjectId, Ability)>,
     /// The certificates that were there.
     chains: HashSet<PathBuf>,
     /// Until when they are good.
@@ -71,17 +71,20 @@ impl Sites {
                 sites
                     .lifetimes
                     .push(Lifetime::of(&site.names[0], &credential));
-                let info = pool.info();
-                let token = matches!(credential.key, Key::Pool(_)).then_some(&*info);
-                let ability = Ability::of(&credential.public, token);
-                let signer = |key| {
-                    sites.keys.push(key);
-                    Signer {
-                        pool: Arc::clone(pool),
-                        key,
-                        patience: section.sign_timeout,
-                        metrics: Arc::clone(metrics),
+                let ec = credential.public.kind() == KeyKind::Ec;
+                let ability = match credential.key {
+                    Key::Pool(key) => {
+                        let ability = of_holders(ec, &key, &pool.catalogue());
+                        sites.keys.push((key, ability.clone()));
+                        ability
                     }
+                    Key::File(_) => Ability::of(ec, |_| true),
+                };
+                let signer = |key| Signer {
+                    pool: Arc::clone(pool),
+                    key,
+                    patience: section.sign_timeout,
+                    metrics: Arc::clone(metrics),
                 };
                 faces.push(Face::new(site, &credential, ability, tickets, signer)?);
             }
@@ -105,6 +108,15 @@ impl Sites {
             Some(served) => Ok(Arc::clone(&served.backends)),
             None => Backends::of(site).map(Arc::new),
         }
+    }
+
+    /// Whether those that hold a key can do other than when it was read.
+    pub fn are_outdated(&self, pool: &Pool) -> bool {
+        let catalogue = pool.catalogue();
+        let changed = |(key, ability): &(ObjectId, Ability)| {
+            of_holders(ability.ec, key, &catalogue) != *ability
+        };
+        self.keys.iter().any(changed)
     }
 
     /// Has the servers behind them checked, where they are to be.
@@ -168,6 +180,11 @@ fn warn_of_absence(site: &str, file: &Path) {
         "THE CERTIFICATE {} IS NOT THERE: the site {site} is not served by it until an ACME client has brought it",
         file.display()
     );
+}
+
+/// What a key of the pool signs with.
+fn of_holders(ec: bool, key: &ObjectId, catalogue: &Catalogue) -> Ability {
+    Ability::of(ec, |mechanism| catalogue.can(key, mechanism))
 }
 
 /// All files that the sites are read from.

@@ -23,8 +23,10 @@ pub struct Watch {
 #[derive(Clone, PartialEq)]
 struct Seen {
     files: Stamp,
-    /// The pool's epoch: keys, certificates and abilities of its tokens.
+    /// The pool's epoch: keys and certificates.
     epoch: u64,
+    /// Those that hold the keys have come or gone, and can do other than before.
+    outdated: bool,
 }
 
 /// How often.
@@ -35,7 +37,7 @@ impl Watch {
     pub fn new(section: &GatewaySection, pool: &Pool) -> Self {
         Self {
             section: section.clone(),
-            seen: Seen::now(section, pool),
+            seen: Seen::now(section, pool, &Sites::default()),
             told: Told::default(),
         }
     }
@@ -76,7 +78,8 @@ impl Watch {
     }
 
     fn look(&mut self, house: &House, section: GatewaySection) {
-        let now = Seen::now(&section, &house.pool);
+        let before = house.sites.load();
+        let now = Seen::now(&section, &house.pool, &before);
         // What the pool holds changes often, and seldom what matters here.
         let asked = section.sites != self.section.sites || now.files != self.seen.files;
         if !asked && now == self.seen {
@@ -85,11 +88,11 @@ impl Watch {
         self.section = section;
         self.seen = now;
         let keys = house.tickets.as_ref();
-        let before = house.sites.load();
         match Sites::read(&before, &self.section, &house.pool, &house.metrics, keys) {
             Ok(sites) => {
                 sites.keep_asking(&house.files);
                 house.sites.store(Arc::new(sites));
+                self.seen.outdated = false;
                 if asked {
                     tracing::info!("the gateway has read its sites again");
                 }
@@ -101,10 +104,11 @@ impl Watch {
 }
 
 impl Seen {
-    fn now(section: &GatewaySection, pool: &Pool) -> Self {
+    fn now(section: &GatewaySection, pool: &Pool, sites: &Sites) -> Self {
         Self {
             files: Stamp::of(files(section)),
             epoch: pool.catalogue().epoch,
+            outdated: sites.are_outdated(pool),
         }
     }
 }

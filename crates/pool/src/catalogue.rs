@@ -101,6 +101,19 @@ impl Catalogue {
         entry.replicas.iter().filter(own).any(Replica::good)
     }
 
+    /// Whether a key can be used by a mechanism on a seat where it serves; while it serves nowhere, where it will.
+    /// Of a key that is not there any seat may be the one to have it.
+    pub fn can(&self, key: &ObjectId, mechanism: u64) -> bool {
+        let having = self.mechanisms.get(&mechanism);
+        let having = having.copied().unwrap_or_default();
+        let able = match self.entries.get(key) {
+            Some(entry) if entry.serving.is_empty() => entry.hopeful.and(&having),
+            Some(entry) => entry.serving.and(&having),
+            None => having,
+        };
+        !able.is_empty()
+    }
+
     /// Whether no member has the object, and none is away that may turn out to have it.
     pub fn lacks(&self, id: &ObjectId) -> bool {
         let all_serve = self.expected.minus(&self.in_service).is_empty();

@@ -1,5 +1,6 @@
 //! The gateway over real tokens, as clients of TLS see it.
 
+mod abilities;
 mod acme;
 mod authority;
 mod backends;
