@@ -118,6 +118,38 @@ fn a_certificate_that_is_not_of_its_key_is_refused_at_the_start() {
     }
 }
 
+/// The tokens' own certificates, which are not those of the files.
+#[test]
+fn certificates_are_taken_from_the_pool() {
+    let rig = Gateway::prepare();
+    let uris = ["rsa", "ec"].map(|key| format!("\"pkcs11:object={key};type=cert\""));
+    let site = format!("[[site]]\ncertificates = [{}]\n{FOLDER}", uris.join(", "));
+    let gateway = Gateway::start(rig, "", &site);
+    for (key, options) in [("rsa", "-cipher ECDHE-RSA-AES128-GCM-SHA256"), ("ec", "")] {
+        let file = gateway.rig.keys.certificate(key);
+        let own = Run::new("openssl").args("x509 -inform DER -in").arg(file);
+        let own = own.ok().out;
+        let said = gateway.s_client(&format!("-tls1_2 {options}"), ASK);
+        let served = said.contains(own.trim()) && said.contains("a page");
+        assert!(served, "{key}: {said}");
+    }
+}
+
+#[test]
+fn a_uri_has_to_mean_one_certificate() {
+    let mut rig = Gateway::prepare();
+    let cases = [
+        ("pkcs11:type=cert", "2 objects match"),
+        ("pkcs11:object=other;type=cert", "nothing like that"),
+    ];
+    for (uri, why) in cases {
+        let site = format!("[[site]]\ncertificates = [\"{uri}\"]\n{FOLDER}");
+        configure(&mut rig, "", &site);
+        rig.write_config();
+        rig.hsmux("gateway").fails().says(uri).says(why);
+    }
+}
+
 #[test]
 fn an_expired_certificate_is_served_and_loudly() {
     let rig = Gateway::prepare();
