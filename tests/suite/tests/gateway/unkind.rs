@@ -1,7 +1,7 @@
 //! Clients that speak something else, or nothing, or stop.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use hsmux_suite::{PATIENCE, Run, until};
@@ -32,7 +32,10 @@ fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
 /// Everything that is said until the other side closes, or breaks off.
 fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
+    // What the other side has not read breaks off what it closes.
+    if let Err(error) = stream.read_to_end(&mut said) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
+    }
     said
 }
 
@@ -58,14 +61,16 @@ fn garbage_ends_its_own_connection_alone() {
         &[0; 64],
         &[0xff; 64],
         &[22, 3, 1, 0xff, 0xff, 1],
-        b"\r\n\r\n",
+        b"\r\n\r\n\r\n",
     ];
     for bytes in garbage {
-        let stream = client(&gateway, bytes);
-        // It may be closed by now.
-        let _ = stream.shutdown(Shutdown::Write);
-        rest(stream);
+        rest(client(&gateway, bytes));
     }
+    until("all were refused", PATIENCE, || {
+        let refused = |reason| gateway.metric(&format!("hsmux_gateway_refused_total{reason}"));
+        let counted = (refused("{reason=\"tls\"}"), refused(""));
+        (counted == (4, 4)).then_some(())
+    });
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
 
@@ -89,12 +94,31 @@ fn clients_that_stop_are_let_go_and_hold_up_nobody() {
     });
 }
 
-/// `R` asks for another handshake.
+/// `R` asks for another handshake. The client's input stays open, so that it is the gateway that ends.
 #[test]
 fn who_asks_for_another_handshake_has_none() {
     let gateway = with("");
-    let said = gateway.s_client("-tls1_2 -no_ign_eof", "R\n");
+    let mut client = Command::new("openssl")
+        .args(["s_client", "-tls1_2", "-connect", &gateway.address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("a client");
+    let mut words = client.stdin.take().expect("its words");
+    until("its first handshake", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_handshakes_total") == 1).then_some(())
+    });
+    words.write_all(b"R\n").expect("a word");
+    until("it is let go", PATIENCE, || {
+        client.try_wait().expect("a client to look at")
+    });
+    let mut said = String::new();
+    let mut errors = client.stderr.take().expect("its errors");
+    errors.read_to_string(&mut said).expect("a text");
     assert!(said.contains("RENEGOTIATING"), "{said}");
+    assert!(said.contains("alert no renegotiation"), "{said}");
+    assert_eq!(gateway.metric("hsmux_gateway_signatures_total"), 1);
     assert_eq!(gateway.metric("hsmux_gateway_handshakes_total"), 1);
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
