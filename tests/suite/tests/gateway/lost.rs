@@ -3,25 +3,36 @@
 use std::process::{Command, Stdio};
 use std::thread;
 
-use hsmux_suite::{PATIENCE, StandIn, until};
+use hsmux_suite::{PATIENCE, Rig, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{FOLDER, Gateway, certify_public};
 
-/// The stand-in's cards, which take so many microseconds, and a gateway with their key.
-fn on_cards(labels: &[&str], micros: u64) -> (Gateway, StandIn) {
+/// The stand-in's cards, and the certificate `ec.pem` for their key.
+pub fn cards(labels: &[&str]) -> (Rig, StandIn) {
     let mut rig = Gateway::prepare();
     rig.config.members.clear();
-    let mut cards = rig.stand_in("cards", labels);
+    let cards = rig.stand_in("cards", labels);
     for member in &mut rig.config.members {
         *member = member.clone().with("timeout = \"60s\"");
     }
     rig.start();
     certify_public(&rig, "ec");
     rig.stop();
-    cards.set_all(&format!("service_time_us = {micros}"));
+    (rig, cards)
+}
+
+/// A gateway with that certificate and these lines.
+pub fn start(rig: Rig, lines: &str) -> Gateway {
     let site = format!("[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}");
-    (Gateway::start(rig, "sign_timeout = \"120s\"", &site), cards)
+    Gateway::start(rig, lines, &site)
+}
+
+/// The same on cards that take so many microseconds.
+fn on_cards(labels: &[&str], micros: u64) -> (Gateway, StandIn) {
+    let (rig, mut cards) = cards(labels);
+    cards.set_all(&format!("service_time_us = {micros}"));
+    (start(rig, "sign_timeout = \"120s\""), cards)
 }
 
 #[test]

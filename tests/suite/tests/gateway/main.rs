@@ -11,6 +11,7 @@ mod files;
 mod h2;
 mod handshakes;
 mod kinds;
+mod late;
 mod lost;
 mod many_backends;
 mod plain;
