@@ -138,8 +138,13 @@ fn certificates_are_taken_from_the_pool() {
 #[test]
 fn a_uri_has_to_mean_one_certificate() {
     let mut rig = Gateway::prepare();
+    let convert = rig.run("openssl").args("x509 -in ec.pem -outform DER");
+    convert.args("-out another.der").ok();
+    let write = rig.softhsm.tool("hsm1");
+    let write = write.args("--type cert --id 02 --label ec --write-object");
+    write.arg(rig.path("another.der")).ok();
     let cases = [
-        ("pkcs11:type=cert", "2 objects match"),
+        ("pkcs11:object=ec;type=cert", "2 objects match"),
         ("pkcs11:object=other;type=cert", "nothing like that"),
     ];
     for (uri, why) in cases {
