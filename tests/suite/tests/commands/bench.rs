@@ -97,7 +97,7 @@ fn a_worker_is_killed_while_scaling_and_no_signature_is_lost() {
 fn scaling_fails_where_no_worker_could_be_killed() {
     let rig = Rig::new(Setup::Daemon);
     let run = rig
-        .hsmux("bench scale --tokens 3 --count 1 --concurrency 1 --warm-up 0ms --kill-worker")
+        .hsmux("bench scale --tokens 3 --count 1 --concurrency 1 --warm-up 1ms --kill-worker")
         .fails();
     run.says("--kill-worker: no worker was killed");
     rig.wait_for_members(3);
