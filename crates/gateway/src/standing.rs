@@ -14,7 +14,7 @@ pub fn of(sites: &Sites, now: i64) -> Result<Vec<MetricFamily>> {
 }
 
 fn certificates(sites: &Sites, now: i64, registry: &Registry) -> Result<()> {
-    let expires = IntGaugeVec::new(
+    let ends = IntGaugeVec::new(
         Opts::new(
             "hsmux_gateway_certificate_expires_seconds",
             "When a certificate expires, in seconds of Unix time.",
@@ -31,11 +31,11 @@ fn certificates(sites: &Sites, now: i64, registry: &Registry) -> Result<()> {
     )?;
     for one in &sites.lifetimes {
         let labels = [one.site.as_str(), one.key];
-        expires.with_label_values(&labels).set(one.expires);
+        ends.with_label_values(&labels).set(one.expires);
         expired.add(i64::from(one.has_expired(now)));
     }
     awaited.set(i64::try_from(sites.awaited).unwrap_or(i64::MAX));
-    registry.register(Box::new(expires))?;
+    registry.register(Box::new(ends))?;
     registry.register(Box::new(expired))?;
     registry.register(Box::new(awaited))
 }
