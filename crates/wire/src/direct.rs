@@ -28,7 +28,7 @@ const CHUNK: usize = 8 << 10;
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 
 /// A use that takes longer gains nothing from the short way, and others wait behind it.
-const SHORT: Duration = Duration::from_micros(500);
+const SHORT: Duration = Duration::from_millis(2);
 
 /// So many uses, one after the other, are not short: then the connection ends.
 const TOO_LONG: u32 = 8;

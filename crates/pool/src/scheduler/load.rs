@@ -114,6 +114,12 @@ pub(crate) const DEEPEST: usize = 16;
 /// would idle for.
 const FAST: u64 = 500_000;
 
+/// Nanoseconds: the way to a token by the daemon is a tenth of it or less where it takes longer.
+const SHORT: u64 = 1_000_000;
+
+/// Nanoseconds: what a token adds that takes longer is less than a quarter of one whose work is short.
+const SLOW: u64 = 4 * SHORT;
+
 impl<W, C> Load<W, C> {
     pub fn new(generation: u64, connection: C, capacity: Capacity) -> Self {
         let capacity = Capacity {
@@ -160,15 +166,16 @@ impl<W, C> Load<W, C> {
             && !self.running.iter().any(|run| run.slow)
     }
 
-    /// Whether it serves, by operations that are hardly longer than the way to it.
+    /// Whether it serves, by operations for which the way to it matters.
     pub fn is_short(&self) -> bool {
-        self.takes_more() && self.capacity.lanes > 0 && self.depth() > 1
+        let [now, before] = self.quickest.nanos;
+        self.takes_more() && self.capacity.lanes > 0 && now.min(before) < SHORT
     }
 
-    /// Whether it is known that they are longer: the first one of a connection says little.
+    /// Whether it is known that they take long: the first one of a connection says little.
     pub fn is_slow(&self) -> bool {
         let [now, before] = self.quickest.nanos;
-        (FAST..u64::MAX).contains(&now.min(before))
+        (SLOW..u64::MAX).contains(&now.min(before))
     }
 
     /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
