@@ -149,13 +149,13 @@ impl Sites {
     }
 }
 
-/// The names by which a site may be meant, the closest first.
+/// The names by which a site may be meant, the closest first; each is made only when those before it do not do.
 fn names_for(name: Option<&str>) -> impl Iterator<Item = String> {
-    let own = name.map(|name| name.trim_end_matches('.').to_ascii_lowercase());
-    let rest = own.as_ref().and_then(|name| name.split_once('.'));
-    let any = rest.map(|(_, rest)| format!("*.{rest}"));
-    own.into_iter()
-        .chain(any)
+    let name = name.map(|name| name.trim_end_matches('.'));
+    let rest = name.and_then(|name| name.split_once('.'));
+    let own = name.into_iter().map(str::to_ascii_lowercase);
+    let any = rest.into_iter();
+    own.chain(any.map(|(_, rest)| format!("*.{}", rest.to_ascii_lowercase())))
         .chain(std::iter::once_with(|| "*".to_owned()))
 }
 

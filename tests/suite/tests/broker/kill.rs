@@ -56,8 +56,8 @@ struct Client {
     used: BTreeSet<(String, u32)>,
 }
 
-/// `None`: the broker did not answer. What was undone is asked for again, as clients do: SoftHSM answers C_CreateObject
-/// with CKR_GENERAL_ERROR once in a while, where several processes write to a token.
+/// `None`: the broker did not answer. What was undone is asked for again, as clients do: SoftHSM was seen to answer
+/// C_CreateObject with CKR_GENERAL_ERROR, for a reason that is not known.
 fn ask(broker: &Broker, method: &str, path: &str, body: &str) -> Option<Value> {
     let deadline = Instant::now() + PATIENCE;
     loop {
