@@ -73,7 +73,7 @@ fn check(client: &Client, data: &[u8]) {
 }
 
 fn told_epoch(client: &Client) -> u64 {
-    client.call(Call::Logout, soon()).unwrap().epoch
+    client.call(Call::Info, soon()).unwrap().epoch
 }
 
 /// What is left on a socket until its end; a reset counts as the end.
