@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::ck::CKA_CHECK_VALUE;
-use hsmux_token::sync::{Mutex, RwLock, RwLockReadGuard};
+use hsmux_token::sync::{Mutex, RwLock, RwLockReadGuard, Turn};
 use hsmux_token::{Attribute, Attributes, Object};
 
 use crate::library::Handle;
@@ -17,6 +17,8 @@ pub(crate) struct Known {
     /// One reads at a time; how often everything has been read.
     pub reading: Mutex<()>,
     pub reads: AtomicU64,
+    /// Whose turn it is to search, or to make objects.
+    pub store: Turn<()>,
 }
 
 impl Known {

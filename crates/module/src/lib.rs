@@ -26,6 +26,7 @@ mod pace;
 mod params;
 pub mod pin;
 mod ready;
+mod search;
 mod sessions;
 mod slots;
 mod stream;

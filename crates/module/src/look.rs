@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use hsmux_token::ck::{CKA_ID, CKA_PUBLIC_KEY_INFO, CKA_TOKEN};
-use hsmux_token::{Attributes, Class, Object, ObjectId, Outcome, Result, Seen};
+use hsmux_token::ck::{CKA_ID, CKA_PUBLIC_KEY_INFO};
+use hsmux_token::{Class, Object, ObjectId, Outcome, Result, Seen};
 
 use crate::ModuleToken;
 use crate::library::{Handle, Session};
@@ -19,9 +19,7 @@ impl ModuleToken {
         let lease = self
             .sessions
             .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
-        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        let library = self.sessions.library();
-        let found = library.find(lease.session(), &of_token, usize::MAX)?;
+        let found = self.search(lease.session(), usize::MAX)?;
         let (new, lost) = self.known.compare(&found);
         if new.is_empty() && lost.is_empty() {
             return Ok(Seen::default());

@@ -21,6 +21,7 @@ impl ModuleToken {
         if operation.changes_token() {
             self.see_foreign_changes(session)?;
         }
+        let _making = operation.changes_token().then(|| self.making());
         let made = match operation {
             Operation::Generate {
                 mechanism,
@@ -78,8 +79,7 @@ impl ModuleToken {
     /// SoftHSM loses sight of a key that another process has added when it writes before it has
     /// looked: a search makes it look.
     fn see_foreign_changes(&self, session: Session) -> Result<()> {
-        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        self.sessions.library().find(session, &of_token, 1)?;
+        self.search(session, 1)?;
         Ok(())
     }
 

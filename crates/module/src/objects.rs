@@ -60,9 +60,7 @@ impl ModuleToken {
         let lease = self
             .sessions
             .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
-        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        let library = self.sessions.library();
-        let mut new = library.find(lease.session(), &of_token, usize::MAX)?;
+        let mut new = self.search(lease.session(), usize::MAX)?;
         let known = self.known.all();
         new.retain(|handle| !known.contains_key(handle));
         // Of a token that was never read all is new, and the full read does the same.
@@ -93,11 +91,9 @@ impl ModuleToken {
     }
 
     fn read_all(&self, session: Session) -> Result<(Vec<Handle>, Vec<Attributes>)> {
-        let of_token = Attributes::default().with_flag(CKA_TOKEN, true);
-        let library = self.sessions.library();
         let (mut handles, mut all) = (Vec::new(), Vec::new());
         let mut problem = None;
-        for handle in library.find(session, &of_token, usize::MAX)? {
+        for handle in self.search(session, usize::MAX)? {
             match self.describe(session, handle, Values::Never) {
                 // There are modules that find session objects all the same.
                 Ok(read) if read.flag(CKA_TOKEN) == Some(false) => {}

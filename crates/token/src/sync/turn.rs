@@ -74,11 +74,23 @@ impl<T> Turn<T> {
     /// Waits for a turn beside others of this kind.
     pub fn share(&self) -> SharedTurn<'_> {
         let mut holders = self.holders.lock();
-        while holders.one || holders.waiting > 0 {
+        while !holders.may_share() {
             self.freed.wait(&mut holders);
         }
         holders.together += 1;
         self.held()
+    }
+
+    /// [`Self::share`] until `deadline`.
+    pub fn share_until(&self, deadline: Instant) -> Option<SharedTurn<'_>> {
+        let mut holders = self.holders.lock();
+        while !holders.may_share() {
+            if self.freed.wait_until(&mut holders, deadline) && !holders.may_share() {
+                return None;
+            }
+        }
+        holders.together += 1;
+        Some(self.held())
     }
 
     fn begin(&self, mut holders: MutexGuard<'_, Holders>) -> TurnGuard<'_, T> {
@@ -102,6 +114,10 @@ impl<T> Turn<T> {
 impl Holders {
     fn nobody(&self) -> bool {
         !self.one && self.together == 0
+    }
+
+    fn may_share(&self) -> bool {
+        !self.one && self.waiting == 0
     }
 }
 
@@ -166,5 +182,18 @@ mod tests {
         drop(other);
         assert!(turn.lock_until(soon()).is_some());
         drop(turn.share());
+    }
+
+    #[test]
+    fn to_share_is_waited_for_until_the_deadline() {
+        let turn = Turn::new(());
+        let soon = || Instant::now() + Duration::from_millis(20);
+        let alone = turn.lock();
+        assert!(turn.share_until(soon()).is_none());
+        drop(alone);
+        let shared = turn.share_until(soon()).expect("nobody has it");
+        assert!(turn.lock_until(soon()).is_none());
+        drop(shared);
+        drop(turn.lock());
     }
 }

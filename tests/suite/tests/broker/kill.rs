@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, SOFTHSM, running, until};
 use rustix::process::Signal;
@@ -56,33 +56,25 @@ struct Client {
     used: BTreeSet<(String, u32)>,
 }
 
-/// `None`: the broker did not answer. What was undone is asked for again, as clients do: SoftHSM was seen to answer
-/// C_CreateObject with CKR_GENERAL_ERROR, for a reason that is not known.
+/// `None`: the broker did not answer.
 fn ask(broker: &Broker, method: &str, path: &str, body: &str) -> Option<Value> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let done = broker
-            .rig
-            .run("curl")
-            .args("--silent --write-out \\n%{http_code} --data-binary @- --request")
-            .arg(method)
-            .arg("--header")
-            .arg(format!("X-Vault-Token: {}", broker.token))
-            .arg(format!("{}/v1/transit/{path}", broker.url))
-            .input(body)
-            .finish();
-        if done.code != Some(0) {
-            return None;
-        }
-        let (json, status) = done.out.rsplit_once('\n')?;
-        let undone = status == "503" && json.contains("it was undone");
-        if undone && Instant::now() < deadline {
-            continue;
-        }
-        assert!(matches!(status, "200" | "204"), "{method} {path}: {done}");
-        let answer: Value = serde_json::from_str(json).unwrap_or(Value::Null);
-        return Some(answer["data"].clone());
+    let done = broker
+        .rig
+        .run("curl")
+        .args("--silent --write-out \\n%{http_code} --data-binary @- --request")
+        .arg(method)
+        .arg("--header")
+        .arg(format!("X-Vault-Token: {}", broker.token))
+        .arg(format!("{}/v1/transit/{path}", broker.url))
+        .input(body)
+        .finish();
+    if done.code != Some(0) {
+        return None;
     }
+    let (json, status) = done.out.rsplit_once('\n')?;
+    assert!(matches!(status, "200" | "204"), "{method} {path}: {done}");
+    let answer: Value = serde_json::from_str(json).unwrap_or(Value::Null);
+    Some(answer["data"].clone())
 }
 
 impl Client {
