@@ -51,9 +51,10 @@ impl Device {
         if control.crash_after.is_some_and(|n| number > n) {
             std::process::abort();
         }
-        hang_while(slot, |c| {
-            c.hang_in_sign || c.hang_after.is_some_and(|n| number > n)
-        });
+        let hangs = |c: &TokenControl| c.hang_in_sign || c.hang_after.is_some_and(|n| number > n);
+        if hangs(control) {
+            hang_while(slot, hangs);
+        }
         let done = match control.sign_error {
             CKR_OK => work(number),
             code => Err(code),
