@@ -9,7 +9,7 @@ pub use self::aes::Aes;
 pub use self::ec::Ec;
 pub use self::rsa::Rsa;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -31,7 +31,7 @@ pub struct Keys {
 impl Keys {
     /// The keys of a seed; made once in a process.
     pub fn of(seed: u64) -> Arc<Self> {
-        static MADE: Mutex<Option<HashMap<u64, Arc<Keys>>>> = Mutex::new(None);
+        static MADE: Mutex<Option<BTreeMap<u64, Arc<Keys>>>> = Mutex::new(None);
         let mut made = MADE.lock();
         let keys = made.get_or_insert_default().entry(seed).or_insert_with(|| {
             let (rsa, ec, aes) = (Rsa::of(seed), Ec::of(seed), Aes::of(seed));

@@ -1,6 +1,6 @@
 //! What the module remembers between calls. Its lock is never held while a token works.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hsmux_token::Verb;
@@ -15,11 +15,11 @@ static WORLD: Mutex<Option<World>> = Mutex::new(None);
 /// An initialised module.
 #[derive(Default)]
 pub struct World {
-    sessions: HashMap<CK_SESSION_HANDLE, Session>,
+    sessions: BTreeMap<CK_SESSION_HANDLE, Session>,
     last: CK_SESSION_HANDLE,
     /// Who is logged in, by slot: all sessions of a token share it.
-    users: HashMap<CK_SLOT_ID, CK_USER_TYPE>,
-    devices: HashMap<CK_SLOT_ID, Arc<Device>>,
+    users: BTreeMap<CK_SLOT_ID, CK_USER_TYPE>,
+    devices: BTreeMap<CK_SLOT_ID, Arc<Device>>,
 }
 
 /// One session.
