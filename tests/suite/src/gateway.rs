@@ -67,6 +67,14 @@ pub fn certify_public(rig: &Rig, key: &str) -> PathBuf {
     rig.path(&format!("{key}.pem"))
 }
 
+/// A new client of `a.test` on this port, which believes every certificate and asks for the page.
+pub fn page(port: u16) -> Run {
+    Run::new("curl")
+        .args("--silent --show-error --fail --insecure --max-time 120")
+        .args(&format!("--connect-to a.test:443:127.0.0.1:{port}"))
+        .arg("https://a.test/page.txt")
+}
+
 impl Gateway {
     /// Two SoftHSM tokens with an RSA and an EC key, certificates for both, and a page in `www`.
     pub fn prepare() -> Rig {
@@ -113,9 +121,15 @@ impl Gateway {
         Self::start(Self::prepare(), "", &format!("[[site]]\n{BOTH}\n{FOLDER}"))
     }
 
+    /// Where it listens for TLS.
+    pub fn port(&self) -> u16 {
+        let port = self.address.rsplit_once(':').expect("a port").1;
+        port.parse().expect("a number")
+    }
+
     /// What curl says of `https://HOST/PATH`, with more of its options; it believes every certificate.
     pub fn curl(&self, host: &str, path: &str, more: &str) -> Finished {
-        let port = self.address.rsplit_once(':').expect("a port").1;
+        let port = self.port();
         Run::new("curl")
             .args("--silent --show-error --insecure --path-as-is --include --max-time 60")
             .args(&format!("--connect-to {host}:443:127.0.0.1:{port}"))

@@ -3,10 +3,10 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
+use hsmux_suite::{Load, PATIENCE, Process, Rig, Setup, on_a_free_port, until};
 use rustix::process::Signal;
 
-use crate::rig::{BOTH, FOLDER, Gateway};
+use crate::rig::{BOTH, FOLDER, Gateway, page};
 
 /// Two hosts, and haproxy in front of them.
 struct Cluster {
@@ -64,13 +64,6 @@ fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     .ok();
     let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
     Process::start("haproxy", &folder, run)
-}
-
-fn page(port: u16) -> Run {
-    Run::new("curl")
-        .args("--silent --show-error --fail --insecure --max-time 120")
-        .args(&format!("--connect-to a.test:443:127.0.0.1:{port}"))
-        .arg("https://a.test/page.txt")
 }
 
 /// The sockets that listen go from one process of haproxy to the next.

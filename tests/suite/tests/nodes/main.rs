@@ -3,6 +3,7 @@
 mod authority;
 mod cable;
 mod crowd;
+mod gateway;
 mod grown;
 mod lost;
 mod pair;
