@@ -1,42 +1,46 @@
-//! haproxy in front of two gateways, as `hsmux haproxy config` configures it.
+//! A balancer in front of two gateways: haproxy, as `hsmux haproxy config` configures it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use hsmux_suite::{Load, PATIENCE, Process, Rig, Setup, on_a_free_port, until};
+use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::Signal;
 
 use crate::rig::{BOTH, FOLDER, Gateway, page};
 
-/// Two hosts, and haproxy in front of them.
-struct Cluster {
-    haproxy: Process,
-    port: u16,
-    hosts: [Gateway; 2],
+/// Two hosts, and a balancer in front of them.
+pub struct Cluster {
+    pub front: Process,
+    pub port: u16,
+    pub hosts: [Gateway; 2],
 }
+
+/// Clients at once; each has one request under way at most.
+pub const CALLERS: usize = 4;
 
 impl Cluster {
     fn start() -> Self {
+        Self::behind("haproxy", on_port)
+    }
+
+    /// With a balancer that is started on a port.
+    pub fn behind(name: &str, on_port: fn(u16, &[Gateway; 2]) -> Process) -> Self {
         let host = || {
             let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
             Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site)
         };
         let hosts = [host(), host()];
-        let (haproxy, port) = on_a_free_port(
-            "haproxy",
+        let (front, port) = on_a_free_port(
+            name,
             |port| on_port(port, &hosts),
             |port| page(port).finish().code == Some(0),
         );
-        Self {
-            haproxy,
-            port,
-            hosts,
-        }
+        Self { front, port, hosts }
     }
 
-    fn load(&self) -> Load {
+    pub fn load(&self) -> Load {
         let port = self.port;
-        Load::start(4, move || page(port))
+        Load::start(CALLERS, move || page(port))
     }
 
     fn handshakes(&self, host: usize) -> u64 {
@@ -44,26 +48,45 @@ impl Cluster {
     }
 
     /// Waits until clients have come to this host.
-    fn serves(&self, host: usize) {
+    pub fn serves(&self, host: usize) {
         let before = self.handshakes(host);
         until("the host has clients", PATIENCE, || {
             (self.handshakes(host) > before).then_some(())
         });
     }
+
+    /// Waits until haproxy has begun so many times; before that it hears no signals.
+    fn wait_for_starts(&self, count: usize) {
+        until("a new process of haproxy", PATIENCE, || {
+            let starts = self.front.log().matches("Loading success").count();
+            (starts >= count).then_some(())
+        });
+    }
 }
+
+/// `hsmux haproxy config` for both hosts and a port to listen on, in the folder of the first.
+pub fn config(port: u16, hosts: &[Gateway; 2], more: &str) -> Run {
+    let (one, other) = (hosts[0].host(), hosts[1].host());
+    hosts[0].rig.hsmux(&format!(
+        "haproxy config {one} {other} --listen 127.0.0.1:{port} {more}"
+    ))
+}
+
+/// haproxy's own, in the rig's folder.
+const SOCKET: &str = "haproxy.sock";
 
 fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     let rig = &hosts[0].rig;
-    let (one, other) = (hosts[0].host(), hosts[1].host());
-    let folder = rig.path("");
-    rig.hsmux(&format!(
-        "haproxy config {one} {other} --listen 127.0.0.1:{port} --out haproxy.cfg --socket"
-    ))
-    .arg(rig.path("haproxy.sock"))
-    .dir(&folder)
-    .ok();
+    config(port, hosts, "--out haproxy.cfg --socket")
+        .arg(rig.path(SOCKET))
+        .ok();
+    haproxy(rig, "")
+}
+
+/// Started with the configuration that is there.
+fn haproxy(rig: &Rig, more: &str) -> Process {
     let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
-    Process::start("haproxy", &folder, run)
+    Process::start("haproxy", &rig.path(""), run.args(more))
 }
 
 /// The sockets that listen go from one process of haproxy to the next.
@@ -71,17 +94,11 @@ fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
 fn nothing_fails_where_haproxy_is_reloaded() {
     let cluster = Cluster::start();
     let load = cluster.load();
-    let loads = |count: usize| {
-        until("a new process of haproxy", PATIENCE, || {
-            let loaded = cluster.haproxy.log().matches("Loading success").count();
-            (loaded >= count).then_some(())
-        });
-    };
     // Before its first process hears signals the second one serves.
-    loads(1);
+    cluster.wait_for_starts(1);
     for reloads in 1..=3 {
-        cluster.haproxy.signal_first(Signal::USR2);
-        loads(1 + reloads);
+        cluster.front.signal_first(Signal::USR2);
+        cluster.wait_for_starts(1 + reloads);
         load.goes_on(20);
     }
     load.none_failed();
@@ -93,7 +110,7 @@ fn a_host_that_is_killed_is_left_out() {
     cluster.hosts[0].rig.kill_to_the_last();
     // Refused connections go to the other host even before haproxy knows.
     page(cluster.port).ok();
-    cluster.haproxy.wait_for("Server gateways/host1 is DOWN");
+    cluster.front.wait_for("Server gateways/host1 is DOWN");
     let load = cluster.load();
     load.goes_on(40);
     load.none_failed();
@@ -110,7 +127,7 @@ fn a_host_that_cannot_sign_keeps_the_clients_that_it_has() {
             .hsmux(&format!("token park {token}"))
             .ok();
     }
-    cluster.haproxy.wait_for("Server gateways/host1 is DOWN");
+    cluster.front.wait_for("Server gateways/host1 is DOWN");
     let (here, there) = (cluster.handshakes(0), cluster.handshakes(1));
     for _ in 0..10 {
         page(cluster.port).ok();

@@ -14,6 +14,7 @@ mod kinds;
 mod late;
 mod lost;
 mod many_backends;
+mod nginx_stream;
 mod plain;
 mod sites;
 mod tickets;
