@@ -1,6 +1,7 @@
 //! A balancer in front of two gateways: haproxy, as `hsmux haproxy config` configures it.
 
 use std::io::{BufRead, BufReader, Write};
+use std::mem;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
@@ -102,6 +103,66 @@ fn nothing_fails_where_haproxy_is_reloaded() {
         load.goes_on(20);
     }
     load.none_failed();
+}
+
+/// The new one is given the sockets that listen by the old one, which then goes.
+#[test]
+fn nothing_fails_where_another_haproxy_takes_over() {
+    let mut cluster = Cluster::start();
+    cluster.wait_for_starts(1);
+    let load = cluster.load();
+    load.goes_on(20);
+    let rig = &cluster.hosts[0].rig;
+    let from = format!("-x {}", rig.path(SOCKET).display());
+    let mut old = mem::replace(&mut cluster.front, haproxy(rig, &from));
+    cluster.wait_for_starts(2);
+    old.signal_first(Signal::USR1);
+    old.wait();
+    load.goes_on(20);
+    load.none_failed();
+    let log = cluster.front.log();
+    assert!(!log.contains("Failed to get"), "{log}");
+}
+
+/// What curl says of a connection that is not taken, and of one that ends in the handshake.
+const REFUSED: Option<i32> = Some(7);
+const CUT_OFF: Option<i32> = Some(35);
+
+/// From one process to the next nobody listens: who comes then is refused, and that counts as a failure.
+#[test]
+fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
+    let mut cluster = Cluster::start();
+    cluster.wait_for_starts(1);
+    // As long as they are there nobody else is given the port.
+    let mut clients = [Client::connect(cluster.port), Client::connect(cluster.port)];
+    clients.iter_mut().for_each(Client::ask);
+    let load = cluster.load();
+    load.goes_on(20);
+    cluster.front.signal_first(Signal::USR1);
+    until("nobody listens", PATIENCE, || {
+        (page(cluster.port).finish().code == REFUSED).then_some(())
+    });
+    load.goes_on(2 * CALLERS as u64);
+    clients.iter_mut().for_each(Client::ask);
+    let new = on_port(cluster.port, &cluster.hosts);
+    let mut old = mem::replace(&mut cluster.front, new);
+    until("the new process serves", PATIENCE, || {
+        (page(cluster.port).finish().code == Some(0)).then_some(())
+    });
+    let failed = load.stop();
+    let load = cluster.load();
+    load.goes_on(20);
+    clients.iter_mut().for_each(Client::ask);
+    load.none_failed();
+    drop(clients);
+    old.wait();
+
+    let (refused, others): (Vec<_>, Vec<_>) =
+        failed.into_iter().partition(|run| run.code == REFUSED);
+    assert!(refused.len() >= CALLERS, "{} refused", refused.len());
+    // Those whom the kernel had let in, and haproxy not yet, when the socket was closed.
+    let early = others.iter().all(|run| run.code == CUT_OFF);
+    assert!(early && others.len() <= CALLERS, "{others:#?}");
 }
 
 #[test]
