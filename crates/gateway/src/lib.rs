@@ -15,6 +15,8 @@
 //! | `signer` | signatures of the pool |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
+//! | `joined` | what becomes a WebSocket, or is no HTTP: both ends, until nothing passes |
+//! | `pace` | whether anything moves on a connection |
 //! | `backend` | connections to the servers behind sites |
 //! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
@@ -31,9 +33,11 @@ mod connection;
 mod files;
 mod house;
 mod http;
+mod joined;
 mod lifetime;
 mod metrics;
 mod monitor;
+mod pace;
 mod plain;
 mod proxy_header;
 mod service;

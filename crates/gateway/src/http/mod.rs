@@ -5,13 +5,13 @@
 //! | `files` | a folder of files |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
-//! | `pace` | whether a connection's client keeps it busy |
+//! | `paced` | bodies, and whether a connection's client keeps it busy |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod files;
 mod forward;
 mod headers;
-mod pace;
+mod paced;
 mod upgrade;
 
 use std::convert::Infallible;
@@ -34,10 +34,11 @@ use tower_http::services::ServeDir;
 
 use crate::connection::Client;
 use crate::house::{House, Place};
+use crate::pace::Pace;
 use crate::sites::Served;
 
 use files::Files;
-use pace::{Pace, Paced};
+use paced::Paced;
 use upgrade::is_websocket;
 
 pub use headers::{host, without_port};
@@ -142,7 +143,7 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
 
 /// A request, and where it comes from.
 pub struct Call<'a> {
-    pub house: &'a House,
+    pub house: &'a Arc<House>,
     pub served: &'a Served,
     pub from: std::net::SocketAddr,
     /// What its connection holds, and whether that is busy.

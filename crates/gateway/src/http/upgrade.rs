@@ -1,6 +1,8 @@
 //! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a
 //! stream of HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former.
 
+use std::sync::Arc;
+
 use boring::base64::encode_block;
 use boring::error::ErrorStack;
 use boring::sha::sha1;
@@ -13,10 +15,9 @@ use hyper::header::{
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::io::copy_bidirectional;
 
 use super::{Answer, Call, headers, text};
-use crate::house::said;
+use crate::joined;
 
 /// What a client wants to speak from now on, and where.
 pub struct Wish {
@@ -108,19 +109,11 @@ fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
 /// As long as both go on the client keeps its place, and is not idle.
 fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
     let held = (call.place.clone(), call.pace.owe());
-    let mut closing = call.house.closing.clone();
+    let house = Arc::clone(call.house);
     tokio::spawn(async move {
         let _held = held;
-        let both = async {
-            let (client, backend) = (client.await?, backend.await?);
-            let (mut client, mut backend) = (TokioIo::new(client), TokioIo::new(backend));
-            // How it ends is the affair of the two.
-            let _ = copy_bidirectional(&mut client, &mut backend).await;
-            Ok::<_, hyper::Error>(())
-        };
-        tokio::select! {
-            _ = both => {}
-            () = said(&mut closing) => {}
+        if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
+            joined::join(&house, TokioIo::new(client), TokioIo::new(backend)).await;
         }
     });
 }

@@ -36,6 +36,8 @@ pub struct GatewaySection {
     pub sign_timeout: Duration,
     /// How long a client may take for the head of a request.
     pub idle_timeout: Duration,
+    /// How long nothing may pass over what has become a WebSocket or is no HTTP.
+    pub tunnel_timeout: Duration,
     /// How long `/health` announces the end before connections are refused.
     pub leave_time: Duration,
     /// How long requests that run are waited for at the end.
@@ -132,6 +134,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         handshake_timeout: seconds(fields, "handshake_timeout", 10),
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
+        tunnel_timeout: seconds(fields, "tunnel_timeout", 3600),
         leave_time: seconds(fields, "leave_time", 0),
         drain_timeout: seconds(fields, "drain_timeout", 10),
         ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),

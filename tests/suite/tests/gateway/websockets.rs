@@ -89,6 +89,23 @@ fn a_websocket_is_one_of_the_connections_as_long_as_it_is_there() {
     });
 }
 
+/// Both ends only wait for the other one.
+#[test]
+fn a_websocket_over_which_nothing_passes_is_ended() {
+    let (tell, told) = mpsc::channel();
+    let address = backend(move |stream| {
+        websocket(stream, |stream, word| {
+            twice(stream, word);
+            let _ = tell.send(stream.read(&mut [0]).is_ok_and(|read| read == 0));
+        });
+    });
+    let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{address}\"");
+    let gateway = Gateway::start(Gateway::prepare(), "tunnel_timeout = \"1s\"", &site);
+    let said = gateway.s_client("-quiet -alpn http/1.1", ASK);
+    assert!(said.contains("hellohello"), "{said}");
+    assert!(told.recv_timeout(PATIENCE).expect("an end"));
+}
+
 /// It is not idle while nobody says anything.
 #[test]
 fn a_websocket_passes_over_http2() {

@@ -68,6 +68,12 @@ pub(super) const GATEWAY: Section = Section {
             "How long a client may take for the head of its next request (on `http`: of its one), and to take something of what it is sent.",
         ),
         key(
+            "tunnel_timeout",
+            r#""1h""#,
+            r#""1h""#,
+            "How long nothing may pass, either way, over a WebSocket or a `tcp://` connection; then it is ended.",
+        ),
+        key(
             "leave_time",
             r#""3s""#,
             r#""0s""#,
