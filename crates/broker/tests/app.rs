@@ -138,22 +138,29 @@ async fn what_is_refused_costs_the_token_nothing() {
     assert_eq!(rig.token.calls(), 0);
 }
 
-/// Who asks for that does not want the answer to be seen on its way.
+/// Whoever asks for an answer that is wrapped does not want it to be seen on its way, and who names a namespace means
+/// another key.
 #[tokio::test]
-async fn an_answer_that_is_to_be_wrapped_is_not_given_plain() {
+async fn what_is_not_here_is_refused_and_not_left_out() {
     let rig = rig();
     let path = "/v1/transit/random/16";
-    for (life, expected) in [("60s", 400), ("1", 400), ("x", 400), ("0", 200), ("", 200)] {
-        let headers = [
-            ("X-Vault-Token", &rig.secret[..]),
-            ("X-Vault-Wrap-TTL", life),
-        ];
+    for (name, value, expected) in [
+        ("X-Vault-Wrap-TTL", "60s", 400),
+        ("X-Vault-Wrap-TTL", "1", 400),
+        ("X-Vault-Wrap-TTL", "x", 400),
+        ("X-Vault-Wrap-TTL", "0", 200),
+        ("X-Vault-Wrap-TTL", "", 200),
+        ("X-Vault-Namespace", "team/", 400),
+        ("X-Vault-Namespace", "root", 200),
+        ("X-Vault-Namespace", "", 200),
+    ] {
+        let headers = [("X-Vault-Token", &rig.secret[..]), (name, value)];
         let (status, json) = rig.ask_with(&headers, "POST", path, "").await;
-        assert_eq!(status.as_u16(), expected, "{life}: {json}");
-        let refused = json["errors"].to_string().contains("X-Vault-Wrap-TTL");
-        assert_eq!(refused, expected == 400, "{life}: {json}");
+        assert_eq!(status.as_u16(), expected, "{name}: {value}: {json}");
+        let refused = json["errors"].to_string().contains(name);
+        assert_eq!(refused, expected == 400, "{name}: {value}: {json}");
     }
-    assert_eq!(rig.token.calls(), 2);
+    assert_eq!(rig.token.calls(), 4);
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::body::Body;
 use axum::extract::{FromRequest, RawPathParams, Request};
-use axum::http::{HeaderMap, HeaderValue, Method};
+use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use hsmux_audit::Actor;
 use hsmux_pool::config::Action;
@@ -101,7 +101,7 @@ impl Call {
         }
         let identified = identify(broker, &parts.headers, &peer);
         let (client, admitted) = traces::timed("authorise", pin!(identified)).await?;
-        unwrapped(&parts.headers)?;
+        refuse_what_is_not_here(&parts.headers)?;
         Ok(Self {
             peer,
             actor: OnceLock::new(),
@@ -196,16 +196,31 @@ impl Call {
     }
 }
 
-/// Refuses a request for an answer that is wrapped in a token of one use, which hsmux does not have: in plain it would
-/// be shown to those whom the client has not trusted with it.
-fn unwrapped(headers: &HeaderMap) -> Result<(), Refusal> {
-    let wanted = headers.get("x-vault-wrap-ttl").map(HeaderValue::as_bytes);
-    match wanted {
-        None | Some(b"" | b"0" | b"0s") => Ok(()),
-        Some(_) => Err(Refusal::bad(
-            "X-Vault-Wrap-TTL: answers are not wrapped here; leave it out, and protect what is answered yourself",
-        )),
+/// Headers that ask for what is not here, and the values of each that ask for nothing. An answer that was to be
+/// wrapped in a token of one use would be shown in plain to those whom the client has not trusted with it; a key of
+/// another namespace is another key.
+const NOT_HERE: [(&str, &[&str], &str); 2] = [
+    (
+        "x-vault-wrap-ttl",
+        &["", "0", "0s"],
+        "X-Vault-Wrap-TTL: answers are not wrapped here; leave it out, and protect what is answered yourself",
+    ),
+    (
+        "x-vault-namespace",
+        &["", "/", "root", "root/"],
+        "X-Vault-Namespace: there are no namespaces here; leave it out",
+    ),
+];
+
+fn refuse_what_is_not_here(headers: &HeaderMap) -> Result<(), Refusal> {
+    for (name, nothing, why) in NOT_HERE {
+        if let Some(value) = headers.get(name)
+            && !nothing.iter().any(|nothing| value == nothing)
+        {
+            return Err(Refusal::bad(why));
+        }
     }
+    Ok(())
 }
 
 fn query(text: &str) -> Vec<(String, String)> {
