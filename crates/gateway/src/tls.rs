@@ -69,7 +69,8 @@ pub fn front(
     Ok(context.build())
 }
 
-fn builder(tickets: Option<&Keys>) -> Result<SslContextBuilder, ErrorStack> {
+/// What every context has.
+pub fn builder(tickets: Option<&Keys>) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::tls())?;
     context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
     context.set_strict_cipher_list(SUITES)?;
