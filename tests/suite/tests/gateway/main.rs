@@ -7,6 +7,7 @@ mod backends;
 mod balancer;
 mod challenges;
 mod checks;
+mod early_data;
 mod files;
 mod h2;
 mod handshakes;
