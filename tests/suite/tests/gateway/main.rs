@@ -17,6 +17,7 @@ mod lost;
 mod many_backends;
 mod nginx_stream;
 mod plain;
+mod proxy_headers;
 mod sites;
 mod tickets;
 mod tls_backends;

@@ -1,0 +1,144 @@
+//! Who the client is, as servers hear it that others have made: by a PROXY header in front of what it says.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+
+use boring::ssl::{SslConnector, SslMethod, SslVerifyMode};
+use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port};
+
+use crate::rig::{ASK, BOTH, Gateway};
+
+/// A server that answers each request with the addresses of its connection, as the PROXY header says.
+struct Server {
+    name: &'static str,
+    port: u16,
+    _process: Process,
+}
+
+impl Server {
+    /// By a program's name, its arguments, and its configuration for a port.
+    fn start(folder: &Path, name: &'static str, run: &str, config: fn(u16) -> String) -> Self {
+        let start = |port| {
+            fs::write(folder.join(format!("{name}.conf")), config(port)).expect("a configuration");
+            Process::start(name, folder, Run::new(name).dir(folder).args(run))
+        };
+        let answers = |port| TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let (process, port) = on_a_free_port(name, start, answers);
+        Self {
+            name,
+            port,
+            _process: process,
+        }
+    }
+
+    /// The names of its sites, each with a version of the header.
+    fn sites(&self) -> [(String, &'static str); 2] {
+        ["v1", "v2"].map(|version| (format!("{}-{version}.test", self.name), version))
+    }
+}
+
+fn nginx(port: u16) -> String {
+    let [client, server] =
+        ["", "server_"].map(|of| format!("$proxy_protocol_{of}addr $proxy_protocol_{of}port"));
+    format!(
+        "daemon off; master_process off; user root; pid nginx.pid; error_log stderr;\n\
+         events {{}}\n\
+         http {{\n\
+         client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;\n\
+         uwsgi_temp_path temp; scgi_temp_path temp; access_log off; default_type text/plain;\n\
+         server {{ listen 127.0.0.1:{port} proxy_protocol; return 200 \"from {client} to {server}.\"; }}\n\
+         }}\n"
+    )
+}
+
+fn haproxy(port: u16) -> String {
+    format!(
+        "defaults\n  mode http\n  timeout client 60s\n\
+         frontend told\n  bind 127.0.0.1:{port} accept-proxy\n  http-request return status 200 \
+         content-type text/plain lf-string \"from %[src] %[src_port] to %[dst] %[dst_port].\"\n"
+    )
+}
+
+/// Both, in a folder.
+fn servers(folder: &Path) -> [Server; 2] {
+    let prefix = format!("-p {} -e stderr -c nginx.conf", folder.display());
+    [
+        Server::start(folder, "nginx", &prefix, nginx),
+        Server::start(folder, "haproxy", "-db -f haproxy.conf", haproxy),
+    ]
+}
+
+/// All their sites.
+fn sites(servers: &[Server]) -> String {
+    let each = servers.iter().flat_map(|server| {
+        let site = |(name, version): (String, &str)| {
+            format!(
+                "[[site]]\nnames = [\"{name}\"]\n{BOTH}\nsend_proxy = \"{version}\"\n\
+                 backend = \"tcp://127.0.0.1:{}\"\n",
+                server.port
+            )
+        };
+        server.sites().map(site)
+    });
+    each.collect()
+}
+
+/// The names of all their sites.
+fn names(servers: &[Server]) -> impl Iterator<Item = String> {
+    let sites = servers.iter().flat_map(Server::sites);
+    sites.map(|(name, _)| name)
+}
+
+#[test]
+fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let servers = servers(folder.path());
+    let gateway = Gateway::start(Gateway::prepare(), "", &sites(&servers));
+    let port = gateway.port();
+    for name in names(&servers) {
+        let options = "--interface host!127.0.0.2 --write-out :%{local_port}:";
+        let said = gateway.curl(&name, "/", options);
+        let own = said.out.rsplit(':').nth(1).expect("the client's port");
+        said.says(" 200")
+            .says(&format!("from 127.0.0.2 {own} to 127.0.0.1 {port}."));
+    }
+}
+
+/// What a client of a site is answered that comes by a proxy with this header.
+fn ask_behind(header: &str, gateway: &Gateway, name: &str) -> String {
+    let mut stream = TcpStream::connect(&gateway.address).expect("a connection");
+    let limit = stream.set_read_timeout(Some(PATIENCE));
+    limit.expect("a time limit");
+    stream.write_all(header.as_bytes()).expect("a header");
+    let mut tls = SslConnector::builder(SslMethod::tls()).expect("TLS");
+    tls.set_verify(SslVerifyMode::NONE);
+    let tls = tls.build().connect(name, stream);
+    let mut tls = tls.expect("a handshake");
+    let ask = ASK.replace("a.test", name);
+    tls.write_all(ask.as_bytes()).expect("a request");
+    let mut answer = Vec::new();
+    // The server ends it, one way or the other.
+    let _ = tls.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Not the proxy, which is where the connection comes from.
+#[test]
+fn servers_hear_of_the_client_that_is_behind_a_proxy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let servers = servers(folder.path());
+    let sites = sites(&servers);
+    let gateway = Gateway::start(Gateway::prepare(), "proxy_protocol = true", &sites);
+    for name in names(&servers) {
+        for (family, client, proxy) in [
+            ("TCP4", "192.0.2.7", "192.0.2.9"),
+            ("TCP6", "2001:db8::7", "2001:db8::9"),
+        ] {
+            let header = format!("PROXY {family} {client} {proxy} 4711 443\r\n");
+            let said = ask_behind(&header, &gateway, &name);
+            assert!(said.contains(&format!("from {client} 4711 to ")), "{said}");
+        }
+    }
+}
