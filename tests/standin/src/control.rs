@@ -100,6 +100,8 @@ pub struct TokenControl {
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
     pub lasting: String,
+    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them; with `forward` only.
+    pub lacks: Vec<u64>,
     /// The first call of every operation returns this code, as for an operation left active.
     pub init_error: u64,
     /// What a dead key handle returns; by default CKR_KEY_HANDLE_INVALID (Kryoptic: 5).
@@ -168,6 +170,7 @@ impl Default for TokenControl {
             decrypt_error: CKR_OK,
             hang_in_change: false,
             lasting: String::new(),
+            lacks: Vec::new(),
             init_error: CKR_OK,
             dead_handle_error: CKR_KEY_HANDLE_INVALID,
             always_authenticate: false,

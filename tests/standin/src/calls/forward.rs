@@ -63,6 +63,7 @@ impl Behind {
                 C_GetFunctionList: Some(super::general::C_GetFunctionList),
                 C_Initialize: Some(C_Initialize),
                 C_Finalize: Some(C_Finalize),
+                C_GetMechanismList: Some(mechanisms::C_GetMechanismList),
                 C_OpenSession: Some(C_OpenSession),
                 C_Sign: Some(C_Sign),
                 C_Encrypt: Some(C_Encrypt),
@@ -93,6 +94,9 @@ macro_rules! real {
         }
     };
 }
+
+// After the macro, which it uses.
+mod mechanisms;
 
 unsafe extern "C" fn C_Initialize(arguments: *mut std::ffi::c_void) -> CK_RV {
     // SAFETY: the standard's promise.

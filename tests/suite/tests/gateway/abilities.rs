@@ -1,8 +1,26 @@
 //! What is offered is what the tokens that hold the key can do.
 
-use hsmux_suite::Rig;
+use hsmux_suite::{PATIENCE, Rig, SOFTHSM, StandIn, until};
+use hsmux_token::ck;
 
 use crate::rig::{ASK, FOLDER, Gateway, certify_public};
+
+/// The one site, with RSA alone.
+fn start(rig: Rig) -> Gateway {
+    let site = format!("[[site]]\ncertificates = [\"rsa.pem\"]\n{FOLDER}");
+    Gateway::start(rig, "", &site)
+}
+
+fn signed(gateway: &Gateway, algorithm: &str) -> u64 {
+    let labels = format!("{{algorithm=\"{algorithm}\"}}");
+    gateway.metric(&format!("hsmux_gateway_signatures_total{labels}"))
+}
+
+/// Without PSS there is no TLS 1.3.
+fn refuses_tls13(gateway: &Gateway) {
+    let said = gateway.s_client("-tls1_3", "");
+    assert!(said.contains("alert protocol version"), "{said}");
+}
 
 /// Two SoftHSM tokens, which have PSS, and a card without it that alone holds the key of `rsa.pem`.
 fn beside_others() -> Rig {
@@ -18,17 +36,43 @@ fn beside_others() -> Rig {
 
 #[test]
 fn tokens_without_the_key_do_not_count() {
-    let site = format!("[[site]]\ncertificates = [\"rsa.pem\"]\n{FOLDER}");
-    let gateway = Gateway::start(beside_others(), "", &site);
+    let gateway = start(beside_others());
     let said = gateway.s_client("", ASK);
     let served = said.contains("New, TLSv1.2") && said.contains("a page");
     assert!(served, "{said}");
-    let signed = |algorithm| {
-        let labels = format!("{{algorithm=\"{algorithm}\"}}");
-        gateway.metric(&format!("hsmux_gateway_signatures_total{labels}"))
-    };
-    assert_eq!(signed("rsa_pkcs1_sha256"), 1);
-    let said = gateway.s_client("-tls1_3", "");
-    assert!(said.contains("alert protocol version"), "{said}");
+    assert_eq!(signed(&gateway, "rsa_pkcs1_sha256"), 1);
+    refuses_tls13(&gateway);
     assert_eq!(gateway.metric("hsmux_gateway_signatures_failed_total"), 0);
+}
+
+/// Two SoftHSM tokens with the same keys, of which the first seems to have no PSS.
+fn one_without_pss() -> Rig {
+    let mut rig = Gateway::prepare();
+    let mut old = StandIn::new(&rig.path(""), "old", &["hsm1"]);
+    old.set_module(&format!("forward = \"{SOFTHSM}\""));
+    old.set_all(&format!("lacks = [{}]", ck::CKM_RSA_PKCS_PSS));
+    rig.config.members.remove(0);
+    rig.config.members.extend(old.members());
+    rig
+}
+
+/// The gateway sees a moment after the pool who serves with the key.
+#[test]
+fn a_token_that_leaves_takes_what_it_alone_can_do_and_brings_it_back() {
+    let gateway = start(one_without_pss());
+    let offers = |version: &str, algorithm: &str| {
+        let before = signed(&gateway, algorithm);
+        until(&format!("{version} is offered"), PATIENCE, || {
+            let said = gateway.s_client("", ASK);
+            let served = said.contains(&format!("New, {version},")) && said.contains("a page");
+            served.then_some(())
+        });
+        assert!(signed(&gateway, algorithm) > before, "{algorithm}");
+    };
+    offers("TLSv1.3", "rsa_pss_rsae_sha256");
+    gateway.rig.hsmux("token park hsm2").ok();
+    offers("TLSv1.2", "rsa_pkcs1_sha256");
+    refuses_tls13(&gateway);
+    gateway.rig.hsmux("token resume hsm2").ok();
+    offers("TLSv1.3", "rsa_pss_rsae_sha256");
 }
