@@ -1,9 +1,10 @@
 //! Requests come in.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
-use hsmux_token::{Operation, Outcome, Request, Result};
+use hsmux_token::{ObjectId, Operation, Outcome, Request, Result};
 use hsmux_wire::together;
 
 use super::Pool;
@@ -33,6 +34,19 @@ impl Pool {
             ..Ask::default()
         };
         together(|| self.submit_one(request, ask))
+    }
+
+    /// How long a use of this key would take that came now, what it waits included, by what the tokens that hold it
+    /// have shown lately. `None`: nothing waits for them, or nobody knows. Where nothing waits at all it costs a look
+    /// at a number.
+    pub fn outlook(&self, key: &ObjectId) -> Option<Duration> {
+        if self.core.queued.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let catalogue = self.core.catalogue.load();
+        let able = catalogue.entries.get(key)?.serving;
+        let able = able.and(&catalogue.in_service);
+        self.core.scheduler.lock().outlook(&able, Instant::now())
     }
 
     /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Term;
 use super::hang::Answers;
+use super::pace::Pace;
 use super::spread::Spread;
 
 /// What a seat is, to the scheduler.
@@ -45,6 +46,7 @@ pub(super) struct Load<W, C> {
     /// Operations that came back together last.
     group: Group,
     quickest: Quickest,
+    pub pace: Pace,
     /// When it last finished an operation.
     pub last: Instant,
     /// How long those took that it has answered.
@@ -55,6 +57,8 @@ pub(super) struct Run<W> {
     /// They grow.
     pub number: u64,
     pub started: Instant,
+    /// How many ran once it had begun.
+    among: usize,
     /// It began when another one ended.
     behind: bool,
     /// It may take long, and nobody is to stand behind it.
@@ -143,6 +147,7 @@ impl<W, C> Load<W, C> {
                 seen: 0,
             },
             weighted: FLOOR,
+            pace: Pace::default(),
             last: Instant::now(),
             spread: Spread::default(),
         }
@@ -214,6 +219,7 @@ impl<W, C> Load<W, C> {
         self.running.push(Run {
             number,
             started: now,
+            among: self.running.len() + 1,
             behind: !self.free(),
             slow: term.patience > 1,
             allowed: self.capacity.timeout * term.patience,
@@ -238,6 +244,11 @@ impl<W, C> Load<W, C> {
             Verdict::Served => {
                 self.spread.add(took);
                 self.learn(took);
+                if !run.slow {
+                    let whole = now.saturating_duration_since(run.started);
+                    let lanes = self.capacity.lanes;
+                    self.pace.learn(whole, run.among, lanes, now);
+                }
             }
             Verdict::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);

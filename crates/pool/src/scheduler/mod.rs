@@ -12,6 +12,10 @@ mod hang;
 #[cfg(test)]
 mod hangs;
 mod load;
+mod outlook;
+#[cfg(test)]
+mod outlooks;
+mod pace;
 mod queue;
 #[cfg(test)]
 mod simulation;
@@ -19,6 +23,8 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use load::Load;
@@ -288,6 +294,11 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()
+    }
+
+    /// The same at any time, without a lock.
+    pub fn queued(&self) -> Arc<AtomicUsize> {
+        self.queue.told()
     }
 
     /// Whether the seat serves, by operations that are hardly longer than the way to it.

@@ -4,6 +4,8 @@
 //! distinct sets is small (keys share their replicas), the number of requests is not.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use super::Term;
@@ -26,6 +28,8 @@ pub(super) struct Queue<W> {
     lines: Vec<Line<W>>,
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
+    /// How many wait, for those who do not hold the scheduler's lock.
+    told: Arc<AtomicUsize>,
 }
 
 struct Line<W> {
@@ -43,6 +47,7 @@ impl<W> Queue<W> {
             lines: Vec::new(),
             due: BTreeMap::new(),
             sequence: 0,
+            told: Arc::default(),
         }
     }
 
@@ -54,6 +59,18 @@ impl<W> Queue<W> {
     pub fn len_for(&self, seat: usize) -> usize {
         let lines = self.lines.iter().filter(|line| line.able.contains(seat));
         lines.map(|line| line.waiting.len()).sum()
+    }
+
+    /// How many these seats alone can serve.
+    pub fn len_within(&self, seats: &SeatSet) -> usize {
+        let within = |line: &&Line<W>| !line.able.is_empty() && line.able.minus(seats).is_empty();
+        let lines = self.lines.iter().filter(within);
+        lines.map(|line| line.waiting.len()).sum()
+    }
+
+    /// [`Self::len`], as it is at any time.
+    pub fn told(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.told)
     }
 
     pub fn nearest(&self) -> Option<Instant> {
@@ -84,6 +101,7 @@ impl<W> Queue<W> {
         let (_, at) = heads.min()?;
         let waiting = self.lines[at].waiting.pop_front()?;
         self.due.remove(&waiting.ticket());
+        self.tell();
         self.tidy(at);
         Some(waiting)
     }
@@ -99,6 +117,7 @@ impl<W> Queue<W> {
     /// Takes a request out; `None` if it no longer waits.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let able = self.due.remove(&ticket)?;
+        self.tell();
         let at = self.lines.iter().position(|line| line.able == able)?;
         let line = &mut self.lines[at].waiting;
         let place = line
@@ -135,6 +154,7 @@ impl<W> Queue<W> {
         let mut all: Vec<_> = self.lines.drain(..).flat_map(|line| line.waiting).collect();
         all.sort_unstable_by_key(|waiting| waiting.sequence);
         self.due.clear();
+        self.tell();
         let mut refused = Vec::new();
         for waiting in all {
             match route(&waiting.work) {
@@ -150,6 +170,7 @@ impl<W> Queue<W> {
     fn put(&mut self, able: SeatSet, waiting: Waiting<W>) -> Ticket {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
+        self.tell();
         match self.lines.iter_mut().find(|line| line.able == able) {
             Some(line) => line.waiting.push_back(waiting),
             None => self.lines.push(Line {
@@ -158,6 +179,10 @@ impl<W> Queue<W> {
             }),
         }
         ticket
+    }
+
+    fn tell(&self) {
+        self.told.store(self.due.len(), Ordering::Relaxed);
     }
 
     fn tidy(&mut self, at: usize) {

@@ -1,0 +1,43 @@
+//! How long a request would take that came now.
+
+use std::time::{Duration, Instant};
+
+use super::Scheduler;
+use super::load::Load;
+use crate::seatset::SeatSet;
+
+/// Nobody asks for more, in seconds.
+const LONGEST: f64 = 86_400.0;
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// How long a request for any of these seats would take, its own time included. `None` where no request waits for
+    /// them alone, or where one of them has not shown lately how fast it is: it may be faster than all others.
+    ///
+    /// It is rather too short than too long: requests that other seats could serve, too, are not counted.
+    pub fn outlook(&self, able: &SeatSet, now: Instant) -> Option<Duration> {
+        let waiting = self.queue.len_within(able);
+        if waiting == 0 {
+            return None;
+        }
+        let (mut ahead, mut rate) = (waiting as f64, 0.0);
+        for seat in able.iter() {
+            let load = self.seats.get(seat)?.as_ref()?;
+            let each = load.pace.seconds(now)?;
+            ahead += load.left(each, now);
+            rate += each.recip();
+        }
+        let seconds = (ahead + 1.0) / rate;
+        Some(Duration::from_secs_f64(seconds.min(LONGEST)))
+    }
+}
+
+impl<W, C> Load<W, C> {
+    /// How many operations are still to be done of those that run, where one takes so many seconds after the other.
+    fn left(&self, each: f64, now: Instant) -> f64 {
+        let Some(oldest) = self.running.iter().map(|run| run.started).min() else {
+            return 0.0;
+        };
+        let since = now.saturating_duration_since(oldest.max(self.last));
+        self.running.len() as f64 - (since.as_secs_f64() / each).min(1.0)
+    }
+}

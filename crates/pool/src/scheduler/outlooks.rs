@@ -1,0 +1,200 @@
+//! Who is refused because it would wait too long, and who is not, in virtual time.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// A seat with four lanes before a card that does one thing at a time, and those who ask it.
+struct Card {
+    /// A request is the moment at which it came.
+    machine: Scheduler<Instant, usize>,
+    now: Instant,
+    service: Duration,
+    /// What the card has before it, with the end of each.
+    running: VecDeque<(Place, Instant)>,
+    /// How long those took that were served.
+    took: Vec<Duration>,
+    refused: usize,
+}
+
+const PATIENCE: Duration = Duration::from_secs(1);
+const OTHER: usize = 1;
+
+impl Card {
+    fn new(service: Duration) -> Self {
+        let mut machine = Scheduler::new(Policy::LeastLoaded, usize::MAX);
+        machine.open(0, 1, 0, Capacity::lanes(4, 0));
+        Self {
+            machine,
+            now: Instant::now(),
+            service,
+            running: VecDeque::new(),
+            took: Vec::new(),
+            refused: 0,
+        }
+    }
+
+    /// One that has shown how fast it is, and was left alone afterwards.
+    fn known(service: Duration) -> Self {
+        let mut card = Self::new(service);
+        card.burst(4, Duration::ZERO);
+        card.pass(service * 10);
+        (card.took, card.refused) = (Vec::new(), 0);
+        card
+    }
+
+    fn outlook(&self) -> Option<Duration> {
+        self.machine.outlook(&SeatSet::of(0), self.now)
+    }
+
+    /// As the gateway asks; a sixteenth is for what nobody can know.
+    fn arrive(&mut self) {
+        if self
+            .outlook()
+            .is_some_and(|wait| wait > PATIENCE - PATIENCE / 16)
+        {
+            self.refused += 1;
+            return;
+        }
+        let term = Term {
+            deadline: self.now + PATIENCE,
+            patience: 1,
+        };
+        let able = SeatSet::of(0);
+        match self.machine.start(&able, self.now, term, Some(&self.now)) {
+            Some(grant) => self.run(&grant),
+            None => {
+                self.machine.enqueue(able, term, self.now);
+            }
+        }
+    }
+
+    fn run(&mut self, grant: &Grant<usize>) {
+        let free = self.running.back().map_or(self.now, |(_, end)| *end);
+        self.running.push_back((grant.place, free + self.service));
+    }
+
+    fn burst(&mut self, count: usize, apart: Duration) {
+        for _ in 0..count {
+            self.arrive();
+            self.pass(apart);
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some((place, end)) = self.running.front().copied()
+            && end <= until
+        {
+            self.running.pop_front();
+            self.now = end;
+            let came = self.machine.finish(place, end, Verdict::Served);
+            self.took.extend(came.map(|came| end - came));
+            while let Some((grant, _)) = self.machine.next(0, end) {
+                self.run(&grant);
+            }
+        }
+        self.now = until;
+    }
+
+    fn longest(&self) -> Duration {
+        self.took.iter().max().copied().unwrap_or_default()
+    }
+}
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+#[test]
+fn of_a_burst_those_are_refused_at_once_who_would_be_served_too_late() {
+    let mut card = Card::known(ms(100));
+    card.burst(60, ms(1));
+    let refused = card.refused;
+    card.pass(ms(5000));
+    assert_eq!(card.took.len() + refused, 60);
+    assert!((9..=10).contains(&card.took.len()), "{refused} refused");
+    assert!(card.longest() <= PATIENCE, "{:?}", card.longest());
+}
+
+/// Without it a card works for those alone who have gone when it comes to them.
+#[test]
+fn a_card_that_is_asked_for_too_much_serves_all_that_it_can_and_in_time() {
+    let mut card = Card::known(ms(100));
+    card.burst(2000, ms(20));
+    assert!(card.took.len() >= 398, "{} of 400", card.took.len());
+    assert!(card.longest() <= PATIENCE, "{:?}", card.longest());
+}
+
+#[test]
+fn nobody_is_refused_by_a_card_that_nobody_knows() {
+    let mut card = Card::new(ms(100));
+    card.burst(60, ms(1));
+    assert_eq!((card.refused, card.outlook()), (0, None));
+    // A lane that was taken while others were free says nothing.
+    let mut card = Card::new(ms(5000));
+    for _ in 0..3 {
+        card.arrive();
+        card.pass(ms(6000));
+    }
+    card.burst(60, ms(1));
+    assert_eq!(card.refused, 0);
+}
+
+#[test]
+fn nobody_is_refused_while_nobody_waits() {
+    let mut card = Card::known(ms(5000));
+    card.burst(5, ms(1));
+    assert_eq!(card.refused, 0);
+    card.burst(1, ms(1));
+    assert_eq!(card.refused, 1);
+}
+
+#[test]
+fn what_was_seen_long_ago_refuses_nobody() {
+    let mut card = Card::known(ms(100));
+    card.pass(pace::GOOD_FOR);
+    card.burst(60, ms(1));
+    assert_eq!(card.refused, 0);
+}
+
+#[test]
+fn a_card_that_has_become_faster_is_believed_soon() {
+    let mut card = Card::known(ms(2000));
+    card.service = ms(10);
+    card.burst(100, ms(10));
+    card.refused = 0;
+    card.burst(20, Duration::ZERO);
+    assert_eq!(card.refused, 0);
+}
+
+/// One that has come back is one that nobody knows.
+#[test]
+fn another_token_is_believed_to_be_fast() {
+    let mut card = Card::known(ms(100));
+    card.burst(60, ms(1));
+    assert!(card.outlook() > Some(ms(800)), "{:?}", card.outlook());
+    let both = [0, OTHER].into_iter().collect();
+    let lanes = Capacity::lanes(1, OTHER);
+    card.machine.open(OTHER, 2, OTHER, lanes);
+    assert_eq!(card.machine.outlook(&both, card.now), None);
+}
+
+/// Those behind another token do not count, nor those that it could serve as well.
+#[test]
+fn those_alone_are_counted_who_wait_for_the_same_tokens() {
+    let mut card = Card::known(ms(100));
+    card.burst(6, Duration::ZERO);
+    let before = card.outlook();
+    assert!(before.is_some());
+    let term = Term {
+        deadline: card.now + PATIENCE,
+        patience: 1,
+    };
+    let both = [0, OTHER].into_iter().collect();
+    for others in [SeatSet::EMPTY, SeatSet::of(OTHER), both] {
+        card.machine.enqueue(others, term, card.now);
+    }
+    assert_eq!(card.outlook(), before);
+}

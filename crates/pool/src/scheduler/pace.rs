@@ -1,0 +1,103 @@
+//! How soon one answer of a busy seat follows another.
+//!
+//! An operation that begins in the last free lane shows it, whatever the seat does inside (Little's law): a card that
+//! does one thing at a time answers the last of four after four times its time, one that does four at once after its
+//! time; a fourth of what that one took is the time between two answers, of either. One that begins sooner shows only
+//! that it is no longer than that.
+
+use std::time::{Duration, Instant};
+
+/// Moving average of the time between two answers while all lanes are taken.
+#[derive(Default)]
+pub(super) struct Pace(Option<Known>);
+
+struct Known {
+    /// In seconds.
+    each: f64,
+    /// When it was last looked at.
+    at: Instant,
+}
+
+/// What was seen longer ago says nothing: the token may have other work by now, or none.
+pub(super) const GOOD_FOR: Duration = Duration::from_secs(60);
+
+/// What one operation counts for: that a token is faster is believed sooner than that it is slower.
+const FASTER: f64 = 0.25;
+const SLOWER: f64 = 0.125;
+
+impl Pace {
+    /// An operation has taken so long that had begun as one of so many, in a seat with so many lanes.
+    pub fn learn(&mut self, took: Duration, among: usize, lanes: usize, now: Instant) {
+        let seen = took.as_secs_f64() / among.max(1) as f64;
+        let full = among >= lanes;
+        let each = match self.seconds(now) {
+            Some(each) if seen < each => each + (seen - each) * FASTER,
+            Some(each) if full => each + (seen - each) * SLOWER,
+            None if full => seen,
+            _ => return,
+        };
+        self.0 = Some(Known { each, at: now });
+    }
+
+    /// Between two answers; `None`: nobody has seen it lately.
+    pub fn seconds(&self, now: Instant) -> Option<f64> {
+        let known = self.0.as_ref()?;
+        (now.saturating_duration_since(known.at) <= GOOD_FOR).then_some(known.each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// After these operations of four lanes, by the seconds that each took.
+    fn after(took: &[u32], now: Instant) -> Option<f64> {
+        let mut pace = Pace::default();
+        for seconds in took {
+            pace.learn(SECOND * *seconds, 4, 4, now);
+        }
+        pace.seconds(now)
+    }
+
+    #[test]
+    fn a_lane_of_four_takes_four_times_as_long_as_one_answer_does() {
+        let now = Instant::now();
+        assert_eq!(after(&[], now), None);
+        assert_eq!(after(&[8], now), Some(2.0));
+        assert_eq!(after(&[8, 8], now), Some(2.0));
+    }
+
+    #[test]
+    fn faster_is_believed_sooner_than_slower() {
+        let now = Instant::now();
+        assert_eq!(after(&[8, 16], now), Some(2.25));
+        assert_eq!(after(&[16, 8], now), Some(3.5));
+    }
+
+    #[test]
+    fn a_seat_with_a_free_lane_shows_only_that_it_is_faster() {
+        let now = Instant::now();
+        let mut pace = Pace::default();
+        pace.learn(SECOND * 8, 2, 4, now);
+        assert_eq!(pace.seconds(now), None);
+        pace.learn(SECOND * 8, 4, 4, now);
+        pace.learn(SECOND * 8, 2, 4, now);
+        assert_eq!(pace.seconds(now), Some(2.0));
+        pace.learn(SECOND * 2, 2, 4, now);
+        assert_eq!(pace.seconds(now), Some(1.75));
+    }
+
+    #[test]
+    fn what_nobody_has_seen_lately_is_not_known() {
+        let now = Instant::now();
+        let mut pace = Pace::default();
+        pace.learn(SECOND * 8, 1, 1, now);
+        assert_eq!(pace.seconds(now + GOOD_FOR), Some(8.0));
+        let later = now + GOOD_FOR + SECOND;
+        assert_eq!(pace.seconds(later), None);
+        pace.learn(SECOND, 1, 1, later);
+        assert_eq!(pace.seconds(later), Some(1.0));
+    }
+}
