@@ -57,8 +57,8 @@ pub(super) struct Run<W> {
     /// They grow.
     pub number: u64,
     pub started: Instant,
-    /// How many ran once it had begun.
-    among: usize,
+    /// How many ran once it had begun; `None`: some of them were half done.
+    among: Option<usize>,
     /// It began when another one ended.
     behind: bool,
     /// It may take long, and nobody is to stand behind it.
@@ -216,10 +216,11 @@ impl<W, C> Load<W, C> {
         if self.running.is_empty() {
             self.answers.expected_from(now);
         }
+        let none_half_done = self.running.is_empty() || now <= self.last;
         self.running.push(Run {
             number,
             started: now,
-            among: self.running.len() + 1,
+            among: none_half_done.then_some(self.running.len() + 1),
             behind: !self.free(),
             slow: term.patience > 1,
             allowed: self.capacity.timeout * term.patience,
@@ -244,10 +245,9 @@ impl<W, C> Load<W, C> {
             Verdict::Served => {
                 self.spread.add(took);
                 self.learn(took);
-                if !run.slow {
+                if let Some(among) = run.among.filter(|_| !run.slow) {
                     let whole = now.saturating_duration_since(run.started);
-                    let lanes = self.capacity.lanes;
-                    self.pace.learn(whole, run.among, lanes, now);
+                    self.pace.learn(whole, among, self.capacity.lanes, now);
                 }
             }
             Verdict::Failed => {

@@ -1,9 +1,9 @@
 //! How soon one answer of a busy seat follows another.
 //!
-//! An operation that begins in the last free lane shows it, whatever the seat does inside (Little's law): a card that
-//! does one thing at a time answers the last of four after four times its time, one that does four at once after its
-//! time; a fourth of what that one took is the time between two answers, of either. One that begins sooner shows only
-//! that it is no longer than that.
+//! An operation that takes the last free lane just when another one has left it shows it, whatever the seat does inside
+//! (Little's law): a card that does one thing at a time answers the last of four after four times its time, one that
+//! does four at once after its time; a fourth of that is the time between two answers, of either. One that runs while
+//! lanes are free shows only that it is no longer.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,8 @@ const FASTER: f64 = 0.25;
 const SLOWER: f64 = 0.125;
 
 impl Pace {
-    /// An operation has taken so long that had begun as one of so many, in a seat with so many lanes.
+    /// An operation has taken so long that had begun as one of so many, of which none was half done, in a seat with so
+    /// many lanes.
     pub fn learn(&mut self, took: Duration, among: usize, lanes: usize, now: Instant) {
         let seen = took.as_secs_f64() / among.max(1) as f64;
         let full = among >= lanes;
