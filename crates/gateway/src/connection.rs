@@ -94,7 +94,9 @@ async fn shake(
     let handshake = SslStreamBuilder::new(ssl, socket).accept();
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
     let stream = shaken?.map_err(|_| {
-        if progress.has_failed() {
+        if progress.is_refused() {
+            Refused::Busy
+        } else if progress.has_failed() {
             Refused::Unsigned
         } else {
             Refused::Tls

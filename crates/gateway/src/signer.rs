@@ -18,6 +18,7 @@ use crate::algorithm::Algorithm;
 use crate::metrics::Metrics;
 
 /// A key of the pool, as BoringSSL asks it.
+#[derive(Clone)]
 pub struct Signer {
     pub pool: Arc<Pool>,
     pub key: ObjectId,
@@ -31,6 +32,7 @@ pub struct Signer {
 pub struct Progress {
     signing: AtomicBool,
     failed: AtomicBool,
+    refused: AtomicBool,
 }
 
 impl Progress {
@@ -42,6 +44,16 @@ impl Progress {
     /// Whether no token has signed.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
+    }
+
+    /// No token is asked for it.
+    pub fn refuse(&self) {
+        self.refused.store(true, Ordering::Release);
+    }
+
+    /// Whether no token was asked, for none would have signed in time.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Acquire)
     }
 }
 
@@ -58,8 +70,13 @@ impl AsyncPrivateKeyMethod for Signer {
         _output: &mut [u8],
     ) -> Result<BoxPrivateKeyMethodFuture, AsyncPrivateKeyMethodError> {
         let algorithm = Algorithm::of(algorithm).ok_or(AsyncPrivateKeyMethodError)?;
-        let (told, claim) = self.submit(algorithm, input);
         let progress = ssl.ex_data(*PROGRESS).cloned().unwrap_or_default();
+        // Whose session was not resumed has not been looked at before.
+        if self.is_late() {
+            progress.refuse();
+            return Err(AsyncPrivateKeyMethodError);
+        }
+        let (told, claim) = self.submit(algorithm, input);
         let waiting = self.metrics.signature(algorithm.name);
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
@@ -94,7 +111,18 @@ impl AsyncPrivateKeyMethod for Signer {
     }
 }
 
+/// This part of its patience is for what nobody can know: a token that signs for somebody who has just gone away has
+/// done nothing for those who still wait, so it is better to take in one too few than one too many.
+const MARGIN: u32 = 8;
+
 impl Signer {
+    /// Whether a handshake that came now would wait for too long, as far as the tokens have shown lately how fast
+    /// they are.
+    pub fn is_late(&self) -> bool {
+        let outlook = self.pool.outlook(&self.key);
+        outlook.is_some_and(|wait| wait > self.patience - self.patience / MARGIN)
+    }
+
     fn submit(
         &self,
         algorithm: &Algorithm,

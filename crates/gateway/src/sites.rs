@@ -165,13 +165,18 @@ impl Served {
         !self.faces.is_empty()
     }
 
-    /// Gives the handshake the first certificate that its client can verify, or else the last.
-    pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<(), ErrorStack> {
+    /// Gives the handshake the first certificate that its client can verify, or else the last; `false`: nobody would
+    /// sign for that one in time.
+    pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
         let suits = self.faces.iter().find(|face| face.suits(hello));
         let Some(face) = suits.or(self.faces.last()) else {
-            return Ok(());
+            return Ok(true);
         };
-        face.wear(hello.ssl_mut(), self.site.clients.as_ref())
+        if face.is_late(hello) {
+            return Ok(false);
+        }
+        face.wear(hello.ssl_mut(), self.site.clients.as_ref())?;
+        Ok(true)
     }
 }
 

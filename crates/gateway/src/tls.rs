@@ -16,7 +16,7 @@ use hsmux_token::Result;
 
 use crate::algorithm::Ability;
 use crate::certificate::{Credential, Key, chain, wrong};
-use crate::signer::Signer;
+use crate::signer::{PROGRESS, Signer};
 use crate::sites::{Served, Sites};
 
 /// TLS 1.2 (RFC 9325, section 4.2): forward secrecy and authenticated encryption. TLS 1.3 has no other.
@@ -33,6 +33,8 @@ pub struct Face {
     ability: Ability,
     /// The signature algorithm that TLS 1.3 has for its curve.
     ecdsa: Option<[u8; 2]>,
+    /// What signs for it, if that is not this process itself.
+    signer: Option<Signer>,
     ocsp: Option<Vec<u8>>,
 }
 
@@ -52,10 +54,14 @@ pub fn front(
         // Without a site the next callback refuses it, by the proper alert.
         let served = sites().find(name.as_deref());
         if let Some(served) = served.filter(|served| served.is_certified()) {
-            served
+            let has_face = served
                 .face(&mut hello)
                 .map_err(|_| SelectCertError::ERROR)?;
-            hello.ssl_mut().replace_ex_data(*SITE, served);
+            if has_face {
+                hello.ssl_mut().replace_ex_data(*SITE, served);
+            } else if let Some(progress) = hello.ssl().ex_data(*PROGRESS) {
+                progress.refuse();
+            }
         }
         Ok(())
     });
@@ -63,7 +69,12 @@ pub fn front(
         if ssl.ex_data(*SITE).is_some() {
             return Ok(());
         }
-        *alert = SslAlert::UNRECOGNIZED_NAME;
+        let progress = ssl.ex_data(*PROGRESS);
+        *alert = if progress.is_some_and(|progress| progress.is_refused()) {
+            SslAlert::INTERNAL_ERROR
+        } else {
+            SslAlert::UNRECOGNIZED_NAME
+        };
         Err(SniError::ALERT_FATAL)
     });
     Ok(context.build())
@@ -96,9 +107,15 @@ impl Face {
         let mut context = builder(tickets).map_err(named)?;
         dress(&mut context, site, credential).map_err(named)?;
         context.set_sigalgs_list(&ability.list).map_err(named)?;
-        match &credential.key {
-            Key::File(key) => context.set_private_key(key).map_err(named)?,
-            Key::Pool(key) => context.set_async_private_key_method(signer(*key)),
+        let signer = match &credential.key {
+            Key::File(key) => {
+                context.set_private_key(key).map_err(named)?;
+                None
+            }
+            Key::Pool(key) => Some(signer(*key)),
+        };
+        if let Some(signer) = signer.clone() {
+            context.set_async_private_key_method(signer);
         }
         if let Some(clients) = &site.clients {
             trust(&mut context, clients)?;
@@ -111,6 +128,7 @@ impl Face {
             context: context.build(),
             ability,
             ecdsa,
+            signer,
             ocsp: credential.ocsp.clone(),
         })
     }
@@ -136,6 +154,12 @@ impl Face {
         verifies && (tls13 || suites().any(|suite| ECDSA_SUITES.iter().any(|one| one == suite)))
     }
 
+    /// Whether the client of this hello would wait too long for a signature: it is told so before any work is done. Who
+    /// resumes a session needs none.
+    pub fn is_late(&self, hello: &ClientHello<'_>) -> bool {
+        self.signer.as_ref().is_some_and(Signer::is_late) && !resumes(hello)
+    }
+
     /// Makes the handshake its own.
     pub fn wear(&self, ssl: &mut SslRef, clients: Option<&Clients>) -> Result<(), ErrorStack> {
         ssl.set_ssl_context(&self.context)?;
@@ -154,6 +178,13 @@ impl Face {
         }
         Ok(())
     }
+}
+
+/// Whether a hello brings a session, which may be good.
+fn resumes(hello: &ClientHello<'_>) -> bool {
+    let ticket = hello.get_extension(ExtensionType::SESSION_TICKET);
+    let session = hello.get_extension(ExtensionType::PRE_SHARED_KEY);
+    session.is_some() || ticket.is_some_and(|ticket| !ticket.is_empty())
 }
 
 /// Whether a list of two-byte values, behind a length of so many bytes, has this one.
