@@ -8,6 +8,7 @@ mod balancer;
 mod challenges;
 mod checks;
 mod early_data;
+mod early;
 mod files;
 mod h2;
 mod handshakes;

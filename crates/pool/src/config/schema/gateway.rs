@@ -59,7 +59,7 @@ pub(super) const GATEWAY: Section = Section {
             "sign_timeout",
             r#""30s""#,
             r#""30s""#,
-            "How long a handshake may wait for its signature.",
+            "How long a handshake may wait for its signature; one that would wait longer, by what the tokens have shown lately, is refused at once.",
         ),
         key(
             "idle_timeout",
