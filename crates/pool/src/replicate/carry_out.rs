@@ -78,9 +78,10 @@ impl Coordinator {
             |(present, _)| *present,
             |(present, duty)| {
                 let begun = Instant::now();
-                let effect = self
+                let mut effect = self
                     .do_works(present, &duty.now, &roster.here, limit, duty.asks)
                     .inspect_err(|error| end_if_hung(present, error, begun))?;
+                effect.gone.extend(duty.passing_names());
                 let serial = present.serial.clone();
                 // Lost, it only makes a restart undo what was not yet answered.
                 let _ = self

@@ -160,6 +160,19 @@ impl Duty {
         Ok(Self::new(serial, works, undo))
     }
 
+    /// Names that its objects have no longer once they are made: somebody who has looked at the token meanwhile
+    /// knows them by these.
+    pub fn passing_names(&self) -> Vec<ObjectId> {
+        let works = self.now.iter().chain(&self.later);
+        let made: Vec<_> = works.flat_map(Work::makes).collect();
+        let undone = self.undo.iter().filter_map(|work| match work {
+            Work::Remove { objects } => Some(objects),
+            _ => None,
+        });
+        let passing = undone.flatten().filter(|id| !made.contains(id));
+        passing.copied().collect()
+    }
+
     /// Works that make objects which the member may have: those it keeps, also if the change is
     /// taken back.
     pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {

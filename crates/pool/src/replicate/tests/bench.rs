@@ -84,6 +84,7 @@ impl Bench {
             pool: Arc::new(Pool {
                 members: Mutex::new(members),
                 away: Mutex::default(),
+                gone: Mutex::default(),
             }),
             coordinator: Coordinator::open(&folder.join("state"), replicas).unwrap(),
         }
@@ -146,6 +147,8 @@ impl Bench {
 pub struct Pool {
     pub members: Mutex<Vec<Member>>,
     pub away: Mutex<Vec<String>>,
+    /// What the pool was told to be gone, with the member.
+    pub gone: Mutex<Vec<(String, ObjectId)>>,
 }
 
 impl Pool {
@@ -170,7 +173,10 @@ impl Members for Pool {
         members
     }
 
-    fn changed(&self, _member: &str, _made: &[Object], _gone: &[ObjectId]) {}
+    fn changed(&self, member: &str, _made: &[Object], gone: &[ObjectId]) {
+        let gone = gone.iter().map(|id| (member.to_owned(), *id));
+        self.gone.lock().extend(gone);
+    }
 }
 
 pub fn open(folder: &Path, name: &str) -> Member {

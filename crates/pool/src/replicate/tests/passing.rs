@@ -4,7 +4,7 @@ use super::bench::{Tampered, pair, secret};
 use super::{Bench, in_own_process};
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Made, ObjectRef, Operation, Outcome, SessionObject};
+use hsmux_token::{Class, Made, ObjectId, ObjectRef, Operation, Outcome, SessionObject};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,5 +81,25 @@ fn no_session_object_of_a_new_key_is_left() {
             extractable >= operations.len(),
             "{extractable}: were they wrapped?"
         );
+    });
+}
+
+/// Somebody who has looked while it was made would know it by that name, also after it was deleted.
+#[test]
+fn the_name_that_a_key_has_while_it_is_made_is_told_to_be_gone() {
+    let name = "passing::the_name_that_a_key_has_while_it_is_made_is_told_to_be_gone";
+    in_own_process(name, THREE, |folder| {
+        let bench = Bench::new(folder, THREE, 0);
+        let made = bench.make(&secret(CKM_GENERIC_SECRET_KEY_GEN, 32, "mac"));
+        let key = &made[0].object;
+        let bytes = |kind| key.attributes.get(kind).unwrap_or_default();
+        let (id, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
+        for member in THREE {
+            let serial = &bench.token(member).info().serial;
+            let passing = ObjectId::of_unidentified(Class::SECRET_KEY, serial, id, label);
+            assert_ne!(passing, key.id);
+            let gone = (member.to_string(), passing);
+            assert!(bench.pool.gone.lock().contains(&gone), "{member}");
+        }
     });
 }
