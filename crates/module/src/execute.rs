@@ -138,8 +138,10 @@ impl ModuleToken {
         let handle = self.in_use(session, key, original);
         let begun = self.paces.begin();
         let bytes = match library.crypt(session, verb, mechanism, handle, data) {
-            Err(error) if handle != original && is_about_handle(&error) => {
-                self.end_uses(key);
+            Err(error) if handle != original && is_of_the_copy(&error) => {
+                if is_about_handle(&error) {
+                    self.end_uses(key);
+                }
                 return library.crypt(session, verb, mechanism, original, data);
             }
             result => result?,
@@ -286,6 +288,21 @@ pub(crate) fn is_about_handle(error: &Error) -> bool {
                 | CKR_UNWRAPPING_KEY_HANDLE_INVALID
         )
     )
+}
+
+/// Whether a copy may have been the reason, and not the key: its attributes go while it is destroyed, and what may be
+/// done with the key may have changed since. None of these says anything of the data.
+fn is_of_the_copy(error: &Error) -> bool {
+    is_about_handle(error)
+        || matches!(
+            error.code(),
+            Some(
+                CKR_KEY_FUNCTION_NOT_PERMITTED
+                    | CKR_KEY_SIZE_RANGE
+                    | CKR_KEY_TYPE_INCONSISTENT
+                    | CKR_MECHANISM_INVALID
+            )
+        )
 }
 
 /// Whether it may mean that an object is gone; some modules say so with a general error.

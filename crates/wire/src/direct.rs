@@ -52,7 +52,7 @@ pub struct Direct {
 
 /// What happens around the work on a [`Direct`].
 pub trait Supervisor: Sync {
-    /// Work begins; it may not return.
+    /// Work begins, or goes on after an answer; it may not return.
     fn begin(&self);
 
     /// So many uses were served since it began, and nothing runs.
@@ -152,8 +152,7 @@ impl Direct {
             let ready = events.iter().map(|event| event.data.u64());
             self.hear(ready.filter(|number| *number != WAKER), &mut round);
             if !round.operations.is_empty() {
-                supervisor.begin();
-                let last = self.run(&mut round, token);
+                let last = self.run(&mut round, token, supervisor);
                 // Of several programs one has asked by now.
                 let next = last.filter(|_| self.open() == 1);
                 kept = next.and_then(|last| token.make_ready(&last)).or(kept);
@@ -191,15 +190,23 @@ impl Direct {
     }
 
     /// The last of what was asked.
-    fn run(&self, round: &mut Round, token: &dyn Token) -> Option<Operation> {
+    fn run(
+        &self,
+        round: &mut Round,
+        token: &dyn Token,
+        supervisor: &dyn Supervisor,
+    ) -> Option<Operation> {
         let Round {
             operations,
             lines,
             out,
             ..
         } = round;
+        supervisor.begin();
         let mut begun = Instant::now();
         token.execute_all(operations, &mut |place, result| {
+            // Those that have come together are as many, each with its time.
+            supervisor.begin();
             let now = Instant::now();
             let took = now - std::mem::replace(&mut begun, now);
             let number = lines[place];

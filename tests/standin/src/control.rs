@@ -92,6 +92,8 @@ pub struct TokenControl {
     pub churn: Option<Cost>,
     /// Every so-manieth signature is wrong; 0: none.
     pub wrong_signature_every: u64,
+    /// C_SetPIN returns this code, and changes nothing.
+    pub set_pin_error: u64,
     /// The second call of every operation returns this code.
     pub sign_error: u64,
     /// The same of decryptions alone; with `forward` only.
@@ -166,6 +168,7 @@ impl Default for TokenControl {
             leak: 0,
             churn: None,
             wrong_signature_every: 0,
+            set_pin_error: CKR_OK,
             sign_error: CKR_OK,
             decrypt_error: CKR_OK,
             hang_in_change: false,

@@ -199,7 +199,7 @@ impl Round {
         }
         if wanted.replace {
             self.missed.extend(missed);
-            let trouble = self.trouble(&serving);
+            let trouble = self.trouble(core, &serving);
             if let Some((connection, reason)) = trouble.filter(|_| self.allowance.is_free()) {
                 self.replace(core, connection, &reason);
                 // Another one may be in the same trouble.
@@ -212,17 +212,22 @@ impl Round {
     /// The first that is not as it should be.
     fn trouble<'a>(
         &mut self,
+        core: &Core,
         serving: &'a [Arc<Connection>],
     ) -> Option<(&'a Arc<Connection>, Reason)> {
         let by = |generation| serving.iter().find(|c| c.generation == generation);
         self.missed
             .retain(|(generation, key)| by(*generation).is_some() && self.scout.holds(key));
-        if let Some((generation, key)) = self.missed.first() {
+        // One that is somebody's home stays as it is, and the others are not to wait for it.
+        let mut missed = self.missed.iter();
+        let blind = missed.find(|(generation, _)| !core.is_home(*generation));
+        if let Some((generation, key)) = blind {
             return Some((by(*generation)?, Reason::Blind(*key)));
         }
         let generations: Vec<_> = serving.iter().map(|c| c.generation).collect();
         self.baselines.keep(&generations);
-        serving.iter().find_map(|connection| {
+        let may_go = |connection: &&Arc<Connection>| !core.is_home(connection.generation);
+        serving.iter().filter(may_go).find_map(|connection| {
             let paces = connection.token.pace();
             let slow = self.baselines.judge(connection.generation, &paces)?;
             Some((connection, Reason::Slow(slow)))

@@ -44,10 +44,7 @@ impl Core {
         reason: &Reason,
     ) -> Result<bool> {
         let record = &old.record;
-        if self.is_home(old.generation) {
-            let message = "session objects of an application may live there";
-            return Err(Error::token(Kind::Unsupported, message));
-        }
+        self.is_nobodys_home(old)?;
         let reading = self.reading(record);
         let token = record.seat.connector.connect()?;
         let info = token.info();
@@ -68,6 +65,14 @@ impl Core {
             fresh.token.abort("it is not needed");
         }
         replaced
+    }
+
+    fn is_nobodys_home(&self, old: &Connection) -> Result<()> {
+        if self.is_home(old.generation) {
+            let message = "session objects of an application may live there";
+            return Err(Error::token(Kind::Unsupported, message));
+        }
+        Ok(())
     }
 
     /// What the fresh connection holds, if it is better than the old one.
@@ -128,6 +133,8 @@ impl Core {
         if !life.serves_by(old) {
             return Err(Error::lost("the worker has ended meanwhile"));
         }
+        // Somebody may have moved in meanwhile.
+        self.is_nobodys_home(old)?;
         // What has proved itself goes on serving: it is the same token, and the worker holds the key.
         let (unproved, aftermath) =
             self.edit(|registry| reading.install(registry, &fresh.holder(), snapshot, false));

@@ -188,7 +188,7 @@ impl Watch {
 
     /// The timer goes off within the time that an operation may take.
     fn arm(&self) {
-        if self.armed.swap(true, Ordering::AcqRel) {
+        if self.armed.swap(true, Ordering::SeqCst) {
             return;
         }
         let within = self.within();
@@ -205,7 +205,8 @@ impl Watch {
     /// It has gone off.
     fn look(&self) -> Result<()> {
         let _ = rustix::io::read(self.timer.as_fd(), &mut [0_u8; 8]);
-        self.armed.store(false, Ordering::Release);
+        // Swapped as `arm` does it: of what begins now one of both hears.
+        self.armed.swap(false, Ordering::SeqCst);
         let now = self.now();
         let begun = self.begun.iter().map(|begun| begun.load(Ordering::Acquire));
         let Some(first) = begun.filter(|begun| *begun != 0).min() else {

@@ -143,6 +143,9 @@ pub unsafe extern "C" fn C_SetPIN(
         if token.crash_in_set_pin == Some(When::Before) {
             std::process::abort();
         }
+        if token.set_pin_error != CKR_OK {
+            return Err(token.set_pin_error);
+        }
         token.set_user_pin(new)?;
         if token.crash_in_set_pin == Some(When::After) {
             std::process::abort();
