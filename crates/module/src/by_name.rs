@@ -35,6 +35,13 @@ impl<V: Clone> ByName<V> {
         self.change(|map| map.remove(id));
     }
 
+    /// The one of which this is least.
+    pub fn least<K: Ord>(&self, of: impl Fn(&V) -> K) -> Option<(ObjectId, K)> {
+        let all = self.0.load();
+        let least = all.iter().map(|(id, value)| (of(value), *id)).min();
+        least.map(|(key, id)| (id, key))
+    }
+
     /// Takes these out. Of two who take the same one gets it.
     pub fn take(&self, which: impl Fn(&ObjectId, &V) -> bool) -> Vec<V> {
         if !self.0.load().iter().any(|(id, value)| which(id, value)) {

@@ -37,6 +37,9 @@ const SOON: Duration = Duration::from_millis(100);
 const MOST: usize = 64;
 const OLD: Duration = Duration::from_secs(2);
 
+/// How often one makes room for another: SoftHSM 2.6.1 keeps a little of each session object until it ends.
+const ROOM: Duration = Duration::from_secs(1);
+
 /// So many keys are remembered as not to be copied; where there are more, all of them are tried once more.
 const MOST_APART: usize = 4096;
 
@@ -63,6 +66,8 @@ struct State {
     apart: HashSet<ObjectId, BuildHasherDefault<NameHasher>>,
     /// How often keys have changed: a copy that is being made then is not kept.
     edition: u64,
+    /// When one may make room for another next.
+    makes_room: Option<Instant>,
 }
 
 struct KeyCopy {
@@ -258,11 +263,23 @@ impl Copies {
     }
 
     fn has_room(&self, sessions: &Sessions, now: Instant) -> bool {
-        if self.all.len() >= MOST {
-            let now = self.nanos(now);
-            self.end_those(sessions, |_, copy| {
-                now.saturating_sub(copy.due.load(Ordering::Relaxed)) > OLD.as_nanos() as u64
-            });
+        if self.all.len() < MOST {
+            return true;
+        }
+        {
+            let mut state = self.state.lock();
+            if state.makes_room.is_some_and(|next| now < next) {
+                return false;
+            }
+            state.makes_room = Some(now + ROOM);
+        }
+        let due = |copy: &Arc<KeyCopy>| copy.due.load(Ordering::Relaxed);
+        let Some((oldest, due)) = self.all.least(due) else {
+            return true;
+        };
+        let unused = self.nanos(now).saturating_sub(due);
+        if unused > OLD.as_nanos() as u64 {
+            self.end_those(sessions, |id, _| *id == oldest);
         }
         self.all.len() < MOST
     }
