@@ -2,8 +2,10 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use hsmux_token::give_to_the_owner_of_the_folder;
 
 /// A file of the trail, open for appending.
 pub struct TrailFile {
@@ -96,15 +98,6 @@ impl TrailFile {
     /// Its length, in bytes.
     pub fn len(&self) -> u64 {
         self.len
-    }
-}
-
-/// What root makes, without a daemon, belongs to the daemon's user, as its folder does.
-pub fn give_to_the_owner_of_the_folder(file: &File, path: &Path) {
-    let folder = path.parent().and_then(|folder| folder.metadata().ok());
-    if let (Some(folder), true) = (folder, rustix::process::geteuid().is_root()) {
-        // Where it cannot be given away the daemon says so when it opens it.
-        let _ = fchown(file, Some(folder.uid()), Some(folder.gid()));
     }
 }
 

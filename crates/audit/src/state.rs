@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::chain::{Chain, Epoch, Secret};
-use crate::file::give_to_the_owner_of_the_folder;
 use crate::keys::{PublicKey, SealKey, Signer};
 use crate::line::{Mac, hex_field};
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Mark;
+use hsmux_token::give_to_the_owner_of_the_folder;
 use rustix::fs::{FlockOperation, flock};
 
 /// flock(2) has no time-out: how often it is tried.
@@ -27,6 +28,7 @@ impl FileLock {
             .write(true)
             .mode(0o600)
             .open(path)?;
+        give_to_the_owner_of_the_folder(&file, path);
         let deadline = Instant::now() + patience;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {

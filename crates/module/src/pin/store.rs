@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
-use hsmux_token::{Error, Kind, Result, TokenInfo};
+use hsmux_token::{Error, Kind, Result, TokenInfo, give_to_the_owner_of_the_folder};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
@@ -32,7 +32,9 @@ impl Folder {
             .recursive(true)
             .mode(0o700)
             .create(&path);
-        made.map_err(|e| unwritable(&path, &e))?;
+        let folder = made.and_then(|()| File::open(&path));
+        let folder = folder.map_err(|e| unwritable(&path, &e))?;
+        give_to_the_owner_of_the_folder(&folder, &path);
         Ok(Self(path))
     }
 
@@ -172,6 +174,7 @@ fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
         .write(true)
         .mode(0o600)
         .open(path)?;
+    give_to_the_owner_of_the_folder(&file, path);
     file.write_all(bytes)?;
     file.sync_all()
 }

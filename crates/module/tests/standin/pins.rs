@@ -1,6 +1,7 @@
 //! A wrong PIN is shown once, whatever happens.
 
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
 
 use hsmux_module::pin;
 use hsmux_token::{Kind, Uri};
@@ -203,6 +204,27 @@ fn without_a_record_there_is_no_login() {
     let path = state.display().to_string();
     assert!(error.to_string().contains(&path), "{error}");
     assert!(standin.shown().is_empty());
+}
+
+/// A daemon with a user of its own reads what a command of root's has written down.
+#[test]
+fn records_belong_to_the_owner_of_the_state_folder() {
+    let standin = StandIn::new("");
+    let state = standin.folder.path().join("state");
+    std::fs::create_dir(&state).unwrap();
+    let other = rustix::process::geteuid().is_root().then_some(65534);
+    chown(&state, other, other).unwrap();
+    held(standin.open("wrong"));
+    let owner = |path: &Path| path.metadata().map(|is| (is.uid(), is.gid())).unwrap();
+    let within = |folder: &Path| {
+        let entries = std::fs::read_dir(folder).unwrap();
+        entries.map(|e| e.unwrap().path()).collect::<Vec<_>>()
+    };
+    let pins = within(&state.join("pins"));
+    assert_eq!(pins.len(), 3, "the key, a record and its lock: {pins:?}");
+    for path in within(&state).iter().chain(&pins) {
+        assert_eq!(owner(path), owner(&state), "{}", path.display());
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Files of the state folder: written whole or not at all, readable by their owner only.
 
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -28,14 +28,16 @@ pub(super) fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Error 
 
 /// Opens a file that only its owner may read, making it when it is not there.
 pub(super) fn open_private(path: &Path) -> Result<File> {
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
         .open(path)
-        .map_err(|e| failed("open", path, &e))
+        .map_err(|e| failed("open", path, &e))?;
+    give_to_the_owner_of_the_folder(&file, path);
+    Ok(file)
 }
 
 /// Replaces a file in one step: a crash leaves the old or the new one. `mode` is for a new file.
@@ -52,6 +54,7 @@ pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
             .create_new(true)
             .mode(mode)
             .open(&beside)?;
+        give_to_the_owner_of_the_folder(&file, &beside);
         file.write_all(contents)?;
         file.sync_all()?;
         std::fs::rename(&beside, path)
@@ -74,5 +77,7 @@ pub(super) fn private_folder(folder: &Path) -> Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(folder)
+        .and_then(|()| File::open(folder))
+        .map(|made| give_to_the_owner_of_the_folder(&made, folder))
         .map_err(|e| failed("create", folder, &e))
 }

@@ -90,3 +90,29 @@ fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
     let left = fs::read_dir(rig.path("elsewhere")).unwrap();
     assert_eq!(left.count(), 0, "something was left where it was called");
 }
+
+/// What root's commands write down of PINs is the daemon's to read, though it has a user of its own.
+#[test]
+fn a_daemon_reads_what_commands_of_root_have_left() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let tokens = rig.stand_in("vendor", &["one"]);
+    rig.write_pin("one", "not-the-pin");
+    rig.write_config();
+    fs::create_dir(rig.path("state")).unwrap();
+    hand_over(&rig);
+    // Before the daemon's first start: it makes the folder of the records.
+    rig.hsmux("pin list").ok();
+    rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
+    until("the PIN is refused", PATIENCE, || {
+        let listed = rig.hsmux("pin list").ok();
+        listed.out.contains("refused").then_some(())
+    });
+    rig.stop();
+    // It writes the record anew, which lets the daemon try once more.
+    rig.hsmux("pin release one").ok();
+    rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
+    until("the PIN is shown again", PATIENCE, || {
+        (tokens.pins_shown("one").len() == 2).then_some(())
+    });
+    rig.stop();
+}
