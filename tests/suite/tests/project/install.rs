@@ -1,5 +1,6 @@
 //! `make install` puts everything where a system looks for it, and `make uninstall` takes it away.
 
+use std::fs;
 use std::path::Path;
 
 use hsmux_suite::{Program, Run, built, source};
@@ -50,4 +51,19 @@ fn installs_and_removes() {
     for file in FILES {
         assert!(!root.path().join(file).exists(), "{file} is still there");
     }
+}
+
+/// The daemon may end as it means to, and `hsmux doctor` finds nothing wrong with the state folder.
+#[test]
+fn the_unit_is_what_the_daemon_needs() {
+    let unit = fs::read_to_string(source().join("dist/hsmux.service")).unwrap();
+    let setting = |key: &str| {
+        let mut lines = unit.lines();
+        lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
+    };
+    assert_eq!(setting("StateDirectoryMode"), Some("0700"));
+    let stop = setting("TimeoutStopSec");
+    let stop = stop.and_then(|time| time.strip_suffix('s')?.parse::<u32>().ok());
+    // As long as requests of the broker and of the gateway may take, and until the pool has ended.
+    assert!(stop > Some(30 + 10 + 20), "{stop:?}");
 }
