@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
 use super::backend_check::{Check, check};
-use super::reader::{Fields, text};
-use super::site::file;
+use super::reader::{Fields, Named, text};
 
 /// What is behind a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -105,10 +104,13 @@ impl fmt::Display for Backend {
 pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     let versions = [("v1", ProxyVersion::V1), ("v2", ProxyVersion::V2)];
     let send_proxy = fields.choice("send_proxy", &versions);
-    let roots = file(fields, "backend_ca");
+    let roots = fields.file("backend_ca");
     let check = check(fields);
     let backends = fields.read("backend", backends);
     let root = fields.path("root");
+    if let Some(root) = &root {
+        fields.names("root", Named::Served(root.clone()));
+    }
     if fields.has("backend") == fields.has("root") {
         let message = "[[site]] needs one of backend = \"http://HOST:PORT\" and root = \"FOLDER\"";
         fields.source.error(fields.span.clone(), message);

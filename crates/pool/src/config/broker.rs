@@ -125,11 +125,17 @@ const CLIENTS: &[&str] = &[
 ];
 
 pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
-    let listen = fields.list("listen", |value| {
+    let listen: Option<Vec<SocketAddr>> = fields.list("listen", |value| {
         let text = text(value)?;
         text.parse()
             .map_err(|_| format!("{text:?} is not an address and a port"))
     });
+    let empty = listen.as_ref().map_or(!fields.has("listen"), Vec::is_empty);
+    if empty && !fields.has("socket") {
+        let message =
+            "[broker] listens nowhere: give listen = [\"127.0.0.1:8200\"] or socket = ...";
+        fields.source.error(fields.span_of("listen"), message);
+    }
     let socket = fields.path("socket").map(|path| {
         fields.names("socket", Named::Socket(path.clone()));
         Socket {
@@ -164,8 +170,8 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
 }
 
 fn tls(fields: &mut Fields<'_, '_, '_>) -> Option<Tls> {
-    let (certificate, key) = (fields.path("certificate"), fields.path("key"));
-    let client_ca = fields.path("client_ca");
+    let (certificate, key) = (fields.file("certificate"), fields.file("key"));
+    let client_ca = fields.file("client_ca");
     match (certificate, key) {
         (Some(certificate), Some(key)) => Some(Tls {
             certificate,

@@ -66,11 +66,16 @@ impl Findings<'_> {
                 }
                 Ok(_) => {}
             },
-            Named::File(file) => {
-                if let Err(e) = std::fs::File::open(file) {
-                    self.error(line, format!("{}: {e}", file.display()));
+            Named::File(file) => self.file(line, file),
+            Named::Beside(file, other) if other.exists() => self.file(line, file),
+            Named::Beside(..) => {}
+            Named::Served(folder) => match std::fs::metadata(folder) {
+                Err(e) => self.error(line, format!("{}: {e}", folder.display())),
+                Ok(meta) if !meta.is_dir() => {
+                    self.error(line, format!("{} is not a folder", folder.display()));
                 }
-            }
+                Ok(_) => {}
+            },
             Named::Awaited(file) => match std::fs::File::open(file) {
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     let file = file.display();
@@ -92,6 +97,12 @@ impl Findings<'_> {
             Named::User(_) | Named::Group(_) => {}
             Named::Socket(path) => self.socket(line, path),
             Named::Folder(what, path) => self.folder(line, what, path),
+        }
+    }
+
+    fn file(&mut self, line: usize, file: &Path) {
+        if let Err(e) = std::fs::File::open(file) {
+            self.error(line, format!("{}: {e}", file.display()));
         }
     }
 

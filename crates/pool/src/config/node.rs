@@ -7,7 +7,7 @@ use std::time::Duration;
 use hsmux_token::Uri;
 use toml::de::{DeTable, DeValue};
 
-use super::reader::{Fields, Named, Source, text, uri};
+use super::reader::{Fields, Source, text, uri};
 use super::sections::{Placed, many, one, required, unique};
 use super::{Isolation, Listener, Login, Member, Socket};
 use crate::process::Identity;
@@ -82,13 +82,6 @@ pub fn read(
 }
 
 fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
-    let file = |fields: &mut Fields<'_, '_, '_>, name| {
-        let path = fields.path(name);
-        if let Some(path) = &path {
-            fields.names(name, Named::File(path.clone()));
-        }
-        path
-    };
     let listen: Option<Vec<SocketAddr>> = fields.list("listen", |value: &DeValue<'_>| {
         let text = text(value)?;
         text.parse()
@@ -99,9 +92,9 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
         fields.missing("listen");
     }
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
-    let mut needed = |name| required(fields, name, |fields| file(fields, name));
+    let mut needed = |name| required(fields, name, |fields| fields.file(name));
     let (certificate, key, ca) = (needed("certificate"), needed("key"), needed("ca"));
-    let revoked = file(fields, "revoked");
+    let revoked = fields.file("revoked");
     Some(NodeSection {
         listen,
         identity: Identity {

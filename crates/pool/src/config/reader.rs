@@ -25,6 +25,10 @@ pub enum Named {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
+    /// A file that is read once the other one is there.
+    Beside(PathBuf, PathBuf),
+    /// A folder whose files are served.
+    Served(PathBuf),
     /// A certificate that an ACME client may bring later.
     Awaited(PathBuf),
     Pin(PinSource),
@@ -216,6 +220,13 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
             text => Ok(text.to_owned()),
         })?;
         Some(self.source.path(&text))
+    }
+
+    /// A file that is read, and has to be there.
+    pub fn file(&mut self, name: &str) -> Option<PathBuf> {
+        let path = self.path(name)?;
+        self.names(name, Named::File(path.clone()));
+        Some(path)
     }
 
     pub fn uri(&mut self, name: &str) -> Option<Uri> {

@@ -71,7 +71,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let behind = behind(fields);
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
-    let roots = file(fields, "client_ca");
+    let roots = fields.file("client_ca");
     if required.is_some() && roots.is_none() {
         let message =
             "client_certificate says whether those of client_ca are required: give client_ca";
@@ -124,9 +124,16 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
         fields.missing("certificates");
     }
     let named = if awaited { Named::Awaited } else { Named::File };
-    let chains = places(fields, "certificates", Class::CERTIFICATE, named);
-    let keys = places(fields, "keys", Class::PRIVATE_KEY, Named::File);
-    let ocsp = paths(fields, "ocsp");
+    let chains = places(fields, "certificates", Class::CERTIFICATE, |_, file| {
+        named(file)
+    });
+    // What goes with a certificate that comes later is read when that is there.
+    let beside = |at: usize, file: PathBuf| match chains.iter().flatten().nth(at) {
+        Some(Place::File(chain)) if awaited => Named::Beside(file, chain.clone()),
+        _ => Named::File(file),
+    };
+    let keys = places(fields, "keys", Class::PRIVATE_KEY, beside);
+    let ocsp = paths(fields, "ocsp", beside);
     let chains = chains?;
     if chains.is_empty() {
         fields.missing("certificates");
@@ -150,17 +157,16 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     Some(certificates.collect())
 }
 
-/// Files and objects of the pool.
+/// Files and objects of the pool; `named` is told which of them it is, from 0.
 fn places(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     class: Class,
-    named: fn(PathBuf) -> Named,
+    named: impl Fn(usize, PathBuf) -> Named,
 ) -> Option<Vec<Place>> {
     let read = fields.list(name, |value| file_or_uri(text(value)?, class))?;
-    let placed = read
-        .into_iter()
-        .map(|read| found(fields, name, read, named));
+    let each = read.into_iter().enumerate();
+    let placed = each.map(|(at, read)| found(fields, name, read, |file| named(at, file)));
     Some(placed.collect())
 }
 
@@ -194,7 +200,7 @@ fn found(
     fields: &mut Fields<'_, '_, '_>,
     name: &str,
     read: Result<Uri, String>,
-    named: fn(PathBuf) -> Named,
+    named: impl FnOnce(PathBuf) -> Named,
 ) -> Place {
     match read {
         Ok(uri) => Place::Pool(uri),
@@ -206,14 +212,17 @@ fn found(
     }
 }
 
-pub fn file(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<PathBuf> {
-    let path = fields.path(name)?;
-    fields.names(name, Named::File(path.clone()));
-    Some(path)
-}
-
-fn paths(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<Vec<PathBuf>> {
+/// Files, as [`places`].
+fn paths(
+    fields: &mut Fields<'_, '_, '_>,
+    name: &str,
+    named: impl Fn(usize, PathBuf) -> Named,
+) -> Option<Vec<PathBuf>> {
     let read = fields.list(name, |value| Ok(text(value)?.to_owned()))?;
     let source = &*fields.source;
-    Some(read.iter().map(|path| source.path(path)).collect())
+    let paths: Vec<_> = read.iter().map(|path| source.path(path)).collect();
+    for (at, path) in paths.iter().enumerate() {
+        fields.names(name, named(at, path.clone()));
+    }
+    Some(paths)
 }

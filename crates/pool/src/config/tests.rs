@@ -1,3 +1,4 @@
+mod files;
 mod mistakes;
 
 use super::*;

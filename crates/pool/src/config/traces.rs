@@ -24,7 +24,7 @@ pub fn traces(fields: &mut Fields<'_, '_, '_>) -> Option<Traces> {
         fields.missing("endpoint");
     }
     let endpoint = fields.read("endpoint", |value| base(text(value)?).map(str::to_owned));
-    let ca = fields.path("ca");
+    let ca = fields.file("ca");
     let sample = fields.read("sample", share);
     let endpoint = endpoint?;
     if ca.is_some() && !endpoint.starts_with("https:") {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::config::reader::{Fields, duration, suggestion, text};
+use crate::config::reader::{Fields, Named, duration, suggestion, text};
 
 /// An issuer of JSON Web Tokens (RFC 7519).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +71,14 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
             ..from
         }),
     });
+    let file = match &keys {
+        Some(JwkSet::File(file)) => Some(file),
+        Some(JwkSet::Url(from)) => from.ca.as_ref(),
+        None => None,
+    };
+    if let Some(file) = file {
+        fields.names("jwt_keys", Named::File(file.clone()));
+    }
     Some(Jwt {
         name: word(fields, "jwt_name").unwrap_or_else(|| "sub".into()),
         keys: keys?,

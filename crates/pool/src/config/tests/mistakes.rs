@@ -106,6 +106,13 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         9,
         "stands already",
     ),
+    ("[daemon]", "[broker]\n[daemon]", 8, "listens nowhere"),
+    (
+        "[daemon]",
+        "[broker]\nlisten = []\n[daemon]",
+        9,
+        "listens nowhere",
+    ),
     ("[daemon]", "[traces]\n[daemon]", 8, "needs endpoint = "),
     (
         "[daemon]",

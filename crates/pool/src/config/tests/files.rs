@@ -1,0 +1,102 @@
+//! Files that the configuration names: what is missing has its line, what may come later has none.
+
+use crate::config::check;
+
+const TEXT: &str = r#"[pool]
+label = "web"
+[broker]
+listen = ["127.0.0.1:0"]
+certificate = "broker.pem"
+key = "broker.key"
+client_ca = "clients.pem"
+jwt_keys = "jwks.json"
+jwt_issuer = "https://login.example"
+jwt_audience = "hsmux"
+[traces]
+endpoint = "https://collector.example"
+ca = "collector.pem"
+[gateway]
+listen = ["127.0.0.1:0"]
+http = ["127.0.0.1:1"]
+[[site]]
+certificates = ["web.pem"]
+keys = ["web.key"]
+ocsp = ["web.ocsp"]
+root = "www"
+[[token]]
+module = "vendor.so"
+uri = "pkcs11:token=a"
+"#;
+
+/// Each file that it names, and the line.
+const NAMED: [(&str, usize); 9] = [
+    ("broker.pem", 5),
+    ("broker.key", 6),
+    ("clients.pem", 7),
+    ("jwks.json", 8),
+    ("collector.pem", 13),
+    ("web.pem", 18),
+    ("web.key", 19),
+    ("web.ocsp", 20),
+    ("vendor.so", 23),
+];
+
+const NONE: [usize; 0] = [];
+
+/// The lines with an error, where only these files are there, and the folder `www`.
+fn wrong(text: &str, there: &[&str]) -> Vec<usize> {
+    let folder = tempfile::tempdir().unwrap();
+    for name in there {
+        std::fs::write(folder.path().join(name), "").unwrap();
+    }
+    std::fs::create_dir(folder.path().join("www")).unwrap();
+    let file = folder.path().join("hsmux.toml");
+    std::fs::write(&file, text).unwrap();
+    let mistakes = check(&file);
+    let errors = mistakes.iter().filter(|mistake| mistake.is_error());
+    errors.map(|mistake| mistake.line).collect()
+}
+
+fn names() -> Vec<&'static str> {
+    NAMED.iter().map(|(name, _)| *name).collect()
+}
+
+/// All but this one.
+fn without(missing: &str) -> Vec<&'static str> {
+    let mut names = names();
+    names.retain(|name| *name != missing);
+    names
+}
+
+#[test]
+fn each_file_that_is_missing_has_its_line() {
+    assert_eq!(wrong(TEXT, &names()), NONE);
+    for (missing, line) in NAMED {
+        assert_eq!(wrong(TEXT, &without(missing)), [line], "{missing}");
+    }
+    let fetched = r#"{ url = "https://login.example/jwks.json", ca = "issuer.pem" }"#;
+    let text = TEXT.replace(r#""jwks.json""#, fetched);
+    assert_eq!(wrong(&text, &names()), [8]);
+    let mut there = names();
+    there.push("issuer.pem");
+    assert_eq!(wrong(&text, &there), NONE);
+}
+
+#[test]
+fn what_is_served_is_a_folder() {
+    for root in ["nowhere", "web.pem"] {
+        let text = TEXT.replace(r#""www""#, &format!("{root:?}"));
+        assert_eq!(wrong(&text, &names()), [21], "{root}");
+    }
+}
+
+/// An ACME client brings the certificate, its key and what goes with it.
+#[test]
+fn what_an_acme_client_brings_may_be_missing_with_its_certificate() {
+    let text = TEXT.replace("ocsp =", "acme = \"http://127.0.0.1:8080\"\nocsp =");
+    let mut there = without("web.pem");
+    there.retain(|name| !name.starts_with("web."));
+    assert_eq!(wrong(&text, &there), NONE);
+    there.push("web.pem");
+    assert_eq!(wrong(&text, &there), [19, 21]);
+}
