@@ -13,21 +13,13 @@ pub struct Check {
     pub interval: Duration,
 }
 
-/// Often enough for whoever waits, and never for ever.
-const INTERVALS: std::ops::RangeInclusive<Duration> =
-    Duration::from_millis(100)..=Duration::from_secs(3600);
-
 pub fn check(fields: &mut Fields<'_, '_, '_>) -> Option<Check> {
     let path = fields.read("backend_check", |value| path(text(value)?));
-    let interval = fields.duration("backend_check_interval");
-    let wrong = match interval {
-        Some(_) if !fields.has("backend_check") => Some("give backend_check, what is asked for"),
-        Some(interval) if !INTERVALS.contains(&interval) => Some("from 100ms to one hour"),
-        _ => None,
-    };
-    if let Some(wrong) = wrong {
+    // Often enough for whoever waits, and never for ever.
+    let interval = fields.duration_from("backend_check_interval", "100ms", "1h");
+    if interval.is_some() && !fields.has("backend_check") {
         let span = fields.span_of("backend_check_interval");
-        let message = format!("backend_check_interval: {wrong}");
+        let message = "backend_check_interval: give backend_check, what is asked for";
         fields.source.error(span, message);
     }
     Some(Check {

@@ -115,6 +115,10 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
     if fields.has("acme") && http.is_empty() {
         fields.source.error(fields.span_of("acme"), NO_HTTP);
     }
+    let time = |fields: &mut Fields<'_, '_, '_>, name, (least, most), seconds| {
+        let own = fields.duration_from(name, least, most);
+        own.unwrap_or(Duration::from_secs(seconds))
+    };
     let seconds = |fields: &mut Fields<'_, '_, '_>, name, seconds| {
         let own = fields.duration(name);
         own.unwrap_or(Duration::from_secs(seconds))
@@ -134,25 +138,13 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         handshake_timeout: seconds(fields, "handshake_timeout", 10),
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
-        tunnel_timeout: seconds(fields, "tunnel_timeout", 3600),
-        leave_time: seconds(fields, "leave_time", 0),
-        drain_timeout: seconds(fields, "drain_timeout", 10),
+        tunnel_timeout: time(fields, "tunnel_timeout", ("1ms", "168h"), 3600),
+        leave_time: time(fields, "leave_time", ("0s", "24h"), 0),
+        drain_timeout: time(fields, "drain_timeout", ("0s", "24h"), 10),
         ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
-        ticket_rotation: rotation(fields),
+        // Not so short that hosts whose clocks differ a little have no key in common, nor so long that a key
+        // that got out is worth much.
+        ticket_rotation: time(fields, "ticket_rotation", ("1m", "168h"), 12 * 3600),
         sites: Vec::new(),
     }
-}
-
-/// Not so short that hosts whose clocks differ a little have no key in common, nor so long that a key that
-/// got out is worth much.
-fn rotation(fields: &mut Fields<'_, '_, '_>) -> Duration {
-    let given = fields.duration("ticket_rotation");
-    let range = Duration::from_secs(60)..=Duration::from_secs(7 * 24 * 3600);
-    if given.is_some_and(|given| !range.contains(&given)) {
-        let message = "ticket_rotation: from one minute to seven days";
-        fields
-            .source
-            .error(fields.span_of("ticket_rotation"), message);
-    }
-    given.unwrap_or(Duration::from_secs(12 * 3600))
 }

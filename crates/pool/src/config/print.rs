@@ -28,7 +28,8 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Configuration\n\n\
          One TOML file. `$HSMUX_CONFIG` names it; without that it is `/etc/hsmux/hsmux.toml`, or else\n\
-         `hsmux/hsmux.toml` in the user's configuration folder. Paths are relative to the file.\n\
+         `hsmux/hsmux.toml` in the user's configuration folder. Paths are relative to the file. Times are a\n\
+         number and `ms`, `s`, `m` or `h` (`\"30s\"`), from 1ms to 24h unless said otherwise.\n\
          `hsmux config check` finds every mistake with its line; `hsmux config example` prints a file\n\
          to start from. This page is printed by `hsmux config schema`.\n",
     );

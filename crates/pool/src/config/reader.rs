@@ -214,6 +214,11 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
         self.read(name, |value| duration(text(value)?))
     }
 
+    /// A duration with a range of its own.
+    pub fn duration_from(&mut self, name: &str, least: &str, most: &str) -> Option<Duration> {
+        self.read(name, |value| within(text(value)?, least, most))
+    }
+
     pub fn path(&mut self, name: &str) -> Option<PathBuf> {
         let text = self.read(name, |value| match text(value)? {
             "" => Err("the path is empty".into()),
@@ -329,8 +334,21 @@ fn pin(value: &DeValue<'_>) -> Result<(&'static str, String), String> {
     }
 }
 
-/// `30s`, `500ms`, `2m`, `1h`.
+/// `30s`, `500ms`, `2m`, `1h`, as times are unless a key says otherwise.
 pub fn duration(text: &str) -> Result<Duration, String> {
+    within(text, "1ms", "24h")
+}
+
+fn within(text: &str, least: &str, most: &str) -> Result<Duration, String> {
+    let given = time(text)?;
+    if (time(least)?..=time(most)?).contains(&given) {
+        return Ok(given);
+    }
+    Err(format!("{text:?} is not from {least} to {most}"))
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a time: a number and ms, s, m or h");
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -340,18 +358,8 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
-        _ => {
-            return Err(format!(
-                "{text:?} is not a time: a number and ms, s, m or h"
-            ));
-        }
+        _ => return Err(wrong()),
     };
-    match number
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-    {
-        Some(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
-        _ => Err(format!("{text:?} is not from 1ms to 24h")),
-    }
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    Ok(Duration::from_millis(number.saturating_mul(unit)))
 }

@@ -106,6 +106,38 @@ fn every_mistake_is_found_at_once() {
 }
 
 #[test]
+fn times_have_the_range_of_their_key() {
+    let with = |key: &str, time: &str| {
+        let gateway = format!(
+            "[gateway]\nlisten = [\"[::1]:443\"]\n{key} = \"{time}\"\n\
+             [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]"
+        );
+        read(&GOOD.replace("[daemon]", &gateway))
+    };
+    for (key, good, bad) in [
+        ("leave_time", ["0s", "24h"], ["-1s", "25h"]),
+        ("drain_timeout", ["0s", "24h"], ["s", "86401s"]),
+        ("tunnel_timeout", ["1ms", "168h"], ["0s", "169h"]),
+        ("ticket_rotation", ["1m", "168h"], ["59s", "10081m"]),
+        (
+            "idle_timeout",
+            ["1ms", "24h"],
+            ["0ms", "99999999999999999h"],
+        ),
+    ] {
+        for time in good {
+            with(key, time).unwrap_or_else(|mistakes| panic!("{key} {time}: {mistakes:#?}"));
+        }
+        for time in bad {
+            let mistakes = with(key, time).unwrap_err();
+            assert_eq!(mistakes[0].line, 10, "{key} {time}: {mistakes:#?}");
+        }
+    }
+    let gateway = with("leave_time", "0s").unwrap().gateway.unwrap();
+    assert_eq!(gateway.leave_time, Duration::ZERO);
+}
+
+#[test]
 fn without_members_there_is_no_pool() {
     let mistakes = read("[pool]\nlabel = \"x\"\n").unwrap_err();
     assert!(mistakes[0].message.contains("no [[token]]"), "{mistakes:?}");

@@ -71,19 +71,19 @@ pub(super) const GATEWAY: Section = Section {
             "tunnel_timeout",
             r#""1h""#,
             r#""1h""#,
-            "How long nothing may pass, either way, over a WebSocket or a `tcp://` connection; then it is ended.",
+            "How long nothing may pass, either way, over a WebSocket or a `tcp://` connection, up to \"168h\"; then it is ended.",
         ),
         key(
             "leave_time",
             r#""3s""#,
             r#""0s""#,
-            "At the end: how long new connections are still served while /health says that the gateway ends; longer than a balancer takes to notice.",
+            "At the end: how long new connections are still served while /health says that the gateway ends; longer than a balancer takes to notice; from \"0s\".",
         ),
         key(
             "drain_timeout",
             r#""10s""#,
             r#""10s""#,
-            "At the end: how long requests that run are waited for.",
+            "At the end: how long requests that run are waited for, from \"0s\".",
         ),
         key(
             "ticket_secret",

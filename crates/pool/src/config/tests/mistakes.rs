@@ -218,7 +218,7 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
          backend = \"http://[::1]:80\"\nbackend_check = \"/\"\nbackend_check_interval = \"1ms\"\n[daemon]",
         14,
-        "from 100ms to one hour",
+        "from 100ms to 1h",
     ),
     (
         "[daemon]",
