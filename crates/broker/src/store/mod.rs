@@ -60,8 +60,7 @@ impl Store {
 
     /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
     pub fn beside(file: &Path) -> Result<Self> {
-        let mut writing = open::connect(file).map_err(|e| failed(file, &e))?;
-        schema::migrate(&mut writing).map_err(|e| failed(file, &e))?;
+        let writing = open::beside(file).map_err(|e| failed(file, &e))?;
         Self::over(file, writing, Trust::Own, None)
     }
 

@@ -5,11 +5,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -41,9 +42,13 @@ const TURN: Duration = Duration::from_millis(20);
 /// Opens the file, or makes it. A damaged one is for a person to decide about.
 pub fn open(file: &Path) -> Result<(Connection, Trust)> {
     let failed = |e: rusqlite::Error| failed(file, &e);
+    let turn = alone(file).map_err(failed)?;
     let stamps = fs::read(stamp_file(file)).ok();
     let there = file.exists();
-    let mut connection = sound(file).map_err(failed)?;
+    let mut connection = connected(file).map_err(failed)?;
+    // It is there now, and no command makes it.
+    drop(turn);
+    look_through(&mut connection).map_err(failed)?;
     let within = own_stamp(&connection).map_err(failed)?;
     let known = |stamp: &Vec<u8>| {
         let stamps = stamps.as_deref().unwrap_or_default();
@@ -57,6 +62,20 @@ pub fn open(file: &Path) -> Result<(Connection, Trust)> {
     };
     renew(&mut connection, file, trust, within).map_err(failed)?;
     Ok((connection, trust))
+}
+
+/// Opens the file for a command. Where there has never been one it makes it, with a stamp as of a start: the broker
+/// would take one without for a copy, of which nobody knows how often keys were used since. Where only the file is
+/// missing it was lost, and what is made has no stamp.
+pub fn beside(file: &Path) -> rusqlite::Result<Connection> {
+    let _alone = alone(file)?;
+    let is_first = !file.exists() && !stamp_file(file).exists();
+    let mut connection = connected(file)?;
+    schema::migrate(&mut connection)?;
+    if is_first {
+        renew(&mut connection, file, Trust::New, None)?;
+    }
+    Ok(connection)
 }
 
 /// Takes the file for this broker, for as long as that is held: two would not know of each other's keys.
@@ -90,6 +109,17 @@ pub fn own(file: &Path) -> Result<File> {
 /// A connection for this process.
 pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
     let _alone = alone(file)?;
+    connected(file)
+}
+
+/// The same for who is alone.
+fn connected(file: &Path) -> rusqlite::Result<Connection> {
+    // SQLite would make it its caller's, who may be root; where it cannot be made SQLite says why.
+    let mut new = File::options();
+    new.append(true).create_new(true).mode(0o600);
+    if let Ok(made) = new.open(file) {
+        give_to_the_owner_of_the_folder(&made, file);
+    }
     let connection = Connection::open(file)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -98,26 +128,27 @@ pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting.
+/// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting; and who makes the file
+/// stamps it, too.
 fn alone(file: &Path) -> rusqlite::Result<File> {
     let path = file.with_extension("lock");
     let open = File::options().append(true).create(true).open(&path);
     let locked = open.and_then(|lock| {
+        give_to_the_owner_of_the_folder(&lock, &path);
         flock(&lock, FlockOperation::LockExclusive)?;
         Ok(lock)
     });
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
-fn sound(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = connect(file)?;
+/// Says whether it is damaged, and brings it up to date.
+fn look_through(connection: &mut Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {
         let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CORRUPT);
         return Err(rusqlite::Error::SqliteFailure(code, Some(verdict)));
     }
-    schema::migrate(&mut connection)?;
-    Ok(connection)
+    schema::migrate(connection)
 }
 
 fn stamp_file(file: &Path) -> PathBuf {
@@ -171,6 +202,7 @@ fn replace(file: &Path, contents: &[u8]) -> rusqlite::Result<()> {
     let folder = file.parent().filter(|folder| *folder != Path::new(""));
     let replaced = || {
         let mut written = File::create(&new)?;
+        give_to_the_owner_of_the_folder(&written, &new);
         written.write_all(contents)?;
         written.sync_all()?;
         fs::rename(&new, file)?;

@@ -1,5 +1,7 @@
 //! The file over restarts, backups and damage.
 
+mod beside;
+
 use std::fs;
 
 use hsmux_token::Class;
@@ -335,23 +337,4 @@ fn tokens_come_and_go() {
     assert_eq!(store.revoke("billing").unwrap().len(), 1);
     assert!(store.revoke("billing").is_err());
     assert!(store.tokens().unwrap().is_empty());
-}
-
-/// The broker starts while a command makes the first token.
-#[test]
-fn a_new_file_is_made_once_by_many() {
-    for _ in 0..20 {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("broker.sqlite");
-        std::thread::scope(|scope| {
-            let broker = scope.spawn(|| Store::open(&file).map(drop));
-            let commands: Vec<_> = (0..3)
-                .map(|_| scope.spawn(|| Store::beside(&file)?.tokens()))
-                .collect();
-            broker.join().unwrap().unwrap();
-            for command in commands {
-                assert_eq!(command.join().unwrap().unwrap(), []);
-            }
-        });
-    }
 }

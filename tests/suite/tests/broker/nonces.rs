@@ -1,6 +1,7 @@
 //! Nonces and IVs: one that comes twice under one key gives its texts away.
 
 use std::collections::BTreeSet;
+use std::fs;
 
 use hsmux_suite::{Rig, Setup};
 use serde_json::json;
@@ -60,4 +61,19 @@ fn no_nonce_comes_twice() {
         let different: BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len(), "{way:?}");
     }
+}
+
+/// The store that a command makes before the first start is no copy of another: uses of keys were not forgotten with it.
+#[test]
+fn a_command_before_the_first_start_takes_no_uses_away() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    let module = rig.config.module.clone();
+    let broker = "\n[broker]\nsocket = \"broker.sock\"\n";
+    rig.config.module.push_str(broker);
+    rig.write_config();
+    fs::create_dir(rig.path("state")).expect("the state folder");
+    rig.hsmux("token-auth list").ok();
+    rig.config.module = module;
+    let broker = Broker::over(rig, POLICY);
+    assert_eq!(nonces(&broker, WAYS[2]).len(), SINGLE + BATCH);
 }
