@@ -10,7 +10,8 @@ UNITDIR ?= $(PREFIX)/lib/systemd/system
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
-build: ## The program and the module, optimised, in target/release
+build: ## The program and the module, optimised, in target/release (installs what a build needs)
+	scripts/deps.sh build
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
 
 test: ## Everything that has to hold: format, lints, borders, licences, all tests (installs what they need)

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that a target of the Makefile needs and that are missing: deps.sh demo|bench|cluster|wordpress|test
+# Installs the Debian packages that a target of the Makefile needs and that are missing:
+# deps.sh build|demo|bench|cluster|wordpress|test
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
-demo=(softhsm2 opensc openssl libengine-pkcs11-openssl build-essential pkg-config libpcsclite-dev
-      cmake libclang-dev)
+build=(build-essential pkg-config libpcsclite-dev cmake libclang-dev)
+demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
 cluster=("${bench[@]}" haproxy curl jq socat)
 # Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
@@ -14,7 +15,7 @@ test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server d
       python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go git libnginx-mod-stream siege apache2-bin
       chromium testssl.sh pebble certbot lego)
 
-declare -n wanted=${1:?demo, bench, cluster, wordpress or test}
+declare -n wanted=${1:?build, demo, bench, cluster, wordpress or test}
 
 installed() {
     # Any JDK with javac and any Go will do, not only Debian's default ones.
@@ -29,6 +30,11 @@ missing=()
 for package in "${wanted[@]}"; do
     installed "$package" || missing+=("$package")
 done
+
+if [ ${#missing[@]} -gt 0 ] && ! command -v apt-get >/dev/null; then
+    echo "This is no Debian; what is needed is called there: ${missing[*]}" >&2
+    missing=()
+fi
 
 if [ ${#missing[@]} -gt 0 ]; then
     echo "Installing Debian packages: ${missing[*]}"

@@ -67,3 +67,17 @@ fn the_unit_is_what_the_daemon_needs() {
     // As long as requests of the broker and of the gateway may take, and until the pool has ended.
     assert!(stop > Some(30 + 10 + 20), "{stop:?}");
 }
+
+/// On a system with nothing but Rust, `make build` is enough.
+#[test]
+fn a_build_brings_what_it_needs() {
+    let make = Run::new("make")
+        .dir(source())
+        .args("--no-print-directory --dry-run build")
+        .ok();
+    let first = make.out.lines().next();
+    assert_eq!(first, Some("scripts/deps.sh build"), "{make}");
+    // It is a part of what tests need, which is there.
+    let deps = Run::new(source().join("scripts/deps.sh")).arg("build").ok();
+    assert_eq!(deps.out, "", "{deps}");
+}
