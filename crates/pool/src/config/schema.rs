@@ -269,7 +269,7 @@ pub const SECTIONS: &[Section] = &[
                 "allow_users",
                 r#"["operator"]"#,
                 "none",
-                "Users who may administer besides root and the daemon's user.",
+                "Users who may administer besides root and the daemon's user. That alone lets nobody in: they have to reach the socket, too, by `mode = \"0660\"` and a `group` that they and the daemon's user are in.",
             ),
         ],
     },
@@ -301,7 +301,7 @@ pub const SECTIONS: &[Section] = &[
                 "file",
                 r#""state/audit.log""#,
                 r#""audit.log" in the state folder"#,
-                "Where the lines go; only appended to.",
+                "Where the lines go; only appended to. Its mode is 0600: `hsmux audit` reads the file itself, and so is for root and the daemon's user.",
             ),
             key(
                 "keys",
