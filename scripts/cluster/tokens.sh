@@ -80,7 +80,7 @@ softhsm_prepare() {
         mkdir "$host/tokens"
         printf 'directories.tokendir = %s\nlog.level = ERROR\n' "$PWD/$host/tokens" >"$host/softhsm2.conf"
         echo "SOFTHSM2_CONF=$PWD/$host/softhsm2.conf" >"$host/environment"
-        at "$host" hsmux token init --module "$softhsm" --label "$host" --pin file:user.pin --so-pin file:so.pin
+        at "$host" hsmux token init --module "$softhsm" --label "$host" --pin file:user.pin --so-pin file:so.pin --state "$host/state"
     done
     {
         printf '[pool]\nlabel = "keys"\nreplicas = 3\n[daemon]\nsocket = "keys.sock"\npin = { file = "user.pin" }\nstate = "keys.state"\n'

@@ -4,7 +4,6 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
@@ -17,9 +16,6 @@ use crate::lock::FileLock;
 
 /// How long a login waits for those of other processes.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Drafts of the key that this process has made.
-static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// `pins` in the state folder.
 pub(super) struct Folder(PathBuf);
@@ -140,11 +136,12 @@ impl Folder {
             match File::open(&path) {
                 Ok(mut file) => file.read_exact(&mut key[..])?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
-                    getrandom::fill(&mut key[..])
-                        .map_err(|e| std::io::Error::other(e.to_string()))?;
-                    // Threads of one process make one at the same time, too.
-                    let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-                    let draft = path.with_extension(format!("new-{}-{number}", std::process::id()));
+                    random(&mut key[..])?;
+                    // Others may make one at the same time: threads of this process, and processes of other
+                    // containers that have its number.
+                    let mut name = [0; 8];
+                    random(&mut name)?;
+                    let draft = path.with_extension(format!("new-{}", hex::encode(name)));
                     place(&draft, &key[..])?;
                     let linked = std::fs::hard_link(&draft, &path);
                     std::fs::remove_file(&draft)?;
@@ -164,6 +161,10 @@ impl Folder {
     fn sync(&self) -> std::io::Result<()> {
         File::open(&self.0)?.sync_all()
     }
+}
+
+fn random(bytes: &mut [u8]) -> std::io::Result<()> {
+    getrandom::fill(bytes).map_err(|e| std::io::Error::other(e.to_string()))
 }
 
 /// Writes a file that only its owner may read, durably.
