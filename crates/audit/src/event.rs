@@ -97,6 +97,10 @@ enum What {
         #[serde(skip_serializing_if = "Option::is_none")]
         label: Option<String>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        class: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        made: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         version: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         mechanism: Option<String>,
@@ -106,8 +110,8 @@ enum What {
 }
 
 impl Event {
-    /// A use of a key. `call` is `C_Sign`, `C_Decrypt`, or an HTTP service's word for it; `key` the
-    /// key's name.
+    /// A use of a key, or a program's change of a token's object. `call` is `C_Sign`, `C_Decrypt`, or an HTTP
+    /// service's word for it; `key` the key's name.
     pub fn key_use(actor: &Arc<Actor>, call: &'static str, key: impl Into<String>) -> Self {
         Self::new(
             actor,
@@ -115,6 +119,8 @@ impl Event {
                 call,
                 key: key.into(),
                 label: None,
+                class: None,
+                made: None,
                 version: None,
                 mechanism: None,
                 micros: None,
@@ -146,6 +152,24 @@ impl Event {
     pub fn label(mut self, name: Option<String>) -> Self {
         if let What::Use { label, .. } = &mut self.what {
             *label = name;
+        }
+        self
+    }
+
+    /// With the class of the object that is changed, `private key`: both halves of a pair have one name.
+    #[must_use]
+    pub fn class(mut self, name: Option<&'static str>) -> Self {
+        if let What::Use { class, .. } = &mut self.what {
+            *class = name;
+        }
+        self
+    }
+
+    /// With the name of the token's object that was made.
+    #[must_use]
+    pub fn made(mut self, name: Option<String>) -> Self {
+        if let What::Use { made, .. } = &mut self.what {
+            *made = name;
         }
         self
     }

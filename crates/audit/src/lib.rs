@@ -18,6 +18,7 @@ mod keys;
 mod line;
 mod queue;
 mod recover;
+mod repeats;
 mod state;
 mod trail;
 pub mod verify;
@@ -25,5 +26,6 @@ mod writer;
 
 pub use event::{Actor, Event};
 pub use keys::{PublicKey, SealKey};
+pub use repeats::{Count, Repeats};
 pub use state::{Head, Keeper};
 pub use trail::{OnFailure, Settings, Status, Trail};

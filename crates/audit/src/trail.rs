@@ -128,18 +128,23 @@ impl Trail {
         self.uses.load(Ordering::Relaxed)
     }
 
-    /// Whether a key may be used now: ask before a use that is to be recorded. The error is for the
-    /// caller: CKR_DEVICE_MEMORY, and that the service is not available for now.
+    /// Whether [`admit`](Self::admit) lets a key be used now; nothing is counted.
+    pub fn admits(&self) -> bool {
+        self.shared.queue.admits()
+    }
+
+    /// Whether a key may be used or a token's object be changed now: ask before what is to be recorded. The
+    /// error is for the caller: CKR_DEVICE_MEMORY, and that the service is not available for now.
     pub fn admit(&self) -> Result<()> {
-        if self.shared.queue.admits() {
+        if self.admits() {
             return Ok(());
         }
         let problem = self.shared.problem.lock().clone();
         let why = problem.unwrap_or_else(|| "lines come faster than they can be written".into());
         self.shared.queue.miss(&why, 0, 1);
         let message = format!(
-            "keys are not used while the audit trail cannot be written: {why}; make room for it, \
-             or set [audit] on_failure = \"continue\""
+            "what has to be recorded is not done while the audit trail cannot be written: {why}; make \
+             room for it, or set [audit] on_failure = \"continue\""
         );
         let kind = Kind::Vendor(ck::CKR_DEVICE_MEMORY);
         Err(Error::new(Scope::Pool, kind, message))

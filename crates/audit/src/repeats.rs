@@ -1,0 +1,111 @@
+//! What somebody is denied again and again, as a trail has it: the first of a minute is a line, the others are a
+//! number. Nobody who may do nothing fills the trail.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+/// Those of now, each with how often they have come since their first time.
+pub struct Repeats<K>(Mutex<HashMap<Option<K>, Tally>>);
+
+struct Tally {
+    since: Instant,
+    more: u64,
+}
+
+/// How often something has come since its first time, and in how many seconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Count {
+    more: u64,
+    seconds: u64,
+}
+
+/// How long they are counted before they are a line.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// So many at once; what others do is counted under `None`.
+const MANY: usize = 1000;
+
+impl<K> Default for Repeats<K> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash> Repeats<K> {
+    /// Counts one; whether it is one that has a line of its own. `None` stands for all who are not told apart.
+    pub fn is_first(&self, who: Option<K>) -> bool {
+        let mut tallies = self.0.lock();
+        let crowded = tallies.len() >= MANY && !tallies.contains_key(&who);
+        let mut first = false;
+        let tally = tallies.entry(who.filter(|_| !crowded)).or_insert_with(|| {
+            first = true;
+            Tally {
+                since: Instant::now(),
+                more: 0,
+            }
+        });
+        tally.more += u64::from(!first);
+        first
+    }
+
+    /// What was counted of those whose minute is over; of all at the end.
+    pub fn over(&self, end: bool) -> Vec<(Option<K>, Count)> {
+        let mut tallies = self.0.lock();
+        let over = tallies.extract_if(|_, tally| end || tally.since.elapsed() >= MINUTE);
+        let counted = over.filter(|(_, tally)| tally.more > 0);
+        counted.map(|(who, tally)| (who, tally.count())).collect()
+    }
+}
+
+impl Tally {
+    fn count(&self) -> Count {
+        Count {
+            more: self.more,
+            seconds: self.since.elapsed().as_secs().max(1),
+        }
+    }
+}
+
+impl Count {
+    /// The fields of a line that says so.
+    pub fn fields(self) -> Map<String, Value> {
+        let fields = [("count", self.more), ("seconds", self.seconds)];
+        let fields = fields.map(|(name, number)| (name.to_owned(), Value::from(number)));
+        fields.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_of_each_and_the_number_of_the_others() {
+        let repeats = Repeats::default();
+        let [one, other] = [Some(1), Some(2)];
+        assert!(repeats.is_first(one) && repeats.is_first(other));
+        assert!(!repeats.is_first(one) && !repeats.is_first(one));
+        assert!(repeats.over(false).is_empty(), "its minute is not over");
+        let [(who, count)] = repeats.over(true)[..] else {
+            panic!("one was counted");
+        };
+        assert_eq!(who, one);
+        assert_eq!(count.fields()["count"], 2);
+        assert!(repeats.is_first(one), "another minute");
+    }
+
+    #[test]
+    fn however_many_there_are() {
+        let repeats = Repeats::default();
+        let first = |who: &usize| repeats.is_first(Some(*who));
+        assert_eq!((0..2 * MANY).filter(first).count(), MANY + 1);
+        let [(None, count)] = repeats.over(true)[..] else {
+            panic!("only the others came more than once");
+        };
+        assert_eq!(count.fields()["count"], MANY - 1);
+    }
+}
