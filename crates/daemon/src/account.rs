@@ -1,12 +1,12 @@
-//! What is written down of an operation: a line on the audit trail, and spans. Where neither is wanted, this is
-//! two looks and nothing else.
+//! What is written down of an operation: a line on the audit trail, and spans. Of a use of a key where neither is
+//! wanted, this is two looks and nothing else.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use hsmux_audit::Event;
 use hsmux_pool::{Catalogue, Course};
-use hsmux_token::{Error, ObjectRef, Operation, Outcome, Result, ck, rv_name};
+use hsmux_token::{Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name};
 use hsmux_traces::{Trace, word};
 
 use crate::talk::Session;
@@ -17,12 +17,15 @@ pub struct Account {
     traced: Option<Box<Traced>>,
 }
 
-/// A use of a key, for the audit trail.
+/// A use of a key, or a change of a token's object, for the audit trail.
 struct Line {
     call: &'static str,
     key: String,
     label: Option<String>,
+    class: Option<&'static str>,
     mechanism: Option<String>,
+    /// Whether it changes a token's object: that has a line always.
+    changes: bool,
     since: Instant,
 }
 
@@ -44,6 +47,17 @@ impl Account {
         Self {
             line: Line::of(session, operation, catalogue, since),
             traced: Traced::begin(session, operation),
+        }
+    }
+
+    /// It may not be done. That has a line where all uses have one; else only a change has, and of those who try
+    /// it again and again the first.
+    pub fn deny(&mut self, session: &Session) {
+        let Some(line) = &self.line else { return };
+        let shared = &session.application.service.shared;
+        let heard = shared.audit.wants_uses() || shared.refusals.is_first(&session.who, line.call);
+        if !heard {
+            self.line = None;
         }
     }
 
@@ -79,14 +93,15 @@ impl Account {
 }
 
 impl Line {
-    /// `None` where no trail is kept, or no key is used.
+    /// `None` where nothing is to be recorded: a use where uses are not, or no key at all.
     fn of(
         session: &Session,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
     ) -> Option<Self> {
-        if !session.application.service.shared.audit.wants_uses() {
+        let changes = operation.changes_token();
+        if !changes && !session.application.service.shared.audit.wants_uses() {
             return None;
         }
         let label = match operation.objects().next() {
@@ -99,14 +114,22 @@ impl Line {
             call: operation.call(),
             key: key(operation)?,
             label,
+            class: class(operation),
             mechanism: mechanism(operation),
+            changes,
             since,
         })
     }
 
     fn write(self, session: &Session, result: &Result<Outcome>) {
+        let made = made(result).filter(|_| self.changes);
+        let label = self
+            .label
+            .or_else(|| made.and_then(|object| object.attributes.text(ck::CKA_LABEL)));
         let event = Event::key_use(&session.who.actor, self.call, self.key)
-            .label(self.label)
+            .label(label)
+            .class(self.class)
+            .made(made.map(|object| object.id.to_string()))
             .mechanism(self.mechanism)
             .took(self.since.elapsed().as_micros() as u64);
         let event = match result {
@@ -157,6 +180,35 @@ fn key(operation: &Operation) -> Option<String> {
         Some(ObjectRef::Session(object)) => Some(format!("session {}", object.handle)),
         None => (!operation.repeatable()).then(|| "new".to_owned()),
     }
+}
+
+/// What sort of object it changes: both halves of a pair have one name.
+fn class(operation: &Operation) -> Option<&'static str> {
+    let class = match operation {
+        Operation::Create { template, .. } => Class(template.number(ck::CKA_CLASS)?),
+        Operation::Copy {
+            object: ObjectRef::Token(id),
+            ..
+        }
+        | Operation::SetAttributes {
+            object: ObjectRef::Token(id),
+            ..
+        }
+        | Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } => id.class,
+        _ => return None,
+    };
+    Some(class.name())
+}
+
+/// The token's object that it has made; of a pair the first of two with one name.
+fn made(result: &Result<Outcome>) -> Option<&Object> {
+    let Ok(Outcome::Objects(made)) = result else {
+        return None;
+    };
+    let of_token = made.iter().find(|made| made.session.is_none());
+    of_token.map(|made| &made.object)
 }
 
 fn mechanism(operation: &Operation) -> Option<String> {

@@ -67,9 +67,16 @@ pub fn ended(who: &Who, request: &Request, outcome: &Result<(), String>) -> Even
     }
 }
 
-/// Somebody who may not administer has tried to.
-pub fn refused(who: &Who, why: &str) -> Event {
-    Event::act(&who.actor, "administration", Map::new()).outcome(why)
+/// What C_Login is called.
+pub const LOGIN: &str = "login";
+
+/// A program has given a PIN.
+pub fn login(who: &Who, outcome: &hsmux_token::Result<()>) -> Event {
+    let event = Event::act(&who.actor, LOGIN, Map::new());
+    match outcome {
+        Ok(()) => event,
+        Err(why) => event.outcome(why.to_string()),
+    }
 }
 
 fn act(who: &Who, request: &Request) -> Event {

@@ -29,6 +29,7 @@ use crate::login::Gate;
 use crate::members;
 use crate::notify::{notify, reloading};
 use crate::peers::Peers;
+use crate::refusals::Refusals;
 use crate::service::Shared;
 use crate::settings::users;
 
@@ -101,6 +102,7 @@ impl Daemon {
             pool,
             writer,
             gate: Gate::start()?,
+            refusals: Refusals::new(&audit),
             audit,
             traces,
             boot: u64::from_le_bytes(boot),
@@ -177,6 +179,7 @@ impl Drop for Daemon {
             thread::sleep(Duration::from_millis(5));
         }
         pool.stop();
+        self.running.shared.refusals.sum_up(true);
         // Connections that are open still hold it.
         self.running.shared.audit.close();
         self.running.shared.traces.finish();

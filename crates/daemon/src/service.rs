@@ -8,7 +8,7 @@ use hsmux_audit::Trail;
 use hsmux_pool::Pool;
 use hsmux_pool::config::Login;
 use hsmux_pool::replicate::Writer;
-use hsmux_token::Result;
+use hsmux_token::{Error, Result};
 use hsmux_traces::Traces;
 use hsmux_wire::{Conversation, Hello, Peer, Service};
 use parking_lot::Mutex;
@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::application::Application;
 use crate::audit::Who;
 use crate::login::Gate;
+use crate::refusals::Refusals;
 use crate::settings::Settings;
 use crate::talk::Talk;
 use crate::view::Views;
@@ -30,10 +31,19 @@ pub struct Shared {
     pub gate: Gate,
     /// The audit trail.
     pub audit: Arc<Trail>,
+    /// What users may not do, as the trail has it.
+    pub refusals: Refusals,
     /// Where spans go.
     pub traces: Arc<Traces>,
     /// Random for each start.
     pub boot: u64,
+}
+
+impl Shared {
+    /// Somebody may not connect, or not stay.
+    pub fn keep_out(&self, who: &Who, why: &Error) {
+        self.refusals.record(who, "connect", &why.to_string());
+    }
 }
 
 /// One listener: its rights, and the applications that are connected.
@@ -154,13 +164,12 @@ impl Service for Door {
     }
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
-        self.service
-            .settings
-            .load()
-            .admit(peer.uid)
-            .inspect_err(|error| {
-                tracing::warn!(%peer, program = hello.program, %error, "refused");
-            })?;
+        let admitted = self.service.settings.load().admit(peer.uid);
+        admitted.inspect_err(|error| {
+            tracing::warn!(%peer, program = hello.program, %error, "refused");
+            let who = Who::new(peer.uid, peer.pid, &hello.program);
+            self.service.shared.keep_out(&who, error);
+        })?;
         let name = (peer.uid, hello.client);
         let application = self.service.join(name);
         let who = match &self.host {

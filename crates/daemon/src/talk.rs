@@ -8,7 +8,7 @@ use hsmux_token::{Error, Kind, Made, Outcome, Result, Scope, Secret, Snapshot};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
 
 use crate::application::Application;
-use crate::audit::Who;
+use crate::audit::{self, Who};
 use crate::execute::execute;
 use crate::view;
 
@@ -47,6 +47,8 @@ impl Conversation for Talk {
         // Who was let in may have been taken out of the configuration since.
         let settings = session.application.service.settings.load();
         if let Err(error) = settings.admit(session.who.uid) {
+            let shared = &session.application.service.shared;
+            shared.keep_out(&session.who, &error);
             // A host that is let in no longer goes on with its other members.
             let error = if settings.of_host {
                 Error::lost(error.to_string())
@@ -161,6 +163,7 @@ impl Session {
             .shared
             .gate
             .judge(self.who.uid, pin, against, move |result| {
+                session.record_login(&result);
                 let said = match result {
                     Ok(()) => {
                         session.application.log_in();
@@ -175,6 +178,18 @@ impl Session {
                 };
                 answer.send(&session.reply(said));
             });
+    }
+
+    /// A PIN that was looked at has a line; how often none was is counted.
+    fn record_login(&self, result: &Result<()>) {
+        let shared = &self.application.service.shared;
+        match result {
+            Err(error) if error.kind() != Kind::PinIncorrect => {
+                let why = error.to_string();
+                shared.refusals.record(&self.who, audit::LOGIN, &why);
+            }
+            _ => shared.audit.record(audit::login(&self.who, result)),
+        }
     }
 
     fn refuse(&self, why: &str, answer: Answerer) {

@@ -102,9 +102,14 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
 fn audit(audit: &hsmux_audit::Status) {
     if let Some(problem) = &audit.problem {
         let keys = match (audit.uses, audit.on_failure) {
-            (true, OnFailure::Stop) => "keys are not used until it can",
+            (true, OnFailure::Stop) => "keys are not used, nor changed by programs, until it can",
             (true, OnFailure::Continue) => "keys are used all the same, and lines are lost",
-            (false, _) => "what destroys is not done until it can",
+            (false, OnFailure::Stop) => {
+                "tokens are not changed by programs, and nothing is destroyed, until it can"
+            }
+            (false, OnFailure::Continue) => {
+                "nothing is destroyed until it can; lines of what programs change are lost"
+            }
         };
         println!("the audit trail cannot be written: {problem}; {keys}");
     }

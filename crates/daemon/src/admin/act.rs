@@ -65,6 +65,8 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             subject,
             names,
         } => {
+            // It uses the key.
+            running.shared.audit.admit()?;
             let key = find::uri(key)?;
             Response::Text(certificate::request(pool, &key, subject, names, deadline)?)
         }

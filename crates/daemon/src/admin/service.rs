@@ -31,7 +31,8 @@ impl Service for AdminService {
             tracing::warn!(%peer, program = hello.program, "administration refused");
             let message = "administration is for root and the daemon's own user; \
                            [admin] allow_users may name others";
-            running.shared.audit.record(audit::refused(&who, message));
+            let refusals = &running.shared.refusals;
+            refusals.record(&who, "administration", message);
             return Err(Error::request(Kind::Forbidden, message));
         }
         let running = Weak::clone(&self.0);
