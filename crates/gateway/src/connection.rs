@@ -88,7 +88,7 @@ async fn shake(
         let _ = timeout(patience, answer_plain(&mut socket)).await;
         return Err(Refused::PlainHttp);
     }
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(Progress::of(from));
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = SslStreamBuilder::new(ssl, socket).accept();

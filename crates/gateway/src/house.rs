@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use boring::ssl::SslContext;
+use hsmux_audit::Trail;
 use hsmux_pool::Pool;
 use hsmux_pool::config::GatewaySection;
 use hsmux_ticket::Keys;
@@ -22,6 +23,7 @@ use crate::{connection, plain};
 pub struct House {
     pub section: GatewaySection,
     pub pool: Arc<Pool>,
+    pub trail: Arc<Trail>,
     pub metrics: Arc<Metrics>,
     pub sites: Arc<ArcSwap<Sites>>,
     pub front: SslContext,

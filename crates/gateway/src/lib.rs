@@ -12,7 +12,7 @@
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
 //! | `lifetime` | until when certificates are good |
-//! | `signer` | signatures of the pool |
+//! | `signer`, `ledger` | signatures of the pool, and their lines on the audit trail |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `joined` | what becomes a WebSocket, or is no HTTP: both ends, until nothing passes |
@@ -34,6 +34,7 @@ mod files;
 mod house;
 mod http;
 mod joined;
+mod ledger;
 mod lifetime;
 mod metrics;
 mod monitor;

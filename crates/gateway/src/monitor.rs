@@ -67,6 +67,9 @@ impl House {
         if *self.leaving.borrow() {
             return Some("the gateway ends");
         }
+        if self.trail.wants_uses() && !self.trail.admits() {
+            return Some("keys are not used while the audit trail cannot be written");
+        }
         let catalogue = self.pool.catalogue();
         let sites = self.sites.load();
         let signed = |key| {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use hsmux_audit::Trail;
 use hsmux_pool::config::GatewaySection;
 use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
@@ -37,19 +38,21 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reads certificates and keys, opens the sockets, and serves. `current` says what the configuration
-    /// is by now: other sites are taken over, all else needs a restart.
+    /// Reads certificates and keys, opens the sockets, and serves. Uses of keys go to the trail, where they are
+    /// wanted there. `current` says what the configuration is by now: other sites are taken over, all else needs a
+    /// restart.
     pub fn start(
         section: &GatewaySection,
         pool: Arc<Pool>,
+        trail: Arc<Trail>,
         current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
     ) -> Result<Self> {
         plain::check(section).map_err(|e| failed("acme", &e))?;
         let metrics = Metrics::new()?;
         let mut watch = Watch::new(section, &pool);
-        let tickets = Tickets::of(section, &pool, &metrics)?;
+        let tickets = Tickets::of(section, &pool, &trail, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
-        let sites = Sites::read(&Sites::default(), section, &pool, &metrics, keys)?;
+        let sites = Sites::read(&Sites::default(), section, &pool, &trail, &metrics, keys)?;
         watch.warn(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
@@ -69,6 +72,7 @@ impl Service {
         let house = Arc::new(House {
             section: section.clone(),
             pool,
+            trail,
             metrics,
             sites,
             front,

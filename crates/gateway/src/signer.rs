@@ -1,11 +1,13 @@
 //! Private keys in the pool: a signature is a future, and a handshake that waits for one holds no thread.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use boring::ex_data::Index;
 use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
+use hsmux_audit::Trail;
 use hsmux_pool::{Claim, Pool};
 use hsmux_token::{Done, Error, ObjectId, Operation, Request, Result, Verb};
 use tokio::sync::oneshot;
@@ -15,6 +17,7 @@ use tokio_boring::{
 };
 
 use crate::algorithm::Algorithm;
+use crate::ledger::Line;
 use crate::metrics::Metrics;
 
 /// A key of the pool, as BoringSSL asks it.
@@ -24,18 +27,36 @@ pub struct Signer {
     pub key: ObjectId,
     /// How long a handshake may wait.
     pub patience: Duration,
+    pub trail: Arc<Trail>,
     pub metrics: Arc<Metrics>,
+}
+
+/// A signature that a token was asked for.
+struct Asked {
+    told: oneshot::Receiver<Result<bytes::Bytes>>,
+    claim: Claim,
+    line: Option<Line>,
 }
 
 /// What a handshake is waiting for.
 #[derive(Default)]
 pub struct Progress {
+    /// Whose it is, where that is known.
+    client: Option<SocketAddr>,
     signing: AtomicBool,
     failed: AtomicBool,
     refused: AtomicBool,
 }
 
 impl Progress {
+    /// A client's, which has yet to begin.
+    pub fn of(client: SocketAddr) -> Self {
+        Self {
+            client: Some(client),
+            ..Self::default()
+        }
+    }
+
     /// Whether it waits for its signature: not for its client.
     pub fn is_signing(&self) -> bool {
         self.signing.load(Ordering::Acquire)
@@ -76,8 +97,16 @@ impl AsyncPrivateKeyMethod for Signer {
             progress.refuse();
             return Err(AsyncPrivateKeyMethodError);
         }
-        let (told, claim) = self.submit(algorithm, input);
+        let asked = self.submit(algorithm, input, progress.client);
         let waiting = self.metrics.signature(algorithm.name);
+        let Asked { told, claim, line } = match asked {
+            Ok(asked) => asked,
+            Err(error) => {
+                progress.failed.store(true, Ordering::Release);
+                waiting.ended::<()>(Err(error));
+                return Err(AsyncPrivateKeyMethodError);
+            }
+        };
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
             let _claim = claim;
@@ -85,6 +114,9 @@ impl AsyncPrivateKeyMethod for Signer {
                 .await
                 .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
             progress.signing.store(false, Ordering::Release);
+            if let Some(line) = line {
+                line.ended(&result);
+            }
             let signature = waiting.ended(result).and_then(|raw| algorithm.finish(&raw));
             let Some(signature) = signature else {
                 progress.failed.store(true, Ordering::Release);
@@ -123,11 +155,13 @@ impl Signer {
         outlook.is_some_and(|wait| wait > self.patience - self.patience / MARGIN)
     }
 
+    /// Asks for a signature, unless the audit trail cannot be written that has to have it.
     fn submit(
         &self,
         algorithm: &Algorithm,
         input: &[u8],
-    ) -> (oneshot::Receiver<Result<bytes::Bytes>>, Claim) {
+        client: Option<SocketAddr>,
+    ) -> Result<Asked> {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -136,6 +170,7 @@ impl Signer {
             mechanism,
             data: data.into(),
         };
+        let line = Line::open(&self.trail, &self.pool, &operation, client)?;
         // The client may have gone away: then nobody is told.
         let done = Done::new(move |result| {
             drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
@@ -145,6 +180,7 @@ impl Signer {
             deadline: Instant::now() + self.patience,
             done,
         };
-        (told, self.pool.submit_claimed(request, None))
+        let claim = self.pool.submit_claimed(request, None);
+        Ok(Asked { told, claim, line })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
+use hsmux_audit::Trail;
 use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_ticket::Keys;
@@ -50,6 +51,7 @@ impl Sites {
         before: &Self,
         section: &GatewaySection,
         pool: &Arc<Pool>,
+        trail: &Arc<Trail>,
         metrics: &Arc<Metrics>,
         tickets: Option<&Keys>,
     ) -> Result<Self> {
@@ -84,6 +86,7 @@ impl Sites {
                     pool: Arc::clone(pool),
                     key,
                     patience: section.sign_timeout,
+                    trail: Arc::clone(trail),
                     metrics: Arc::clone(metrics),
                 };
                 faces.push(Face::new(site, &credential, ability, tickets, signer)?);

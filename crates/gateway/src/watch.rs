@@ -88,7 +88,8 @@ impl Watch {
         self.section = section;
         self.seen = now;
         let keys = house.tickets.as_ref();
-        match Sites::read(&before, &self.section, &house.pool, &house.metrics, keys) {
+        let (pool, trail, metrics) = (&house.pool, &house.trail, &house.metrics);
+        match Sites::read(&before, &self.section, pool, trail, metrics, keys) {
             Ok(sites) => {
                 sites.keep_asking(&house.files);
                 house.sites.store(Arc::new(sites));

@@ -41,10 +41,11 @@ pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
     let Some(section) = &config.gateway else {
         return Ok(None);
     };
-    let pool = running.shared.pool.clone();
+    let shared = &running.shared;
+    let (pool, audit) = (shared.pool.clone(), shared.audit.clone());
     let current = {
         let running = running.clone();
         move || running.config().gateway.clone()
     };
-    Ok(Some(Service::start(section, pool, current)?))
+    Ok(Some(Service::start(section, pool, audit, current)?))
 }

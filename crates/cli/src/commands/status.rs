@@ -105,10 +105,10 @@ fn audit(audit: &hsmux_audit::Status) {
             (true, OnFailure::Stop) => "keys are not used, nor changed by programs, until it can",
             (true, OnFailure::Continue) => "keys are used all the same, and lines are lost",
             (false, OnFailure::Stop) => {
-                "tokens are not changed by programs, and nothing is destroyed, until it can"
+                "programs change nothing, and hsmux destroys nothing, until it can"
             }
             (false, OnFailure::Continue) => {
-                "nothing is destroyed until it can; lines of what programs change are lost"
+                "hsmux destroys nothing until it can, and lines of what programs change are lost"
             }
         };
         println!("the audit trail cannot be written: {problem}; {keys}");
