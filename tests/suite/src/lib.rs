@@ -20,6 +20,7 @@ mod run;
 mod softhsm;
 mod standin;
 mod terminal;
+mod trail;
 mod wait;
 
 pub use built::{Program, built, source};

@@ -1,8 +1,5 @@
 //! A disk that is full for the audit trail, as clients meet it over HTTP.
 
-use std::fs;
-use std::os::unix::fs::symlink;
-
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use serde_json::Value;
 
@@ -25,10 +22,7 @@ fn with_a_full_disk(audit: &str) -> Broker {
     broker.good("POST", "keys/app-gcm", "");
     broker.good("POST", "encrypt/app-gcm", TEXT);
     assert_eq!(number(&broker, UP), "1");
-    let trail = broker.rig.path("state/audit.log");
-    fs::rename(&trail, broker.rig.path("state/audit.log.1")).expect("the trail");
-    symlink("/dev/full", &trail).expect("a full disk");
-    broker.rig.hsmux("reload").fails().says("No space left");
+    broker.rig.fill_the_trails_disk();
     broker
 }
 
@@ -66,10 +60,8 @@ fn no_key_changes(broker: &Broker) {
 }
 
 fn make_room(broker: &Broker) {
-    fs::remove_file(broker.rig.path("state/audit.log")).expect("room");
-    until("the trail can be written", PATIENCE, || {
-        (number(broker, UP) == "1").then_some(())
-    });
+    broker.rig.make_room_for_the_trail();
+    assert_eq!(number(broker, UP), "1");
 }
 
 /// The number that the trail's own line about the gap has.

@@ -169,7 +169,7 @@ fn acts_are_on_the_audit_trail_and_key_uses_where_asked_for() {
     Caller::open(&rig).ok("sign", json!({}));
     // Uses of keys are written by a thread of their own, so that no signature waits for a disk.
     until("the trail is complete", PATIENCE, || {
-        let lines = trail(&rig);
+        let lines = rig.trail();
         let has = |name: &str, value: &str| lines.iter().any(|line| line[name] == value);
         assert!(lines.iter().all(|line| line["uid"].is_u64()), "{lines:?}");
         let acts = has("act", "token-park") && has("act", "token-resume");
@@ -183,7 +183,7 @@ fn a_reload_by_signal_is_on_the_audit_trail_however_it_ends() {
     rig.start();
     rig.reload();
     let line = until("the line of a reload", PATIENCE, || {
-        let lines = trail(&rig);
+        let lines = rig.trail();
         lines.into_iter().find(|line| line["act"] == "reload")
     });
     assert_eq!(line["program"], "signal SIGHUP");
@@ -207,7 +207,7 @@ fn what_destroys_is_on_the_audit_trail_twice() {
     rig.start();
     rig.hsmux("key generate ec:p256 --label short").ok();
     rig.hsmux("key delete pkcs11:object=short --yes").ok();
-    let lines = trail(&rig);
+    let lines = rig.trail();
     let outcomes = |act: &str| -> Vec<_> {
         let of_act = lines.iter().filter(|line| line["act"] == act);
         of_act.map(|line| line["outcome"].clone()).collect()
@@ -228,7 +228,7 @@ fn a_pin_released_without_a_daemon_is_on_the_audit_trail() {
     rig.stop();
     rig.hsmux("pin release a").ok();
     rig.hsmux("pin release nobody").fails();
-    let lines = trail(&rig);
+    let lines = rig.trail();
     let released: Vec<_> = lines
         .iter()
         .filter(|line| line["act"] == "pin-release")
@@ -261,7 +261,7 @@ fn a_token_that_is_initialised_is_on_the_audit_trail() {
     init(&rig, "so", "--label other").ok();
 
     let own = "hsmux, without a daemon";
-    let mut lines = trail(&rig);
+    let mut lines = rig.trail();
     lines.retain(|line| line["act"] == "token-init");
     let failed = lines.remove(5);
     assert_ne!(failed["outcome"], "done");
@@ -289,13 +289,6 @@ fn a_token_that_is_initialised_is_on_the_audit_trail() {
     for secret in [SoftHsm::SO_PIN, &SoftHsm::pin("hsm1"), "wrong-so-pin"] {
         assert!(!all.contains(secret), "{all}");
     }
-}
-
-/// The lines of `hsmux audit`, without the trail's checkpoints.
-fn trail(rig: &Rig) -> Vec<Value> {
-    let trail = rig.hsmux("audit --json --lines 1000").ok();
-    let lines = trail.out.lines().map(json_of);
-    lines.filter(|line| line["checkpoint"].is_null()).collect()
 }
 
 fn json_of(line: &str) -> Value {

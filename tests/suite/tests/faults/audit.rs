@@ -1,7 +1,6 @@
 //! The audit trail: a disk that is full, a daemon that is killed, rotations, and hands that touch it.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 
 use hsmux_suite::{Caller, PATIENCE, Rig, Setup, until};
 use serde_json::{Value, json};
@@ -22,35 +21,12 @@ fn rig(more: &str) -> Rig {
     rig
 }
 
-/// Replaces the trail by a disk that is full.
-fn fill_the_disk(rig: &Rig) {
-    let trail = rig.path("state/audit.log");
-    fs::rename(&trail, rig.path("state/audit.log.1")).unwrap();
-    symlink("/dev/full", &trail).unwrap();
-    rig.hsmux("reload").fails().says("No space left");
-}
-
-fn make_room(rig: &Rig) {
-    fs::remove_file(rig.path("state/audit.log")).unwrap();
-    until("the trail can be written", PATIENCE, || {
-        rig.status()["audit"]["problem"].is_null().then_some(())
-    });
-}
-
-fn lines(rig: &Rig) -> Vec<Value> {
-    let trail = rig.hsmux("audit --json --lines 10000").ok();
-    let lines = trail.out.lines();
-    lines
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
 #[test]
 fn a_full_disk_stops_key_use_until_there_is_room() {
     let rig = rig("");
     let mut program = Caller::open(&rig);
     program.ok("sign", json!({}));
-    fill_the_disk(&rig);
+    rig.fill_the_trails_disk();
     assert_eq!(program.ask("sign", json!({})), Err(NO_TRAIL));
     rig.hsmux("status")
         .ok()
@@ -58,10 +34,10 @@ fn a_full_disk_stops_key_use_until_there_is_room() {
         .says("No space left")
         .says("keys are not used");
     assert_eq!(rig.hsmux("status --check").finish().code, REMARKS);
-    make_room(&rig);
+    rig.make_room_for_the_trail();
     program.ok("sign", json!({}));
     let refused = |line: &Value| line["gap"]["refused"].as_u64() >= Some(1);
-    assert!(lines(&rig).iter().any(refused), "{:?}", lines(&rig));
+    assert!(rig.trail().iter().any(refused), "{:?}", rig.trail());
     // Nothing is lost: who could not be recorded did not get a signature.
     rig.hsmux("audit verify").ok().says("the trail is whole");
 }
@@ -70,7 +46,7 @@ fn a_full_disk_stops_key_use_until_there_is_room() {
 fn or_keys_go_on_and_lost_lines_are_counted() {
     let rig = rig("on_failure = \"continue\"");
     let mut program = Caller::open(&rig);
-    fill_the_disk(&rig);
+    rig.fill_the_trails_disk();
     program.ok("sign", json!({}));
     until("a line is lost", PATIENCE, || {
         (rig.status()["audit"]["lost"].as_u64() >= Some(1)).then_some(())
@@ -79,7 +55,7 @@ fn or_keys_go_on_and_lost_lines_are_counted() {
         .ok()
         .says("keys are used all the same")
         .says("lines lost");
-    make_room(&rig);
+    rig.make_room_for_the_trail();
     let verified = rig.hsmux("audit verify").fails();
     assert_eq!(verified.code, REMARKS, "{verified}");
     verified.says("lines were lost").never_says("NOT as");

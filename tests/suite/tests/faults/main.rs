@@ -1,6 +1,7 @@
 //! Bad input and faults: what breaks, and what goes on in spite of it.
 
 mod audit;
+mod changes;
 mod daemon;
 mod direct;
 mod gone;

@@ -132,6 +132,13 @@ fn a_socket_is_for_those_it_is_for() {
         assert!(!told.is_empty(), "{user}: no answer");
         assert_eq!(told.contains("may not connect"), !welcome, "{user}: {told}");
         rig.stop();
+        // It has a line once, of the first time.
+        let mut lines = rig.trail();
+        lines.retain(|line| line["act"] == "connect");
+        assert_eq!(lines.len(), 1, "{user}: {lines:?}");
+        assert_eq!(lines[0]["uid"], 65534);
+        let why = lines[0]["outcome"].as_str();
+        assert!(why.is_some_and(|why| why.contains("may not connect")));
     }
 }
 
