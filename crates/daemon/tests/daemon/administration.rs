@@ -1,7 +1,6 @@
 //! Administration, reload, audit trail, start and end.
 
 use std::fs;
-use std::path::Path;
 use std::thread;
 
 use hsmux_daemon::Daemon;
@@ -11,20 +10,7 @@ use hsmux_wire::{Answer, Call};
 use rustix::process::{Signal, getpid, kill_process};
 use serde_json::Value;
 
-use crate::rig::{Application, PIN, Rig, until};
-
-/// The lines of the trail, without its checkpoints.
-fn trail(rig: &Rig) -> Vec<Value> {
-    events(&rig.path("state/audit.log"))
-}
-
-fn events(file: &Path) -> Vec<Value> {
-    let text = fs::read_to_string(file).unwrap();
-    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
-    lines
-        .filter(|line: &Value| line["checkpoint"].is_null())
-        .collect()
-}
+use crate::rig::{Application, PIN, Rig, events, until};
 
 #[test]
 fn members_are_parked_and_resumed_and_the_trail_says_so() {
@@ -47,9 +33,9 @@ fn members_are_parked_and_resumed_and_the_trail_says_so() {
     rig.ask(&Request::TokenResume { token });
     assert_eq!(rig.status().members[0].state, "serving");
 
-    let acts: Vec<_> = trail(&rig).iter().map(|line| line["act"].clone()).collect();
+    let acts: Vec<_> = rig.trail().iter().map(|line| line["act"].clone()).collect();
     assert_eq!(acts, ["token-park", "token-resume"]);
-    let line = &trail(&rig)[0];
+    let line = &rig.trail()[0];
     assert_eq!(
         (&line["token"], &line["outcome"]),
         (&"fake".into(), &"done".into())
@@ -68,7 +54,7 @@ fn what_fails_is_answered_and_on_the_trail() {
         .unwrap_err();
     assert!(failure.message.contains("nobody"), "{failure}");
     assert!(
-        trail(&rig)[0]["outcome"]
+        rig.trail()[0]["outcome"]
             .as_str()
             .unwrap()
             .contains("nobody")
@@ -85,8 +71,8 @@ fn uses_of_keys_are_lines_where_that_is_asked_for() {
     let program = rig.application();
     program.make_session_object().unwrap();
     program.run(&Operation::Random { len: 1 }).unwrap();
-    until("the line is there", || !trail(&rig).is_empty());
-    let lines = trail(&rig);
+    until("the line is there", || !rig.trail().is_empty());
+    let lines = rig.trail();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert_eq!(lines[0]["call"], "C_CreateObject");
     assert_eq!(lines[0]["program"], "test");
@@ -154,7 +140,7 @@ fn signals_are_on_the_trail_and_the_trail_follows_a_rotation_of_logs() {
     let mut rig = Rig::start("");
     let daemon = rig.daemon.take().unwrap();
     let (path, old) = (rig.path("state/audit.log"), rig.path("state/audit.log.1"));
-    let acts = || -> Vec<Value> { trail(&rig).iter().map(|line| line["act"].clone()).collect() };
+    let acts = || -> Vec<Value> { rig.trail().iter().map(|line| line["act"].clone()).collect() };
     let running = thread::spawn(move || daemon.run());
     let token = "fake".to_owned();
     rig.ask(&Request::TokenResume { token });
@@ -166,7 +152,7 @@ fn signals_are_on_the_trail_and_the_trail_follows_a_rotation_of_logs() {
     kill_process(getpid(), Signal::TERM).unwrap();
     running.join().unwrap().unwrap();
     assert_eq!(acts(), ["reload", "stop"]);
-    let line = &trail(&rig)[0];
+    let line = &rig.trail()[0];
     assert_eq!(line["program"], "signal SIGHUP");
     assert_eq!(line["outcome"], "done");
     assert_eq!(events(&old).len(), 1);

@@ -3,3 +3,4 @@
 mod administration;
 mod applications;
 mod rig;
+mod trail;

@@ -18,6 +18,7 @@ use hsmux_token::{
 };
 use hsmux_wire::{Answer, Call, Client, Endpoint, Item, View};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 /// Sockets, PIN and member are there; tests add to `[daemon]`.
 const CONFIG: &str = "[pool]\nlabel = \"web\"\n\
@@ -88,6 +89,11 @@ impl Rig {
     pub fn ask(&self, request: &Request) -> Response {
         let admin = AdminClient::connect(&self.path("hsmux-admin.sock")).unwrap();
         admin.ask(request).unwrap()
+    }
+
+    /// The lines of the trail, without its checkpoints.
+    pub fn trail(&self) -> Vec<Value> {
+        events(&self.path("state/audit.log"))
     }
 
     pub fn status(&self) -> DaemonStatus {
@@ -229,6 +235,15 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
         .objects(objects)
         .answer(answer)
         .build()
+}
+
+/// The lines of a trail's file, without its checkpoints.
+pub fn events(file: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    lines
+        .filter(|line: &Value| line["checkpoint"].is_null())
+        .collect()
 }
 
 fn soon() -> Instant {

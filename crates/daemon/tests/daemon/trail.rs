@@ -1,0 +1,111 @@
+//! What of programs is on the trail whether uses of keys are or not.
+
+use std::cell::Cell;
+
+use hsmux_token::{Attributes, Blob, Kind, Mechanism, ObjectRef, Operation, Verb, ck};
+use serde_json::Value;
+
+use crate::rig::{PIN, Rig, create, public_key, until};
+
+/// The calls on the trail.
+fn calls(rig: &Rig) -> Vec<Value> {
+    let mut lines = rig.trail();
+    lines.retain(|line| line["call"].is_string());
+    lines
+}
+
+fn key() -> ObjectRef {
+    public_key("web").id.into()
+}
+
+/// One of each that makes, changes or destroys what lasts, and is on the token or not.
+fn changes(object: ObjectRef, token: bool) -> Vec<Operation> {
+    let mechanism = || Mechanism::plain(ck::CKM_AES_KEY_GEN);
+    let template = || Attributes::default().with_flag(ck::CKA_TOKEN, token);
+    vec![
+        create("new", token),
+        Operation::Generate {
+            mechanism: mechanism(),
+            template: template(),
+        },
+        Operation::GeneratePair {
+            mechanism: Mechanism::plain(ck::CKM_EC_KEY_PAIR_GEN),
+            public: template(),
+            private: template(),
+        },
+        Operation::Derive {
+            key: key(),
+            mechanism: mechanism(),
+            template: template(),
+        },
+        Operation::Unwrap {
+            unwrapping: key(),
+            mechanism: mechanism(),
+            wrapped: Blob::from(b"wrapped".to_vec()),
+            template: template(),
+        },
+        Operation::Copy {
+            object: key(),
+            template: template(),
+        },
+        Operation::SetAttributes {
+            object,
+            template: Attributes::default().with(ck::CKA_LABEL, b"other".to_vec()),
+        },
+        Operation::Destroy { object },
+    ]
+}
+
+#[test]
+fn changes_of_a_tokens_objects_are_lines_and_no_others() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let mine = program.make_session_object().unwrap();
+    let passing = changes(ObjectRef::Session(mine), false);
+    let lasting = changes(key(), true);
+    let usage = Operation::Use {
+        verb: Verb::Encrypt,
+        key: key(),
+        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
+        data: Blob::from(b"data".to_vec()),
+    };
+    // This token refuses most of them, which is an outcome as any other.
+    for operation in passing.iter().chain([&usage]).chain(&lasting) {
+        drop(program.run(operation));
+    }
+    until("a line for each", || calls(&rig).len() >= lasting.len());
+    let found = calls(&rig);
+    let found: Vec<_> = found.iter().map(|line| line["call"].as_str()).collect();
+    let expected: Vec<_> = lasting.iter().map(|one| Some(one.call())).collect();
+    assert_eq!(found, expected);
+}
+
+/// Each PIN that was looked at has a line; those that were not are counted.
+#[test]
+fn logins_are_lines_as_often_as_a_pin_was_looked_at() {
+    let mut rig = Rig::start("");
+    rig.application().login(PIN).unwrap();
+    let (wrong, throttled) = (Cell::new(0), Cell::new(0));
+    until("no PIN is looked at", || {
+        let refused = rig.application().login("wrong").unwrap_err();
+        let count = match refused.kind() {
+            Kind::PinIncorrect => &wrong,
+            _ => &throttled,
+        };
+        count.set(count.get() + 1);
+        throttled.get() == 5
+    });
+    drop(rig.daemon.take());
+    let lines = rig.trail();
+    let outcomes = lines.iter().filter(|line| line["act"] == "login");
+    let outcomes: Vec<_> = outcomes.map(|line| line["outcome"].to_string()).collect();
+    let of = |what: &str| outcomes.iter().filter(|why| why.contains(what)).count() as u64;
+    assert_eq!(of("\"done\""), 1, "{outcomes:?}");
+    assert_eq!(of("not the pool's PIN"), wrong.get(), "{outcomes:?}");
+    let counts = lines.iter().filter(|line| line["act"] == "denied");
+    let counted: u64 = counts.map(|line| line["count"].as_u64().unwrap()).sum();
+    let heard = of("wrong PINs in a row");
+    assert!(heard > 0, "{outcomes:?}");
+    assert_eq!(heard + counted, throttled.get(), "{lines:?}");
+}
