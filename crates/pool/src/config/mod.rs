@@ -158,7 +158,7 @@ pub struct AuditSection {
     pub file: PathBuf,
     /// Whether each use of a key is a line.
     pub keys: bool,
-    /// Whether keys are not used while such a line cannot be written.
+    /// Whether what has to be recorded is not begun while its line cannot be written.
     pub stops: bool,
     /// How long lines may stay without a signed checkpoint.
     pub checkpoint: Duration,

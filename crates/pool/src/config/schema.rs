@@ -295,7 +295,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "audit",
         repeated: false,
-        help: "The audit trail: a JSON line for each administrative act, chained and signed (audit.md).",
+        help: "The audit trail: a JSON line for each administrative act and each change of a token's objects, chained and signed (audit.md). Not with `[module] mode = \"embedded\"`.",
         keys: &[
             key(
                 "file",
@@ -307,13 +307,13 @@ pub const SECTIONS: &[Section] = &[
                 "keys",
                 "true",
                 "false",
-                "A line for each use of a key, too.",
+                "A line for each use of a key, too: by programs, other hosts, the broker's clients and the gateway.",
             ),
             key(
                 "on_failure",
                 r#""stop""#,
                 r#""stop""#,
-                "When the trail cannot be written (a full disk), with `keys = true`. \"stop\": keys are not used until it can (CKR_DEVICE_MEMORY, 503); \"continue\": they are, and lost lines are counted in the trail and in `hsmux status`.",
+                "When the trail cannot be written (a full disk). \"stop\": what has to be recorded is not begun until it can: token objects are not changed by programs and, with `keys = true`, keys are not used (CKR_DEVICE_MEMORY, 503); \"continue\": it is done, and lost lines are counted in the trail and in `hsmux status`.",
             ),
             key(
                 "checkpoint",
