@@ -54,7 +54,7 @@ tables! {
             |status| f64::from(status.problem.is_none());
         COUNTER "hsmux_audit_lost_total" "Lines that were lost."
             |status| status.lost as f64;
-        COUNTER "hsmux_audit_refused_total" "Uses of keys that were refused, for the trail could not be written."
+        COUNTER "hsmux_audit_refused_total" "Uses and changes of keys that were refused, for the trail could not be written."
             |status| status.refused as f64;
     }
     TRACES of Counts {

@@ -115,7 +115,7 @@ fn audit(audit: &hsmux_audit::Status) {
     }
     if audit.lost + audit.refused > 0 {
         println!(
-            "the audit trail since the start: {} lines lost, {} uses of keys refused",
+            "the audit trail since the start: {} lines lost, {} uses and changes of keys refused",
             audit.lost, audit.refused
         );
     }
