@@ -68,7 +68,6 @@ impl Findings<'_> {
             },
             Named::File(file) => self.file(line, file),
             Named::Beside(file, other) if other.exists() => self.file(line, file),
-            Named::Beside(..) => {}
             Named::Served(folder) => match std::fs::metadata(folder) {
                 Err(e) => self.error(line, format!("{}: {e}", folder.display())),
                 Ok(meta) if !meta.is_dir() => {
@@ -94,7 +93,7 @@ impl Findings<'_> {
             Named::Group(group) if group_id(group).is_none() => {
                 self.error(line, format!("group: there is no group {group}"));
             }
-            Named::User(_) | Named::Group(_) => {}
+            Named::Beside(..) | Named::User(_) | Named::Group(_) => {}
             Named::Socket(path) => self.socket(line, path),
             Named::Folder(what, path) => self.folder(line, what, path),
         }

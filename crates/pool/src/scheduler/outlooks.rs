@@ -50,10 +50,7 @@ impl Card {
 
     /// As the gateway asks; an eighth is for what nobody can know.
     fn arrive(&mut self) {
-        if self
-            .outlook()
-            .is_some_and(|wait| wait > PATIENCE - PATIENCE / 8)
-        {
+        if self.outlook().is_some_and(|wait| wait > PATIENCE * 7 / 8) {
             self.refused += 1;
             return;
         }
