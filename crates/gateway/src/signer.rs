@@ -152,7 +152,7 @@ impl Signer {
     /// they are.
     pub fn is_late(&self) -> bool {
         let outlook = self.pool.outlook(&self.key);
-        outlook.is_some_and(|wait| wait > self.patience - self.patience / MARGIN)
+        outlook.is_some_and(|wait| wait > self.patience.saturating_sub(self.patience / MARGIN))
     }
 
     /// Asks for a signature, unless the audit trail cannot be written that has to have it.
