@@ -40,9 +40,10 @@ fn own_version() -> CK_VERSION {
 }
 
 impl App {
-    /// Whether the token is in the slot: the daemon answers.
+    /// Whether the token is in the slot: the daemon answers, or sessions are open. They outlive a daemon that is away
+    /// for a while, and who heard that their token is gone (NSS looks once a second) would close them and lose its keys.
     pub fn is_present(&self) -> bool {
-        self.refresh().is_ok()
+        self.refresh().is_ok() || self.sessions.count().0 > 0
     }
 
     /// Fails with CKR_TOKEN_NOT_PRESENT if it is not.

@@ -295,7 +295,7 @@ pub const SECTIONS: &[Section] = &[
     Section {
         name: "audit",
         repeated: false,
-        help: "The audit trail: a JSON line for each administrative act and each change of a token's objects, chained and signed (audit.md). Not with `[module] mode = \"embedded\"`.",
+        help: "The audit trail: a JSON line for each administrative act and each change of a token's objects, chained and signed (audit.md). A pool that is embedded (`[module] mode`) keeps none.",
         keys: &[
             key(
                 "file",
