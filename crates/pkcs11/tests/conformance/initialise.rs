@@ -208,6 +208,17 @@ fn the_slot_shows_whether_the_token_is_there() {
     assert_ne!(info.flags & CKF_REMOVABLE_DEVICE, 0);
 }
 
+/// Sessions outlive a daemon that is away for a while: who hears that the token is gone would close them.
+#[test]
+fn the_token_is_in_its_slot_while_sessions_are_open() {
+    let library = library();
+    open(0).unwrap();
+    library.soft.token.lose("gone");
+    let mut info = CK_SLOT_INFO::default();
+    assert_eq!(unsafe { C_GetSlotInfo(SLOT, &mut info) }, CKR_OK);
+    assert_ne!(info.flags & CKF_TOKEN_PRESENT, 0);
+}
+
 #[test]
 fn mechanisms_are_those_of_the_token_and_of_the_host() {
     let _library = library();
