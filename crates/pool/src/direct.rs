@@ -101,6 +101,18 @@ impl Core {
         }
     }
 
+    /// Ends those that one worker serves.
+    pub fn end_lines_of(&self, generation: u64) {
+        let mut lines = self.lines.0.lock();
+        let over: Vec<_> = lines
+            .extract_if(.., |line| line.generation == generation)
+            .collect();
+        drop(lines);
+        for line in over {
+            line.handed.end();
+        }
+    }
+
     /// By the policy: the first, or the one with the fewest connections for its weight.
     fn worker_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Arc<Connection>> {
         let able = entry.serving.and(&catalogue.in_service);
@@ -109,7 +121,7 @@ impl Core {
         let one_is_slow = able.iter().any(slow);
         let able: SeatSet = able
             .iter()
-            .filter(|seat| scheduler.is_short(*seat))
+            .filter(|seat| scheduler.is_short(*seat) && !scheduler.is_held(*seat))
             .collect();
         drop(scheduler);
         // It would idle while programs wait for the others.

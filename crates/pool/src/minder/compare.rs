@@ -30,6 +30,8 @@ impl Core {
         sample: &Operation,
     ) -> Result<Option<bool>> {
         let _held = Held::new(self, old);
+        // What programs ask of it directly would count against it.
+        self.end_lines_of(old.generation);
         if !self.is_quiet(old) {
             return Ok(None);
         }

@@ -307,6 +307,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         load.is_some_and(Load::is_short)
     }
 
+    /// Whether it is given nothing for now.
+    pub fn is_held(&self, seat: usize) -> bool {
+        let load = self.seats.get(seat).and_then(Option::as_ref);
+        load.is_some_and(|load| load.held)
+    }
+
     /// Whether it is known that its operations are not.
     pub fn is_slow(&self, seat: usize) -> bool {
         let load = self.seats.get(seat).and_then(Option::as_ref);
