@@ -4,6 +4,7 @@
 //! frees a lane is followed by [`Scheduler::next`] until that says `None`. An operation that others overtake for
 //! too long is the exception ([`hang`]).
 
+mod asked;
 mod choice;
 #[cfg(test)]
 mod choices;
@@ -23,8 +24,6 @@ mod spread;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use load::Load;
@@ -89,17 +88,6 @@ pub(crate) enum Refused {
     Full { waiting: usize, retry: Duration },
     /// The catalogue has changed since the request was routed.
     Stale,
-}
-
-/// What one seat does now.
-#[derive(Default)]
-pub(crate) struct Activity {
-    pub running: usize,
-    pub lanes: usize,
-    /// Requests in the queue that it could serve.
-    pub waiting: usize,
-    pub latency: Duration,
-    pub spread: Spread,
 }
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
@@ -291,46 +279,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.reroute(route)
     }
 
-    /// How many requests wait.
-    pub fn waiting(&self) -> usize {
-        self.queue.len()
-    }
-
-    /// The same at any time, without a lock.
-    pub fn queued(&self) -> Arc<AtomicUsize> {
-        self.queue.told()
-    }
-
-    /// Whether the seat serves, by operations that are hardly longer than the way to it.
-    pub fn is_short(&self, seat: usize) -> bool {
-        let load = self.seats.get(seat).and_then(Option::as_ref);
-        load.is_some_and(Load::is_short)
-    }
-
-    /// Whether it is given nothing for now.
-    pub fn is_held(&self, seat: usize) -> bool {
-        let load = self.seats.get(seat).and_then(Option::as_ref);
-        load.is_some_and(|load| load.held)
-    }
-
-    /// Whether it is known that its operations are not.
-    pub fn is_slow(&self, seat: usize) -> bool {
-        let load = self.seats.get(seat).and_then(Option::as_ref);
-        load.is_some_and(Load::is_slow)
-    }
-
-    /// What a seat does; `None` when it is out of service.
-    pub fn activity(&self, seat: usize) -> Option<Activity> {
-        let load = self.seats.get(seat)?.as_ref()?;
-        Some(Activity {
-            running: load.running.len(),
-            lanes: load.capacity.lanes,
-            waiting: self.queue.len_for(seat),
-            latency: load.latency(),
-            spread: load.spread,
-        })
-    }
-
     fn run(&mut self, seat: usize, now: Instant, term: Term, work: Option<W>) -> Option<Grant<C>> {
         self.runs += 1;
         let number = self.runs;
@@ -379,21 +327,5 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         for seat in 0..self.seats.len() {
             self.sort(seat);
         }
-    }
-
-    /// How long it takes to serve all that wait.
-    fn drain_time(&self) -> Duration {
-        let rate: f64 = self
-            .seats
-            .iter()
-            .flatten()
-            .map(|load| load.capacity.lanes as f64 / load.latency().as_secs_f64().max(1e-6))
-            .sum();
-        let seconds = if rate > 0.0 {
-            self.queue.len() as f64 / rate
-        } else {
-            1.0
-        };
-        Duration::from_secs_f64(seconds.clamp(0.001, 60.0))
     }
 }

@@ -1,0 +1,78 @@
+//! What others ask of the scheduler, which changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use super::load::Load;
+use super::{Scheduler, Spread};
+
+/// What one seat does now.
+#[derive(Default)]
+pub(crate) struct Activity {
+    pub running: usize,
+    pub lanes: usize,
+    /// Requests in the queue that it could serve.
+    pub waiting: usize,
+    pub latency: Duration,
+    pub spread: Spread,
+}
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// How many requests wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The same at any time, without a lock.
+    pub fn queued(&self) -> Arc<AtomicUsize> {
+        self.queue.told()
+    }
+
+    /// Whether the seat serves, by operations that are hardly longer than the way to it.
+    pub fn is_short(&self, seat: usize) -> bool {
+        self.load(seat).is_some_and(Load::is_short)
+    }
+
+    /// Whether it is given nothing for now.
+    pub fn is_held(&self, seat: usize) -> bool {
+        self.load(seat).is_some_and(|load| load.held)
+    }
+
+    /// Whether it is known that its operations are not.
+    pub fn is_slow(&self, seat: usize) -> bool {
+        self.load(seat).is_some_and(Load::is_slow)
+    }
+
+    /// What a seat does; `None` when it is out of service.
+    pub fn activity(&self, seat: usize) -> Option<Activity> {
+        let load = self.load(seat)?;
+        Some(Activity {
+            running: load.running.len(),
+            lanes: load.capacity.lanes,
+            waiting: self.queue.len_for(seat),
+            latency: load.latency(),
+            spread: load.spread,
+        })
+    }
+
+    /// How long it takes to serve all that wait.
+    pub(super) fn drain_time(&self) -> Duration {
+        let rate: f64 = self
+            .seats
+            .iter()
+            .flatten()
+            .map(|load| load.capacity.lanes as f64 / load.latency().as_secs_f64().max(1e-6))
+            .sum();
+        let seconds = if rate > 0.0 {
+            self.queue.len() as f64 / rate
+        } else {
+            1.0
+        };
+        Duration::from_secs_f64(seconds.clamp(0.001, 60.0))
+    }
+
+    fn load(&self, seat: usize) -> Option<&Load<W, C>> {
+        self.seats.get(seat)?.as_ref()
+    }
+}
