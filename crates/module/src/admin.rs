@@ -1,11 +1,11 @@
 //! What changes a token's PINs: under the breaker's lock, and journaled as logins are.
 
-use hsmux_token::ck::{CKR_PIN_INVALID, CKR_PIN_LEN_RANGE, CKU_SO, CKU_USER};
+use hsmux_token::ck::{CKU_SO, CKU_USER};
 use hsmux_token::{Error, Kind, Result, Secret, TokenFlags, TokenInfo};
 
 use crate::Options;
 use crate::library::{LibraryRef, Session, Slot};
-use crate::pin::{Attempt, Journal, Outcome, User, Version};
+use crate::pin::{Attempt, Journal, Outcome, User, is_about_new_pin};
 use crate::slots::{choose, described};
 
 /// Initialises a token, **which erases it**, and sets the user's PIN (`options.pin`) if there is one.
@@ -68,33 +68,24 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
         return replaced(&mut journal, &old_mac, &new_mac);
     }
     let session = desk.session()?;
-    let before = [&old_mac, &new_mac].map(|mac| journal.version(mac).cloned());
+    let is_unknown = |journal: &Journal| {
+        let old = journal.version(&old_mac);
+        old.is_some_and(|old| old.outcome == Outcome::Unknown)
+    };
+    let (was_unknown, before) = (is_unknown(&journal), journal.version(&new_mac).cloned());
     journal.write(User::User, &new_mac, Outcome::Setting, true)?;
-    let result = desk.attempt(&mut journal, User::User, old, || {
+    let attempt = Attempt::new(&desk.token()?, User::User, Some(old.expose())).that_sets_another();
+    let result = attempt.run(&mut journal, || {
         desk.library.set_pin(session.0, old.expose(), new.expose())
     });
     let Err(error) = result else {
         return replaced(&mut journal, &old_mac, &new_mac);
     };
-    let [old_before, new_before] = before;
-    let is_unknown = |version: Option<&Version>| {
-        version.is_some_and(|version| version.outcome == Outcome::Unknown)
-    };
     // With an outcome that is unknown since now the new PIN may be the token's.
-    let asked = !is_unknown(old_before.as_ref());
-    if !(asked && is_unknown(journal.version(&old_mac))) {
-        journal.restore(&new_mac, new_before)?;
+    if was_unknown || !is_unknown(&journal) {
+        journal.restore(&new_mac, before)?;
     }
-    if is_about_new_pin(&error) {
-        journal.restore(&old_mac, old_before)?;
-    }
-    Err(error)
-}
-
-/// Whether a call that sets a PIN has refused the new one: these codes are for nothing else (PKCS#11 2.40, section
-/// 5.1.6).
-fn is_about_new_pin(error: &Error) -> bool {
-    matches!(error.code(), Some(CKR_PIN_INVALID | CKR_PIN_LEN_RANGE))
+    Err(error.at(&options.name))
 }
 
 /// From here on the old PIN would only cost a try.

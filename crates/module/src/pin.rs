@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use attempt::{Attempt, login};
 pub use beside::{learn, show};
 pub(crate) use journal::Journal;
+pub(crate) use rules::is_about_new_pin;
 
 /// Whose PIN it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

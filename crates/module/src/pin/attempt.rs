@@ -43,6 +43,7 @@ pub(crate) struct Attempt<'a> {
     user: User,
     pin: Option<&'a [u8]>,
     counter: Counter,
+    judge: fn(&Result<()>) -> Verdict,
 }
 
 impl<'a> Attempt<'a> {
@@ -52,6 +53,15 @@ impl<'a> Attempt<'a> {
             user,
             pin,
             counter: Counter::of(token.flags, user),
+            judge: Verdict::of,
+        }
+    }
+
+    /// The call sets another PIN in place of this one.
+    pub(crate) fn that_sets_another(self) -> Self {
+        Self {
+            judge: Verdict::of_change,
+            ..self
         }
     }
 
@@ -76,7 +86,8 @@ impl<'a> Attempt<'a> {
         };
         journal.write(user, &mac, begun, full)?;
         let result = call();
-        let written = match Verdict::of(&result) {
+        let verdict = (self.judge)(&result);
+        let written = match verdict {
             Verdict::Right => journal.write(user, &mac, Outcome::Succeeded, full),
             Verdict::Wrong => journal.write(user, &mac, Outcome::Refused, full),
             Verdict::Untouched => journal.restore(&mac, before),
@@ -86,7 +97,7 @@ impl<'a> Attempt<'a> {
         if let Err(e) = written {
             tracing::warn!("the outcome of a login is not on record: {e}");
         }
-        let (verdict, hold) = match Verdict::of(&result) {
+        let (verdict, hold) = match verdict {
             Verdict::Right | Verdict::Untouched => return result,
             Verdict::Wrong => ("the token refused this PIN", Hold::Refused),
             Verdict::Unknown => (

@@ -1,7 +1,7 @@
 //! When a PIN may be tried, and what a token's answer means. No I/O here.
 
 use hsmux_token::ck::*;
-use hsmux_token::{Result, TokenFlags};
+use hsmux_token::{Error, Result, TokenFlags};
 
 use super::{Outcome, Record, User, Version};
 
@@ -162,6 +162,20 @@ impl Verdict {
             _ => Self::Unknown,
         }
     }
+
+    /// Of C_SetPIN: what it says of a PIN's form is of the new one.
+    pub(super) fn of_change(result: &Result<()>) -> Self {
+        match result {
+            Err(error) if is_about_new_pin(error) => Self::Untouched,
+            result => Self::of(result),
+        }
+    }
+}
+
+/// Whether a call that sets a PIN has refused the new one: these codes are for nothing else (PKCS#11 2.40, section
+/// 5.1.6).
+pub(crate) fn is_about_new_pin(error: &Error) -> bool {
+    matches!(error.code(), Some(CKR_PIN_INVALID | CKR_PIN_LEN_RANGE))
 }
 
 #[cfg(test)]
