@@ -1,9 +1,7 @@
 //! A balancer in front of two gateways: haproxy, as `hsmux haproxy config` configures it.
 
 use std::io::{BufRead, BufReader, Write};
-use std::mem;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::Signal;
@@ -17,14 +15,11 @@ pub struct Cluster {
     pub hosts: [Gateway; 2],
 }
 
-/// A signal that nothing has followed for so long was not heard.
-const UNHEARD: Duration = Duration::from_secs(10);
-
 /// Clients at once; each has one request under way at most.
 pub const CALLERS: usize = 4;
 
 impl Cluster {
-    fn start() -> Self {
+    pub fn start() -> Self {
         Self::behind("haproxy", on_port)
     }
 
@@ -59,35 +54,6 @@ impl Cluster {
             (self.handshakes(host) > before).then_some(())
         });
     }
-
-    /// How often haproxy has begun.
-    fn starts(&self) -> usize {
-        self.front.log().matches("Loading success").count()
-    }
-
-    /// Waits until it has begun; before that it hears no signals.
-    fn wait_for_start(&self) {
-        until("a process of haproxy", PATIENCE, || {
-            (self.starts() > 0).then_some(())
-        });
-    }
-
-    /// Has it begin anew. It says that it has begun a moment before it hears signals, too, and one that is not heard is
-    /// lost: it is the first process of its namespace.
-    fn reload(&self) {
-        let before = self.starts();
-        let mut told: Option<Instant> = None;
-        until("a new process of haproxy", PATIENCE, || {
-            if self.starts() > before {
-                return Some(());
-            }
-            if told.is_none_or(|told| told.elapsed() > UNHEARD) {
-                self.front.signal_first(Signal::USR2);
-                told = Some(Instant::now());
-            }
-            None
-        });
-    }
 }
 
 /// `hsmux haproxy config` for both hosts and a port to listen on, in the folder of the first.
@@ -99,9 +65,9 @@ pub fn config(port: u16, hosts: &[Gateway; 2], more: &str) -> Run {
 }
 
 /// haproxy's own, in the rig's folder.
-const SOCKET: &str = "haproxy.sock";
+pub const SOCKET: &str = "haproxy.sock";
 
-fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
+pub fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
     let rig = &hosts[0].rig;
     config(port, hosts, "--out haproxy.cfg --socket")
         .arg(rig.path(SOCKET))
@@ -110,83 +76,9 @@ fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
 }
 
 /// Started with the configuration that is there.
-fn haproxy(rig: &Rig, more: &str) -> Process {
+pub fn haproxy(rig: &Rig, more: &str) -> Process {
     let run = rig.family(&["haproxy", "-W", "-db", "-f", "haproxy.cfg"]);
     Process::start("haproxy", &rig.path(""), run.args(more))
-}
-
-/// The sockets that listen go from one process of haproxy to the next.
-#[test]
-fn nothing_fails_where_haproxy_is_reloaded() {
-    let cluster = Cluster::start();
-    let load = cluster.load();
-    // Before its first process hears signals the second one serves.
-    cluster.wait_for_start();
-    for _ in 0..3 {
-        cluster.reload();
-        load.goes_on(20);
-    }
-    load.none_failed();
-}
-
-/// The new one is given the sockets that listen by the old one, which then goes.
-#[test]
-fn nothing_fails_where_another_haproxy_takes_over() {
-    let mut cluster = Cluster::start();
-    cluster.wait_for_start();
-    let load = cluster.load();
-    load.goes_on(20);
-    let rig = &cluster.hosts[0].rig;
-    let from = format!("-x {}", rig.path(SOCKET).display());
-    let mut old = mem::replace(&mut cluster.front, haproxy(rig, &from));
-    cluster.wait_for_starts(2);
-    old.signal_first(Signal::USR1);
-    old.wait();
-    load.goes_on(20);
-    load.none_failed();
-    let log = cluster.front.log();
-    assert!(!log.contains("Failed to get"), "{log}");
-}
-
-/// What curl says of a connection that is not taken, and of one that ends in the handshake.
-const REFUSED: Option<i32> = Some(7);
-const CUT_OFF: Option<i32> = Some(35);
-
-/// From one process to the next nobody listens: who comes then is refused, and that counts as a failure.
-#[test]
-fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
-    let mut cluster = Cluster::start();
-    cluster.wait_for_start();
-    // As long as they are there nobody else is given the port.
-    let mut clients = [Client::connect(cluster.port), Client::connect(cluster.port)];
-    clients.iter_mut().for_each(Client::ask);
-    let load = cluster.load();
-    load.goes_on(20);
-    cluster.front.signal_first(Signal::USR1);
-    until("nobody listens", PATIENCE, || {
-        (page(cluster.port).finish().code == REFUSED).then_some(())
-    });
-    load.goes_on(2 * CALLERS as u64);
-    clients.iter_mut().for_each(Client::ask);
-    let new = on_port(cluster.port, &cluster.hosts);
-    let mut old = mem::replace(&mut cluster.front, new);
-    until("the new process serves", PATIENCE, || {
-        (page(cluster.port).finish().code == Some(0)).then_some(())
-    });
-    let failed = load.stop();
-    let load = cluster.load();
-    load.goes_on(20);
-    clients.iter_mut().for_each(Client::ask);
-    load.none_failed();
-    drop(clients);
-    old.wait();
-
-    let (refused, others): (Vec<_>, Vec<_>) =
-        failed.into_iter().partition(|run| run.code == REFUSED);
-    assert!(refused.len() >= CALLERS, "{} refused", refused.len());
-    // Those whom the kernel had let in, and haproxy not yet, when the socket was closed.
-    let early = others.iter().all(|run| run.code == CUT_OFF);
-    assert!(early && others.len() <= CALLERS, "{others:#?}");
 }
 
 #[test]

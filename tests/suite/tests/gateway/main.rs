@@ -13,6 +13,7 @@ mod early_data;
 mod files;
 mod h2;
 mod handshakes;
+mod haproxy_restarts;
 mod kinds;
 mod late;
 mod lost;

@@ -1,0 +1,119 @@
+//! haproxy begun anew in front of two gateways: by a signal, by another process, after its end.
+
+use std::mem;
+use std::time::{Duration, Instant};
+
+use hsmux_suite::{PATIENCE, until};
+use rustix::process::Signal;
+
+use crate::balancer::{CALLERS, Client, Cluster, SOCKET, haproxy, on_port};
+use crate::rig::page;
+
+/// A signal that nothing has followed for so long was not heard.
+const UNHEARD: Duration = Duration::from_secs(10);
+
+impl Cluster {
+    /// How often haproxy has begun.
+    fn starts(&self) -> usize {
+        self.front.log().matches("Loading success").count()
+    }
+
+    /// Waits until it has begun more often than that; before it has begun at all it hears no signals.
+    fn wait_for_starts(&self, before: usize) {
+        until("a process of haproxy", PATIENCE, || {
+            (self.starts() > before).then_some(())
+        });
+    }
+
+    /// Has it begin anew. It says that it has begun a moment before it hears signals, too, and one that is not heard is
+    /// lost: it is the first process of its namespace.
+    fn reload(&self) {
+        let before = self.starts();
+        let mut told: Option<Instant> = None;
+        until("a new process of haproxy", PATIENCE, || {
+            if self.starts() > before {
+                return Some(());
+            }
+            if told.is_none_or(|told| told.elapsed() > UNHEARD) {
+                self.front.signal_first(Signal::USR2);
+                told = Some(Instant::now());
+            }
+            None
+        });
+    }
+}
+
+/// The sockets that listen go from one process of haproxy to the next.
+#[test]
+fn nothing_fails_where_haproxy_is_reloaded() {
+    let cluster = Cluster::start();
+    let load = cluster.load();
+    // Before its first process hears signals the second one serves.
+    cluster.wait_for_starts(0);
+    for _ in 0..3 {
+        cluster.reload();
+        load.goes_on(20);
+    }
+    load.none_failed();
+}
+
+/// The new one is given the sockets that listen by the old one, which then goes.
+#[test]
+fn nothing_fails_where_another_haproxy_takes_over() {
+    let mut cluster = Cluster::start();
+    cluster.wait_for_starts(0);
+    let load = cluster.load();
+    load.goes_on(20);
+    let rig = &cluster.hosts[0].rig;
+    let from = format!("-x {}", rig.path(SOCKET).display());
+    let before = cluster.starts();
+    let mut old = mem::replace(&mut cluster.front, haproxy(rig, &from));
+    cluster.wait_for_starts(before);
+    old.signal_first(Signal::USR1);
+    old.wait();
+    load.goes_on(20);
+    load.none_failed();
+    let log = cluster.front.log();
+    assert!(!log.contains("Failed to get"), "{log}");
+}
+
+/// What curl says of a connection that is not taken, and of one that ends in the handshake.
+const REFUSED: Option<i32> = Some(7);
+const CUT_OFF: Option<i32> = Some(35);
+
+/// From one process to the next nobody listens: who comes then is refused, and that counts as a failure.
+#[test]
+fn what_was_accepted_is_answered_where_haproxy_is_restarted() {
+    let mut cluster = Cluster::start();
+    cluster.wait_for_starts(0);
+    // As long as they are there nobody else is given the port.
+    let mut clients = [Client::connect(cluster.port), Client::connect(cluster.port)];
+    clients.iter_mut().for_each(Client::ask);
+    let load = cluster.load();
+    load.goes_on(20);
+    cluster.front.signal_first(Signal::USR1);
+    until("nobody listens", PATIENCE, || {
+        (page(cluster.port).finish().code == REFUSED).then_some(())
+    });
+    load.goes_on(2 * CALLERS as u64);
+    clients.iter_mut().for_each(Client::ask);
+    let new = on_port(cluster.port, &cluster.hosts);
+    let mut old = mem::replace(&mut cluster.front, new);
+    until("the new process serves", PATIENCE, || {
+        (page(cluster.port).finish().code == Some(0)).then_some(())
+    });
+    let failed = load.stop();
+    let load = cluster.load();
+    load.goes_on(20);
+    clients.iter_mut().for_each(Client::ask);
+    load.none_failed();
+    drop(clients);
+    old.wait();
+
+    let (refused, others): (Vec<_>, Vec<_>) =
+        failed.into_iter().partition(|run| run.code == REFUSED);
+    assert!(refused.len() >= CALLERS, "{} refused", refused.len());
+    // Those whom the kernel had let in, and haproxy not yet, when the socket was closed.
+    let early = others.iter().all(|run| run.code == CUT_OFF);
+    assert!(early && others.len() <= CALLERS, "{others:#?}");
+}
