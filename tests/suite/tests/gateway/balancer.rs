@@ -4,7 +4,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
-use rustix::process::Signal;
 
 use crate::rig::{BOTH, FOLDER, Gateway, page};
 
