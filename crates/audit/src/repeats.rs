@@ -1,4 +1,4 @@
-//! What somebody is denied again and again, as a trail has it: the first of a minute is a line, the others are a
+//! What somebody tries in vain again and again, as a trail has it: the first of a minute are lines, the others are a
 //! number. Nobody who may do nothing fills the trail.
 
 use std::collections::HashMap;
@@ -13,6 +13,7 @@ pub struct Repeats<K>(Mutex<HashMap<Option<K>, Tally>>);
 
 struct Tally {
     since: Instant,
+    heard: u64,
     more: u64,
 }
 
@@ -38,18 +39,22 @@ impl<K> Default for Repeats<K> {
 impl<K: Eq + Hash> Repeats<K> {
     /// Counts one; whether it is one that has a line of its own. `None` stands for all who are not told apart.
     pub fn is_first(&self, who: Option<K>) -> bool {
+        self.is_among(who, 1)
+    }
+
+    /// The same where so many have one.
+    pub fn is_among(&self, who: Option<K>, lines: u64) -> bool {
         let mut tallies = self.0.lock();
         let crowded = tallies.len() >= MANY && !tallies.contains_key(&who);
-        let mut first = false;
-        let tally = tallies.entry(who.filter(|_| !crowded)).or_insert_with(|| {
-            first = true;
-            Tally {
-                since: Instant::now(),
-                more: 0,
-            }
+        let tally = tallies.entry(who.filter(|_| !crowded)).or_insert(Tally {
+            since: Instant::now(),
+            heard: 0,
+            more: 0,
         });
-        tally.more += u64::from(!first);
-        first
+        let heard = tally.heard < lines;
+        tally.heard += u64::from(heard);
+        tally.more += u64::from(!heard);
+        heard
     }
 
     /// What was counted of those whose minute is over; of all at the end.
@@ -96,6 +101,17 @@ mod tests {
         assert_eq!(who, one);
         assert_eq!(count.fields()["count"], 2);
         assert!(repeats.is_first(one), "another minute");
+    }
+
+    #[test]
+    fn more_of_them_have_lines_where_more_may() {
+        let repeats = Repeats::default();
+        let lines = (0..5).filter(|_| repeats.is_among(Some(1), 3));
+        assert_eq!(lines.count(), 3);
+        let [(Some(1), count)] = repeats.over(true)[..] else {
+            panic!("one was counted");
+        };
+        assert_eq!(count.fields()["count"], 2);
     }
 
     #[test]

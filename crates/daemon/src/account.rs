@@ -26,6 +26,8 @@ struct Line {
     mechanism: Option<String>,
     /// Whether it changes a token's object: that has a line always.
     changes: bool,
+    /// It is denied, and one of those that have a line.
+    heard: bool,
     since: Instant,
 }
 
@@ -35,6 +37,9 @@ struct Traced {
     /// Once it was admitted.
     operation: Option<hsmux_traces::Operation>,
 }
+
+/// So many in a minute of one user and call have lines of their own, where they come to nothing.
+const IN_VAIN: u64 = 100;
 
 impl Account {
     /// It was asked for.
@@ -50,13 +55,19 @@ impl Account {
         }
     }
 
-    /// It may not be done. That has a line where all uses have one; else only a change has, and of those who try
-    /// it again and again the first.
+    /// It may not be done. That costs nothing: of those who try it again and again some have a line where all uses have
+    /// one, else the first, and the others are counted.
     pub fn deny(&mut self, session: &Session) {
-        let Some(line) = &self.line else { return };
+        let Some(line) = &mut self.line else { return };
         let shared = &session.application.service.shared;
-        let heard = shared.audit.wants_uses() || shared.refusals.is_first(&session.who, line.call);
-        if !heard {
+        let lines = if shared.audit.wants_uses() {
+            IN_VAIN
+        } else {
+            1
+        };
+        if shared.refusals.is_among(&session.who, line.call, lines) {
+            line.heard = true;
+        } else {
             self.line = None;
         }
     }
@@ -81,10 +92,14 @@ impl Account {
         Some(traced.operation.insert(begun).course())
     }
 
-    /// It has its answer.
+    /// It has its answer. A change that fails may cost as little as one that is denied.
     pub fn close(self, session: &Session, result: &Result<Outcome>) {
         if let Some(line) = self.line {
-            line.write(session, result);
+            let shared = &session.application.service.shared;
+            let in_vain = result.is_err() && line.changes && !line.heard;
+            if !in_vain || shared.refusals.is_among(&session.who, line.call, IN_VAIN) {
+                line.write(session, result);
+            }
         }
         if let Some(traced) = self.traced {
             traced.end(result);
@@ -104,7 +119,7 @@ impl Line {
         if !changes && !session.application.service.shared.audit.wants_uses() {
             return None;
         }
-        let label = match operation.objects().next() {
+        let label = match worked_on(operation) {
             Some(ObjectRef::Token(id)) => catalogue
                 .get(id)
                 .and_then(|entry| entry.object.attributes.text(ck::CKA_LABEL)),
@@ -117,15 +132,18 @@ impl Line {
             class: class(operation),
             mechanism: mechanism(operation),
             changes,
+            heard: false,
             since,
         })
     }
 
     fn write(self, session: &Session, result: &Result<Outcome>) {
         let made = made(result).filter(|_| self.changes);
+        // What is made of another object has that one's: its own is the program's to choose.
+        let new = made.filter(|_| self.key == NEW);
         let label = self
             .label
-            .or_else(|| made.and_then(|object| object.attributes.text(ck::CKA_LABEL)));
+            .or_else(|| new.and_then(|object| object.attributes.text(ck::CKA_LABEL)));
         let event = Event::key_use(&session.who.actor, self.call, self.key)
             .label(label)
             .class(self.class)
@@ -173,12 +191,23 @@ impl Traced {
     }
 }
 
+/// What a new object is called as long as it is none.
+const NEW: &str = "new";
+
 /// Which key it is about, if it is about one.
 fn key(operation: &Operation) -> Option<String> {
-    match operation.objects().next() {
+    match worked_on(operation) {
         Some(ObjectRef::Token(id)) => Some(id.to_string()),
         Some(ObjectRef::Session(object)) => Some(format!("session {}", object.handle)),
-        None => (!operation.repeatable()).then(|| "new".to_owned()),
+        None => (!operation.repeatable()).then(|| NEW.to_owned()),
+    }
+}
+
+/// The first object of it; one that a new one is only to be near is none.
+fn worked_on(operation: &Operation) -> Option<&ObjectRef> {
+    match operation {
+        Operation::Create { .. } => None,
+        _ => operation.objects().next(),
     }
 }
 

@@ -19,9 +19,13 @@ pub struct Who {
     pub actor: Arc<Actor>,
 }
 
+/// Characters: a program may call itself anything, on each of its lines.
+const LONGEST_NAME: usize = 128;
+
 impl Who {
     /// A process of this machine.
     pub fn new(uid: u32, pid: i32, program: impl Into<String>) -> Self {
+        let program: String = program.into().chars().take(LONGEST_NAME).collect();
         Self {
             uid,
             pid,

@@ -36,8 +36,13 @@ impl Refusals {
 
     /// Counts it; whether it is one for a line of its own, which the caller writes.
     pub fn is_first(&self, who: &Who, what: &'static str) -> bool {
+        self.is_among(who, what, 1)
+    }
+
+    /// The same where so many of a minute have one.
+    pub fn is_among(&self, who: &Who, what: &'static str, lines: u64) -> bool {
         self.sum_up(false);
-        self.repeats.is_first(Some((who.uid, what)))
+        self.repeats.is_among(Some((who.uid, what)), lines)
     }
 
     /// Records what was counted of those whose minute is over; of all at the end.

@@ -10,8 +10,8 @@ use rustix::fs::{AtFlags, statat};
 /// What root has made at this path belongs to whom its folder does: a daemon of that user has to read what a command
 /// of root's leaves there. What others have made is theirs already.
 ///
-/// Only what is in that folder and nowhere else is given away: who may write there may have put a link to one of
-/// root's own files in its place.
+/// Only what is root's, new and in that folder and nowhere else is given away: who may write there may have put one of
+/// root's own files in its place, or a link to it.
 pub fn give_to_the_owner_of_the_folder(file: &File, path: &Path) {
     if rustix::process::geteuid().is_root() {
         // Where it cannot be given away the daemon says so when it opens it.
@@ -29,7 +29,8 @@ fn give(file: &File, path: &Path) -> io::Result<()> {
     let there = statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let (file_is, owner) = (file.metadata()?, folder.metadata()?);
     let in_place = (there.st_dev, there.st_ino) == (file_is.dev(), file_is.ino());
-    if in_place && (file_is.is_dir() || file_is.nlink() == 1) {
+    let new = file_is.is_dir() || file_is.nlink() == 1 && file_is.len() == 0;
+    if in_place && new && file_is.uid() == 0 {
         fchown(file, Some(owner.uid()), Some(owner.gid()))?;
     }
     Ok(())
@@ -64,6 +65,22 @@ mod tests {
         give_to_the_owner_of_the_folder(&File::open(&within).unwrap(), &within);
         assert_eq!(owner(&file), owner(folder.path()));
         assert_eq!(owner(&within), owner(folder.path()));
+    }
+
+    #[test]
+    fn what_is_not_new_or_not_roots_stays_its_owners() {
+        let folder = of_another();
+        let (full, others) = (folder.path().join("full"), folder.path().join("others"));
+        fs::write(&full, "of root's own").unwrap();
+        let before = owner(&full);
+        give_to_the_owner_of_the_folder(&File::open(&full).unwrap(), &full);
+        assert_eq!(owner(&full), before);
+        fs::create_dir(&others).unwrap();
+        let third = rustix::process::geteuid().is_root().then_some(1);
+        chown(&others, third, third).unwrap();
+        let before = owner(&others);
+        give_to_the_owner_of_the_folder(&File::open(&others).unwrap(), &others);
+        assert_eq!(owner(&others), before);
     }
 
     /// By a link the owner of a folder would get any file of root's.

@@ -68,7 +68,16 @@ impl Findings<'_> {
             },
             Named::File(file) => self.file(line, file),
             Named::Beside(file, other) if other.exists() => self.file(line, file),
+            Named::Later(file) => {
+                if let Err(e) = std::fs::File::open(file) {
+                    self.warn(line, format!("{}: {e}", file.display()));
+                }
+            }
             Named::Served(folder) => match std::fs::metadata(folder) {
+                Err(e) if e.kind() == ErrorKind::NotFound => {
+                    let folder = folder.display();
+                    self.warn(line, format!("{folder} is not there yet: 404 until it is"));
+                }
                 Err(e) => self.error(line, format!("{}: {e}", folder.display())),
                 Ok(meta) if !meta.is_dir() => {
                     self.error(line, format!("{} is not a folder", folder.display()));
@@ -100,8 +109,16 @@ impl Findings<'_> {
     }
 
     fn file(&mut self, line: usize, file: &Path) {
-        if let Err(e) = std::fs::File::open(file) {
-            self.error(line, format!("{}: {e}", file.display()));
+        let Err(e) = std::fs::File::open(file) else {
+            return;
+        };
+        let message = format!("{}: {e}", file.display());
+        // What is the daemon's alone others cannot judge.
+        let may_not = e.kind() == ErrorKind::PermissionDenied;
+        if may_not && !rustix::process::geteuid().is_root() {
+            self.warn(line, format!("{message}; the daemon's user may read it"));
+        } else {
+            self.error(line, message);
         }
     }
 

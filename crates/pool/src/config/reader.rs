@@ -27,6 +27,8 @@ pub enum Named {
     File(PathBuf),
     /// A file that is read once the other one is there.
     Beside(PathBuf, PathBuf),
+    /// A file without which all else goes on.
+    Later(PathBuf),
     /// A folder whose files are served.
     Served(PathBuf),
     /// A certificate that an ACME client may bring later.

@@ -72,12 +72,13 @@ pub fn jwt(fields: &mut Fields<'_, '_, '_>) -> Option<Jwt> {
         }),
     });
     let file = match &keys {
-        Some(JwkSet::File(file)) => Some(file),
-        Some(JwkSet::Url(from)) => from.ca.as_ref(),
+        Some(JwkSet::File(file)) => Some(Named::File(file.clone())),
+        // The broker serves without, and asks again.
+        Some(JwkSet::Url(from)) => from.ca.clone().map(Named::Later),
         None => None,
     };
     if let Some(file) = file {
-        fields.names("jwt_keys", Named::File(file.clone()));
+        fields.names("jwt_keys", file);
     }
     Some(Jwt {
         name: word(fields, "jwt_name").unwrap_or_else(|| "sub".into()),

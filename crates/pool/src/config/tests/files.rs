@@ -76,17 +76,14 @@ fn each_file_that_is_missing_has_its_line() {
     }
     let fetched = r#"{ url = "https://login.example/jwks.json", ca = "issuer.pem" }"#;
     let text = TEXT.replace(r#""jwks.json""#, fetched);
-    assert_eq!(wrong(&text, &names()), [8]);
-    let mut there = names();
-    there.push("issuer.pem");
-    assert_eq!(wrong(&text, &there), NONE);
+    assert_eq!(wrong(&text, &names()), NONE, "it may come later");
 }
 
 #[test]
 fn what_is_served_is_a_folder() {
-    for root in ["nowhere", "web.pem"] {
+    for (root, expected) in [("not-yet", &NONE[..]), ("web.pem", &[21])] {
         let text = TEXT.replace(r#""www""#, &format!("{root:?}"));
-        assert_eq!(wrong(&text, &names()), [21], "{root}");
+        assert_eq!(wrong(&text, &names()), expected, "{root}");
     }
 }
 
