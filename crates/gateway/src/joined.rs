@@ -18,6 +18,7 @@ where
     let mut client = InspectWriter::new(InspectReader::new(client, moved), moved);
     let mut closing = house.closing.clone();
     tokio::select! {
+        biased;
         // How it ends is the affair of the two.
         _ = copy_bidirectional(&mut client, &mut backend) => {}
         () = pace.rest(house.section.tunnel_timeout) => {}

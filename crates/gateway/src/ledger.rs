@@ -62,7 +62,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
-        self.write(Some("given up: the client has gone".into()));
+        self.write(Some("given up".into()));
     }
 }
 

@@ -168,16 +168,23 @@ impl Served {
         !self.faces.is_empty()
     }
 
-    /// Gives the handshake the first certificate that its client can verify, or else the last; `false`: nobody would
-    /// sign for that one in time.
+    /// Gives the handshake the first certificate that its client can verify and somebody would sign for in time, or
+    /// else, where it can verify none, the last; `false`: nobody would in time.
     pub fn face(&self, hello: &mut ClientHello<'_>) -> Result<bool, ErrorStack> {
-        let suits = self.faces.iter().find(|face| face.suits(hello));
-        let Some(face) = suits.or(self.faces.last()) else {
-            return Ok(true);
-        };
-        if face.is_late(hello) {
+        let mut suiting = self
+            .faces
+            .iter()
+            .filter(|face| face.suits(hello))
+            .peekable();
+        let last = suiting
+            .peek()
+            .is_none()
+            .then(|| self.faces.last())
+            .flatten();
+        let mut all = suiting.chain(last);
+        let Some(face) = all.find(|face| !face.is_late(hello)) else {
             return Ok(false);
-        }
+        };
         face.wear(hello.ssl_mut(), self.site.clients.as_ref())?;
         Ok(true)
     }

@@ -73,6 +73,9 @@ impl Pool {
         core.lines.0.lock().push(line);
         // What has changed since it was looked at.
         core.review_lines();
+        if core.scheduler.lock().is_held(worker.record.index) {
+            core.end_lines_of(worker.generation);
+        }
         Ok(())
     }
 

@@ -234,6 +234,10 @@ impl<W, C> Load<W, C> {
         let at = self.running.iter().position(|run| run.number == number)?;
         let run = self.running.swap_remove(at);
         self.note_answer(number, now);
+        if run.slow || verdict == Verdict::Aside {
+            // What ran beside it shows nothing.
+            self.running.iter_mut().for_each(|other| other.among = None);
+        }
         let began = if run.behind {
             run.started.max(self.last)
         } else {

@@ -13,20 +13,22 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// How long a request for any of these seats would take, its own time included. `None` where no request waits for
     /// them alone, or where one of them has not shown lately how fast it is: it may be faster than all others.
     ///
-    /// It is rather too short than too long: requests that other seats could serve, too, are not counted.
+    /// It is rather too short than too long: the least of what is true of all seats together, of each by itself (what
+    /// waits for one may be nothing for the others), and of the time when those who wait now have gone.
     pub fn outlook(&self, able: &SeatSet, now: Instant) -> Option<Duration> {
-        let waiting = self.queue.len_within(able);
-        if waiting == 0 {
-            return None;
-        }
-        let (mut ahead, mut rate) = (waiting as f64, 0.0);
+        let last = self.queue.latest_within(able)?;
+        let (mut running, mut rate, mut alone) = (0.0, 0.0, f64::INFINITY);
         for seat in able.iter() {
             let load = self.seats.get(seat)?.as_ref()?;
             let each = load.pace.seconds(now)?;
-            ahead += load.left(each, now);
+            let (left, waiting) = (load.left(each, now), self.queue.len_for(seat));
+            running += left;
             rate += each.recip();
+            alone = alone.min((waiting as f64 + left + 1.0) * each);
         }
-        let seconds = (ahead + 1.0) / rate;
+        let together = (self.queue.len_within(able) as f64 + running + 1.0) / rate;
+        let gone = last.saturating_duration_since(now).as_secs_f64() + (running + 1.0) / rate;
+        let seconds = together.min(alone).min(gone);
         Some(Duration::from_secs_f64(seconds.min(LONGEST)))
     }
 }

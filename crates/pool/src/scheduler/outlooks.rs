@@ -195,3 +195,43 @@ fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     }
     assert_eq!(card.outlook(), before);
 }
+
+/// What waits for one token alone keeps nobody from another that is free.
+#[test]
+fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
+    let mut card = Card::known(ms(100));
+    let lanes = Capacity::lanes(1, OTHER);
+    card.machine.open(OTHER, 2, OTHER, lanes);
+    let term = Term {
+        deadline: card.now + PATIENCE * 100,
+        patience: 1,
+    };
+    let alone = card
+        .machine
+        .start(&SeatSet::of(OTHER), card.now, term, None);
+    card.now += ms(100);
+    card.machine
+        .finish(alone.unwrap().place, card.now, Verdict::Served);
+    for _ in 0..100 {
+        card.machine.enqueue(SeatSet::of(0), term, card.now);
+    }
+    let both = [0, OTHER].into_iter().collect();
+    let outlook = card.machine.outlook(&both, card.now);
+    assert!(outlook.is_some_and(|wait| wait <= ms(101)), "{outlook:?}");
+    assert!(card.outlook() > Some(PATIENCE), "{:?}", card.outlook());
+}
+
+/// They have gone when their time is over.
+#[test]
+fn those_who_wait_for_a_moment_only_keep_nobody_away_for_longer() {
+    let mut card = Card::known(ms(100));
+    let term = Term {
+        deadline: card.now + ms(300),
+        patience: 1,
+    };
+    for _ in 0..100 {
+        card.machine.enqueue(SeatSet::of(0), term, card.now);
+    }
+    let outlook = card.outlook();
+    assert!(outlook.is_some_and(|wait| wait <= ms(401)), "{outlook:?}");
+}

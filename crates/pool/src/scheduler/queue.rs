@@ -68,6 +68,14 @@ impl<W> Queue<W> {
         lines.map(|line| line.waiting.len()).sum()
     }
 
+    /// The last deadline of those; `None` where there is none.
+    pub fn latest_within(&self, seats: &SeatSet) -> Option<Instant> {
+        let within = |able: &SeatSet| !able.is_empty() && able.minus(seats).is_empty();
+        let mut latest = self.due.iter().rev();
+        let (ticket, _) = latest.find(|(_, able)| within(able))?;
+        Some(ticket.deadline)
+    }
+
     /// [`Self::len`], as it is at any time.
     pub fn told(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.told)

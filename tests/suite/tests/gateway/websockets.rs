@@ -100,7 +100,7 @@ fn a_websocket_over_which_nothing_passes_is_ended() {
         });
     });
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{address}\"");
-    let gateway = Gateway::start(Gateway::prepare(), "tunnel_timeout = \"1s\"", &site);
+    let gateway = Gateway::start(Gateway::prepare(), "tunnel_timeout = \"3s\"", &site);
     let said = gateway.s_client("-quiet -alpn http/1.1", ASK);
     assert!(said.contains("hellohello"), "{said}");
     assert!(told.recv_timeout(PATIENCE).expect("an end"));
