@@ -31,7 +31,7 @@ component() {
 dependencies() {
     cargo deny --version >/dev/null 2>&1 || {
         echo "cargo-deny is missing; building it takes about five minutes on two cores, once"
-        cargo install --locked --quiet --version 0.20.2 cargo-deny
+        cargo install --locked --quiet --debug --version 0.20.2 cargo-deny
     }
     cargo deny --all-features check bans licenses sources
 }
