@@ -30,7 +30,7 @@ component() {
 # Advisories are not asked for: their database is a git repository outside the package registries.
 dependencies() {
     cargo deny --version >/dev/null 2>&1 || {
-        echo "cargo-deny is missing; building it takes about five minutes on two cores, once"
+        echo "cargo-deny is missing; building it takes some minutes, once"
         cargo install --locked --quiet --debug --version 0.20.2 cargo-deny
     }
     cargo deny --all-features check bans licenses sources
