@@ -113,3 +113,27 @@ fn logins_are_lines_as_often_as_a_pin_was_looked_at() {
     assert!(heard > 0, "{outcomes:?}");
     assert_eq!(heard + counted, throttled.get(), "{lines:?}");
 }
+
+/// A change that fails before any token is asked costs as little as one that is denied.
+#[test]
+fn changes_that_come_to_nothing_are_lines_up_to_a_hundred_and_a_number() {
+    let mut rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let in_vain = Operation::Derive {
+        key: key(),
+        mechanism: Mechanism::plain(ck::CKM_AES_KEY_GEN),
+        template: Attributes::default().with_flag(ck::CKA_TOKEN, true),
+    };
+    for _ in 0..150 {
+        program.run(&in_vain).unwrap_err();
+    }
+    drop(rig.daemon.take());
+    assert_eq!(calls(&rig).len(), 100);
+    let lines = rig.trail();
+    let counts = lines.iter().filter(|line| line["act"] == "denied");
+    let counted: Vec<_> = counts
+        .map(|line| (&line["what"], line["count"].as_u64()))
+        .collect();
+    assert_eq!(counted, [(&"C_DeriveKey".into(), Some(50))]);
+}

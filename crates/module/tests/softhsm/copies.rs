@@ -9,7 +9,7 @@ use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Kind, Mechanism, ObjectId, ObjectRef, Operation, Token, Verb};
 
 use crate::fixture::{
-    MODULE, PIN, Run, create, ec_pair, ec_pair_of, on_token, options, soon, token,
+    MODULE, PIN, Run, aes, create, ec_pair, ec_pair_of, on_token, options, soon, token,
 };
 use crate::keys::with;
 use crate::objects::calls_of;
@@ -20,9 +20,13 @@ fn sign(key: ObjectId) -> Operation {
 
 /// Uses the key until there is a copy of it.
 fn copied(token: &ModuleToken, key: ObjectId) {
+    copied_by(token, &sign(key));
+}
+
+fn copied_by(token: &ModuleToken, used: &Operation) {
     let end = soon();
     while calls_of("C_CopyObject", || {
-        token.bytes(sign(key)).unwrap();
+        token.bytes(used.clone()).unwrap();
     }) == 0
     {
         assert!(Instant::now() < end, "the key is not copied");
@@ -125,6 +129,29 @@ fn a_key_that_may_sign_no_more_does_not() {
         Some(CKR_KEY_FUNCTION_NOT_PERMITTED),
         "{error}"
     );
+}
+
+/// Its copy may still not, and is not the key.
+#[test]
+fn what_a_key_may_do_by_now_it_does_at_once() {
+    let label = "copies-allowed";
+    let (token, other) = (token(label), ModuleToken::open(options(label)).unwrap());
+    let key = token.made(aes(1)).remove(0).object.id;
+    let may_decrypt = |may| Operation::SetAttributes {
+        object: key.into(),
+        template: Attributes::default().with_flag(CKA_DECRYPT, may),
+    };
+    token.run(may_decrypt(false)).unwrap();
+    let block = |verb| with(verb, key, Mechanism::plain(CKM_AES_ECB), &[7; 16]);
+    copied_by(&token, &block(Verb::Encrypt));
+    let error = token.bytes(block(Verb::Decrypt)).unwrap_err();
+    assert_eq!(
+        error.code(),
+        Some(CKR_KEY_FUNCTION_NOT_PERMITTED),
+        "{error}"
+    );
+    other.run(may_decrypt(true)).unwrap();
+    token.bytes(block(Verb::Decrypt)).unwrap();
 }
 
 #[test]
