@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_suite::{PATIENCE, until};
 
-use crate::lost::{cards, start};
+use crate::lost::{all, cards, start};
 use crate::rig::ASK;
 
 /// What the card takes for a signature, as far as anybody knows.
@@ -58,10 +58,7 @@ fn who_would_be_signed_for_too_late_is_refused_at_once() {
         assert!(said.contains("a page"), "{said}");
         assert_eq!(waiting(), admitted as u64, "the others were not to end");
         cards.set_all("");
-        let answers = clients
-            .into_iter()
-            .map(|client| client.join().expect("a client"));
-        answers.collect::<Vec<_>>()
+        all(clients)
     });
     for answer in answers {
         answer.says("a page");

@@ -1,9 +1,9 @@
 //! Tokens that go while handshakes wait for them, and clients that do.
 
 use std::process::{Command, Stdio};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
-use hsmux_suite::{PATIENCE, Rig, StandIn, until};
+use hsmux_suite::{Finished, PATIENCE, Rig, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::rig::{FOLDER, Gateway, certify_public};
@@ -76,6 +76,12 @@ fn served(gateway: &Gateway) -> u64 {
     each.map(|served| served.expect("a number")).sum()
 }
 
+/// What clients were answered, once all were.
+pub fn all(clients: Vec<ScopedJoinHandle<'_, Finished>>) -> Vec<Finished> {
+    let answers = clients.into_iter().map(ScopedJoinHandle::join);
+    answers.map(|answer| answer.expect("a client")).collect()
+}
+
 /// How many wait at once: the cards answer only when the test says so.
 const WAITING: u64 = 100;
 
@@ -101,10 +107,7 @@ fn a_token_that_is_lost_takes_no_handshake_with_it() {
         for card in ["card2", "card3"] {
             cards.set(card, "");
         }
-        let answers = clients
-            .into_iter()
-            .map(|client| client.join().expect("a client"));
-        answers.collect::<Vec<_>>()
+        all(clients)
     });
     for answer in answers {
         answer.says("a page");
