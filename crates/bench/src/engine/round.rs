@@ -60,8 +60,9 @@ pub fn run(setup: &Setup<'_>, mut glance: impl FnMut(Seen)) -> Ended {
                     let _working = working;
                     match work {
                         Work::Blocking(run) => {
+                            let tally = Tally::ready();
                             barrier.wait();
-                            worker::work(index, board, run)
+                            worker::work(index, board, run, tally)
                         }
                         Work::Waiting(callers, ending) => {
                             let own = (index..workers).step_by(threads);

@@ -67,8 +67,8 @@ pub fn work(
     let mut callers: Vec<_> = workers.map(callers).collect();
     let preparing = callers.iter_mut().map(|caller| caller.prepare());
     runtime.block_on(async { join_all(preparing).await });
+    let tally = RefCell::new(Tally::ready());
     begin.wait();
-    let tally = RefCell::new(Tally::new());
     let working = callers
         .iter_mut()
         .map(|caller| one(&mut **caller, board, &tally));
