@@ -10,6 +10,7 @@ mod health;
 mod hosts;
 mod late_look;
 mod load;
+mod minded;
 mod minding;
 mod serving;
 mod slots;

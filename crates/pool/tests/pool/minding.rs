@@ -1,125 +1,19 @@
 //! Members that others change, and connections that become slow or blind while they serve.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use hsmux_pool::{Care, Connector, Options, Pool, Replica, ReplicaState, Seat};
-use hsmux_token::fake::{Builder, FakeToken};
+use hsmux_pool::{Care, Options, Pool, Replica, ReplicaState};
+use hsmux_token::fake::FakeToken;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Object, Operation, Outcome, Pace, Result, Token, Verb, Work, ck};
+use hsmux_token::{Error, Kind, Operation, Outcome, Result, Token};
 
+use crate::minded::{ALL, Member, be_known, pace, replaced, slow_down};
 use crate::vault::*;
-
-/// A member that wants to be looked after: its connections, and those that look.
-struct Member {
-    care: Care,
-    make: Box<dyn Fn(usize) -> Builder + Send + Sync>,
-    serving: Mutex<Vec<Arc<FakeToken>>>,
-    looking: Mutex<Vec<Arc<FakeToken>>>,
-    attempts: AtomicUsize,
-    /// What those who look see; at first what the first connection holds.
-    seen: Mutex<Option<Vec<Object>>>,
-    /// What later connections say of their pace.
-    pace: Mutex<Vec<Pace>>,
-    /// How many connections have been made by the time that the token can do more.
-    grown: AtomicUsize,
-}
-
-/// Both kinds of care.
-const ALL: Care = Care {
-    look: true,
-    replace: true,
-    cards: false,
-};
-
-impl Member {
-    /// `make` gets the number of the connection, from 0.
-    fn new(care: Care, make: impl Fn(usize) -> Builder + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self {
-            care,
-            make: Box::new(make),
-            serving: Mutex::default(),
-            looking: Mutex::default(),
-            attempts: AtomicUsize::new(0),
-            seen: Mutex::default(),
-            pace: Mutex::default(),
-            grown: AtomicUsize::new(0),
-        })
-    }
-
-    fn pool(self: &Arc<Self>) -> Arc<Pool> {
-        pool(Options::default(), vec![self.seat("one")])
-    }
-
-    fn seat(self: &Arc<Self>, name: &str) -> Seat {
-        Seat {
-            name: name.into(),
-            member: "one".into(),
-            weight: 1,
-            timeout: Duration::from_secs(20),
-            connector: Arc::new(Connection(Arc::clone(self))),
-        }
-    }
-
-    fn connection(&self, number: usize) -> Arc<FakeToken> {
-        Arc::clone(&self.serving.lock()[number])
-    }
-
-    fn connections(&self) -> usize {
-        self.serving.lock().len()
-    }
-
-    /// What others have made of the token: those who look see it, a connection that serves does not.
-    fn holds_now(&self, objects: &[Object]) {
-        let mut seen = self.seen.lock();
-        *seen = Some(objects.to_vec());
-        for token in &*self.looking.lock() {
-            token.set_objects(objects.to_vec());
-        }
-    }
-}
-
-/// The trait is of another crate, and so is `Arc`.
-struct Connection(Arc<Member>);
-
-impl Connector for Connection {
-    fn connect(&self) -> Result<Arc<dyn Token>> {
-        let number = self.0.attempts.fetch_add(1, Ordering::SeqCst);
-        let token = (self.0.make)(number).build();
-        if number > 0 {
-            token.set_pace(self.0.pace.lock().clone());
-        }
-        self.0.serving.lock().push(Arc::clone(&token));
-        Ok(token)
-    }
-
-    fn care(&self) -> Care {
-        self.0.care
-    }
-
-    fn outgrown(&self) -> Result<bool> {
-        let grown = self.0.grown.load(Ordering::SeqCst);
-        Ok(self.0.attempts.load(Ordering::SeqCst) <= grown)
-    }
-
-    fn scout(&self) -> Result<Arc<dyn Token>> {
-        let token = (self.0.make)(0).build();
-        let seen = self.0.seen.lock();
-        if let Some(objects) = &*seen {
-            token.set_objects(objects.clone());
-        }
-        self.0.looking.lock().push(Arc::clone(&token));
-        Ok(token)
-    }
-}
 
 fn shown(pool: &Pool, key: Key) -> bool {
     pool.catalogue().get(&key.id()).is_some()
-}
-
-fn replaced(pool: &Pool) -> u64 {
-    pool.status().seats[0].replaced
 }
 
 #[test]
@@ -212,22 +106,9 @@ fn a_connection_that_does_not_see_a_new_key_is_replaced() {
     assert_eq!(member.connections(), 2);
 }
 
-/// What a connection says of its signatures with this key.
-fn pace(key: Key, micros: u64, count: u64) -> Vec<Pace> {
-    vec![Pace {
-        work: Work::new(Verb::Sign, ck::CKM_ECDSA, 32, 64),
-        key: key.id(),
-        nanos: micros * 1000,
-        count,
-    }]
-}
-
-/// Signs, says what that takes, and so on until `done`.
-fn work(pool: &Pool, token: &FakeToken, key: Key, micros: u64, done: impl Fn() -> bool) {
-    let mut count = 1000;
-    eventually("it is noticed", || {
-        count += 1;
-        token.set_pace(pace(key, micros, count));
+/// A slow connection signs until `done`.
+fn work(pool: &Pool, token: &Arc<FakeToken>, key: Key, done: impl Fn() -> bool) {
+    slow_down(std::slice::from_ref(token), key, || {
         key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
         done()
     });
@@ -239,11 +120,9 @@ fn a_slow_connection_is_replaced_and_no_request_fails() {
     let member = Member::new(ALL, move |_| honest("one", key));
     let pool = member.pool();
     let first = member.connection(0);
-    first.set_pace(pace(key, 20, 32));
     *member.pace.lock() = pace(key, 21, 32);
-    let asked = first.paced();
-    eventually("its pace is known", || first.paced() > asked);
-    work(&pool, &first, key, 60, || replaced(&pool) == 1);
+    be_known(&first, key);
+    work(&pool, &first, key, || replaced(&pool) == 1);
     let calls = first.calls();
     let answer = submit(&pool, key.signing(), in_seconds(60));
     key.check(answer.recv().unwrap().unwrap());
@@ -257,11 +136,9 @@ fn a_connection_that_is_no_slower_than_a_fresh_one_stays() {
     let member = Member::new(ALL, move |_| honest("one", key));
     let pool = member.pool();
     let first = member.connection(0);
-    first.set_pace(pace(key, 20, 32));
     *member.pace.lock() = pace(key, 60, 32);
-    let asked = first.paced();
-    eventually("its pace is known", || first.paced() > asked);
-    work(&pool, &first, key, 60, || {
+    be_known(&first, key);
+    work(&pool, &first, key, || {
         member.connections() == 2 && member.connection(1).aborts() == 1
     });
     assert_eq!(replaced(&pool), 0);
