@@ -62,7 +62,7 @@ fn run(guest: &Guest, operation: &Operation) -> Result<Outcome> {
     guest.execute(operation, in_seconds(60))
 }
 
-fn generate() -> Operation {
+pub fn generate() -> Operation {
     generate_by(ck::CKM_AES_KEY_GEN)
 }
 

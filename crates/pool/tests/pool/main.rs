@@ -7,6 +7,7 @@ mod course;
 mod faults;
 mod guests;
 mod health;
+mod homes;
 mod hosts;
 mod late_look;
 mod load;

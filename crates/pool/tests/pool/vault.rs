@@ -10,8 +10,8 @@ use hsmux_software::PublicKey;
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Attributes, Class, Error, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
-    Token, Verb, ck,
+    Attributes, Class, Error, Made, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome,
+    Result, SessionObject, Token, Verb, ck,
 };
 use p256::ecdsa::signature::hazmat::PrehashSigner;
 use p256::ecdsa::{Signature, SigningKey};
@@ -108,7 +108,7 @@ pub fn secret(value: u8) -> Object {
     }
 }
 
-/// A token that signs with these keys; what it shows of them is `claimed`.
+/// A token that signs with these keys, and makes session keys; what it shows of them is `claimed`.
 pub fn holding(name: &str, keys: &[(Key, Key)]) -> Builder {
     let table: HashMap<ObjectId, Key> = keys
         .iter()
@@ -138,6 +138,12 @@ fn answer(table: &HashMap<ObjectId, Key>, operation: &Operation) -> Result<Outco
             Ok(Outcome::Bytes(key.sign(data).into()))
         }
         Operation::Random { len } => Ok(Outcome::Bytes(vec![1; *len as usize].into())),
+        Operation::Generate { .. } => {
+            let (owner, handle) = (0, 1);
+            let session = Some(SessionObject { owner, handle });
+            let object = secret(1);
+            Ok(Outcome::Objects(vec![Made { session, object }]))
+        }
         other => Err(Error::vendor(other.call(), ck::CKR_FUNCTION_NOT_SUPPORTED)),
     }
 }
