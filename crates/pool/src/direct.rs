@@ -124,7 +124,7 @@ impl Core {
         let one_is_slow = able.iter().any(slow);
         let able: SeatSet = able
             .iter()
-            .filter(|seat| scheduler.is_short(*seat) && !scheduler.is_held(*seat))
+            .filter(|seat| scheduler.is_short(*seat))
             .collect();
         drop(scheduler);
         // It would idle while programs wait for the others.
