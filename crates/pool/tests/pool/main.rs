@@ -10,6 +10,7 @@ mod health;
 mod homes;
 mod hosts;
 mod late_look;
+mod lines;
 mod load;
 mod minded;
 mod minding;
