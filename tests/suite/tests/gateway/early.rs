@@ -3,23 +3,43 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use hsmux_suite::{PATIENCE, until};
+use hsmux_suite::{Member, PATIENCE, StandIn, until};
 
-use crate::lost::{all, cards, start};
-use crate::rig::ASK;
+use crate::lost::{all, cards};
+use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
 /// What the card takes for a signature, as far as anybody knows.
 const SHOWN: Duration = Duration::from_secs(5);
 
-/// The card has shown that it takes five seconds, so that no more than nine wait in 43 of the 50 seconds. It answers only
-/// when the test says so: what ends before was ended by the gateway.
-#[test]
-fn who_would_be_signed_for_too_late_is_refused_at_once() {
-    let (mut rig, mut cards) = cards(&["card"]);
+/// A card that does one thing at a time and holds the key of `ec.pem`, and a token that has that of `rsa.pem`: one site
+/// has the first certificate alone, `both.test` has both.
+fn card_and_token() -> (Gateway, StandIn) {
+    let (mut rig, cards) = cards(&["card"]);
     for member in &mut rig.config.members {
         *member = member.clone().with("sessions = 1");
     }
-    let gateway = start(rig, "sign_timeout = \"50s\"");
+    rig.config.members.push(Member::softhsm("hsm1"));
+    let sites = format!(
+        "[[site]]\ncertificates = [\"ec.pem\"]\n{FOLDER}\n\
+         [[site]]\nnames = [\"both.test\"]\n{BOTH}\n{FOLDER}"
+    );
+    let gateway = Gateway::start(rig, "sign_timeout = \"50s\"", &sites);
+    (gateway, cards)
+}
+
+/// `both.test` is served by the certificate of this name.
+fn both_by(gateway: &Gateway, name: &str) {
+    let ask = ASK.replace("a.test", "both.test");
+    let said = gateway.s_client("-tls1_3 -servername both.test", &ask);
+    let served = said.contains(&format!("CN = {name}")) && said.contains("a page");
+    assert!(served, "not by {name}: {said}");
+}
+
+/// The card has shown that it takes five seconds, so that no more than nine wait in 43 of the 50 seconds. It answers only
+/// when the test says so: what ends before was ended by the gateway. Nobody is refused where another certificate does.
+#[test]
+fn who_would_be_signed_for_too_late_is_refused_at_once() {
+    let (gateway, mut cards) = card_and_token();
     cards.set_all(&format!("service_time_us = {}", SHOWN.as_micros()));
     let first = gateway.s_client("-tls1_3 -sess_out session", ASK);
     assert!(first.contains("a page"), "{first}");
@@ -56,6 +76,7 @@ fn who_would_be_signed_for_too_late_is_refused_at_once() {
         let said = gateway.s_client("-tls1_3 -sess_in session", ASK);
         assert!(said.contains("Reused"), "{said}");
         assert!(said.contains("a page"), "{said}");
+        both_by(&gateway, "rsa");
         assert_eq!(waiting(), admitted as u64, "the others were not to end");
         cards.set_all("");
         all(clients)
@@ -64,6 +85,7 @@ fn who_would_be_signed_for_too_late_is_refused_at_once() {
         answer.says("a page");
     }
     ask().says("a page");
+    both_by(&gateway, "ec");
     assert_eq!(refused(), 2);
     assert_eq!(gateway.metric("hsmux_gateway_signatures_failed_total"), 0);
 }
