@@ -32,6 +32,7 @@ impl Cluster {
                 &format!("service_time_us = {micros}\nfast_sign = true"),
             );
         }
+        module.set_module("settled = true");
         rig.start();
         Self {
             rig,
