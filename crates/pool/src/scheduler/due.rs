@@ -24,7 +24,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             hung: Vec::new(),
         };
         for load in self.seats.iter_mut().flatten().chain(&mut self.leaving) {
-            if load.limit().is_some_and(|limit| limit <= now) {
+            if load.hangs(now) {
                 overdue
                     .hung
                     .push((load.connection.clone(), load.generation));

@@ -5,8 +5,11 @@
 //! token hangs when it has answered nothing for as long as one operation may take. That would hide one that
 //! hangs, or starves, behind others that are answered. So a worker is given nothing more once one operation has
 //! been overtaken for half of its time: it has the token to itself then, and is answered, or the token hangs.
+//!
+//! And this process may have stood still, by a signal or with its virtual machine: answers are there then that nobody
+//! has read. So who seems to hang is looked at twice.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::load::{Load, Run};
 
@@ -17,12 +20,18 @@ pub(super) struct Answers {
     silent: Option<Instant>,
     /// The run that is to be answered before the seat is given anything else.
     first: Option<u64>,
+    /// It seems to hang: when it is looked at again.
+    again: Option<Instant>,
 }
 
+/// Between the two looks.
+const AGAIN: Duration = Duration::from_millis(250);
+
 impl Answers {
-    /// The first operation has begun.
+    /// From now on an answer is waited for.
     pub fn expected_from(&mut self, now: Instant) {
         self.silent = Some(now);
+        self.again = None;
     }
 
     /// Whether the seat is given nothing more for now.
@@ -32,15 +41,26 @@ impl Answers {
 }
 
 impl<W, C> Load<W, C> {
-    /// Past this the token hangs: those that run stand behind the one that may take longest.
+    /// When it is to be looked at: those that run stand behind the one that may take longest.
     pub fn limit(&self) -> Option<Instant> {
         let longest = self.running.iter().map(|run| run.allowed).max()?;
-        Some(self.answers.silent? + longest)
+        let silent = self.answers.silent? + longest;
+        Some(self.answers.again.unwrap_or(silent))
+    }
+
+    /// Whether the token hangs.
+    pub fn hangs(&mut self, now: Instant) -> bool {
+        let silent = self.limit().is_some_and(|limit| limit <= now);
+        let seemed_to = self.answers.again.is_some();
+        if silent && !seemed_to {
+            self.answers.again = Some(now + AGAIN);
+        }
+        silent && seemed_to
     }
 
     /// A run that is no longer among the others has been answered.
     pub fn note_answer(&mut self, number: u64, now: Instant) {
-        self.answers.silent = Some(now);
+        self.answers.expected_from(now);
         if self.answers.first == Some(number) {
             self.answers.first = None;
         }

@@ -86,8 +86,8 @@ fn who_stands_behind_others_does_not_hang() {
     assert_eq!(seat.fill(1), 1, "none was overtaken");
     assert_eq!(
         seat.hangs_after(),
-        ms(7000),
-        "a second after the last answer"
+        ms(7250),
+        "a second after the last answer, and a second look"
     );
 }
 
@@ -100,7 +100,7 @@ fn nothing_hangs_behind_what_may_take_long() {
     seat.answers(0, ms(9000));
     seat.answers(0, ms(9000));
     seat.answers(0, ms(9000));
-    assert_eq!(seat.hangs_after(), ms(28_000), "the short one");
+    assert_eq!(seat.hangs_after(), ms(28_250), "the short one");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn one_that_hangs_among_others_is_found() {
         seat.answers(1, ms(100));
         seat.fill(1);
     }
-    assert_eq!(seat.hangs_after(), ms(1700));
+    assert_eq!(seat.hangs_after(), ms(1950));
 }
 
 #[test]
@@ -138,5 +138,21 @@ fn another_host_may_serve_some_long_before_others() {
         seat.answers(1, ms(100));
         assert_eq!(seat.fill(1), 1);
     }
-    assert_eq!(seat.hangs_after(), ms(11_000));
+    assert_eq!(seat.hangs_after(), ms(11_250));
+}
+
+#[test]
+fn what_was_answered_while_this_process_stood_still_is_read_first() {
+    let mut seat = Seat::new(false);
+    seat.fill(1);
+    seat.now += ms(60_000);
+    assert!(seat.machine.overdue(seat.now).hung.is_empty());
+    let rest = seat.machine.nearest().expect("something runs") - seat.now;
+    assert!(rest < ms(1000), "{rest:?}");
+    seat.answers(0, rest / 2);
+    seat.answers(0, ms(900));
+    assert_eq!(
+        seat.hangs_after(),
+        ms(60_000) + rest / 2 + ms(900) + ms(1250)
+    );
 }
