@@ -227,7 +227,7 @@ impl Way {
             let own = self.subject.load(&mut pass)?;
             let twin = twin_first.unwrap_or_else(|| self.twin.load(&mut pass))?;
             turns.push((own.per_second, twin.per_second));
-            seen.push(own);
+            seen.extend([own, twin]);
         }
         Ok(Found::new(turns, &seen))
     }

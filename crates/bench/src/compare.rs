@@ -70,6 +70,9 @@ pub struct Report {
     pub title: String,
     /// How often each variant had its turn.
     pub rounds: usize,
+    /// Somebody has ended it before its last round, the whole ones before which are here.
+    #[serde(default)]
+    pub interrupted: bool,
     /// In the order given.
     pub variants: Vec<Series>,
     /// What was to be reached, and whether it was.
@@ -103,7 +106,7 @@ pub struct Figure {
     pub min: Option<f64>,
     /// The greatest of the rounds.
     pub max: Option<f64>,
-    /// Whether the median keeps the bound and nothing failed.
+    /// Whether the median keeps the bound and nothing failed, of neither.
     pub reached: bool,
 }
 
@@ -119,7 +122,8 @@ pub fn run(
     mut turn: impl FnMut(usize, &str),
 ) -> Result<Report> {
     let mut measured: Vec<Vec<Measurement>> = variants.iter().map(|_| Vec::new()).collect();
-    for round in 0..rounds {
+    let mut interrupted = false;
+    'rounds: for round in 0..rounds {
         let mut order: Vec<usize> = (0..variants.len()).collect();
         if round % 2 == 1 {
             order.reverse();
@@ -128,11 +132,22 @@ pub fn run(
             let variant = &mut variants[at];
             turn(round, &variant.name);
             let measurement = (variant.run)().map_err(|error| error.at(&variant.name))?;
+            if measurement.interrupted {
+                // A round that is not whole compares nothing.
+                for whole in &mut measured {
+                    whole.truncate(round);
+                }
+                interrupted = true;
+                break 'rounds;
+            }
             measured[at].push(measurement);
         }
     }
     let names = variants.into_iter().map(|variant| variant.name);
-    Ok(Report::new(title, names.zip(measured), goals))
+    Ok(Report {
+        interrupted,
+        ..Report::new(title, names.zip(measured), goals)
+    })
 }
 
 impl Report {
@@ -151,6 +166,7 @@ impl Report {
             head: Head::now("compare"),
             title: title.to_owned(),
             rounds: rounds.unwrap_or_default(),
+            interrupted: false,
             figures: goals
                 .iter()
                 .filter_map(|goal| Figure::new(goal, &variants))
@@ -159,9 +175,9 @@ impl Report {
         }
     }
 
-    /// Whether every goal was reached.
+    /// Whether all was measured and every goal reached.
     pub fn reached(&self) -> bool {
-        self.figures.iter().all(|figure| figure.reached)
+        !self.interrupted && self.figures.iter().all(|figure| figure.reached)
     }
 }
 
@@ -190,7 +206,8 @@ impl Figure {
             value,
             min: values.iter().copied().min_by(f64::total_cmp),
             max: values.iter().copied().max_by(f64::total_cmp),
-            reached: value.is_some_and(|value| goal.bound.keeps(value)) && of.failed == 0,
+            reached: value.is_some_and(|value| goal.bound.keeps(value))
+                && of.failed + against.failed == 0,
         })
     }
 }

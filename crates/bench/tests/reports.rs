@@ -315,6 +315,64 @@ fn a_variant_that_fails_has_not_reached_its_goal() {
 }
 
 #[test]
+fn what_is_compared_with_one_that_fails_has_not_reached_its_goal() {
+    let failing = || {
+        Ok(Measurement {
+            failed: 1,
+            ..measured(100.0, 100.0)
+        })
+    };
+    let goals = [Goal {
+        of: "good".into(),
+        against: "failing".into(),
+        bound: Bound::RateRatioAtLeast(1.0),
+    }];
+    let good = || Ok(measured(200.0, 100.0));
+    let variants = vec![Variant::new("good", good), Variant::new("failing", failing)];
+    let report = compare::run("faults", variants, &goals, 1, |_, _| ()).unwrap();
+    assert_eq!(
+        (report.figures[0].value, report.figures[0].reached),
+        (Some(2.0), false)
+    );
+}
+
+#[test]
+fn an_interrupted_comparison_keeps_its_whole_rounds_and_reaches_nothing() {
+    for (turns, whole) in [(3, 1), (1, 0)] {
+        let turn = std::cell::Cell::new(0);
+        let variant = |name: &'static str, per_second: f64| {
+            let turn = &turn;
+            Variant::new(name, move || {
+                turn.set(turn.get() + 1);
+                Ok(Measurement {
+                    interrupted: turn.get() >= turns,
+                    ..measured(per_second, 100.0)
+                })
+            })
+        };
+        let goals = [Goal {
+            of: "fast".into(),
+            against: "slow".into(),
+            bound: Bound::RateRatioAtLeast(1.5),
+        }];
+        let variants = vec![variant("slow", 100.0), variant("fast", 300.0)];
+        let report = compare::run("speeds", variants, &goals, 5, |_, _| ()).unwrap();
+        assert_eq!(turn.get(), turns, "nothing more is measured");
+        assert!(report.interrupted && !report.reached());
+        assert_eq!(
+            (report.rounds, report.variants[1].rounds.len()),
+            (whole, whole)
+        );
+        keeps_schema(&report);
+        let text = report.to_string();
+        assert!(
+            text.contains("interrupted") && !text.contains("NaN"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn an_elapsed_time_ends_a_run() {
     let mut options = options(Signer::new(), 2, 0);
     options.until = Until::Elapsed(Duration::from_millis(300));

@@ -9,16 +9,24 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}", self.head)?;
+        let ended = if self.interrupted {
+            "; interrupted in the next one"
+        } else {
+            ""
+        };
         match self.rounds {
-            1 => writeln!(f, "one round\n")?,
-            rounds => writeln!(f, "medians of {rounds} rounds, taking turns\n")?,
+            1 => writeln!(f, "one round{ended}\n")?,
+            rounds => writeln!(f, "medians of {rounds} rounds, taking turns{ended}\n")?,
         }
         let variants = self.variants.iter().map(|series| {
             let first = &self.variants[0];
             [
                 series.name.clone(),
                 rate(series.per_second),
-                three(series.per_second / first.per_second),
+                match series.per_second / first.per_second {
+                    ratio if ratio.is_finite() => three(ratio),
+                    _ => "-".to_owned(),
+                },
                 series.median_us.map_or_else(|| "-".to_owned(), micros),
                 count(series.failed),
             ]
