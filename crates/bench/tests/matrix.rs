@@ -4,9 +4,12 @@ mod common;
 
 use std::cell::Cell as Count;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::{certificate, fits_80_columns, keeps_schema, quiet};
 use hsmux_bench::Control;
@@ -167,6 +170,37 @@ fn what_does_not_start_is_named_and_tried_again() {
     fs::write(folder.path().join("mended"), "").unwrap();
     let (report, runs) = run(&options);
     assert_eq!((runs, report.left), (4, 0), "{report}");
+}
+
+/// As after a run that was killed.
+#[test]
+fn what_answers_already_is_not_measured_in_place_of_what_is_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = table(folder.path(), SERVER);
+    options.plan.cells.truncate(1);
+    let cell = &options.plan.cells[0];
+    let mut left = Command::new("sh")
+        .args(["-c", &cell.start])
+        .current_dir(folder.path())
+        .spawn()
+        .unwrap();
+    let address = cell
+        .url
+        .trim_start_matches("https://")
+        .trim_end_matches('/');
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while TcpStream::connect(address).is_err() {
+        assert!(Instant::now() < deadline, "nobody listens at {address}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let (report, _) = run(&options);
+    left.kill().unwrap();
+    left.wait().unwrap();
+    let error = report.rows[0].error.as_ref().unwrap();
+    assert!(error.contains("answers already"), "{error}");
+    assert_eq!((report.rows[0].runs.len(), report.left), (0, 2), "{report}");
+    let (report, runs) = run(&options);
+    assert_eq!((runs, report.left), (2, 0), "{report}");
 }
 
 #[test]

@@ -11,7 +11,8 @@ use hsmux_token::{Error, Kind, Result};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::Cell;
-use crate::{Control, tls};
+use crate::Control;
+use crate::tls::{self, Options};
 
 /// A running system under test; it ends with this value.
 pub struct System {
@@ -22,6 +23,9 @@ pub struct System {
 
 /// Between two looks.
 const GLANCE: Duration = Duration::from_millis(100);
+
+/// Who does not answer within this is not there.
+const ANSWER: Duration = Duration::from_secs(1);
 
 /// How long it has to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -38,6 +42,8 @@ impl System {
         };
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|e| failed(&e))?;
+        let mut options = cell.options()?;
+        await_silence(&mut options, control).map_err(|why| failed(&why))?;
         let child = shell(&cell.start, cell, &log).and_then(|mut command| command.spawn());
         let child = child.map_err(|e| failed(&e))?;
         let mut this = Self {
@@ -45,7 +51,6 @@ impl System {
             child,
             log,
         };
-        let mut options = cell.options()?;
         let ready = Duration::from_secs_f64(cell.ready_s);
         let began = Instant::now();
         while !control.stopped() {
@@ -106,9 +111,22 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        // What does not end fails the start of the next one, which says so.
+        // Where it still answers the next one is not started, which says so.
         let _ = self.end();
     }
+}
+
+/// Waits until nobody answers any more: what is there before the start would be measured in its place.
+fn await_silence(options: &mut Options, control: Control<'_>) -> Result<(), String> {
+    options.timeout = ANSWER;
+    let until = Instant::now() + PATIENCE;
+    while !control.stopped() && tls::answers(options).is_ok() {
+        if Instant::now() >= until {
+            return Err(format!("{} answers already; end that first", options.url));
+        }
+        sleep(GLANCE);
+    }
+    Ok(())
 }
 
 /// A line for the shell, told which cell it is for.
