@@ -32,7 +32,7 @@ pub struct RunArgs {
     #[arg(long, value_parser = hsmux_pool::config::parse_duration, conflicts_with = "count")]
     time: Option<Duration>,
     /// Start so many a second, whatever becomes of them [default: each caller one after the other]
-    #[arg(long, value_name = "PER_SECOND")]
+    #[arg(long, value_name = "PER_SECOND", value_parser = per_second)]
     rate: Option<f64>,
     /// The mechanism, as in ecdsa, sha256-rsa-pkcs [default: as usual for the key]
     #[arg(long)]
@@ -46,6 +46,15 @@ pub struct RunArgs {
     /// Do not check the signatures
     #[arg(long)]
     no_verify: bool,
+}
+
+/// How many a second: some, at least one in a day.
+fn per_second(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if (1e-5..=1e6).contains(&number) {
+        return Ok(number);
+    }
+    Err(format!("{text} a second: give from 0.00001 to 1000000"))
 }
 
 impl RunArgs {

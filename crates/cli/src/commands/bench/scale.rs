@@ -18,6 +18,9 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
 
+/// How long members may take to prove their keys: a card with many takes minutes.
+const PROVED_WITHIN: Duration = Duration::from_secs(600);
+
 /// Options of `hsmux bench scale`.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -59,6 +62,7 @@ impl Scale {
         let mechanism = options.mechanism.as_ref().unwrap_or(&options.key.mechanism);
         let mut load = |members: usize| -> hsmux_token::Result<Measurement> {
             crew.only(members)?;
+            crew.settle(members, &stop)?;
             let kills = self.kill_worker && Some(&members) == counts.last();
             let over = AtomicBool::new(false);
             std::thread::scope(|scope| {
@@ -175,6 +179,26 @@ impl Crew {
         Ok(())
     }
 
+    /// Waits until the first so many serve with all that they hold: what comes back proves its keys first, which
+    /// takes some seconds on a card. Or until somebody interrupts.
+    fn settle(&self, count: usize, stop: &AtomicBool) -> hsmux_token::Result<()> {
+        let names = &self.names[..count];
+        let until = Instant::now() + PROVED_WITHIN;
+        while !stop.load(Ordering::Relaxed) {
+            let status = self.status()?;
+            let unsettled = names.iter().find(|name| !is_settled(&status, name));
+            let Some(name) = unsettled else { break };
+            if Instant::now() >= until {
+                let why = format!(
+                    "{name} does not serve with all its keys after {PROVED_WITHIN:?}; see hsmux status"
+                );
+                return Err(Error::pool(Kind::Deadline, why));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(())
+    }
+
     fn all(&self) -> hsmux_token::Result<()> {
         self.only(self.names.len())
     }
@@ -224,6 +248,16 @@ impl Crew {
         let why = "the measurement was over before; give it more --time";
         Err(Error::pool(Kind::Invalid, why))
     }
+}
+
+/// Whether a member serves, and proves nothing any more.
+fn is_settled(status: &DaemonStatus, name: &str) -> bool {
+    let mut members = status.members.iter();
+    let serves = members.any(|member| member.name == name && member.state == "serving");
+    let mut replicas = status.pool.objects.iter().flat_map(|o| &o.replicas);
+    serves
+        && !replicas
+            .any(|replica| replica.member == name && matches!(&*replica.state, "proving" | "away"))
 }
 
 impl Drop for Crew {
