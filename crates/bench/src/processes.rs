@@ -126,7 +126,8 @@ impl Accounts {
             let Some((ticks, peak)) = usage(pid) else {
                 continue;
             };
-            account.seen = ticks;
+            // Somebody else may have its number by now.
+            account.seen = account.seen.max(ticks);
             account.peak = account.peak.max(peak);
         }
     }

@@ -10,6 +10,7 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::Options;
 use super::place::Place;
@@ -37,7 +38,7 @@ impl<'a> Connection<'a> {
 
     /// The body of a request's answer; anything but 200 is an error that begins with its status.
     pub async fn ask(&mut self, request: Request<Full<Bytes>>) -> Result<Bytes> {
-        let asked = tokio::time::timeout(self.deadline, self.answer(request)).await;
+        let asked = timeout(self.deadline, self.answer(request)).await;
         let result = asked.unwrap_or_else(|_| Err(failed("no answer by the deadline")));
         if result.is_err() {
             // What is under way on it is not to be waited for.
@@ -130,7 +131,8 @@ impl<'a> Client<'a> {
 impl Caller for Client<'_> {
     fn prepare(&mut self) -> Later<'_, ()> {
         // The first request says what is wrong.
-        Box::pin(async { drop(self.connection.connect().await) })
+        let patience = self.connection.deadline;
+        Box::pin(async move { drop(timeout(patience, self.connection.connect()).await) })
     }
 
     fn call(&mut self) -> Later<'_, Result<Bytes>> {

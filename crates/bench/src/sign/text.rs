@@ -82,6 +82,9 @@ impl fmt::Display for Measurement {
                 ""
             }
         )?;
+        if let Some(intended) = self.intended_per_second {
+            writeln!(f, "intended    {}", rate(intended))?;
+        }
         writeln!(f, "throughput  {}", rate(self.per_second))?;
         writeln!(f, "failed      {}", count(self.failed))?;
         writeln!(

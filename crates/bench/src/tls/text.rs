@@ -13,7 +13,7 @@ impl Report {
         let pace = match self.pace {
             Pace::ThinkS(0.0) => "in a burst".to_owned(),
             Pace::ThinkS(time) => format!("who think up to {} s", plain(time)),
-            Pace::PerSecond(hits) => format!("{} started", rate(hits)),
+            Pace::PerSecond(hits) => format!("{} intended", rate(hits)),
         };
         let follow = if self.follow {
             ", with its resources"
