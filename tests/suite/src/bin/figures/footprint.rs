@@ -23,7 +23,7 @@ pub fn footprint(effort: Effort) -> Result<Vec<Fact>> {
     let mut rig = Rig::new(Setup::Daemon);
     let mut turns = Turns::new([effort.turn, LAST_TIMER + effort.idle]);
     turns.next("200 callers");
-    Client::of(&rig).sign(CALLERS, effort.turn)?;
+    let served = Client::of(&rig).sign(CALLERS, effort.turn)?;
     let daemon = rig.daemon.as_ref().expect("a daemon").id();
     let peak_bytes = peak_memory(daemon);
     let processes: Vec<u32> = rig.workers().into_iter().chain([daemon]).collect();
@@ -41,6 +41,18 @@ pub fn footprint(effort: Effort) -> Result<Vec<Fact>> {
     let ticks_ms = idle_ticks as f64 * 10.0;
     let memory = format!("peak memory of the daemon, {CALLERS} callers");
     Ok(vec![
+        Fact::new(
+            format!("signatures, {CALLERS} callers"),
+            served.ops as f64,
+            "signatures",
+        )
+        .at_least(1.0),
+        Fact::new(
+            format!("failed, {CALLERS} callers"),
+            (served.failed + served.wrong) as f64,
+            "signatures",
+        )
+        .at_most(0.0),
         Fact::new(memory, peak_bytes as f64 / 1e6, "MB").at_most(MOST_MEMORY),
         Fact::new(format!("CPU of {idle}"), ticks_ms, "ms").at_most(0.0),
         Fact::new(

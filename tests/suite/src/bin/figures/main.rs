@@ -165,7 +165,7 @@ fn main() -> ExitCode {
     let measured = if let [channel::IN_READER, millis] = texts(&arguments)[..] {
         channel::in_reader(millis).map(|()| true)
     } else if let Some(asked) = Asked::read(arguments.into_iter()) {
-        asked.measure()
+        Ok(asked.measure())
     } else {
         eprintln!("{}", usage());
         return ExitCode::from(2);
@@ -223,15 +223,17 @@ impl Asked {
     }
 
     /// Measures what is asked for, shows and writes it; whether every goal was reached.
-    fn measure(&self) -> Result<bool> {
+    fn measure(&self) -> bool {
         let mut page = Page::new();
         let wanted: Vec<_> = PARTS.iter().filter(|(name, _)| self.wants(name)).collect();
         for (number, (name, part)) in wanted.iter().enumerate() {
             eprintln!("part {} of {}: {name}", number + 1, wanted.len());
-            part(self.effort, &mut page)?;
+            if let Err(error) = part(self.effort, &mut page) {
+                page.lost(name, &error);
+            }
         }
         page.finish(self.file.as_deref());
-        Ok(page.reached())
+        page.reached()
     }
 
     fn wants(&self, part: &str) -> bool {

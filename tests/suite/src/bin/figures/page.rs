@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hsmux_bench::Machine;
 use hsmux_bench::compare::{Bound, Figure, Report};
-use hsmux_token::Result;
+use hsmux_token::{Error, Result};
 use serde::Serialize;
 
 use crate::fact::Fact;
@@ -16,6 +16,8 @@ pub struct Page {
     machine: Machine,
     comparisons: Vec<Report>,
     facts: Vec<Fact>,
+    /// Parts that could not be measured, and why.
+    lost: Vec<String>,
 }
 
 impl Page {
@@ -25,6 +27,7 @@ impl Page {
             machine: Machine::this(),
             comparisons: Vec::new(),
             facts: Vec::new(),
+            lost: Vec::new(),
         }
     }
 
@@ -47,9 +50,17 @@ impl Page {
         Ok(())
     }
 
-    /// Whether every goal was reached.
+    /// A part could not be measured. The others are.
+    pub fn lost(&mut self, part: &str, error: &Error) {
+        let lost = format!("{part} could not be measured: {error}");
+        println!("{lost}\n");
+        self.lost.push(lost);
+    }
+
+    /// Whether all was measured and every goal reached.
     pub fn reached(&self) -> bool {
-        self.comparisons.iter().all(Report::reached) && self.facts.iter().all(Fact::reached)
+        let compared = self.comparisons.iter().all(Report::reached);
+        compared && self.facts.iter().all(Fact::reached) && self.lost.is_empty()
     }
 
     /// Says what came of it, and writes `file`.md for people and `file`.json for programs.
@@ -94,6 +105,9 @@ impl Page {
         let rows = rows.chain(self.facts.iter().map(Fact::row));
         for cells in rows {
             writeln!(page, "| {} |", cells.join(" | ")).expect("a string");
+        }
+        for lost in &self.lost {
+            write!(page, "\n{lost}\n").expect("a string");
         }
         for report in &self.comparisons {
             write!(page, "\n```text\n{report}```\n").expect("a string");

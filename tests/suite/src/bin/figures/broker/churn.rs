@@ -7,7 +7,7 @@ use hsmux_bench::Measurement;
 use hsmux_bench::churn::{Keys, Options, Row, Serves, TURNS, run, runs, ways};
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
-use hsmux_token::Result;
+use hsmux_token::{Error, Kind, Result};
 
 use super::{folder, store, usual, workers};
 use crate::Effort;
@@ -117,7 +117,13 @@ pub fn foreign_churn(effort: Effort) -> Result<Report> {
                     std::thread::sleep(effort.turn);
                     Ok(())
                 });
-                changing.stop()?;
+                if changing.stop()? == 0 {
+                    let message = format!(
+                        "{way}: nothing was changed on {on} within {:?}",
+                        effort.turn
+                    );
+                    return Err(Error::pool(Kind::Environment, message));
+                }
                 measured
             };
             variants.push(Variant::new(format!("{way}, changes on {on}"), run));

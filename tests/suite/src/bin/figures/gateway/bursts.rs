@@ -70,6 +70,8 @@ pub fn bursts(effort: Effort) -> Result<(Report, Vec<Fact>)> {
             gateway_on_cards.rest();
             let mut options = burst(&gateway_on_cards.gateway.address, USERS, effort.burst);
             options.offer.signatures = Some(key.signatures.to_owned());
+            // Three times the longest wait in a queue of all users: who is forgotten fails within the burst.
+            options.timeout = (effort.burst * 3 / 4).min(Duration::from_secs(120));
             let report = measure(&options)?;
             let able = key.per_second() * cards as f64;
             let against = format!("{cards} x what a card can sign, {}", key.name);

@@ -137,7 +137,14 @@ pub fn resumed(effort: Effort) -> Result<Vec<Fact>> {
             "full handshakes of the same run",
             full as f64,
             "connections",
-        ),
+        )
+        .at_most(2.0 * USERS as f64),
+        Fact::new(
+            "failed connections of the same run",
+            measured.measurement.failed as f64,
+            "connections",
+        )
+        .at_most(0.0),
         Fact::new(
             "signatures but for those of full handshakes",
             signatures as f64 - full as f64,

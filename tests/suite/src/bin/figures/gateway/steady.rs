@@ -11,10 +11,10 @@ use hsmux_token::{Error, Kind, Result};
 
 use super::{PAGE, PATH};
 
-/// Between two requests.
+/// From the beginning of a request to that of the next one.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How long requests took, in milliseconds, in order.
+/// How long requests took from when each was due, in milliseconds, in order.
 pub struct Steady(Vec<f64>);
 
 impl Steady {
@@ -24,10 +24,13 @@ impl Steady {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
-                let mut took = Vec::new();
+                let (mut due, mut took) = (Instant::now(), Vec::new());
                 while !done.load(Relaxed) {
-                    took.push(ask(&mut stream)?.as_secs_f64() * 1e3);
-                    thread::sleep(PAUSE);
+                    // Whatever became of the one before: a stall is as long for each that would have been asked meanwhile.
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    ask(&mut stream)?;
+                    took.push(due.elapsed().as_secs_f64() * 1e3);
+                    due += PAUSE;
                 }
                 Ok::<_, Error>(took)
             });
@@ -74,8 +77,7 @@ fn connect(address: &str) -> Result<SslStream<TcpStream>> {
 }
 
 /// One request, until the last byte of its answer.
-fn ask(stream: &mut SslStream<TcpStream>) -> Result<Duration> {
-    let begun = Instant::now();
+fn ask(stream: &mut SslStream<TcpStream>) -> Result<()> {
     let mut answer = Vec::new();
     let mut exchange = || {
         write!(stream, "GET /{PATH} HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
@@ -91,6 +93,5 @@ fn ask(stream: &mut SslStream<TcpStream>) -> Result<Duration> {
     exchange().map_err(|e| {
         let message = format!("the connection that was there already: {e}");
         Error::pool(Kind::Lost, message)
-    })?;
-    Ok(begun.elapsed())
+    })
 }
