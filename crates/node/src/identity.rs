@@ -123,10 +123,16 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
-/// The certificates that are not believed any more.
+/// The certificates that are not believed any more. A file without a list says nothing of them, not that there
+/// are none: it is an error.
 pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
+    let lists = lists(file)?;
+    if lists.is_empty() {
+        let message = "there is no list of revoked certificates in it (PEM)";
+        return Err(failed(file, &message));
+    }
     let mut all = HashSet::new();
-    for list in lists(file)? {
+    for list in lists {
         all.extend(certificate::revoked(&list).map_err(|e| failed(file, &e))?);
     }
     Ok(all)

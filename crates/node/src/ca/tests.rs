@@ -128,6 +128,32 @@ fn lists_of_several_authorities_are_one() {
 }
 
 #[test]
+fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let into = folder.path().join("web1");
+    let enrolled = ca.enroll(&wanted("web1", &[], DAY), &into).unwrap();
+    let list = enrolled.folder.join(REVOKED);
+    let certificate = std::fs::read(enrolled.folder.join(CERTIFICATE)).unwrap();
+    for nothing in [b"".as_slice(), b"\x30\x03\x02\x01\x01", &certificate] {
+        std::fs::write(&list, nothing).unwrap();
+        for error in [
+            revoked(&list).map(drop).unwrap_err(),
+            Loaded::read(&identity(&enrolled.folder))
+                .map(drop)
+                .unwrap_err(),
+        ] {
+            let told = error.to_string();
+            assert!(told.contains("there is no list of revoked"), "{told}");
+        }
+    }
+    // One that revokes nobody is a list.
+    std::fs::copy(folder.path().join("ca").join(REVOKED), &list).unwrap();
+    assert!(revoked(&list).unwrap().is_empty());
+    Loaded::read(&identity(&enrolled.folder)).unwrap();
+}
+
+#[test]
 fn what_is_revoked_is_on_the_list_and_stays_there() {
     let folder = tempfile::tempdir().unwrap();
     let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();
