@@ -1,6 +1,7 @@
 //! What a certificate says, and which ones are revoked.
 
 use std::collections::HashSet;
+use std::time::SystemTime;
 
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
@@ -44,6 +45,12 @@ impl Shown {
                 .to_unix_duration()
                 .as_secs(),
         })
+    }
+
+    /// Whether its time is over.
+    pub fn has_expired(&self) -> bool {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        now.is_ok_and(|now| now.as_secs() > self.until)
     }
 }
 

@@ -13,7 +13,7 @@
 //! | `guests` | connections that are open, and who has to go |
 //! | `watch` | files and configuration that change while it runs |
 //! | `link`, `connect` | the using side: a worker process, its lanes, how it connects |
-//! | `pulse` | whether the other host is alive |
+//! | `pulse` | whether the other host is alive, and to be believed |
 //! | `identity`, `certificate` | what a host shows, and what others show |
 //! | `stream` | sockets that notice a cut cable, frames on them |
 //! | `revocation` | lists of revoked certificates, from host to host |

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::certificate::Shown;
 use crate::connect::Wanted;
-use crate::identity::{Loaded, unfit};
+use crate::identity::{self, Loaded, unfit};
 use crate::pulse;
 use crate::refusal::Refusal;
 use crate::revocation;
@@ -32,7 +32,8 @@ pub struct Link {
     pub stamp: Stamp,
     /// What the other host has shown.
     pub shown: Shown,
-    own: Shown,
+    /// What this host has shown.
+    pub own: Shown,
 }
 
 /// The program of a link: serves the token of another host until that or the parent ends.
@@ -197,10 +198,14 @@ impl Line {
 impl Link {
     /// Reads the files again; an error when what is connected is not to go on.
     pub fn look_again(&self) -> Result<()> {
-        let loaded = Loaded::read(&self.options.identity)?;
-        if loaded.revoked.contains(&self.shown.serial) {
+        let identity = &self.options.identity;
+        // By itself: whatever is wrong with the other files, who is on the list goes.
+        let revoked = identity.revoked.as_deref().map(identity::revoked);
+        let revoked = revoked.transpose()?.unwrap_or_default();
+        if revoked.contains(&self.shown.serial) {
             return Err(Error::lost("its certificate was revoked"));
         }
+        let loaded = Loaded::read(identity)?;
         if loaded.own.serial != self.own.serial {
             return Err(Error::lost(
                 "this host has another certificate: it connects anew",

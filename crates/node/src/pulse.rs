@@ -1,9 +1,10 @@
-//! Whether the other host is alive: asked each second on a connection of its own, which no work delays.
+//! Whether the other host is alive, asked each second on a connection of its own, which no work delays; and whether
+//! it is to be believed.
 
 use std::time::Duration;
 
 use hsmux_pool::stamp::Stamp;
-use hsmux_token::{Error, Result};
+use hsmux_token::{Error, Kind};
 use hsmux_wire::Call;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
@@ -17,13 +18,25 @@ const BEAT: Duration = Duration::from_secs(1);
 /// An other end that has not answered for so long is taken for dead.
 const DEAD_AFTER: Duration = Duration::from_secs(5);
 
+/// How often it is looked whether the other host is to be believed.
+const LOOK: Duration = Duration::from_millis(400);
+
 /// Goes on for as long as the other host answers and is to be believed; says why no longer.
 pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &Link) -> Error {
-    let mut seen = link.stamp.clone();
+    // Who is not believed any more does not put that off by answers that are slow.
+    tokio::select! {
+        biased;
+        error = believe(link) => error,
+        error = beat(over, link.version) => error,
+    }
+}
+
+/// Goes on for as long as the other host answers.
+async fn beat(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) -> Error {
     let nothing = Call::Execute(Vec::new());
     loop {
         sleep(BEAT).await;
-        let asked = timeout(DEAD_AFTER, ask(over, link.version, &nothing));
+        let asked = timeout(DEAD_AFTER, ask(over, version, &nothing));
         match asked.await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return error,
@@ -32,25 +45,101 @@ pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &Link
                 return Error::lost(message);
             }
         }
-        if let Err(error) = still_believed(link, &mut seen) {
-            return error;
+    }
+}
+
+/// Goes on for as long as the other host is to be believed, by files that are read again when they have changed.
+/// With other ones this host shows itself anew.
+async fn believe(link: &Link) -> Error {
+    let mut seen = link.stamp.clone();
+    let mut failed = None;
+    loop {
+        sleep(LOOK).await;
+        if link.shown.has_expired() {
+            return Error::lost("its certificate has expired");
+        }
+        let now = Stamp::of(link.options.identity.files());
+        if now == seen {
+            continue;
+        }
+        match link.look_again() {
+            Ok(()) => seen = now,
+            // A file that is being written is read again; what is wrong with one is told once.
+            Err(error) if error.kind() == Kind::Environment => {
+                if failed.as_ref() != Some(&now) {
+                    tracing::warn!(%error, "files of this host are as they were");
+                    failed = Some(now);
+                }
+            }
+            Err(error) => return error,
         }
     }
 }
 
-/// Reads the files again when they have changed. With other ones this host shows itself anew.
-fn still_believed(link: &Link, seen: &mut Stamp) -> Result<()> {
-    let now = Stamp::of(link.options.identity.files());
-    if now == *seen {
-        return Ok(());
-    }
-    match link.look_again() {
-        Ok(()) => *seen = now,
-        // A file that is being written is read again a second later.
-        Err(error) if error.kind() == hsmux_token::Kind::Environment => {
-            tracing::warn!(%error, "files of this host are as they were");
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use hsmux_pool::process::{Identity, LinkOptions};
+    use hsmux_wire::SPOKEN;
+    use tokio::io::duplex;
+
+    use super::*;
+    use crate::ca::{Authority, Wanted};
+    use crate::identity::Loaded;
+
+    /// From `web1`, in this folder, to `web2`.
+    fn link(authority: &Authority, folder: &Path) -> Link {
+        let host = |name: &str| {
+            let wanted = Wanted {
+                name,
+                addresses: &[],
+                life: Duration::from_secs(3600),
+                request: None,
+            };
+            let into = folder.join(name);
+            authority.enroll(&wanted, &into).unwrap();
+            Identity {
+                certificate: into.join("node.pem"),
+                key: into.join("node.key"),
+                ca: into.join("ca.pem"),
+                revoked: Some(into.join("revoked.pem")),
+            }
+        };
+        let identity = host("web1");
+        Link {
+            version: *SPOKEN.end(),
+            stamp: Stamp::of(identity.files()),
+            shown: Loaded::read(&host("web2")).unwrap().own,
+            own: Loaded::read(&identity).unwrap().own,
+            options: LinkOptions {
+                name: "web2".to_owned(),
+                address: String::new(),
+                lanes: 1,
+                identity,
+            },
         }
-        Err(error) => return Err(error),
     }
-    Ok(())
+
+    #[tokio::test]
+    async fn who_answers_nothing_is_out_as_soon_as_it_is_not_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let ca = folder.path().join("ca");
+        let life = Duration::from_secs(86_400);
+        let authority = Authority::init(&ca, "a cluster", life, None).unwrap();
+        let mut link = link(&authority, folder.path());
+        let (mut here, _silent) = duplex(1024);
+        // Whatever is wrong with its other files.
+        let identity = &link.options.identity;
+        fs::set_permissions(&identity.key, Permissions::from_mode(0o644)).unwrap();
+        let list = authority.revoke("web2").unwrap().list;
+        fs::copy(list, identity.revoked.as_ref().unwrap()).unwrap();
+        let error = watch(&mut here, &link).await.to_string();
+        assert!(error.contains("was revoked"), "{error}");
+        link.shown.until = 1;
+        let error = watch(&mut here, &link).await.to_string();
+        assert!(error.contains("has expired"), "{error}");
+    }
 }

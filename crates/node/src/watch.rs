@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use hsmux_pool::config::NodeSection;
 use hsmux_pool::process::Identity;
@@ -85,11 +85,9 @@ fn revoke_all_the_same(gate: &Gate, identity: &Identity) {
 /// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired.
 fn dismiss(gate: &Gate, node: &NodeSection) {
     let current = gate.current.load();
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let now = now.map_or(0, |now| now.as_secs());
     let stays = |shown: &Shown| {
         let named = node.peers.iter().any(|peer| peer.name == shown.name);
-        named && now <= shown.until && !current.revoked.contains(&shown.serial)
+        named && !shown.has_expired() && !current.revoked.contains(&shown.serial)
     };
     for name in gate.guests.dismiss(stays) {
         tracing::warn!(
