@@ -194,6 +194,28 @@ fn what_is_revoked_is_on_the_list_and_stays_there() {
 }
 
 #[test]
+fn an_authority_from_a_backup_goes_on_with_greater_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = folder.path().join("ca");
+    let ca = authority(&at, "a cluster", DAY).unwrap();
+    for name in ["web1", "web2"] {
+        ca.enroll(&wanted(name, &[], DAY), &folder.path().join(name))
+            .unwrap();
+    }
+    let backup = std::fs::read(at.join(ISSUED)).unwrap();
+    let revoke = |name: &str| {
+        ca.revoke(name).unwrap();
+        ca.ledger().unwrap().lists
+    };
+    let (first, second) = (revoke("web1"), revoke("web1"));
+    assert!(first < second, "{first} {second}");
+    std::fs::write(at.join(ISSUED), backup).unwrap();
+    let before = now();
+    let number = revoke("web2");
+    assert!(number >= before, "{number}, made at {before}");
+}
+
+#[test]
 fn a_host_makes_its_own_key() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
