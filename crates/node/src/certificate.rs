@@ -1,8 +1,10 @@
 //! What a certificate says, and which ones are revoked.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::crl::CertificateList;
 use x509_cert::der::{Decode, DecodePem, Encode};
@@ -21,11 +23,16 @@ pub struct Shown {
     pub serial: Serial,
     /// Until when it is good, in seconds of Unix time.
     pub until: u64,
+    /// The certificate.
+    pub der: CertificateDer<'static>,
+    /// Those that were shown with it, to lead to an authority.
+    pub others: Arc<[CertificateDer<'static>]>,
 }
 
 impl Shown {
-    /// Reads a certificate that has been verified.
-    pub fn of(der: &[u8]) -> Result<Self, String> {
+    /// Reads the first certificate of a chain that has been verified.
+    pub fn of(chain: &[CertificateDer<'static>]) -> Result<Self, String> {
+        let (der, others) = chain.split_first().ok_or("no certificate")?;
         let read = Certificate::from_der(der).map_err(|e| format!("a certificate: {e}"))?;
         let certificate = read.tbs_certificate();
         let names = certificate
@@ -44,6 +51,8 @@ impl Shown {
                 .not_after
                 .to_unix_duration()
                 .as_secs(),
+            der: der.clone(),
+            others: others.into(),
         })
     }
 

@@ -118,8 +118,8 @@ impl Gate {
             Some(_) => Purpose::Lists,
         };
         match self.enter(&shown, purpose) {
-            // It may have been revoked since its handshake began, and before it was among the guests.
-            Ok(_) if self.current.load().revoked.contains(&shown.serial) => None,
+            // Files may have changed since its handshake began, and before it was among the guests.
+            Ok(_) if !self.current.load().believes(&shown) => None,
             Ok((stay, near)) => {
                 let name = shown.name;
                 Some(Admitted {
@@ -155,8 +155,7 @@ impl Gate {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.current.load().server));
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => {
-                let shown = stream.get_ref().1.peer_certificates()?.first()?;
-                let shown = Shown::of(shown);
+                let shown = Shown::of(stream.get_ref().1.peer_certificates()?);
                 match shown {
                     Ok(shown) => Some((stream, shown)),
                     Err(problem) => {

@@ -107,6 +107,8 @@ impl Drop for Stay {
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::CertificateDer;
+
     use super::*;
 
     #[test]
@@ -114,16 +116,14 @@ mod tests {
         let guests = Arc::new(Guests::new(5));
         let enter_for = |purpose, name: &str| {
             let (name, serial) = (name.to_owned(), String::new());
-            let until = 0;
-            guests.enter(
-                Shown {
-                    name,
-                    serial,
-                    until,
-                },
-                purpose,
-                2,
-            )
+            let shown = Shown {
+                name,
+                serial,
+                until: 0,
+                der: CertificateDer::from(Vec::new()),
+                others: Arc::default(),
+            };
+            guests.enter(shown, purpose, 2)
         };
         let enter = |name| enter_for(Purpose::Work, name);
         let mut first: Vec<_> = (0..2).map(|_| enter("web1").ok().unwrap()).collect();

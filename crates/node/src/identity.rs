@@ -14,6 +14,7 @@ use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
@@ -40,7 +41,7 @@ impl Loaded {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
-        let own = Shown::of(&chain[0]).map_err(|e| failed(&identity.certificate, &e))?;
+        let own = Shown::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
         keep_to_itself(&identity.key)?;
         let key =
             PrivateKeyDer::from_pem_file(&identity.key).map_err(|e| failed(&identity.key, &e))?;
@@ -64,18 +65,31 @@ impl Loaded {
         })
     }
 
+    /// Who may connect to this host.
+    pub fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
+        WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
+            .with_crls(self.lists.iter().cloned())
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
+            .build()
+            .map_err(|e| rustls::Error::General(e.to_string()))
+    }
+
+    /// Whom this host connects to.
+    pub fn servers(&self) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
+        WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
+            .with_crls(self.lists.iter().cloned())
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
+            .build()
+            .map_err(|e| rustls::Error::General(e.to_string()))
+    }
+
     /// For the side that is connected to.
     pub fn server(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
-        let believed =
-            WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
-                .with_crls(self.lists.iter().cloned())
-                .only_check_end_entity_revocation()
-                .allow_unknown_revocation_status()
-                .build()
-                .map_err(|e| rustls::Error::General(e.to_string()))?;
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?
-            .with_client_cert_verifier(believed);
+            .with_client_cert_verifier(self.clients()?);
         let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
@@ -87,16 +101,9 @@ impl Loaded {
 
     /// For the side that connects.
     pub fn client(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
-        let believed =
-            WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
-                .with_crls(self.lists.iter().cloned())
-                .only_check_end_entity_revocation()
-                .allow_unknown_revocation_status()
-                .build()
-                .map_err(|e| rustls::Error::General(e.to_string()))?;
         let builder = ClientConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?
-            .with_webpki_verifier(believed);
+            .with_webpki_verifier(self.servers()?);
         let chain = self.chain.clone();
         let mut config = builder.with_client_auth_cert(chain, self.key.clone_key())?;
         config.resumption = Resumption::disabled();

@@ -1,5 +1,6 @@
 //! The using side: a worker process that passes frames between its lanes and another host.
 
+use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitCode;
 
@@ -7,7 +8,8 @@ use hsmux_pool::process::{LinkOptions, Orders, serve_orders};
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
 use hsmux_wire::{Answer, Call, Connection, SPOKEN};
-use rustls::pki_types::ServerName;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::pki_types::{ServerName, UnixTime};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -26,6 +28,8 @@ use crate::stream::{ask, pass};
 pub struct Link {
     /// What the parent has ordered.
     pub options: LinkOptions,
+    /// The name that the other host has to show.
+    pub server: ServerName<'static>,
     /// The frame version agreed.
     pub version: u16,
     /// The files as they were read.
@@ -73,13 +77,12 @@ fn tell(control: &mut Connection, error: Error) {
 }
 
 /// A lane that has ended, and is not closed yet.
-type Ended = (std::io::Result<()>, UnixStream);
+type Ended = (io::Result<()>, UnixStream);
 
 /// The way to the other host.
 struct Line {
     link: Link,
     connector: TlsConnector,
-    server: ServerName<'static>,
     client: [u8; 16],
     /// Beside the lanes, for the [`pulse`].
     pulse: TlsStream<TcpStream>,
@@ -107,9 +110,8 @@ impl Line {
             versions: *SPOKEN.start()..=*SPOKEN.end(),
         };
         let (mut pulse, version) = wanted.connect().await?;
-        let shown = pulse.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let shown = shown.map_or_else(|| Err("no certificate".into()), |der| Shown::of(der));
-        let shown = shown.map_err(Error::protocol)?;
+        let shown = pulse.get_ref().1.peer_certificates().unwrap_or_default();
+        let shown = Shown::of(shown).map_err(Error::protocol)?;
         let info = match ask(&mut pulse, version, &Call::Info).await? {
             Answer::Info(info) => info,
             Answer::Failed(error) => return Err(error),
@@ -125,13 +127,13 @@ impl Line {
         Ok(Self {
             link: Link {
                 options,
+                server,
                 version,
                 stamp,
                 shown,
                 own: loaded.own,
             },
             connector,
-            server,
             client,
             pulse,
             info,
@@ -159,7 +161,7 @@ impl Line {
         }
         let (ended, near) = tokio::select! {
             error = pulse::watch(&mut self.pulse, &self.link) => return error,
-            never = revocation::keep(&self.link.options, &self.server) => match never {},
+            never = revocation::keep(&self.link.options, &self.link.server) => match never {},
             Some(Ok(ended)) = running.join_next() => ended,
         };
         // Kept open with the others.
@@ -178,7 +180,7 @@ impl Line {
         let wanted = Wanted {
             address: &self.link.options.address,
             connector: &self.connector,
-            server: &self.server,
+            server: &self.link.server,
             client: self.client,
             versions: version..=version,
         };
@@ -211,6 +213,10 @@ impl Link {
                 "this host has another certificate: it connects anew",
             ));
         }
-        Ok(())
+        let servers = loaded.servers().map_err(|e| unfit(identity, &e))?;
+        let Shown { der, others, .. } = &self.shown;
+        let verified = servers.verify_server_cert(der, others, &self.server, &[], UnixTime::now());
+        let refused = |error| Error::lost(Refusal::of(&io::Error::other(error)).to_string());
+        verified.map(drop).map_err(refused)
     }
 }

@@ -110,6 +110,7 @@ mod tests {
         };
         let identity = host("web1");
         Link {
+            server: "web2".try_into().unwrap(),
             version: *SPOKEN.end(),
             stamp: Stamp::of(identity.files()),
             shown: Loaded::read(&host("web2")).unwrap().own,
@@ -141,5 +142,24 @@ mod tests {
         link.shown.until = 1;
         let error = watch(&mut here, &link).await.to_string();
         assert!(error.contains("has expired"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn who_is_of_an_authority_that_was_replaced_is_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let life = Duration::from_secs(86_400);
+        let init =
+            |name: &str| Authority::init(&folder.path().join(name), name, life, None).unwrap();
+        let link = link(&init("ca"), folder.path());
+        link.look_again().unwrap();
+        init("another");
+        fs::copy(
+            folder.path().join("another/ca.pem"),
+            &link.options.identity.ca,
+        )
+        .unwrap();
+        let (mut here, _silent) = duplex(1024);
+        let error = watch(&mut here, &link).await.to_string();
+        assert!(error.contains("another authority"), "{error}");
     }
 }

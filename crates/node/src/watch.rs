@@ -9,6 +9,8 @@ use hsmux_pool::process::Identity;
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::Result;
 use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
+use rustls::server::danger::ClientCertVerifier;
 
 use crate::certificate::{Serial, Shown};
 use crate::gate::Gate;
@@ -21,6 +23,7 @@ const LOOK: Duration = Duration::from_millis(400);
 pub struct Current {
     /// For new connections.
     pub server: Arc<ServerConfig>,
+    clients: Arc<dyn ClientCertVerifier>,
     /// Who has to go.
     pub revoked: HashSet<Serial>,
     seen: (Identity, Stamp),
@@ -34,9 +37,19 @@ impl Current {
         let loaded = Loaded::read(identity)?;
         Ok(Self {
             server: loaded.server().map_err(|e| unfit(identity, &e))?,
+            clients: loaded.clients().map_err(|e| unfit(identity, &e))?,
             revoked: loaded.revoked,
             seen,
         })
+    }
+
+    /// Whether who has shown this would be let in with it now.
+    pub fn believes(&self, shown: &Shown) -> bool {
+        let now = UnixTime::now();
+        let verified = self
+            .clients
+            .verify_client_cert(&shown.der, &shown.others, now);
+        verified.is_ok() && !self.revoked.contains(&shown.serial)
     }
 }
 
@@ -66,7 +79,7 @@ pub async fn run(gate: Arc<Gate>) {
                 }
             }
         }
-        dismiss(&gate, node);
+        dismiss(&gate, node, news);
     }
 }
 
@@ -77,17 +90,20 @@ fn revoke_all_the_same(gate: &Gate, identity: &Identity) {
     let old = gate.current.load();
     gate.current.store(Arc::new(Current {
         server: Arc::clone(&old.server),
+        clients: Arc::clone(&old.clients),
         revoked,
         seen: old.seen.clone(),
     }));
 }
 
-/// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired.
-fn dismiss(gate: &Gate, node: &NodeSection) {
+/// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired; after
+/// `news` also of those whose authority is not believed any more.
+fn dismiss(gate: &Gate, node: &NodeSection, news: bool) {
     let current = gate.current.load();
     let stays = |shown: &Shown| {
         let named = node.peers.iter().any(|peer| peer.name == shown.name);
-        named && !shown.has_expired() && !current.revoked.contains(&shown.serial)
+        let good = !shown.has_expired() && !current.revoked.contains(&shown.serial);
+        named && good && (!news || current.believes(shown))
     };
     for name in gate.guests.dismiss(stays) {
         tracing::warn!(

@@ -26,6 +26,18 @@ fn a_peer_that_is_revoked_is_out_and_stays_out() {
 }
 
 #[test]
+fn hosts_of_an_authority_that_is_replaced_are_out() {
+    let pair = Pair::start(1, 1);
+    pair.user.hsmux("node ca init --ca ca2 --name another").ok();
+    pair.user
+        .hsmux("node enroll web2 --ca ca2 --out other")
+        .ok();
+    install(&pair.node, &pair.user.path("other"));
+    pair.wait_for_reason("another authority");
+    Caller::open(&pair.user).ok("sign", json!({}));
+}
+
+#[test]
 fn a_host_that_is_revoked_is_not_used_any_more() {
     let pair = Pair::start(1, 1);
     let serial = {
