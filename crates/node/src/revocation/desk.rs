@@ -11,6 +11,9 @@ use super::list::{Believed, List};
 use super::shelf::{ADVICE, Shelf};
 use super::{MOST, Told};
 
+/// The other end tells a list once: so many that could not be verified are kept for when files have changed.
+const KEPT: usize = 4;
+
 /// What one end knows.
 pub struct Desk {
     /// The other host, for the log.
@@ -26,6 +29,8 @@ pub struct Desk {
     untaken: Vec<List>,
     /// Why not.
     trouble: Option<String>,
+    /// Not verified by the files as they are (DER).
+    refused: Vec<Vec<u8>>,
     complained: bool,
 }
 
@@ -49,6 +54,7 @@ impl Desk {
             theirs: Vec::new(),
             untaken: Vec::new(),
             trouble: None,
+            refused: Vec::new(),
             complained: false,
         }
     }
@@ -72,7 +78,7 @@ impl Desk {
         }
     }
 
-    /// Reads the files, if they have changed.
+    /// Reads the files, if they have changed, and verifies by them what could not be before.
     fn look(&mut self, identity: &Identity, file: &Path) {
         // Before they are read: what changes meanwhile is read again.
         let now = Some(state(identity));
@@ -87,11 +93,28 @@ impl Desk {
                 list.join(&mut self.own);
             }
         }
+        for der in std::mem::take(&mut self.refused) {
+            // What is wrong with it was told.
+            let _ = self.verify(der);
+        }
     }
 
     fn hear(&mut self, told: Vec<u8>) -> Result<(), String> {
         let told: Told = decode(told).map_err(|e| e.to_string())?;
-        let list = List::checked(&told.list, &self.believed)?;
+        self.verify(told.list)
+    }
+
+    fn verify(&mut self, der: Vec<u8>) -> Result<(), String> {
+        let list = match List::checked(&der, &self.believed) {
+            Ok(list) => list,
+            Err(problem) => {
+                if self.refused.len() == KEPT {
+                    self.refused.remove(0);
+                }
+                self.refused.push(der);
+                return Err(problem);
+            }
+        };
         list.join(&mut self.theirs);
         if list.is_news_to(&self.own) {
             list.join(&mut self.untaken);

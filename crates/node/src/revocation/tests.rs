@@ -154,6 +154,28 @@ fn a_list_that_cannot_be_put_in_place_is_when_it_can() {
 }
 
 #[test]
+fn a_list_that_cannot_be_verified_is_when_it_can() {
+    let mut cluster = Cluster::new();
+    let mut other = Cluster::new();
+    let host = cluster.host("web1");
+    let newer = cluster.revoke();
+    let good = fs::read(&host.ca).unwrap();
+    fs::write(&host.ca, "is being written").unwrap();
+    let mut desk = Desk::new("web2");
+    let problem = told(&mut desk, &host, &newer).problem;
+    assert!(problem.is_some());
+    // Some are kept, and not the last one alone.
+    for _ in 0..3 {
+        told(&mut desk, &host, &other.revoke());
+    }
+    assert_ne!(only(&file(&host)), newer);
+    fs::write(&host.ca, good).unwrap();
+    assert!(!desk.is_settled(&host));
+    desk.settle(&host, None);
+    assert_eq!(only(&file(&host)), newer);
+}
+
+#[test]
 fn lists_of_other_authorities_stay_where_they_are_and_names_of_files_as_well() {
     let (mut cluster, other) = (Cluster::new(), Cluster::new());
     let host = cluster.host("web1");
