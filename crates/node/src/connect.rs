@@ -1,6 +1,8 @@
 //! Connections to another host: TLS, then the greeting.
 
 use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -8,7 +10,7 @@ use hsmux_token::{Error, Result};
 use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Greeting, Hello, decode};
 use rustls::pki_types::ServerName;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -18,6 +20,9 @@ use crate::stream::{hear, prepare, say};
 
 /// How long a connection may take, its handshake included.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long one address of a host may take where it has another: a firewall may drop all that is sent to it.
+const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 
 /// What each connection is made of.
 pub struct Wanted<'a> {
@@ -67,11 +72,31 @@ async fn handshake(
     connector: &TlsConnector,
     server: &ServerName<'static>,
 ) -> Result<TlsStream<TcpStream>> {
-    let stream = TcpStream::connect(address).await;
-    let stream = stream.map_err(|e| refused(&e))?;
+    let addresses = lookup_host(address).await.map_err(|e| refused(&e))?;
+    let stream = reach(addresses).await.map_err(|e| refused(&e))?;
     prepare(&stream).map_err(|e| Error::lost(format!("a socket: {e}")))?;
     let connecting = connector.connect(server.clone(), stream);
     connecting.await.map_err(|e| refused(&e))
+}
+
+/// Connects to the first of a host's addresses that answers.
+async fn reach(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
+    let mut addresses = addresses.peekable();
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "this name has no address");
+    while let Some(address) = addresses.next() {
+        let connecting = TcpStream::connect(address);
+        let connected = match addresses.peek() {
+            Some(_) => timeout(ADDRESS_WITHIN, connecting)
+                .await
+                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
+            None => connecting.await,
+        };
+        match connected {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
 }
 
 async fn in_time<T>(connecting: impl Future<Output = Result<T>>) -> Result<T> {
@@ -82,6 +107,37 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T>>) -> Result<T> {
     })
 }
 
-fn refused(error: &std::io::Error) -> Error {
+fn refused(error: &io::Error) -> Error {
     Error::lost(Refusal::of(error).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpSocket};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_is_silent_or_refuses_hides_no_other() {
+        let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let there = TcpListener::bind(any).await.unwrap();
+        let good = there.local_addr().unwrap();
+        // Nobody takes connections from its queue, and what is sent to it is dropped when that is full.
+        let silent = TcpSocket::new_v4().unwrap();
+        silent.bind(any).unwrap();
+        let queue = silent.listen(0).unwrap();
+        let silent = queue.local_addr().unwrap();
+        let mut waiting = Vec::new();
+        while let Ok(connected) = timeout(ADDRESS_WITHIN, TcpStream::connect(silent)).await {
+            waiting.push(connected.unwrap());
+        }
+        let refusing: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let reached = in_time(async {
+            let reached = reach([silent, refusing, good].into_iter()).await;
+            reached.map_err(|e| refused(&e))
+        });
+        assert_eq!(reached.await.unwrap().peer_addr().unwrap(), good);
+        let error = reach([refusing].into_iter()).await.map(drop).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+    }
 }
