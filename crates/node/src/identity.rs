@@ -49,6 +49,12 @@ impl Loaded {
         for root in certificates(&identity.ca)? {
             roots.add(root).map_err(|e| failed(&identity.ca, &e))?;
         }
+        // TLS finds the list for a certificate by the name of the authority alone, and refuses what has the wrong one.
+        if identity.revoked.is_some() && share_a_name(&roots) {
+            let message = "there are two authorities of one name in it: make one of another name, with \
+                           hsmux node ca init --name";
+            return Err(failed(&identity.ca, &message));
+        }
         let (lists, revoked) = match &identity.revoked {
             None => Default::default(),
             Some(file) => (lists(file)?, revoked(file)?),
@@ -109,6 +115,16 @@ impl Loaded {
         config.resumption = Resumption::disabled();
         Ok(Arc::new(config))
     }
+}
+
+/// Whether authorities that have different keys have one name.
+fn share_a_name(roots: &RootCertStore) -> bool {
+    let all = &roots.roots;
+    all.iter().any(|one| {
+        let key = &one.subject_public_key_info;
+        let mut same = all.iter().filter(|other| other.subject == one.subject);
+        same.any(|other| other.subject_public_key_info != *key)
+    })
 }
 
 /// What does not fit together.

@@ -246,6 +246,12 @@ pub fn request(name: &str, into: &Path) -> Result<()> {
     sync_parent(into)
 }
 
+/// A name for an authority that no other has: hosts tell authorities, and their lists, from each other by it.
+pub fn new_name() -> Result<String> {
+    let random = issue::serial()?;
+    Ok(format!("hsmux nodes {}", hex::encode(&random[12..])))
+}
+
 /// A name that a host can have, as others know it.
 fn known_as(name: &str) -> Result<String> {
     node_name(name).map_err(|why| Error::request(Kind::Invalid, why))

@@ -128,6 +128,32 @@ fn lists_of_several_authorities_are_one() {
 }
 
 #[test]
+fn authorities_of_one_name_are_not_believed_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let certificate = |at: &str, name: &str| {
+        authority(&folder.path().join(at), name, DAY).unwrap();
+        std::fs::read_to_string(folder.path().join(at).join(CERTIFICATE)).unwrap()
+    };
+    let own = certificate("ca", "a cluster");
+    let ca = Authority::open(&folder.path().join("ca")).unwrap();
+    let into = folder.path().join("web1");
+    let mut host = identity(&ca.enroll(&wanted("web1", &[], DAY), &into).unwrap().folder);
+    let believing = |host: &Identity, more: &str| {
+        std::fs::write(&host.ca, format!("{own}{more}")).unwrap();
+        Loaded::read(host).map(drop)
+    };
+    believing(&host, &certificate("other", &new_name().unwrap())).unwrap();
+    believing(&host, &own).unwrap();
+    let twin = certificate("twin", "a cluster");
+    let error = believing(&host, &twin).unwrap_err().to_string();
+    assert!(error.contains("two authorities of one name"), "{error}");
+    // Without lists they are told from each other by their keys.
+    host.revoked = None;
+    believing(&host, &twin).unwrap();
+    assert_ne!(new_name().unwrap(), new_name().unwrap());
+}
+
+#[test]
 fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
     let folder = tempfile::tempdir().unwrap();
     let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();

@@ -36,7 +36,7 @@ impl Pair {
         for member in &user.config.members {
             user.softhsm.import(&member.label, &node.keys);
         }
-        user.hsmux("node ca init").ok();
+        user.hsmux("node ca init --name cluster").ok();
         user.hsmux("node enroll web1 --out node").ok();
         let into = node.path("node").display().to_string();
         user.hsmux("node enroll web2").arg("--out").arg(into).ok();

@@ -110,7 +110,7 @@ fn lists_that_are_older_foreign_or_damaged() {
     install_list(&pair.user, &pair.node);
     let own = at("ca");
     // Of the same name, and with a greater number.
-    pair.user.hsmux("node ca init --ca ca2").ok();
+    pair.user.hsmux("node ca init --ca ca2 --name cluster").ok();
     for name in ["web5", "web6", "web7"] {
         revoke_one(&pair.user, "ca2", name);
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hsmux_module::{ModuleToken, Options};
-use hsmux_node::ca::{Authority, InToken};
+use hsmux_node::ca::{Authority, InToken, new_name};
 use hsmux_token::{Token, Uri};
 use humantime::parse_duration;
 use serde_json::json;
@@ -47,9 +47,10 @@ pub struct Init {
     #[command(flatten)]
     signing: Signing,
 
-    /// What its certificates say
-    #[arg(long, default_value = "hsmux nodes")]
-    name: String,
+    /// What its certificates say; no other authority of these hosts may have it [default: hsmux nodes, and random
+    /// digits]
+    #[arg(long)]
+    name: Option<String>,
 
     /// How long it lives
     #[arg(long, value_name = "TIME", default_value = "3650d", value_parser = parse_duration)]
@@ -77,7 +78,8 @@ impl Init {
         });
         let key = key.transpose()?;
         let in_token = key.is_some();
-        Authority::init(folder, &self.name, self.life, key)?;
+        let name = self.name.map_or_else(new_name, Ok)?;
+        Authority::init(folder, &name, self.life, key)?;
         if context.json {
             output::json(&json!({ "folder": folder, "certificate": folder.join("ca.pem") }))?;
         } else if in_token {
