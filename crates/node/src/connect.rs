@@ -85,11 +85,11 @@ async fn reach(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStr
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "this name has no address");
     while let Some(address) = addresses.next() {
         let connecting = TcpStream::connect(address);
-        let connected = match addresses.peek() {
-            Some(_) => timeout(ADDRESS_WITHIN, connecting)
-                .await
-                .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())),
-            None => connecting.await,
+        let connected = if addresses.peek().is_some() {
+            let within = timeout(ADDRESS_WITHIN, connecting).await;
+            within.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        } else {
+            connecting.await
         };
         match connected {
             Ok(stream) => return Ok(stream),
