@@ -99,6 +99,12 @@ impl Key {
                     "requested version for encryption is less than the minimum encryption key version",
                 ));
             }
+            // The dialect's keys do not have it any more.
+            Some(asked) if asked < self.settings.min_decryption => {
+                return Err(Refusal::bad(
+                    "requested version is less than the minimum decryption key version",
+                ));
+            }
             Some(asked) => asked,
         };
         self.versions.get(&number).ok_or_else(Refusal::no_key)

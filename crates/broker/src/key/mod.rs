@@ -35,7 +35,7 @@ pub struct Key {
 pub struct Settings {
     /// Whether the key may be deleted.
     pub deletion_allowed: bool,
-    /// Older versions no longer decrypt or verify.
+    /// Older versions no longer decrypt or verify, and make nothing new.
     pub min_decryption: u32,
     /// Older versions no longer encrypt or sign; 0: the latest alone unless one is asked for.
     pub min_encryption: u32,

@@ -98,6 +98,12 @@ fn an_older_version_makes_what_is_asked_of_it_while_it_may() {
         broker.refused("POST", &path, &by(1), 400, "less than the minimum");
         makes(2, 2);
         makes(0, 3);
+        // What could not be read any more is not made.
+        let config = r#"{"min_encryption_version": 0, "min_decryption_version": 3}"#;
+        broker.good("POST", &format!("{key}/config"), config);
+        broker.refused("POST", &path, &by(2), 400, "minimum decryption key version");
+        makes(3, 3);
+        makes(0, 3);
     }
 }
 
