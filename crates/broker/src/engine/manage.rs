@@ -146,7 +146,14 @@ impl Engine {
     }
 
     async fn add_version(&self, key: &Key) -> Result<Arc<Key>, Refusal> {
-        let number = key.latest() + 1;
+        // Any program may write any number on a token.
+        let number = key.latest().checked_add(1).ok_or_else(|| {
+            Refusal::bad(format!(
+                "the key {} has a version {}, after which there is none: delete that from the tokens, and the key",
+                key.name,
+                u32::MAX
+            ))
+        })?;
         let (main, second) = key.kind.shape().specs();
         let (mut ids, mut made) = (Vec::new(), Vec::new());
         let specs = [(Some(main), Role::Main), (second, Role::Mac)];

@@ -1,7 +1,9 @@
 //! What the dialect says of requests that lack something, or say what cannot be.
 
+use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use serde_json::json;
 
+use crate::held::MARK;
 use crate::rig::Broker;
 
 #[test]
@@ -53,6 +55,20 @@ fn versions_that_are_trimmed_stay_so() {
     }
     let shown = broker.good("GET", "keys/app-key", "");
     assert_eq!(shown["min_encryption_version"], 2);
+}
+
+#[test]
+fn after_the_last_number_there_is_no_version() {
+    let rig = Rig::empty(Setup::Daemon, 1);
+    // A GCM key of 256 bits, and its version.
+    let id = format!("{MARK}0200ffffffff0102030405060708");
+    let line = format!("--keygen --key-type AES:32 --label app-last --id {id}");
+    rig.softhsm.tool("hsm1").args(&line).ok();
+    let broker = Broker::over(rig, "");
+    until("it is taken over", PATIENCE, || {
+        (broker.ask("GET", "keys/app-last", "").0 == 200).then_some(())
+    });
+    broker.refused("POST", "keys/app-last/rotate", "", 400, "there is none");
 }
 
 #[test]
