@@ -37,8 +37,8 @@ pub struct Rejection {
 
 type Secret = Zeroizing<[u8; 32]>;
 
-/// What a key signs for its secret, which is then the same after a restart and on every host.
-const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
+/// What a key signs for its secret, which is then the same after a restart and on every host; and for nobody else.
+pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
 
 /// An answer to PKCS#1 v1.5 comes at a multiple of this: a token may take longer for bad padding. The pool does the
 /// same for both.

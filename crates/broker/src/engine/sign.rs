@@ -7,6 +7,7 @@ use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::{Hash, Mechanism, ObjectId, Params, Pss, Verb, ck};
 
 use super::Engine;
+use super::rsa::SIGNED;
 use crate::key::Shape;
 use crate::refusal::Refusal;
 
@@ -119,6 +120,10 @@ impl Engine {
         data: &[u8],
     ) -> Result<Bytes, Refusal> {
         let (mechanism, input) = recipe.apply(shape, public, data)?;
+        if mechanism.kind == ck::CKM_RSA_PKCS && *input == *SIGNED {
+            let message = "this input is the broker's own: its signature is what hides bad PKCS#1 v1.5 padding";
+            return Err(Refusal::bad(message));
+        }
         let input = input.into_owned();
         Ok(self.with_key(Verb::Sign, object, mechanism, input).await?)
     }

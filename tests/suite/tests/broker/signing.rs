@@ -161,6 +161,24 @@ fn without_a_hash_the_data_itself_is_signed() {
     }
 }
 
+/// Whoever had that signature could tell bad padding from good.
+#[test]
+fn what_hides_bad_padding_is_signed_for_nobody() {
+    let broker = Broker::start(1);
+    make(&broker, "rsa-2048");
+    let ask = |text: &str| {
+        let body = json!({
+            "input": STANDARD.encode(text), "hash_algorithm": "none",
+            "prehashed": true, "signature_algorithm": "pkcs1v15",
+        });
+        body.to_string()
+    };
+    let own = "hsmux: texts in place of bad PKCS#1 v1.5 padding";
+    let path = "sign/app-rsa-2048";
+    broker.refused("POST", path, &ask(own), 400, "the broker's own");
+    broker.good("POST", path, &ask(&own[1..]));
+}
+
 /// However the request says which hash it is.
 #[test]
 fn as_much_salt_as_the_hash_is_long() {
