@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result};
+use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope};
 
 use super::{Engine, keyring};
 use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, Version};
@@ -175,6 +175,11 @@ impl Engine {
             match result {
                 Ok(object) => made.push(object),
                 Err(error) => {
+                    // Nobody may know whether that one was made: it stays intended, so that it is taken over
+                    // unused, or goes, when it is seen.
+                    if error.scope() != Scope::Request {
+                        ids.pop();
+                    }
                     self.take_back(&made, ids).await;
                     return Err(error.into());
                 }
