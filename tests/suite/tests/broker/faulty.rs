@@ -4,6 +4,7 @@
 use std::thread;
 
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::connection::Connection;
@@ -67,6 +68,36 @@ fn while_a_key_is_made_for_minutes_other_changes_are_taken_over() {
         let (status, answer) = made.join().expect("an answer");
         assert_eq!(status, 200, "{answer}");
     });
+}
+
+/// Nobody knows whether the token has made it; if it has, nobody has used it.
+#[test]
+fn a_key_whose_worker_died_while_it_was_made_encrypts() {
+    const INTENDED: &str = "
+import sqlite3
+store = sqlite3.connect('state/broker.sqlite')
+print(store.execute('SELECT hex(id) FROM intents').fetchone()[0])";
+    let (broker, mut token) = faulty();
+    let worker = Pid::from_raw(broker.rig.workers()[0].cast_signed()).expect("a process");
+    token.set_all("hang_in_change = true");
+    let (status, answer) = thread::scope(|scope| {
+        let made = scope.spawn(|| broker.ask("POST", "keys/app-key", ""));
+        until("the key is being made", PATIENCE, || {
+            (!token.hung("hsm1").is_empty()).then_some(())
+        });
+        kill_process(worker, Signal::KILL).expect("a worker to kill");
+        made.join().expect("an answer")
+    });
+    token.set_all("");
+    assert_eq!(status, 503, "{answer}");
+    let python = broker.rig.run("/usr/bin/python3").arg("-c").arg(INTENDED);
+    let id = python.ok().out.trim().to_owned();
+    let line = format!("--keygen --key-type AES:32 --label app-key --id {id}");
+    broker.rig.softhsm.tool("hsm1").args(&line).ok();
+    until("it is taken over", PATIENCE, || {
+        (broker.ask("GET", "keys/app-key", "").0 == 200).then_some(())
+    });
+    broker.good("POST", "encrypt/app-key", TEXT);
 }
 
 /// What goes on without its client costs that client a place still.
