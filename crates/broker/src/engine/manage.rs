@@ -253,13 +253,26 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    /// What is gone already is gone.
+    /// What is gone already is gone; but the pool does not know either what only a member has that is away.
     pub(super) async fn destroy(&self, object: ObjectId) -> Result<()> {
-        let object = object.into();
-        match self.change(Operation::Destroy { object }).await {
+        let operation = Operation::Destroy {
+            object: object.into(),
+        };
+        match self.change(operation).await {
             Err(error) if error.kind() != Kind::UnknownObject => Err(error),
+            Err(_) if self.may_return(&object) => Err(Error::pool(
+                Kind::NoReplica,
+                "C_DestroyObject: the key is on a token that is away: it goes when that is back",
+            )),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a token of this host has it still, also one that is away.
+    fn may_return(&self, object: &ObjectId) -> bool {
+        let catalogue = self.pool.catalogue();
+        let entry = catalogue.get(object);
+        entry.is_some_and(|entry| catalogue.is_own(entry))
     }
 }
 
