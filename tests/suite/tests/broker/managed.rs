@@ -120,6 +120,29 @@ fn what_another_program_has_deleted_is_not_listed() {
     }
 }
 
+/// The pool has nothing to delete it from, and no member that serves has it.
+#[test]
+fn a_key_that_only_an_absent_member_has_goes_when_that_is_back() {
+    let broker = Broker::start(2);
+    broker.good("POST", "keys/app-key", "");
+    let allow = r#"{"deletion_allowed": true}"#;
+    broker.good("POST", "keys/app-key/config", allow);
+    for (_, id) in ids_on_token(&broker, "hsm2") {
+        let tool = broker.rig.softhsm.tool("hsm2");
+        let line = format!("--delete-object --type secrkey --id {id}");
+        tool.args(&line).ok();
+    }
+    broker.rig.hsmux("token park hsm1").ok();
+    broker.refused("DELETE", "keys/app-key", "", 503, "token that is away");
+    assert_eq!(broker.ask("GET", "keys/app-key", "").0, 404);
+    assert_eq!(on_token(&broker, "hsm1").len(), 1);
+    broker.rig.hsmux("token resume hsm1").ok();
+    until("it has gone", PATIENCE, || {
+        on_token(&broker, "hsm1").is_empty().then_some(())
+    });
+    assert_eq!(broker.ask("GET", "keys/app-key", "").0, 404);
+}
+
 /// The broker still knows the public half.
 #[test]
 fn what_another_program_has_deleted_verifies_nothing() {
