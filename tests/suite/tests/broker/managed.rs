@@ -123,14 +123,16 @@ fn what_another_program_has_deleted_is_not_listed() {
 /// The pool has nothing to delete it from, and no member that serves has it.
 #[test]
 fn a_key_that_only_an_absent_member_has_goes_when_that_is_back() {
-    let broker = Broker::start(2);
+    let broker = Broker::start(3);
     broker.good("POST", "keys/app-key", "");
     let allow = r#"{"deletion_allowed": true}"#;
     broker.good("POST", "keys/app-key/config", allow);
-    for (_, id) in ids_on_token(&broker, "hsm2") {
-        let tool = broker.rig.softhsm.tool("hsm2");
-        let line = format!("--delete-object --type secrkey --id {id}");
-        tool.args(&line).ok();
+    for label in ["hsm2", "hsm3"] {
+        for (_, id) in ids_on_token(&broker, label) {
+            let tool = broker.rig.softhsm.tool(label);
+            let line = format!("--delete-object --type secrkey --id {id}");
+            tool.args(&line).ok();
+        }
     }
     broker.rig.hsmux("token park hsm1").ok();
     broker.refused("DELETE", "keys/app-key", "", 503, "token that is away");
