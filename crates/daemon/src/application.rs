@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::Guest;
 use hsmux_token::{
-    Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation, Request, Result, Seen,
-    SessionObject, Token,
+    Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation,
+    Request, Result, Seen, SessionObject, Token, ck,
 };
 use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
+use crate::rights::is_marked;
 use crate::service::AppService;
 use crate::settings::is_private;
 
@@ -35,8 +36,8 @@ pub struct Application {
 
 #[derive(Default)]
 struct Objects {
-    /// Whether each is private, so that it goes with C_Logout.
-    owned: HashMap<SessionObject, bool>,
+    /// What is known of each for as long as it lives.
+    owned: HashMap<SessionObject, Arc<Object>>,
     ended: bool,
 }
 
@@ -80,18 +81,19 @@ impl Application {
         let direct = std::mem::take(&mut *self.direct.lock());
         direct.iter().for_each(HandedOver::end);
         let mut gone = Vec::new();
-        self.objects.lock().owned.retain(|object, private| {
-            if *private {
+        self.objects.lock().owned.retain(|object, known| {
+            let private = is_private(known);
+            if private {
                 gone.push(*object);
             }
-            !*private
+            !private
         });
         self.destroy(gone);
     }
 
-    /// Whether a session object is its own.
-    pub fn owns(&self, object: &SessionObject) -> bool {
-        self.objects.lock().owned.contains_key(object)
+    /// What is known of a session object for as long as it lives, if it is its own.
+    pub fn owned(&self, object: &SessionObject) -> Option<Arc<Object>> {
+        self.objects.lock().owned.get(object).cloned()
     }
 
     /// New objects of an operation's outcome are its own from here on. Private ones that come
@@ -99,11 +101,11 @@ impl Application {
     pub fn keep(&self, made: &[Made]) -> Result<()> {
         let new = made
             .iter()
-            .filter_map(|made| Some((made.session?, is_private(&made.object))));
+            .filter_map(|made| Some((made.session?, Arc::new(lasting(&made.object)))));
         let new: Vec<_> = new.collect();
         let mut objects = self.objects.lock();
         // Under the lock, so that C_Logout either is seen here or sees them itself.
-        let too_late = !self.logged_in() && new.iter().any(|(_, private)| *private);
+        let too_late = !self.logged_in() && new.iter().any(|(_, known)| is_private(known));
         if !objects.ended && !too_late {
             objects.owned.extend(new);
             return Ok(());
@@ -155,6 +157,20 @@ impl Application {
     }
 }
 
+/// What no C_SetAttributeValue changes of a session object, as far as it matters to what its application may do.
+fn lasting(object: &Object) -> Object {
+    let lasts = |attribute: &&Attribute| match attribute.kind {
+        ck::CKA_PRIVATE => true,
+        ck::CKA_ID => is_marked(&object.attributes),
+        _ => false,
+    };
+    let attributes = object.attributes.0.iter().filter(lasts);
+    Object {
+        id: object.id,
+        attributes: Attributes(attributes.cloned().collect()),
+    }
+}
+
 /// What makes one view of another; the objects of both are in the order of their names.
 fn difference(before: Option<&View>, now: &View) -> Seen {
     let before = before.map_or(&[][..], |before| &before.objects);
@@ -167,5 +183,28 @@ fn difference(before: Option<&View>, now: &View) -> Seen {
     Seen {
         made: now.objects.iter().filter(new).cloned().collect(),
         gone: before.iter().filter(gone).map(|object| object.id).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_token::Class;
+
+    #[test]
+    fn a_copy_of_a_broker_key_is_known_as_one_for_as_long_as_it_lives() {
+        let object = |id: &[u8]| Object {
+            id: ObjectId::of_public_key(Class::PRIVATE_KEY, b""),
+            attributes: Attributes::default()
+                .with(ck::CKA_LABEL, b"orders".to_vec())
+                .with(ck::CKA_ID, id.to_vec())
+                .with_flag(ck::CKA_PRIVATE, false),
+        };
+        let managed = lasting(&object(b"hsmb\x01..."));
+        assert!(is_marked(&managed.attributes) && !is_private(&managed));
+        assert_eq!(managed.attributes.get(ck::CKA_LABEL), None);
+        let other = lasting(&object(b"hsmb"));
+        assert_eq!(other.attributes.get(ck::CKA_ID), None);
+        assert_eq!(other.id.class, Class::PRIVATE_KEY);
     }
 }

@@ -44,7 +44,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             remaining_us,
         } = item;
         let mut account = Account::open(session, &operation, &catalogue, now);
-        let permitted = rights.check(&operation, |object| session.application.owns(object));
+        let permitted = rights.check(&operation, |object| session.application.owned(object));
         let permitted = permitted.inspect_err(|_| account.deny(session));
         if let Err(error) = permitted.and_then(|()| account.admit(session)) {
             let refused = Err(error);

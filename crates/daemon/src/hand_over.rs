@@ -44,7 +44,7 @@ impl Session {
             mechanism: Mechanism::plain(ck::CKM_ECDSA),
             data: Blob::default(),
         };
-        rights.check(&operation, |_| false)
+        rights.check(&operation, |_| None)
     }
 }
 

@@ -1,6 +1,8 @@
 //! Whether an application may do what it asks: looked at once, before the pool sees it.
 
-use hsmux_pool::{Catalogue, HIDDEN_LABEL};
+use std::sync::Arc;
+
+use hsmux_pool::{BROKER_MARK, Catalogue, HIDDEN_LABEL};
 use hsmux_token::{
     Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result, SessionObject,
     ck,
@@ -19,11 +21,11 @@ pub struct Rights<'a> {
 }
 
 impl Rights<'_> {
-    /// Whether the operation may run; `owns` says which session objects are the application's.
+    /// Whether the operation may run; `owned` says what lasts of a session object that is the application's.
     pub fn check(
         &self,
         operation: &Operation,
-        owns: impl Fn(&SessionObject) -> bool,
+        owned: impl Fn(&SessionObject) -> Option<Arc<Object>>,
     ) -> Result<()> {
         // First of all, for the rest believes what it reads in a template.
         operation.check()?;
@@ -38,14 +40,18 @@ impl Rights<'_> {
         for object in operation.objects() {
             match object {
                 ObjectRef::Token(id) => self.may_use(operation, id)?,
-                ObjectRef::Session(session) if owns(session) => {}
+                ObjectRef::Session(session) if owned(session).is_some() => {}
                 ObjectRef::Session(_) => {
                     let why = "no such session object of this application";
                     return Err(refused(operation, Kind::UnknownObject, why));
                 }
             }
         }
-        let templates = templates(operation);
+        let before = changed(operation).and_then(|object| match object {
+            ObjectRef::Token(id) => Some(Arc::clone(&self.catalogue.get(id)?.object)),
+            ObjectRef::Session(session) => owned(session),
+        });
+        let templates = templates(operation, before.as_deref());
         templates
             .iter()
             .flatten()
@@ -72,16 +78,12 @@ impl Rights<'_> {
             let why = format!("labels that start with {HIDDEN_LABEL} are hsmux's own");
             return Err(refused(operation, Kind::Forbidden, &why));
         }
-        let Some(class) = made.class else {
-            return Ok(());
-        };
-        let object = Object {
-            id: ObjectId {
-                class,
-                name: [0; 32],
-            },
-            attributes: made.attributes.clone(),
-        };
+        if made.is_of_broker() {
+            let why =
+                "such a CKA_ID is the broker's own, and keys that have it keep it and their label";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
+        let object = made.object();
         if !self.logged_in && is_private(&object) {
             return Err(refused(operation, Kind::NotLoggedIn, "C_Login first"));
         }
@@ -93,32 +95,84 @@ impl Rights<'_> {
     }
 }
 
-/// Attributes that an operation sets; `class` where it makes an object.
+/// Attributes that an operation sets.
 struct Template<'a> {
     attributes: &'a Attributes,
-    class: Option<Class>,
+    class: Class,
+    /// What is known of the object that is changed or copied.
+    before: Option<&'a Object>,
 }
 
-fn templates(operation: &Operation) -> [Option<Template<'_>>; 2] {
-    let of = |attributes, class| Some(Template { attributes, class });
+impl Template<'_> {
+    /// The object as it will be, as far as that is known.
+    fn object(&self) -> Object {
+        let before = self.before.map(|object| object.attributes.clone());
+        let mut attributes = before.unwrap_or_default();
+        for attribute in &self.attributes.0 {
+            attributes.set(attribute.kind, attribute.value.0.clone());
+        }
+        let (class, name) = (self.class, [0; 32]);
+        Object {
+            id: ObjectId { class, name },
+            attributes,
+        }
+    }
+
+    /// Whether it would have the broker find a version of a key that it has not made. A certificate may stand
+    /// beside its key.
+    fn is_of_broker(&self) -> bool {
+        let sets = |kind| self.attributes.get(kind).is_some();
+        let renamed = || sets(ck::CKA_ID) || sets(ck::CKA_LABEL);
+        let was = self.before.is_some_and(|it| is_marked(&it.attributes));
+        self.class != Class::CERTIFICATE && (is_marked(self.attributes) || was && renamed())
+    }
+}
+
+/// Whether it has the CKA_ID of a key of the broker's.
+pub fn is_marked(attributes: &Attributes) -> bool {
+    let id = attributes.get(ck::CKA_ID).unwrap_or_default();
+    id.starts_with(BROKER_MARK)
+}
+
+/// The object that is changed, or copied with changes.
+fn changed(operation: &Operation) -> Option<&ObjectRef> {
+    match operation {
+        Operation::Copy { object, .. } | Operation::SetAttributes { object, .. } => Some(object),
+        _ => None,
+    }
+}
+
+fn templates<'a>(
+    operation: &'a Operation,
+    before: Option<&'a Object>,
+) -> [Option<Template<'a>>; 2] {
+    let of = |attributes, class| {
+        Some(Template {
+            attributes,
+            class,
+            before,
+        })
+    };
     let named = |attributes: &Attributes, otherwise| {
         let class = attributes.number(ck::CKA_CLASS).map(Class);
-        Some(class.unwrap_or(otherwise))
+        class.unwrap_or(otherwise)
     };
     match operation {
-        Operation::Generate { template, .. } => [of(template, Some(Class::SECRET_KEY)), None],
+        Operation::Generate { template, .. } => [of(template, Class::SECRET_KEY), None],
         Operation::GeneratePair {
             public, private, ..
         } => [
-            of(public, Some(Class::PUBLIC_KEY)),
-            of(private, Some(Class::PRIVATE_KEY)),
+            of(public, Class::PUBLIC_KEY),
+            of(private, Class::PRIVATE_KEY),
         ],
         Operation::Derive { template, .. } | Operation::Unwrap { template, .. } => {
             [of(template, named(template, Class::SECRET_KEY)), None]
         }
         Operation::Create { template, .. } => [of(template, named(template, Class::DATA)), None],
         Operation::Copy { template, .. } | Operation::SetAttributes { template, .. } => {
-            [of(template, None), None]
+            // Gone since it was looked for, and with it what would be done.
+            let class = before.map_or(Class::DATA, |object| object.id.class);
+            [of(template, class), None]
         }
         Operation::Use { .. }
         | Operation::Random { .. }

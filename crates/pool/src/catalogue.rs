@@ -84,6 +84,9 @@ pub enum ReplicaState {
 /// Objects whose label starts so are hsmux's own.
 pub const HIDDEN_LABEL: &str = "hsmux-transport";
 
+/// What the CKA_ID of the broker's keys begins with: it says which version of which key an object is.
+pub const BROKER_MARK: &[u8; 5] = b"hsmb\x01";
+
 impl Catalogue {
     /// An object that applications may see.
     pub fn get(&self, id: &ObjectId) -> Option<&Arc<Entry>> {

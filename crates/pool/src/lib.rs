@@ -43,7 +43,7 @@ mod stock;
 pub mod tcp;
 mod traffic;
 
-pub use catalogue::{Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
+pub use catalogue::{BROKER_MARK, Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
 pub use changes::Changes;
 pub use claim::Claim;
 pub use connector::{Care, Connector, Seat};

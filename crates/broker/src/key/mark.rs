@@ -1,5 +1,6 @@
 //! How the tokens say which managed key an object belongs to, so that names outlive the store.
 
+use hsmux_pool::BROKER_MARK;
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use super::{KeyName, KeyType};
@@ -27,13 +28,12 @@ pub enum Role {
     Mac = 1,
 }
 
-const MAGIC: &[u8; 5] = b"hsmb\x01";
-const LENGTH: usize = MAGIC.len() + 2 + 4 + 8;
+const LENGTH: usize = BROKER_MARK.len() + 2 + 4 + 8;
 
 impl Mark {
     /// A new CKA_ID.
     pub fn to_id(self) -> Result<Vec<u8>> {
-        let mut id = MAGIC.to_vec();
+        let mut id = BROKER_MARK.to_vec();
         id.extend([self.kind.code(), self.role as u8]);
         id.extend(self.version.to_be_bytes());
         let mut random = [0; 8];
@@ -46,7 +46,9 @@ impl Mark {
     /// The managed key that an object is of, if it is of one.
     pub fn of(object: &Object) -> Option<(KeyName, Self)> {
         let id = object.attributes.get(ck::CKA_ID)?;
-        let rest = id.strip_prefix(MAGIC).filter(|_| id.len() == LENGTH)?;
+        let rest = id
+            .strip_prefix(BROKER_MARK)
+            .filter(|_| id.len() == LENGTH)?;
         let role = match rest[1] {
             0 => Role::Main,
             1 => Role::Mac,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::replicate::{Cloned, Fate, Selection};
-use hsmux_pool::{Catalogue, ObjectStatus, Pool, SeatState};
+use hsmux_pool::{BROKER_MARK, Catalogue, ObjectStatus, Pool, SeatState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
@@ -100,6 +100,10 @@ pub fn generate(
         Ok(id)
     };
     let id = id.map_or_else(random, Ok)?;
+    if id.starts_with(BROKER_MARK) {
+        let why = "such a CKA_ID is the broker's own: leave it out for a random one";
+        return Err(Error::request(Kind::Forbidden, why));
+    }
     make(pool, &spec.operation(label, &id), deadline)
 }
 

@@ -201,3 +201,17 @@ fn there_is_one_daemon_and_it_leaves_nothing_behind() {
         .unwrap();
     assert_eq!(error.kind(), Kind::NoReplica, "{error}");
 }
+
+#[test]
+fn a_cka_id_of_the_broker_is_for_the_broker() {
+    let rig = Rig::start("");
+    let generate = Request::KeyGenerate {
+        spec: "aes:256".parse().unwrap(),
+        label: "orders".into(),
+        // `hsmb`, 1, and something.
+        id: Some("68736d620107".into()),
+    };
+    let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let failure = admin.ask(&generate).unwrap_err();
+    assert_eq!(failure.kind, "Forbidden", "{failure}");
+}

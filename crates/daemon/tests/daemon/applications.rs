@@ -2,7 +2,10 @@
 
 use std::thread;
 
-use hsmux_token::{Attribute, Blob, Kind, Mechanism, Operation, Outcome, TokenFlags, Verb, ck};
+use hsmux_token::{
+    Attribute, Attributes, Blob, Kind, Mechanism, ObjectRef, Operation, Outcome, TokenFlags, Verb,
+    ck,
+};
 use hsmux_wire::{Call, Item};
 
 use crate::rig::{Application, PIN, Rig, create, public_key, read, until};
@@ -125,6 +128,83 @@ fn nobody_plants_a_transport_key() {
             .run(&create("hsmux-transport x", token))
             .unwrap_err();
         assert_eq!(refused.kind(), Kind::Forbidden);
+    }
+}
+
+fn change(object: impl Into<ObjectRef>, kind: u64, value: &[u8]) -> Operation {
+    Operation::SetAttributes {
+        object: object.into(),
+        template: Attributes::default().with(kind, value.to_vec()),
+    }
+}
+
+fn copy(object: impl Into<ObjectRef>, label: &str) -> Operation {
+    Operation::Copy {
+        object: object.into(),
+        template: Attributes::default()
+            .with_flag(ck::CKA_TOKEN, true)
+            .with(ck::CKA_LABEL, label.as_bytes().to_vec()),
+    }
+}
+
+#[test]
+fn nobody_plants_a_version_of_a_broker_key() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let mine = ObjectRef::Session(program.make_session_object().unwrap());
+    let (web, managed) = (public_key("web").id, public_key("mail").id);
+    let mark: &[u8] = b"hsmb\x01 of another";
+    let made = |token| {
+        let Operation::Create { template, .. } = create("orders", token) else {
+            unreachable!()
+        };
+        Operation::Create {
+            template: template.with(ck::CKA_ID, mark.to_vec()),
+            near: None,
+        }
+    };
+    for planted in [
+        made(true),
+        made(false),
+        change(web, ck::CKA_ID, mark),
+        change(mine, ck::CKA_ID, mark),
+        change(managed, ck::CKA_LABEL, b"orders"),
+        change(managed, ck::CKA_ID, b"free"),
+        copy(managed, "orders"),
+    ] {
+        let refused = program.run(&planted).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Forbidden, "{planted:?}: {refused}");
+    }
+    // This token can do none of it; that is another matter.
+    let other = program.run(&change(web, ck::CKA_ID, b"free")).unwrap_err();
+    assert_ne!(other.kind(), Kind::Forbidden, "{other}");
+}
+
+#[test]
+fn nobody_leaves_a_listener_s_keys_by_another_name() {
+    let rig = Rig::start("keys = [\"pkcs11:object=web\"]");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let mine = ObjectRef::Session(program.make_session_object().unwrap());
+    let web = public_key("web").id;
+    let unnamed = Operation::Copy {
+        object: mine,
+        template: Attributes::default().with_flag(ck::CKA_TOKEN, true),
+    };
+    for leaves in [
+        change(web, ck::CKA_LABEL, b"mail"),
+        copy(web, "mail"),
+        copy(mine, "mail"),
+        unnamed,
+    ] {
+        let refused = program.run(&leaves).unwrap_err();
+        assert_eq!(refused.kind(), Kind::Forbidden, "{leaves:?}: {refused}");
+    }
+    // This token can do none of it; that is another matter.
+    for stays in [change(web, ck::CKA_ID, b"new"), copy(mine, "web")] {
+        let other = program.run(&stays).unwrap_err();
+        assert_ne!(other.kind(), Kind::Forbidden, "{stays:?}: {other}");
     }
 }
 

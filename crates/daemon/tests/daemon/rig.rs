@@ -200,6 +200,12 @@ pub fn public_key(label: &str) -> Object {
     }
 }
 
+/// The same as one of the broker's keys.
+fn of_broker(mut key: Object) -> Object {
+    key.attributes.set(ck::CKA_ID, b"hsmb\x01rest".to_vec());
+    key
+}
+
 /// Holds two open objects, a private one and two keys; makes and destroys session objects.
 fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
     let held = Arc::clone(held);
@@ -208,7 +214,7 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
         data("open", false),
         data("private", true),
         public_key("web"),
-        public_key("mail"),
+        of_broker(public_key("mail")),
     ];
     let answer = move |operation: &Operation| match operation {
         Operation::Create { template, .. } => {
