@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hsmux_pool::config::Jwt;
+use hsmux_pool::config::{JwkSet, Jwt};
 use jsonwebtoken::jwk::{Jwk, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey, Header, Validation, decode, decode_header};
 use parking_lot::Mutex;
@@ -80,6 +80,20 @@ impl Issuer {
     /// Whether these settings and this text would make the same issuer.
     pub fn is_of(&self, settings: &Jwt, text: &[u8]) -> bool {
         self.settings == *settings && self.text == digest(text)
+    }
+
+    /// Whether these settings mean the same issuer at the same server, however often that is asked.
+    pub fn is_from(&self, settings: &Jwt) -> bool {
+        let place = |of: &Jwt| match &of.keys {
+            JwkSet::Url(from) => Some(from.url.clone()),
+            JwkSet::File(_) => None,
+        };
+        let (here, there) = (place(&self.settings), place(settings));
+        let same = Jwt {
+            keys: settings.keys.clone(),
+            ..self.settings.clone()
+        };
+        here.is_some() && here == there && same == *settings
     }
 
     /// Whether a text is a JWT at all: three parts, and ours have two.

@@ -90,8 +90,8 @@ impl Trust {
     }
 
     /// Reads the issuer's keys from their file where it is another one or has changed; answers whether that
-    /// was so. What cannot be read is not taken over, and neither is another server before it has answered.
-    /// Blocks.
+    /// was so. What cannot be read is not taken over. Keys from elsewhere do not outlive the change to a server:
+    /// it may never answer, and they would hold for ever. Blocks.
     pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
         let mut source = self.source.lock();
         let now = Stamp::of(settings.and_then(file));
@@ -108,7 +108,12 @@ impl Trust {
             return Ok(true);
         };
         let Some(file) = file(settings) else {
-            return Ok(false);
+            let before = self.keys.load_full();
+            let gone = before.is_some_and(|keys| !keys.issuer.is_from(settings));
+            if gone {
+                self.keys.store(None);
+            }
+            return Ok(gone);
         };
         let text = std::fs::read(file).map_err(|e| failed(settings, &e))?;
         self.take_over(settings, &text, None)
@@ -251,4 +256,61 @@ fn failed(settings: &Jwt, why: &dyn std::fmt::Display) -> Error {
         Kind::Environment,
         format!("[broker] jwt_keys {place}: {why}"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A set of one key (RFC 7517, appendix A.1).
+    const SET: &str = r#"{"keys": [{"kty": "EC", "crv": "P-256",
+        "x": "MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4",
+        "y": "4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM"}]}"#;
+
+    fn jwt(keys: JwkSet) -> Jwt {
+        Jwt {
+            keys,
+            issuer: "issuer".into(),
+            audience: "broker".into(),
+            name: "sub".into(),
+        }
+    }
+
+    /// A server that nobody asks here, and how often it would be.
+    fn server(url: &str, minutes: u64) -> Jwt {
+        jwt(JwkSet::Url(JwkUrl {
+            url: url.into(),
+            ca: None,
+            refresh: Duration::from_secs(60 * minutes),
+            max_age: Duration::from_secs(60 * 60),
+        }))
+    }
+
+    #[test]
+    fn keys_of_a_file_do_not_outlive_the_change_to_a_server() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("jwks.json");
+        std::fs::write(&file, SET).unwrap();
+        let trust = Trust::default();
+        assert!(trust.refresh(Some(&jwt(JwkSet::File(file)))).unwrap());
+        assert!(trust.issuer().is_some());
+        trust.refresh(Some(&server("https://one/", 1))).unwrap();
+        assert!(trust.issuer().is_none());
+        assert!(trust.judges("a.b.c"));
+    }
+
+    #[test]
+    fn keys_of_a_server_hold_while_it_is_the_same() {
+        let trust = Trust::default();
+        let one = server("https://one/", 1);
+        trust.refresh(Some(&one)).unwrap();
+        let hour = Some(Duration::from_secs(60 * 60));
+        trust.take_over(&one, SET.as_bytes(), hour).unwrap();
+        for same in [one, server("https://one/", 2)] {
+            assert!(!trust.refresh(Some(&same)).unwrap());
+            assert!(trust.issuer().is_some());
+        }
+        trust.refresh(Some(&server("https://two/", 2))).unwrap();
+        assert!(trust.issuer().is_none());
+    }
 }
