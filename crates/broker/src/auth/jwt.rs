@@ -22,7 +22,7 @@ pub struct Issuer {
     /// The hash of the set's text.
     text: [u8; 32],
     /// Tokens that were found good: a signature is not looked at for each request.
-    known: Mutex<HashMap<[u8; 32], Known>>,
+    known: Mutex<Memory>,
 }
 
 /// What there is to say of a token.
@@ -32,6 +32,14 @@ pub enum Verdict {
     Bad,
     /// It names a key that is not in the set.
     UnknownKey,
+}
+
+/// By their hashes. When the newer are half of what there is room for, they become the older, and the older are
+/// forgotten: nobody looks through them, and a new one always finds room.
+#[derive(Default)]
+struct Memory {
+    newer: HashMap<[u8; 32], Known>,
+    older: HashMap<[u8; 32], Known>,
 }
 
 struct Known {
@@ -169,14 +177,21 @@ impl Issuer {
     }
 
     fn remember(&self, token: &str, one: Known) {
-        let mut known = self.known.lock();
-        if known.len() >= MANY {
-            let now = SystemTime::now();
-            known.retain(|_, one| now < one.until);
+        let token = digest(token.as_bytes());
+        self.known.lock().insert(token, one);
+    }
+}
+
+impl Memory {
+    fn get(&self, token: &[u8; 32]) -> Option<&Known> {
+        self.newer.get(token).or_else(|| self.older.get(token))
+    }
+
+    fn insert(&mut self, token: [u8; 32], one: Known) {
+        if self.newer.len() >= MANY / 2 {
+            self.older = std::mem::take(&mut self.newer);
         }
-        if known.len() < MANY {
-            known.insert(digest(token.as_bytes()), one);
-        }
+        self.newer.insert(token, one);
     }
 }
 
@@ -203,4 +218,28 @@ fn has_algorithm(jwk: &Jwk, header: &Header) -> bool {
 
 fn digest(text: &[u8]) -> [u8; 32] {
     Sha256::digest(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn however_many_there_were_a_new_one_is_remembered() {
+        let token = |number: usize| digest(&number.to_be_bytes());
+        let mut memory = Memory::default();
+        for number in 0..3 * MANY {
+            let one = Known {
+                name: "jwt:app".into(),
+                until: SystemTime::now() + LEEWAY,
+            };
+            memory.insert(token(number), one);
+            let before = number.saturating_sub(MANY / 2);
+            for newer in [number, before] {
+                assert!(memory.get(&token(newer)).is_some(), "{newer} of {number}");
+            }
+            assert!(memory.newer.len() + memory.older.len() <= MANY);
+        }
+        assert!(memory.get(&token(0)).is_none());
+    }
 }
