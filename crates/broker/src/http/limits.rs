@@ -51,6 +51,8 @@ pub struct Admitted {
 struct Client {
     bucket: Option<Bucket>,
     in_flight: AtomicUsize,
+    /// Bytes of the bodies of all its requests.
+    held: AtomicUsize,
 }
 
 /// Where a stranger comes from; `None`: from this machine, over the unix socket.
@@ -147,6 +149,7 @@ impl Class {
         let client = Arc::new(Client {
             bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
         });
         clients.insert(name.to_owned(), Arc::clone(&client));
         client
@@ -159,15 +162,21 @@ impl Admitted {
         self.allowance.max_body
     }
 
-    /// Takes room for so much more of its body, until this is dropped; refused where others have taken all.
+    /// Takes room for so much more of its body, until this is dropped; refused where others have taken all, or its
+    /// client has half of it. One body always fits in.
     pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
         self.held.fetch_add(bytes, Ordering::AcqRel);
-        let before = self.room.taken.fetch_add(bytes, Ordering::AcqRel);
-        if before + bytes > self.room.most {
-            let message = "there is no room for the body of this request beside those of others";
-            return Err(Refusal::later(message, None));
-        }
-        Ok(())
+        let own = self.client.held.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let all = self.room.taken.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let part = self.max_body().max(self.room.most / 2);
+        let message = if own > part {
+            "there is no room for the body of this request beside those of this client's others"
+        } else if all > self.room.most {
+            "there is no room for the body of this request beside those of others"
+        } else {
+            return Ok(());
+        };
+        Err(Refusal::later(message, None))
     }
 }
 
@@ -187,6 +196,7 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let held = self.held.load(Ordering::Acquire);
         self.room.taken.fetch_sub(held, Ordering::AcqRel);
+        self.client.held.fetch_sub(held, Ordering::AcqRel);
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }
@@ -286,7 +296,28 @@ mod tests {
         assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(refused.retry_after.is_some());
         drop(first);
-        assert!(second.hold(59).is_ok());
+        assert!(second.hold(19).is_ok());
+    }
+
+    #[test]
+    fn no_client_takes_the_room_for_all_bodies() {
+        let each = Allowance {
+            max_body: 30,
+            ..Allowance::default()
+        };
+        let usage = Usage::new(Limits {
+            each,
+            max_bodies: 100,
+            ..Limits::default()
+        });
+        let [one, same, other] = ["a", "a", "b"].map(|name| admit(&usage, name).ok().unwrap());
+        assert!(one.hold(30).is_ok() && same.hold(20).is_ok());
+        let refused = same.hold(1).unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        drop(same);
+        assert!(other.hold(30).is_ok());
+        let again = admit(&usage, "a").ok().unwrap();
+        assert!(again.hold(20).is_ok());
     }
 
     #[test]
