@@ -10,7 +10,7 @@
 //! | `health` | whether it lives and serves |
 //! | `identify` | who a request is of |
 //! | `limits` | what one client may cost |
-//! | `strangers` | what those are denied who have shown nothing, summed up |
+//! | `denials` | what is denied, summed up |
 //! | `service` | start and end |
 //! | `watch` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
@@ -23,6 +23,7 @@ mod body;
 mod call;
 mod connection;
 mod connections;
+mod denials;
 mod health;
 mod identify;
 mod limits;
@@ -32,7 +33,6 @@ mod record;
 mod reply;
 mod sent;
 mod service;
-mod strangers;
 mod tls;
 mod unread;
 mod watch;
@@ -51,8 +51,8 @@ use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
 
+use denials::Denials;
 use limits::Usage;
-use strangers::Strangers;
 
 pub use app::app;
 pub use call::{Call, Peer};
@@ -70,7 +70,7 @@ pub struct Broker {
     /// Whether everybody may read them.
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<Usage>,
-    pub(crate) strangers: Strangers,
+    pub(crate) denials: Denials,
     pub(crate) trust: Arc<Trust>,
     pub(crate) traces: Arc<Traces>,
 }
@@ -92,7 +92,7 @@ impl Broker {
             engine,
             audit,
             usage: ArcSwap::from_pointee(Usage::new(limits)),
-            strangers: Strangers::default(),
+            denials: Denials::default(),
             trust: Arc::default(),
             traces,
         }))
@@ -104,9 +104,9 @@ impl Broker {
         self.open_metrics.store(open, Ordering::Relaxed);
     }
 
-    /// What strangers were denied is put on the trail: of those whose time is over, or at the end of all.
+    /// What was denied again and again is put on the trail: of those whose time is over, or at the end of all.
     fn sum_up(&self, end: bool) {
-        for line in self.strangers.lines(end) {
+        for line in self.denials.lines(end) {
             self.audit.record(line);
         }
     }

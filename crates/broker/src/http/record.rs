@@ -74,14 +74,14 @@ impl Call {
         result
     }
 
-    /// What no policy allows is on the trail as what was tried; of strangers, who could fill it, the first of each
-    /// address and a count of the others.
+    /// What no policy allows is on the trail as what was tried; of what is tried again and again, which could fill
+    /// it, the first and a count of the others.
     pub(super) fn denied(&self, action: Action, refusal: &Refusal) {
         let (broker, audit) = (self.broker(), &self.broker().audit);
         if !audit.wants_uses() {
             return;
         }
-        if self.client().is_known() || broker.strangers.is_first(self.peer().ip) {
+        if broker.denials.has_line(self.client(), self.peer().ip) {
             audit.record(self.use_of_key(action.word()).outcome(refusal.brief()));
         }
     }

@@ -88,7 +88,7 @@ fn strangers_neither_fill_the_trail_nor_write_on_it_what_they_like() {
     for (count, name) in names.iter().enumerate() {
         let path = format!("encrypt/{name}");
         assert_eq!(broker.ask_as("", "POST", &path, TEXT).0, 403);
-        // Who is known has a line for each.
+        // Who is known has a line for each of the first hundred.
         let path = path.replace("encrypt", "sign").replace("app-", "other-");
         assert_eq!(broker.ask("POST", &path, TEXT).0, 403);
         until("its line", PATIENCE, || {
