@@ -1,5 +1,6 @@
 //! The service without a socket, over a token in memory.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use axum::http::request::Builder;
 use axum::http::{Request, StatusCode};
 use hsmux_audit::{OnFailure, Settings, Trail};
 use hsmux_broker::engine::Engine;
+use hsmux_broker::http::Peer;
 use hsmux_broker::policy::Policy;
 use hsmux_broker::store::Store;
 use hsmux_broker::{Broker, app, auth};
@@ -31,6 +33,10 @@ struct Rig {
 
 /// `app` may get random bytes and use keys `app-*`.
 fn rig() -> Rig {
+    rig_with(Limits::default().stranger_rate)
+}
+
+fn rig_with(stranger_rate: NonZeroU32) -> Rig {
     let folder = tempfile::tempdir().unwrap();
     let token = FakeToken::builder("one").build();
     let connected = Arc::clone(&token);
@@ -64,6 +70,7 @@ fn rig() -> Rig {
             max_body: MAX_BODY,
             ..Allowance::default()
         },
+        stranger_rate,
         ..Limits::default()
     };
     let broker = Broker::new(engine, policy, trail, limits, Arc::default()).unwrap();
@@ -76,6 +83,22 @@ fn rig() -> Rig {
 }
 
 impl Rig {
+    /// With a token that nobody knows, over a connection that has shown this.
+    async fn ask_stale(&self, identities: &[String]) -> StatusCode {
+        let peer = Peer {
+            identities: identities.to_vec(),
+            ..Peer::default()
+        };
+        let request = Request::builder()
+            .method("POST")
+            .uri("/v1/transit/random/16")
+            .header("X-Vault-Token", "hsmb.stale")
+            .extension(Arc::new(peer))
+            .body(Body::empty())
+            .unwrap();
+        self.app.clone().oneshot(request).await.unwrap().status()
+    }
+
     async fn ask(&self, method: &str, path: &str, secret: &str, body: &str) -> (StatusCode, Value) {
         let bearer = format!("Bearer {secret}");
         let headers = [("Authorization", &bearer[..])];
@@ -98,6 +121,22 @@ impl Rig {
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, serde_json::from_slice(&body).unwrap_or(Value::Null))
     }
+}
+
+#[tokio::test]
+async fn who_is_known_is_no_stranger_for_a_stale_token() {
+    let rig = rig_with(const { NonZeroU32::new(1).unwrap() });
+    let mut tries = 0..10_000;
+    while rig.ask_stale(&[]).await != StatusCode::TOO_MANY_REQUESTS {
+        assert!(tries.next().is_some(), "strangers are never refused");
+    }
+    let known = ["uid:7".to_owned()];
+    assert_eq!(rig.ask_stale(&known).await, StatusCode::FORBIDDEN);
+    while rig.ask_stale(&known).await != StatusCode::TOO_MANY_REQUESTS {
+        assert!(tries.next().is_some(), "wrong tokens are never refused");
+    }
+    let other = ["uid:8".to_owned()];
+    assert_eq!(rig.ask_stale(&other).await, StatusCode::FORBIDDEN);
 }
 
 #[tokio::test]

@@ -21,7 +21,10 @@ pub async fn identify(
     let token = shown(headers);
     let mut owner = token.and_then(|token| known(broker, token));
     if let (Some(token), None) = (token, &owner) {
-        usage.stranger(peer.ip)?;
+        match identities.first() {
+            None => usage.stranger(peer.ip)?,
+            Some(client) => usage.unknown_token(client)?,
+        }
         owner = learn(broker, token).await?;
     }
     identities.splice(0..0, owner);

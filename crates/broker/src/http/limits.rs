@@ -1,6 +1,7 @@
 //! What one client may cost: how many requests at once, and how many in a second.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -23,9 +24,14 @@ pub struct Usage {
     limits: Limits,
     /// Of each `[[limit]]`, and last of those clients that none of them means.
     classes: Vec<Class>,
-    strangers: Mutex<HashMap<Address, Arc<Bucket>>>,
+    strangers: Buckets<Address>,
+    /// Of those who are known, for tokens that are not.
+    tokens: Buckets<String>,
     room: Arc<Room>,
 }
+
+/// A bucket for each.
+struct Buckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
 
 /// Room in memory for bodies of requests.
 struct Room {
@@ -84,7 +90,8 @@ impl Usage {
                 taken: AtomicUsize::new(0),
             }),
             classes,
-            strangers: Mutex::default(),
+            strangers: Buckets(Mutex::default()),
+            tokens: Buckets(Mutex::default()),
             limits,
         }
     }
@@ -104,13 +111,27 @@ impl Usage {
 
     /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
     pub fn stranger(&self, address: Address) -> Result<(), Refusal> {
+        let rate = self.limits.stranger_rate;
+        self.strangers.take(network(address), rate)
+    }
+
+    /// Counts a token that nobody knows yet, of a client that its connection has shown: others at its address have
+    /// nothing to do with it.
+    pub fn unknown_token(&self, client: &str) -> Result<(), Refusal> {
+        let rate = self.limits.stranger_rate;
+        self.tokens.take(client.to_owned(), rate)
+    }
+}
+
+impl<K: Eq + Hash> Buckets<K> {
+    fn take(&self, who: K, rate: NonZeroU32) -> Result<(), Refusal> {
         let bucket = {
-            let mut strangers = self.strangers.lock();
-            if is_crowded(strangers.len()) {
-                strangers.retain(|_, bucket| take(bucket).is_err());
+            let mut buckets = self.0.lock();
+            if is_crowded(buckets.len()) {
+                buckets.retain(|_, bucket| take(bucket).is_err());
             }
-            let new = || Arc::new(bucket(self.limits.stranger_rate, None));
-            Arc::clone(strangers.entry(network(address)).or_insert_with(new))
+            let new = || Arc::new(bucket(rate, None));
+            Arc::clone(buckets.entry(who).or_insert_with(new))
         };
         take(&bucket)
     }
@@ -332,6 +353,18 @@ mod tests {
         assert!(from("192.0.2.2").is_ok());
         assert!(spent("2001:db8::1"));
         assert!(from("2001:db8:0:1::1").is_ok());
+    }
+
+    #[test]
+    fn who_is_known_is_no_stranger_for_a_token_that_is_not() {
+        let usage = Usage::new(Limits {
+            stranger_rate: const { NonZeroU32::new(1).unwrap() },
+            ..Limits::default()
+        });
+        let spent = |name: &str| (0..1000).any(|_| usage.unknown_token(name).is_err());
+        assert!(spent("uid:7"));
+        assert!(usage.unknown_token("uid:8").is_ok());
+        assert!(usage.stranger(None).is_ok());
     }
 
     #[test]
