@@ -15,6 +15,8 @@ pub struct Who {
     pub uid: u32,
     /// The process id.
     pub pid: i32,
+    /// The other host, where it is one: for the kernel that is this process.
+    pub host: Option<Arc<str>>,
     /// As the trail has it, with what the program calls itself.
     pub actor: Arc<Actor>,
 }
@@ -29,6 +31,7 @@ impl Who {
         Self {
             uid,
             pid,
+            host: None,
             actor: Arc::new(Actor::process(uid, pid, program)),
         }
     }
@@ -39,10 +42,23 @@ impl Who {
         Self::new(uid, pid, program)
     }
 
+    /// Another host, for which this process acts.
+    pub fn of_host(uid: u32, name: &str) -> Self {
+        Self {
+            host: Some(name.into()),
+            ..Self::here(uid, of_host(name))
+        }
+    }
+
     /// What the program calls itself.
     pub fn program(&self) -> &str {
         self.actor.program.as_deref().unwrap_or_default()
     }
+}
+
+/// What the trail has as the program of another host.
+pub fn of_host(name: &str) -> String {
+    format!("host {name}")
 }
 
 /// What `[audit]` says.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hsmux_audit::{Actor, Count, Event, Repeats, Trail};
 use serde_json::{Map, Value};
 
-use crate::audit::Who;
+use crate::audit::{self, Who};
 
 /// What somebody may not do is cheap to try: of each user the first of a minute has a line, and the others are a
 /// number in the next one.
@@ -14,8 +14,8 @@ pub struct Refusals {
     repeats: Repeats<Tried>,
 }
 
-/// A user, and what he was refused.
-type Tried = (u32, &'static str);
+/// A user, the host where all of another one are one user here, and what was refused.
+type Tried = (u32, Option<Arc<str>>, &'static str);
 
 impl Refusals {
     /// Nobody was refused anything yet.
@@ -42,7 +42,8 @@ impl Refusals {
     /// The same where so many of a minute have one.
     pub fn is_among(&self, who: &Who, what: &'static str, lines: u64) -> bool {
         self.sum_up(false);
-        self.repeats.is_among(Some((who.uid, what)), lines)
+        let tried = (who.uid, who.host.clone(), what);
+        self.repeats.is_among(Some(tried), lines)
     }
 
     /// Records what was counted of those whose minute is over; of all at the end.
@@ -54,12 +55,55 @@ impl Refusals {
 }
 
 fn line(tried: Option<Tried>, count: Count) -> Event {
-    let (uid, what) = tried.unzip();
-    let actor = Actor {
-        uid,
-        ..Actor::default()
-    };
+    let mut actor = Actor::default();
     let mut fields = count.fields();
-    fields.extend(what.map(|what| ("what".to_owned(), Value::from(what))));
+    if let Some((uid, host, what)) = tried {
+        actor.uid = Some(uid);
+        actor.program = host.map(|host| audit::of_host(&host));
+        fields.insert("what".to_owned(), Value::from(what));
+    }
     Event::act(&Arc::new(actor), "denied", fields).outcome("refused")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use hsmux_audit::{OnFailure, Settings};
+
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_apart_though_they_are_one_user() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            file: folder.path().join("audit.log"),
+            state: folder.path().to_owned(),
+            uses: false,
+            on_failure: OnFailure::Stop,
+            checkpoint: Duration::from_secs(60),
+        };
+        let trail = Arc::new(Trail::open(&settings).unwrap());
+        let refusals = Refusals::new(&trail);
+        for host in ["web1", "web2", "web1", "web2"] {
+            refusals.record(&Who::of_host(7, host), "C_DestroyObject", "may not");
+        }
+        refusals.sum_up(true);
+        trail.close();
+        let text = fs::read_to_string(&settings.file).unwrap();
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        let told = |line: &Value| {
+            let field = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+            (field("program"), field("act"))
+        };
+        let mut told: Vec<_> = lines
+            .filter(|line: &Value| line["checkpoint"].is_null())
+            .map(|line| told(&line))
+            .collect();
+        told.sort();
+        let all = ["host web1", "host web2"]
+            .map(|host| ["C_DestroyObject", "denied"].map(|act| (host.to_owned(), act.to_owned())));
+        assert_eq!(told, all.concat());
+    }
 }

@@ -164,22 +164,21 @@ impl Service for Door {
     }
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
+        let who = match &self.host {
+            None => Who::new(peer.uid, peer.pid, &hello.program),
+            Some(host) => Who::of_host(peer.uid, host),
+        };
         let admitted = self.service.settings.load().admit(peer.uid);
         admitted.inspect_err(|error| {
-            tracing::warn!(%peer, program = hello.program, %error, "refused");
-            let who = Who::new(peer.uid, peer.pid, &hello.program);
+            tracing::warn!(%peer, program = who.program(), %error, "refused");
             self.service.shared.keep_out(&who, error);
         })?;
         let name = (peer.uid, hello.client);
         let application = self.service.join(name);
-        let who = match &self.host {
-            None => Who::new(peer.uid, peer.pid, &hello.program),
-            Some(host) => {
-                // Its certificate was its login.
-                application.log_in();
-                Who::here(peer.uid, format!("host {host}"))
-            }
-        };
+        if self.host.is_some() {
+            // Its certificate was its login.
+            application.log_in();
+        }
         Ok(Arc::new(Talk::new(application, name, who)))
     }
 }
