@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result};
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::account::Account;
+use crate::places::Place;
 use crate::rights::Rights;
 use crate::talk::Session;
 
-/// Operations of one call; no library sends as many.
+/// Operations of one call; no library sends as many. Another host sends [`DEPTH_OF_LINKS`].
 const MOST: usize = 1024;
 
 /// Runs the operations; the answer goes out when the last is done.
@@ -28,15 +30,24 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
     if items.is_empty() {
         return answer.send(&session.reply(Answer::Results(Vec::new())));
     }
-    if items.len() > MOST {
-        let message = format!("{} operations in one call; {MOST} may be", items.len());
+    let most = if settings.of_host {
+        DEPTH_OF_LINKS
+    } else {
+        MOST
+    };
+    if items.len() > most {
+        let message = format!("{} operations in one call; {most} may be", items.len());
         let error = Error::request(Kind::Invalid, message);
         return answer.send(&session.reply(Answer::Failed(error)));
     }
+    let place = match service.place(&settings, catalogue.own.lanes) {
+        Ok(place) => place,
+        Err(error) => return answer.send(&session.reply(Answer::Failed(error))),
+    };
     let now = Instant::now();
     // Nobody waits longer, whatever the other end says.
     let longest = service.shared.pool.options().deadline;
-    let gather = Gather::new(items.len(), answer);
+    let gather = Gather::new(items.len(), answer, place);
     let mut batch: SmallVec<[_; 1]> = SmallVec::new();
     for (index, item) in items.into_iter().enumerate() {
         let Item {
@@ -102,14 +113,16 @@ struct Gathered {
     missing: usize,
     results: Vec<Option<Result<Outcome>>>,
     answer: Option<Answerer>,
+    place: Option<Place>,
 }
 
 impl Gather {
-    fn new(len: usize, answer: Answerer) -> Arc<Self> {
+    fn new(len: usize, answer: Answerer, place: Option<Place>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Gathered {
             missing: len,
             results: std::iter::repeat_with(|| None).take(len).collect(),
             answer: Some(answer),
+            place,
         })))
     }
 
@@ -123,6 +136,8 @@ impl Gather {
         }
         let results = std::mem::take(&mut gathered.results);
         let answer = gathered.answer.take();
+        // Before the answer, upon which the next call may come at once.
+        drop(gathered.place.take());
         drop(gathered);
         let lost = || Err(Error::lost("no result"));
         let results = results

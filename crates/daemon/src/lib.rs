@@ -24,6 +24,7 @@ mod members;
 pub mod members_file;
 mod notify;
 mod peers;
+mod places;
 mod refusals;
 mod rights;
 mod service;

@@ -139,8 +139,9 @@ impl Peers {
             };
             if peer.listener() != old.listener {
                 lines.push(format!("peer {name} changed"));
-                open.service.change(Settings::of_host(new, peer));
             }
+            // Its share hangs on how many others there are.
+            open.service.change(Settings::of_host(new, peer));
             true
         });
         lines

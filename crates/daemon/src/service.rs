@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 use crate::application::Application;
 use crate::audit::Who;
 use crate::login::Gate;
+use crate::places::{Place, Places};
 use crate::refusals::Refusals;
 use crate::settings::Settings;
 use crate::talk::Talk;
@@ -54,6 +55,7 @@ pub struct AppService {
     pub settings: ArcSwap<Settings>,
     /// The catalogue as its applications see it.
     pub views: Views,
+    places: Places,
     applications: Mutex<HashMap<Name, Connected>>,
 }
 
@@ -73,6 +75,7 @@ impl AppService {
             shared,
             settings: ArcSwap::from_pointee(settings),
             views: Views::default(),
+            places: Places::default(),
             applications: Mutex::default(),
         })
     }
@@ -102,6 +105,12 @@ impl AppService {
         if self.settings.load().listener.login == Login::Pin {
             application.log_out();
         }
+    }
+
+    /// For a call of another host, if it may have one more: its share, but no less than runs at once.
+    pub fn place(&self, settings: &Settings, lanes: u32) -> Result<Option<Place>> {
+        let most = settings.share.map(|share| share.max(lanes as usize));
+        most.map(|most| self.places.take(most)).transpose()
     }
 
     /// Applications that are connected.

@@ -20,6 +20,8 @@ pub struct Settings {
     pub closed: bool,
     /// Whether it is for another host: tokens of this one alone serve it.
     pub of_host: bool,
+    /// What of the pool's queue is for that host.
+    pub share: Option<usize>,
     /// Counts the changes of the listener, for [`crate::view::epoch`].
     pub edition: u64,
 }
@@ -33,14 +35,18 @@ impl Settings {
             users: users(&listener.socket.allow_users),
             closed: false,
             of_host: false,
+            share: None,
             edition: 0,
         }
     }
 
     /// What another host may do.
     pub fn of_host(config: &Config, peer: &Allowed) -> Self {
+        let peers = config.node.as_ref().map_or(0, |node| node.peers.len());
         Self {
             of_host: true,
+            // As much is left for the applications of this one.
+            share: Some(config.pool.queue / (peers + 1)),
             ..Self::new(config, &peer.listener())
         }
     }
@@ -53,6 +59,7 @@ impl Settings {
             users: Vec::new(),
             closed: true,
             of_host: self.of_host,
+            share: self.share,
             edition: self.edition,
         }
     }

@@ -2,5 +2,6 @@
 
 mod administration;
 mod applications;
+mod hosts;
 mod rig;
 mod trail;

@@ -24,8 +24,8 @@ const TRIES: usize = 3;
 /// fast tokens.
 const DEPTH: usize = crate::scheduler::DEEPEST;
 
-/// A host answers one call at a time on each lane.
-const DEPTH_OF_LINKS: usize = 1;
+/// A host answers one call at a time on each lane, of one operation: no host takes more in a frame.
+pub const DEPTH_OF_LINKS: usize = 1;
 
 /// Between two tries.
 const PAUSE: Duration = Duration::from_millis(50);

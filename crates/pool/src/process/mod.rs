@@ -19,7 +19,7 @@ mod secrets;
 mod start;
 mod worker;
 
-pub use connector::{ProcessConnector, ThreadConnector};
+pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};
 pub use environment::Environment;
 pub use orders::{Identity, LinkOptions};
 pub use secrets::{keep_secrets, take_stdin};
