@@ -13,7 +13,7 @@ use zeroize::Zeroize;
 
 use crate::count::Counted;
 use crate::frame::{self, FrameBuffer, MAX_FRAME, MAX_GREETING};
-use crate::half::{Half, Halves};
+use crate::half::{Half, Halves, Reader};
 use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
@@ -120,9 +120,16 @@ impl Caller {
         }
     }
 
-    fn read(self: &Arc<Self>, scratch: &mut [u8]) {
+    fn read(self: &Arc<Self>, ready: EventFlags, scratch: &mut [u8]) {
         let mut inbox = self.inbox.lock();
         let (inbox, half) = &mut *inbox;
+        if !half.make_room(inbox.under_way(), self) {
+            // The end of a connection is told while it is not read, too.
+            if ready.intersects(EventFlags::HUP | EventFlags::ERR) {
+                self.end();
+            }
+            return;
+        }
         match socket::read_some(self.outlet.stream(), scratch) {
             Ok(0) => return self.end(),
             Ok(read) => inbox.extend(&scratch[..read]),
@@ -135,10 +142,11 @@ impl Caller {
                 Some(_) => MAX_FRAME,
             };
             let heard = match inbox.next(limit) {
-                Ok(None) => match half.keep(inbox.pending()) {
-                    Ok(()) => return,
-                    Err(error) => Err(error),
-                },
+                Ok(None) => {
+                    // Where there is none it is read again as soon as there is.
+                    half.make_room(inbox.under_way(), self);
+                    return;
+                }
                 Ok(Some(frame)) => self.hear(frame, scratch),
                 Err(error) => Err(error),
             };
@@ -238,6 +246,21 @@ impl Caller {
     }
 }
 
+impl Reader for Caller {
+    fn pause(&self) {
+        // An answer that is not taken yet is not waited for: who begins another call before it has read it breaks
+        // the rules.
+        let _ = self.watch.set(0, self.outlet.stream(), EventFlags::empty());
+    }
+
+    fn resume(&self) {
+        let resumed = self.watch.set(0, self.outlet.stream(), EventFlags::IN);
+        if resumed.is_err() {
+            self.end();
+        }
+    }
+}
+
 impl Source for Caller {
     fn ready(self: Arc<Self>, _: u16, ready: EventFlags, scratch: &mut [u8]) {
         let flushed = if ready.contains(EventFlags::OUT) {
@@ -248,7 +271,7 @@ impl Source for Caller {
         if flushed.is_err() || self.elsewhere.load(Ordering::Acquire) {
             self.end();
         } else if ready.intersects(!EventFlags::OUT) {
-            self.read(scratch);
+            self.read(ready, scratch);
         }
     }
 

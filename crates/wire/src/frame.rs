@@ -116,6 +116,12 @@ impl FrameBuffer {
         self.bytes.len() - self.taken
     }
 
+    /// The length of the frame that is under way, as soon as it is known; 0 until then.
+    pub(crate) fn under_way(&self) -> usize {
+        let header = self.bytes[self.taken..].first_chunk::<HEADER>();
+        header.map_or(0, |header| u32::from_le_bytes(*header) as usize)
+    }
+
     /// Neither moved down nor grown in place: either would leave half a PIN behind.
     fn extend_elsewhere(&mut self, read: &[u8]) {
         let frame = &self.bytes[self.taken..];
