@@ -114,7 +114,8 @@ fn the_authoritys_key_in_a_token() {
         rig.hsmux(&format!("node ca init --ca {name} --key {uri}"))
             .args(&format!("--module {SOFTHSM} --pin file:hsm1.pin"))
             .ok()
-            .says("in the token");
+            .says("in the token")
+            .never_says("certificates of any name");
         assert!(!rig.path(name).join("ca.key").exists());
         let node = |line: &str| rig.hsmux(&format!("node {line} --ca {name} --pin file:hsm1.pin"));
         node(&format!("enroll web1 --out {name}-web1")).ok();
@@ -154,7 +155,8 @@ fn the_authoritys_key_in_the_pool() {
     let mut rig = Rig::empty(Setup::Daemon, 2);
     rig.start();
     rig.hsmux("key generate ec:p256 --label ca").ok();
-    rig.hsmux("node ca init --key pkcs11:object=ca").ok();
+    let made = rig.hsmux("node ca init --key pkcs11:object=ca").ok();
+    assert!(made.err.contains("certificates of any name"), "{made}");
     rig.hsmux("token park hsm1").ok();
     rig.hsmux("node enroll web1").ok();
     openssl(&rig, "verify -CAfile ca/ca.pem web1/node.pem").ok();

@@ -65,9 +65,15 @@ pub struct Init {
     module: Option<PathBuf>,
 }
 
+/// Said where the authority's key is in the pool, whose users are not meant to issue certificates.
+const IN_POOL: &str = "hsmux: every program and every [[peer]] that sees this key in the pool can issue certificates of \
+                       any name with it: give each listener and each [[peer]] `keys` without it, or have it in a token \
+                       that is no member (--module)";
+
 impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let folder = &self.signing.at.ca;
+        let in_pool = self.key.is_some() && self.module.is_none();
         let place = self.key.map(|key| InToken {
             uri: key.to_string(),
             module: self.module,
@@ -80,6 +86,9 @@ impl Init {
         let in_token = key.is_some();
         let name = self.name.map_or_else(new_name, Ok)?;
         Authority::init(folder, &name, self.life, key)?;
+        if in_pool {
+            eprintln!("{IN_POOL}");
+        }
         if context.json {
             output::json(&json!({ "folder": folder, "certificate": folder.join("ca.pem") }))?;
         } else if in_token {
