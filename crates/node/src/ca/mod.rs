@@ -135,7 +135,7 @@ impl Authority {
             name: &name,
             addresses: wanted.addresses,
             serial: issue::serial()?,
-            until: until(wanted.life)?.min(ledger.until),
+            until: self.end(wanted.life, &ledger)?,
         };
         let certificate = if let Some(request) = wanted.request {
             let key = PublicHalf::requested(request, &name).map_err(|why| {
@@ -183,6 +183,16 @@ impl Authority {
     /// What it has issued, in order.
     pub fn issued(&self) -> Result<Vec<Issued>> {
         Ok(self.ledger()?.issued)
+    }
+
+    /// The end of a certificate's life that begins now: that of the authority's at the latest, which goes on.
+    fn end(&self, life: Duration, ledger: &Ledger) -> Result<u64> {
+        let end = until(life)?;
+        if ledger.until > now() {
+            return Ok(end.min(ledger.until));
+        }
+        let why = "it has expired, and so has all that it issues: hsmux node ca init makes another authority";
+        Err(failed(&self.folder.join(CERTIFICATE), &why))
     }
 
     fn ledger(&self) -> Result<Ledger> {

@@ -82,6 +82,24 @@ fn nothing_is_written_over_and_nothing_half() {
 }
 
 #[test]
+fn an_authority_that_has_expired_makes_no_certificate() {
+    let folder = tempfile::tempdir().unwrap();
+    let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();
+    let file = folder.path().join("ca").join(ISSUED);
+    let mut ledger = ca.ledger().unwrap();
+    ledger.until = now() - 1;
+    std::fs::write(&file, ledger.written().unwrap()).unwrap();
+    let into = folder.path().join("web1");
+    let enrolled = ca.enroll(&wanted("web1", &[], DAY), &into);
+    let error = enrolled.map(drop).unwrap_err().to_string();
+    assert!(
+        error.contains("ca.pem") && error.contains("it has expired"),
+        "{error}"
+    );
+    assert!(!into.exists() && ca.issued().unwrap().is_empty());
+}
+
+#[test]
 fn a_key_that_everybody_reads_is_not_served() {
     let folder = tempfile::tempdir().unwrap();
     let ca = authority(&folder.path().join("ca"), "a cluster", DAY).unwrap();

@@ -23,7 +23,7 @@ pub(super) const NODE: Section = Section {
             "key",
             r#""node.key""#,
             "required",
-            "Its private key, PEM, readable by the daemon's user alone.",
+            "Its private key, PEM, for the daemon's user alone (`0600`), or its group too (`0640`): refused where every user can read or change it.",
         ),
         key(
             "ca",
