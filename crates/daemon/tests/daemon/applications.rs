@@ -214,7 +214,7 @@ fn making_secrets_needs_a_login() {
     let program = rig.application();
     let generate = Operation::Generate {
         mechanism: Mechanism::plain(ck::CKM_AES_KEY_GEN),
-        template: hsmux_token::Attributes::default(),
+        template: Attributes::default(),
     };
     assert_eq!(
         program.run(&generate).unwrap_err().kind(),
