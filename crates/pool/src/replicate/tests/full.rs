@@ -24,7 +24,7 @@ fn a_full_disk_refuses_a_change_before_any_member_is_touched() {
         let len = std::fs::metadata(&journal).unwrap().len();
         assert!(len > 8 * 1024, "{len}");
         let child = again("full::the_process_without_room", folder);
-        let status = Command::new("sh")
+        let ran = Command::new("sh")
             .arg("-c")
             .arg(format!(
                 "trap '' XFSZ; ulimit -f {}; exec \"$@\"",
@@ -35,9 +35,11 @@ fn a_full_disk_refuses_a_change_before_any_member_is_touched() {
             .args(child.get_args())
             .envs(child.get_envs().filter_map(|(k, v)| Some((k, v?))))
             .env(LIMITED, "1")
-            .status()
+            // The limit is for a log of these tests, too.
+            .output()
             .unwrap();
-        assert!(status.success());
+        let told = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.success(), "{told}");
         assert_eq!(std::fs::metadata(&journal).unwrap().len(), len);
         // With room again it goes on.
         let bench = Bench::new(folder, TWO, 0);
