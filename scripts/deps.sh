@@ -12,8 +12,8 @@ cluster=("${bench[@]}" haproxy curl jq socat)
 wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core nginx
            wordpress wordpress-theme-twentytwentythree)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
-      python3-pykcs11 python3-hvac python3-prometheus-client python3-venv golang-go git libnginx-mod-stream siege apache2-bin
-      chromium testssl.sh pebble certbot lego)
+      python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
+      siege apache2-bin chromium testssl.sh pebble certbot lego)
 
 declare -n wanted=${1:?build, demo, bench, cluster, wordpress or test}
 

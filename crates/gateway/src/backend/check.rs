@@ -7,9 +7,10 @@ use bytes::Bytes;
 use hsmux_pool::config::Check;
 use http_body_util::Empty;
 use hyper::Request;
-use hyper::header::{CONNECTION, HOST, USER_AGENT};
+use hyper::header::{CONNECTION, USER_AGENT};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
+use super::sender::{Sender, one_by_one, several};
 use super::{Backend, Backends, CONNECT, reasons};
 use crate::files::{Files, Held};
 
@@ -59,15 +60,20 @@ impl Backend {
 
     /// On a connection of its own: it may be the connections that fail.
     async fn ask(&self, path: &str, file: Held) -> Result<(), String> {
-        let mut sender = self.open(file).await?;
-        let request = Request::get(path)
-            .header(HOST, &self.host)
-            .header(USER_AGENT, "hsmux")
-            .header(CONNECTION, "close")
-            .body(Empty::<Bytes>::new());
-        let request = request.map_err(|e| reasons(&e))?;
-        let answer = sender.send_request(request).await;
-        let status = answer.map_err(|e| reasons(&e))?.status();
+        let stream = self.open(file).await?;
+        let request = Request::get(path).header(USER_AGENT, "hsmux");
+        let (mut sender, request) = match self.shared {
+            None => {
+                let sender = Sender::One(one_by_one(stream).await?);
+                (sender, request.header(CONNECTION, "close"))
+            }
+            Some(_) => (Sender::Several(several(stream).await?), request),
+        };
+        let request = request.body(Empty::<Bytes>::new());
+        let mut request = request.map_err(|e| reasons(&e))?;
+        self.address(&mut request);
+        let answer = sender.try_send(request).await;
+        let status = answer.map_err(|e| reasons(e.error()))?.status();
         if status.is_success() || status.is_redirection() {
             return Ok(());
         }

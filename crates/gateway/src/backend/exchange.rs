@@ -1,17 +1,19 @@
-//! A request of HTTP/1.1 and its answer, on a connection that waits for one, or on a new one.
+//! A request and its answer, on a connection that is there, or on a new one.
 
 use std::time::Duration;
 
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
-use hyper::{Request, Response};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use hyper::http::uri::{Authority, Scheme};
+use hyper::{Request, Response, Uri, Version};
 use tokio::time::timeout;
-use tower::BoxError;
+use tokio_boring::SslStream;
+use tokio_util::either::Either;
 
-use super::{Backend, Unreached, reasons, tls};
+use super::sender::{Sender, one_by_one, several};
+use super::shared::{Answered, Share, Shared};
+use super::{Backend, Line, Unreached, reasons, tls};
 use crate::files::{Files, Held};
 
 /// Why there is no answer.
@@ -26,39 +28,47 @@ pub enum Failure {
     NoFile,
 }
 
+/// What a request goes on.
+struct Taken {
+    sender: Sender<Incoming>,
+    /// Of a connection that others use as well.
+    share: Option<Share>,
+    /// Nobody has asked anything on it before.
+    is_new: bool,
+}
+
 impl Backend {
-    /// Asks it. A request that an idle connection turns out not to take, because it was closed before a byte of it was
-    /// sent, goes on another; no other is ever sent again.
+    /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
+    /// was sent, goes on another; no other is ever sent again.
     pub async fn exchange(
         &self,
         mut request: Request<Incoming>,
         patience: Duration,
         files: &Files,
-    ) -> Result<Response<Incoming>, Failure> {
-        if !request.headers().contains_key(HOST) {
-            request.headers_mut().insert(HOST, self.host.clone());
-        }
+    ) -> Result<Response<Answered>, Failure> {
+        self.address(&mut request);
         loop {
-            let waiting = self.idle.take();
-            let is_new = waiting.is_none();
-            let sender = match waiting {
-                Some(sender) => Ok(sender),
-                None => self.reach(patience, files, |file| self.open(file)).await,
-            };
-            let mut sender = match sender {
-                Ok(sender) => sender,
+            let taken = match self.take(patience, files).await {
+                Ok(taken) => taken,
                 Err(Unreached::NoFile) => return Err(Failure::NoFile),
                 Err(Unreached::Down) => return Err(Failure::Unsent(Box::new(request))),
             };
-            let Ok(answer) = timeout(patience, sender.try_send_request(request)).await else {
+            let Taken {
+                mut sender,
+                share,
+                is_new,
+            } = taken;
+            let Ok(answer) = timeout(patience, sender.try_send(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
                 return Err(Failure::Late);
             };
             let mut error = match answer {
                 Ok(answer) => {
                     self.health.answered(&self.url);
-                    self.idle.keep(sender);
-                    return Ok(answer);
+                    if let Sender::One(sender) = sender {
+                        self.idle.keep(sender);
+                    }
+                    return Ok(answer.map(|body| Answered::new(body, share)));
                 }
                 Err(error) => error,
             };
@@ -72,7 +82,63 @@ impl Backend {
         }
     }
 
-    /// A connection of its own, closed without an answer, is as bad as none; one that was idle may have ended in between.
+    /// Makes a request name the server where it names none, in the words of the server's protocol: HTTP/2 has the host
+    /// beside the path (RFC 9113, section 8.3.1).
+    pub fn address<B>(&self, request: &mut Request<B>) {
+        if self.shared.is_none() {
+            let headers = request.headers_mut();
+            headers.entry(HOST).or_insert_with(|| self.host.clone());
+            return;
+        }
+        *request.version_mut() = Version::HTTP_2;
+        let host = request.headers_mut().remove(HOST);
+        let mut parts = std::mem::take(request.uri_mut()).into_parts();
+        let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+        parts.authority = host
+            .or(parts.authority)
+            .or_else(|| self.uri.authority().cloned());
+        parts.scheme = Some(match self.tls {
+            None => Scheme::HTTP,
+            Some(_) => Scheme::HTTPS,
+        });
+        // Nothing in it was made here but a scheme.
+        *request.uri_mut() = Uri::from_parts(parts).unwrap_or_else(|_| self.uri.clone());
+    }
+
+    async fn take(&self, patience: Duration, files: &Files) -> Result<Taken, Unreached> {
+        let shared = self.shared.as_ref();
+        let there = match shared {
+            None => self.idle.take().map(Taken::alone),
+            Some(shared) => shared.take().map(Taken::among_others),
+        };
+        if let Some(there) = there {
+            return Ok(there);
+        }
+        let new = async |file| match shared {
+            Some(shared) => self.join(shared, file).await,
+            None => Ok(Taken {
+                is_new: true,
+                ..Taken::alone(one_by_one(self.open(file).await?).await?)
+            }),
+        };
+        self.reach(patience, files, new).await
+    }
+
+    /// On a connection that somebody else has opened meanwhile, or on a new one.
+    async fn join(&self, shared: &Shared, file: Held) -> Result<Taken, String> {
+        let _turn = shared.turn().await;
+        if let Some(there) = shared.take() {
+            return Ok(Taken::among_others(there));
+        }
+        let sender = several(self.open(file).await?).await?;
+        let share = shared.keep(sender.clone());
+        Ok(Taken {
+            is_new: true,
+            ..Taken::among_others((sender, share))
+        })
+    }
+
+    /// A connection of its own, closed without an answer, is as bad as none; one that was there may have ended in between.
     /// A client that breaks off its request is no fault of the server's.
     fn has_not_answered(&self, is_new: bool, error: &hyper::Error) {
         let why = format!("it has not answered: {}", reasons(error));
@@ -83,29 +149,37 @@ impl Backend {
         }
     }
 
-    /// A new connection for requests with such bodies.
-    pub async fn open<B>(&self, file: Held) -> Result<SendRequest<B>, String>
-    where
-        B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
-    {
+    /// A new connection for requests.
+    pub async fn open(&self, file: Held) -> Result<Either<Line, SslStream<Line>>, String> {
         let line = self.dial(file).await?;
-        match &self.tls {
-            None => begin(line).await,
-            Some(tls) => begin(tls::shake(tls, &self.url.host, line).await?).await,
-        }
+        Ok(match &self.tls {
+            None => Either::Left(line),
+            Some(tls) => {
+                let stream = tls::shake(tls, &self.url.host, line).await?;
+                let spoken = stream.ssl().selected_alpn_protocol();
+                if self.shared.is_some() && spoken != Some(b"h2") {
+                    return Err("it speaks no HTTP/2 in TLS".into());
+                }
+                Either::Right(stream)
+            }
+        })
     }
 }
 
-async fn begin<B>(
-    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<SendRequest<B>, String>
-where
-    B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
-{
-    let begun = handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
-    // It ends with its sender; what goes wrong on it, the request is told.
-    tokio::spawn(async move { drop(connection.with_upgrades().await) });
-    sender.ready().await.map_err(|e| reasons(&e))?;
-    Ok(sender)
+impl Taken {
+    fn alone(sender: http1::SendRequest<Incoming>) -> Self {
+        Self {
+            sender: Sender::One(sender),
+            share: None,
+            is_new: false,
+        }
+    }
+
+    fn among_others((sender, share): (http2::SendRequest<Incoming>, Share)) -> Self {
+        Self {
+            sender: Sender::Several(sender),
+            share: Some(share),
+            is_new: false,
+        }
+    }
 }

@@ -24,7 +24,7 @@ struct Kept {
 }
 
 /// Less than what common servers wait for the next request: who closes first loses one.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub const PATIENCE: Duration = Duration::from_secs(4);
 
 impl Idle {
     /// The one that has waited least.

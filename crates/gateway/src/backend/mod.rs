@@ -3,10 +3,12 @@
 //! | file | one idea |
 //! |---|---|
 //! | `check` | asking a server whether it is well |
-//! | `exchange` | a request of HTTP/1.1 and its answer |
+//! | `exchange` | a request and its answer |
 //! | `health` | whether a server does its work |
-//! | `idle` | connections that wait for the next request |
+//! | `idle` | connections of HTTP/1.1 that wait for the next request |
 //! | `line` | a connection, and the file that it holds |
+//! | `sender` | a connection that takes requests |
+//! | `shared` | connections of HTTP/2, and the requests under way on each |
 //! | `tls` | whose certificate a server has to show |
 
 mod check;
@@ -14,17 +16,20 @@ mod exchange;
 mod health;
 mod idle;
 mod line;
+mod sender;
+mod shared;
 mod tls;
 
 pub use exchange::Failure;
 pub use line::Line;
+pub use shared::Answered;
 
 use std::error::Error as StdError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
-use hsmux_pool::config::{self, Behind, Scheme, Site};
+use hsmux_pool::config::{self, Behind, Site};
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::Result;
 use hyper::Uri;
@@ -37,6 +42,7 @@ use crate::certificate::wrong;
 use crate::files::{Files, Held};
 use health::Health;
 use idle::Idle;
+use shared::Shared;
 
 /// All of a site.
 pub struct Backends {
@@ -60,6 +66,8 @@ pub struct Backend {
     /// `None`: in clear.
     tls: Option<SslConnector>,
     idle: Idle,
+    /// Of one that speaks HTTP/2.
+    shared: Option<Shared>,
     health: Health,
 }
 
@@ -122,10 +130,9 @@ impl Backends {
 impl Backend {
     fn new(url: &config::Backend, behind: &Behind) -> Result<Self> {
         let authority = url.authority();
-        let tls = match url.scheme {
-            Scheme::Https => Some(tls::connector(behind.roots())?),
-            Scheme::Http | Scheme::Tcp => None,
-        };
+        let http2 = url.scheme.is_http2();
+        let connector = || tls::connector(behind.roots(), http2);
+        let tls = url.scheme.is_tls().then(connector).transpose()?;
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
@@ -139,6 +146,7 @@ impl Backend {
             tcp,
             tls,
             idle: Idle::default(),
+            shared: http2.then(Shared::default),
             health: Health::new(behind.check().is_some()),
         })
     }

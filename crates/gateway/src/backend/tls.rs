@@ -13,13 +13,14 @@ use crate::certificate::{chain, wrong};
 use crate::tls::SUITES;
 
 /// What believes in these roots, or else in the system's.
-pub fn connector(roots: Option<&Path>) -> Result<SslConnector> {
+pub fn connector(roots: Option<&Path>, http2: bool) -> Result<SslConnector> {
     let named = |e: ErrorStack| wrong("backend_ca", e);
+    let protocol: &[u8] = if http2 { b"\x02h2" } else { b"\x08http/1.1" };
     let mut builder = SslConnector::builder(SslMethod::tls()).map_err(named)?;
     builder
         .set_min_proto_version(Some(SslVersion::TLS1_2))
         .and_then(|()| builder.set_strict_cipher_list(SUITES))
-        .and_then(|()| builder.set_alpn_protos(b"\x08http/1.1"))
+        .and_then(|()| builder.set_alpn_protos(protocol))
         .map_err(named)?;
     if let Some(roots) = roots {
         let mut store = X509StoreBuilder::new().map_err(named)?;

@@ -2,12 +2,12 @@
 
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use hyper::header::{HOST, HeaderValue};
+use hyper::header::{HOST, HeaderValue, TE};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 
 use super::upgrade::Wish;
 use super::{Answer, Call, headers, text};
-use crate::backend::Failure;
+use crate::backend::{Answered, Failure};
 
 /// Passes a request on.
 pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
@@ -17,11 +17,22 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
             "there are no random numbers",
         );
     };
+    let http2 = call.served.site.behind.is_http2();
+    if http2 && wish.is_some() {
+        let why = "the server behind this one speaks HTTP/2, and nothing else";
+        return text(StatusCode::NOT_IMPLEMENTED, why);
+    }
+    let trailers = http2 && headers::takes_trailers(request.headers());
     if address(&mut request, call).is_none() {
         return text(StatusCode::BAD_REQUEST, "no host of this name can be");
     }
     if let Some(wish) = &wish {
         wish.tell(request.headers_mut());
+    }
+    if trailers {
+        // Servers of gRPC ask for it.
+        let value = HeaderValue::from_static("trailers");
+        request.headers_mut().insert(TE, value);
     }
     let answer = match ask(call, request).await {
         Ok(answer) => answer,
@@ -38,7 +49,7 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
 }
 
 /// An answer as it is, without what was for the connection to the backend.
-pub fn plain(mut answer: Response<Incoming>) -> Answer {
+pub fn plain(mut answer: Response<Answered>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
@@ -64,7 +75,7 @@ fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
 async fn ask(
     call: &Call<'_>,
     mut request: Request<Incoming>,
-) -> Result<Response<Incoming>, Answer> {
+) -> Result<Response<Answered>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
         match backend.exchange(request, patience, &call.house.files).await {

@@ -59,6 +59,12 @@ pub fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
         .cloned()
 }
 
+/// Whether a client takes fields after the body (RFC 9110, section 10.1.4).
+pub fn takes_trailers(headers: &HeaderMap) -> bool {
+    let mut said = listed(headers, header::TE);
+    said.any(|coding| coding.eq_ignore_ascii_case("trailers"))
+}
+
 /// Takes away what is for this connection alone.
 pub fn strip(headers: &mut HeaderMap) {
     let named: Vec<_> = tokens(headers)
@@ -88,7 +94,11 @@ pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: Option<&str>) 
 }
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let lines = headers.get_all(header::CONNECTION).into_iter();
+    listed(headers, header::CONNECTION)
+}
+
+fn listed(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    let lines = headers.get_all(name).into_iter();
     let lines = lines.filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',').map(str::trim))
 }
@@ -142,6 +152,14 @@ mod tests {
         ];
         assert_eq!(upgrade(&request(&both)).unwrap(), "websocket");
         assert_eq!(upgrade(&request(&both[1..])), None);
+    }
+
+    #[test]
+    fn trailers_are_for_who_takes_them() {
+        let takes = |te| takes_trailers(request(&[("te", te)]).headers());
+        assert!(takes("gzip, Trailers"));
+        assert!(!takes("gzip"));
+        assert!(!takes_trailers(request(&[]).headers()));
     }
 
     #[test]

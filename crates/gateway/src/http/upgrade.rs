@@ -1,5 +1,6 @@
 //! WebSocket and its like: a connection of HTTP/1.1 that becomes another protocol's (RFC 9110, section 7.8), or a
-//! stream of HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former.
+//! stream of HTTP/2 that becomes a WebSocket (RFC 8441). Towards the backend both are the former,
+//! and one of HTTP/2 has neither.
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 
 use super::{Answer, Call, headers, text};
+use crate::backend::Answered;
 use crate::joined;
 
 /// What a client wants to speak from now on, and where.
@@ -68,7 +70,7 @@ impl Wish {
 
     /// What the backend's answer is for the client. Where it agrees everything passes as it is from now on, until one
     /// side ends, or the gateway.
-    pub fn answer(self, call: &Call<'_>, mut answer: Response<Incoming>) -> Answer {
+    pub fn answer(self, call: &Call<'_>, mut answer: Response<Answered>) -> Answer {
         let agrees = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
         let accept = answer.headers().get(SEC_WEBSOCKET_ACCEPT);
         let right = self

@@ -12,7 +12,7 @@ use super::reader::{Fields, Named, text};
 /// What is behind a site.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Behind {
-    /// Servers that speak HTTP/1.1; the roots of their certificates, PEM; `None`: the system's; and what they are asked
+    /// Servers that speak HTTP; the roots of their certificates, PEM; `None`: the system's; and what they are asked
     /// when no client asks.
     Http(Vec<Backend>, Option<PathBuf>, Option<Check>),
     /// Servers that speak anything, and the PROXY header that they are sent.
@@ -39,8 +39,24 @@ pub enum Scheme {
     Http,
     /// HTTP/1.1 in TLS.
     Https,
+    /// HTTP/2 in clear, from the first byte (RFC 9113, section 3.3).
+    H2c,
+    /// HTTP/2 in TLS.
+    H2,
     /// Anything.
     Tcp,
+}
+
+impl Scheme {
+    /// Whether it is HTTP/2.
+    pub fn is_http2(self) -> bool {
+        matches!(self, Self::H2c | Self::H2)
+    }
+
+    /// Whether it is in TLS.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::H2)
+    }
 }
 
 /// A version of the PROXY protocol.
@@ -69,6 +85,12 @@ impl Behind {
         }
     }
 
+    /// Whether they speak HTTP/2, as all or none of them do.
+    pub fn is_http2(&self) -> bool {
+        let first = self.backends().first();
+        first.is_some_and(|backend| backend.scheme.is_http2())
+    }
+
     /// What they are asked when no client asks.
     pub fn check(&self) -> Option<&Check> {
         match self {
@@ -95,6 +117,8 @@ impl fmt::Display for Backend {
         let scheme = match self.scheme {
             Scheme::Http => "http",
             Scheme::Https => "https",
+            Scheme::H2c => "h2c",
+            Scheme::H2 => "h2",
             Scheme::Tcp => "tcp",
         };
         write!(f, "{scheme}://{}", self.authority())
@@ -119,21 +143,21 @@ pub(super) fn behind(fields: &mut Fields<'_, '_, '_>) -> Option<Behind> {
     if fields.has("backend") && backends.is_none() {
         return None;
     }
-    let speaks = |scheme| {
+    let any = |such: fn(Scheme) -> bool| {
         let mut all = backends.iter().flatten();
-        all.any(|backend| backend.scheme == scheme)
+        all.any(|backend| such(backend.scheme))
     };
-    let is_tcp = speaks(Scheme::Tcp);
+    let is_tcp = any(|scheme| scheme == Scheme::Tcp);
     if send_proxy.is_some() && !is_tcp {
         let message = "send_proxy is for a tcp:// backend; one of http is told by X-Forwarded-For";
         fields.source.error(fields.span_of("send_proxy"), message);
     }
-    if roots.is_some() && !speaks(Scheme::Https) {
-        let message = "backend_ca is for an https:// backend: no other has a certificate";
+    if roots.is_some() && !any(Scheme::is_tls) {
+        let message = "backend_ca is for an https:// or h2:// backend: no other has a certificate";
         fields.source.error(fields.span_of("backend_ca"), message);
     }
     if check.is_some() && (is_tcp || backends.is_none()) {
-        let message = "backend_check asks over HTTP: it is for an http:// or https:// backend";
+        let message = "backend_check asks over HTTP: it is for no tcp:// backend and no folder";
         fields
             .source
             .error(fields.span_of("backend_check"), message);
@@ -158,23 +182,28 @@ fn backends(value: &DeValue<'_>) -> Result<Vec<Backend>, String> {
         }
         all.push(next);
     }
-    let tcp = all.iter().filter(|one| one.scheme == Scheme::Tcp).count();
-    match tcp {
-        _ if all.is_empty() => Err("the list is empty".into()),
-        0 => Ok(all),
-        _ if tcp == all.len() => Ok(all),
-        _ => Err("tcp:// backends and others cannot take turns".into()),
+    let protocol = |one: &Backend| (one.scheme == Scheme::Tcp, one.scheme.is_http2());
+    match all.split_first() {
+        None => Err("the list is empty".into()),
+        Some((first, others)) if others.iter().all(|it| protocol(it) == protocol(first)) => Ok(all),
+        Some(_) => Err("backends of tcp://, of http:// and https://, and of h2c:// and h2:// cannot take turns".into()),
     }
 }
 
-/// `http://HOST:PORT`, `https://HOST[:PORT]` or `tcp://HOST:PORT`.
+/// `http://HOST:PORT`, `https://HOST[:PORT]`, `h2c://HOST:PORT`, `h2://HOST[:PORT]` or `tcp://HOST:PORT`.
 pub(super) fn backend(url: &str) -> Result<Backend, String> {
-    let wrong =
-        || format!("{url:?} is none of http://HOST:PORT, https://HOST[:PORT] and tcp://HOST:PORT");
+    let wrong = || {
+        format!(
+            "{url:?} is none of http://HOST:PORT, https://HOST[:PORT], h2c://HOST:PORT, h2://HOST[:PORT] and \
+             tcp://HOST:PORT"
+        )
+    };
     let (scheme, at) = url.split_once("://").ok_or_else(wrong)?;
     let (scheme, usual) = match scheme {
         "http" => (Scheme::Http, None),
         "https" => (Scheme::Https, Some(443)),
+        "h2c" => (Scheme::H2c, None),
+        "h2" => (Scheme::H2, Some(443)),
         "tcp" => (Scheme::Tcp, None),
         _ => return Err(wrong()),
     };
@@ -210,12 +239,15 @@ mod tests {
             ("http://a.example:8080/", "http://a.example:8080"),
             ("https://a.example", "https://a.example:443"),
             ("https://[::1]", "https://[::1]:443"),
+            ("h2://a.example/", "h2://a.example:443"),
+            ("h2c://a.example:50051", "h2c://a.example:50051"),
             ("tcp://[::1]:5432", "tcp://[::1]:5432"),
         ] {
             assert_eq!(backend(url).unwrap().to_string(), shown);
         }
         for wrong in [
             "http://a.example",
+            "h2c://a.example",
             "a.example:80",
             "ftp://a.example:21",
             "http://a.example:80/path",
@@ -227,6 +259,30 @@ mod tests {
             "http://a.example:99999",
         ] {
             assert!(backend(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn backends_that_take_turns_speak_the_same() {
+        let list = |text: &str| {
+            let document = toml::de::DeTable::parse(text).unwrap();
+            backends(document.get_ref()["it"].get_ref())
+        };
+        for good in [
+            "it = ['http://a:1', 'https://b']",
+            "it = ['h2c://a:1', 'h2://b']",
+            "it = ['tcp://a:1', 'tcp://b:1']",
+            "it = 'h2c://a:1'",
+        ] {
+            assert!(list(good).is_ok(), "{good}");
+        }
+        for wrong in [
+            "it = ['http://a:1', 'h2c://a:1']",
+            "it = ['h2://a', 'tcp://a:1']",
+            "it = ['tcp://a:1', 'https://a']",
+            "it = []",
+        ] {
+            assert!(list(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -15,7 +15,7 @@ fn in_front_of_nginx(nginx: &Nginx, roots: &str) -> Gateway {
     in_front_of("https", &format!("127.0.0.1:{}", nginx.port()), roots)
 }
 
-fn believing(file: &Path) -> String {
+pub fn believing(file: &Path) -> String {
     format!("backend_ca = \"{}\"", file.display())
 }
 
@@ -34,7 +34,7 @@ fn a_backend_in_tls_is_asked() {
 }
 
 /// A certificate for a name.
-fn certify(folder: &Path, name: &str) {
+pub fn certify(folder: &Path, name: &str) {
     Run::new("openssl")
         .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=any")
         .args("-keyout key.pem -out cert.pem -addext")

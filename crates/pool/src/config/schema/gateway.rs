@@ -133,19 +133,19 @@ pub(super) const SITE: Section = Section {
             "backend",
             r#""http://127.0.0.1:8080""#,
             "root",
-            "Where requests go: http://HOST:PORT, https://HOST[:PORT] for a server that speaks TLS, or tcp://HOST:PORT for any other protocol inside the clients' TLS. A list of them, `[\"http://...\", \"http://...\"]`, takes turns; one that takes no connection, or does not answer on it, is left out for a while.",
+            "Where requests go: http://HOST:PORT, https://HOST[:PORT] for a server that speaks TLS, h2c://HOST:PORT or h2://HOST[:PORT] for one of HTTP/2, without TLS and with it, or tcp://HOST:PORT for any other protocol inside the clients' TLS. A list of them, `[\"http://...\", \"http://...\"]`, takes turns; one that takes no connection, or does not answer on it, is left out for a while.",
         ),
         key(
             "backend_ca",
             r#""backends.pem""#,
             "the system's roots",
-            "The roots that the certificate of an https:// backend has to lead to, PEM; it has to be for the name in its URL.",
+            "The roots that the certificate of an https:// or h2:// backend has to lead to, PEM; it has to be for the name in its URL.",
         ),
         key(
             "backend_check",
             r#""/health""#,
             "none",
-            "A path that each http:// or https:// backend is asked for, by GET; one that does not answer with a status from 200 to 399 is left out until it does.",
+            "A path that each backend that speaks HTTP is asked for, by GET; one that does not answer with a status from 200 to 399 is left out until it does.",
         ),
         key(
             "backend_check_interval",
