@@ -120,17 +120,17 @@ impl Core {
     fn worker_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Arc<Connection>> {
         let able = entry.serving.and(&catalogue.in_service);
         let scheduler = self.scheduler.lock();
-        let slow = |seat: usize| scheduler.is_slow(seat) || catalogue.remote.contains(seat);
-        let one_is_slow = able.iter().any(slow);
+        let left_out = |seat| !scheduler.is_of_short_token(seat) || catalogue.remote.contains(seat);
+        let one_is_left_out = able.iter().any(left_out);
         let able: SeatSet = able
             .iter()
             .filter(|seat| scheduler.is_short(*seat))
             .collect();
         drop(scheduler);
         // It would idle while programs wait for the others.
-        if one_is_slow {
+        if one_is_left_out {
             return Err(refused(
-                "it is also served by what is slow or of another host",
+                "it is also served by a token that takes longer, that nobody knows yet, or of another host",
             ));
         }
         let workers = able.iter().filter_map(|seat| self.record(seat));

@@ -39,9 +39,15 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.load(seat).is_some_and(|load| load.held)
     }
 
-    /// Whether it is known that its operations are not.
-    pub fn is_slow(&self, seat: usize) -> bool {
-        self.load(seat).is_some_and(Load::is_slow)
+    /// Whether operations of its token are known to be short, by any worker: by one at least they were lately.
+    pub fn is_of_short_token(&self, seat: usize) -> bool {
+        let of_token = |member| {
+            let all = self.seats.iter().flatten();
+            let mut workers = all.filter(move |load| load.capacity.member == member);
+            workers.any(Load::was_short)
+        };
+        let load = self.load(seat);
+        load.is_some_and(|load| of_token(load.capacity.member))
     }
 
     /// What a seat does; `None` when it is out of service.

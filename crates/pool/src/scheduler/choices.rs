@@ -1,5 +1,6 @@
 //! Who is chosen, and who stands behind whom.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -157,4 +158,46 @@ fn standing_behind_another_is_no_part_of_the_latency() {
     }
     let latency = machine.activity(0).unwrap().latency;
     assert!(latency <= Duration::from_micros(100), "{latency:?}");
+}
+
+#[test]
+fn who_was_slow_once_is_asked_again_soon_and_who_has_failed_is_not() {
+    let both = [0, 1].into_iter().collect();
+    for (verdict, asked) in [(Verdict::Served, true), (Verdict::Failed, false)] {
+        let (mut machine, mut now, term) = two_workers([7, 8], 100);
+        let begun = machine.start(&SeatSet::of(0), now, term, None).unwrap();
+        now += Duration::from_millis(12);
+        machine.finish(begun.place, now, verdict);
+        let mut chosen = BTreeSet::new();
+        for _ in 0..3000 {
+            let grant = machine.start(&both, now, term, None).unwrap();
+            now += Duration::from_micros(100);
+            machine.finish(grant.place, now, Verdict::Served);
+            chosen.insert(grant.place.seat);
+        }
+        assert_eq!(chosen.contains(&0), asked);
+    }
+}
+
+/// One more operation on each of the two.
+fn once_more(machine: &mut Machine, now: Instant, term: Term, micros: u64) {
+    for seat in [0, 1] {
+        let grant = machine.start(&SeatSet::of(seat), now, term, None).unwrap();
+        let end = now + Duration::from_micros(micros);
+        machine.finish(grant.place, end, Verdict::Served);
+    }
+}
+
+#[test]
+fn a_token_is_short_by_any_of_its_workers() {
+    let (mut machine, now, term) = two_workers([7, 8], 100);
+    once_more(&mut machine, now, term, 100);
+    machine.open(2, 3, 2, Capacity::lanes(1, 7));
+    machine.open(3, 4, 3, Capacity::lanes(1, 9));
+    let known: Vec<_> = (0..5).map(|seat| machine.is_of_short_token(seat)).collect();
+    assert_eq!(known, [true, true, true, false, false]);
+    assert!(machine.is_short(0) && !machine.is_short(2));
+    let (mut machine, now, term) = two_workers([7, 8], 2000);
+    once_more(&mut machine, now, term, 2000);
+    assert!(!machine.is_of_short_token(0));
 }

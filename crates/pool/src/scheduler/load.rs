@@ -101,8 +101,8 @@ pub(crate) enum Verdict {
 }
 
 /// An average counts half after it was not renewed for 2^32 ns (4.3 s), so that a seat that once
-/// was slow is tried again.
-const FADING: u32 = 32;
+/// was slow is tried again. One of few operations says little and fades sooner, half as long for each that is missing.
+const FADING: u64 = 32;
 /// How many operations an average looks back; the first ones weigh the same, so that one that was slow
 /// because it was the first is soon forgotten.
 const MEMORY: u64 = 8;
@@ -120,9 +120,6 @@ const FAST: u64 = 500_000;
 
 /// Nanoseconds: the way to a token by the daemon is a tenth of it or less where it takes longer.
 const SHORT: u64 = 1_000_000;
-
-/// Nanoseconds: what a token adds that takes longer is less than a quarter of one whose work is short.
-const SLOW: u64 = 4 * SHORT;
 
 impl<W, C> Load<W, C> {
     pub fn new(generation: u64, connection: C, capacity: Capacity) -> Self {
@@ -173,14 +170,13 @@ impl<W, C> Load<W, C> {
 
     /// Whether it serves, by operations for which the way to it matters.
     pub fn is_short(&self) -> bool {
-        let [now, before] = self.quickest.nanos;
-        self.takes_more() && self.capacity.lanes > 0 && now.min(before) < SHORT
+        self.takes_more() && self.capacity.lanes > 0 && self.was_short()
     }
 
-    /// Whether it is known that they take long: the first one of a connection says little.
-    pub fn is_slow(&self) -> bool {
+    /// Whether one of those that it has served lately was so.
+    pub fn was_short(&self) -> bool {
         let [now, before] = self.quickest.nanos;
-        (SLOW..u64::MAX).contains(&now.min(before))
+        now.min(before) < SHORT
     }
 
     /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
@@ -207,7 +203,8 @@ impl<W, C> Load<W, C> {
 
     /// latency / weight × (pending + 1): the lower, the better.
     pub fn cost(&self, now: Instant) -> u64 {
-        let idle = now.saturating_duration_since(self.last).as_nanos() as u64 >> FADING;
+        let fading = FADING - (MEMORY - self.samples);
+        let idle = now.saturating_duration_since(self.last).as_nanos() as u64 >> fading;
         let latency = self.weighted >> idle.min(u64::from(u64::BITS) - 1);
         latency.max(1) * (self.running.len() as u64 + 1)
     }
@@ -257,6 +254,8 @@ impl<W, C> Load<W, C> {
             Verdict::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
                 self.latency = slower.min(1 << 34);
+                // It is not to be asked again soon, as one that is hardly known is.
+                self.samples = MEMORY;
             }
         }
         self.weighted = self.latency.max(FLOOR) / u64::from(self.capacity.weight);

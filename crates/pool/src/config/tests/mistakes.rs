@@ -190,14 +190,14 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
          backend = \"http://[::1]:80\"\nbackend_ca = \"ca.pem\"\n[daemon]",
         13,
-        "is for an https:// backend",
+        "is for an https:// or h2:// backend",
     ),
     (
         "[daemon]",
         "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
          backend = \"tcp://[::1]:80\"\nbackend_check = \"/health\"\n[daemon]",
         13,
-        "is for an http:// or https:// backend",
+        "it is for no tcp:// backend",
     ),
     (
         "[daemon]",
@@ -245,6 +245,13 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "[daemon]",
         "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
          backend = [\"http://[::1]:80\", \"tcp://[::1]:80\"]\n[daemon]",
+        12,
+        "cannot take turns",
+    ),
+    (
+        "[daemon]",
+        "[gateway]\nlisten = [\"[::1]:443\"]\n[[site]]\ncertificates = [\"a.pem\"]\n\
+         backend = [\"http://[::1]:80\", \"h2c://[::1]:81\"]\n[daemon]",
         12,
         "cannot take turns",
     ),
