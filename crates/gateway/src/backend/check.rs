@@ -67,7 +67,7 @@ impl Backend {
                 let sender = Sender::One(one_by_one(stream).await?);
                 (sender, request.header(CONNECTION, "close"))
             }
-            Some(_) => (Sender::Several(several(stream).await?), request),
+            Some(_) => (Sender::Several(several(stream).await?.0), request),
         };
         let request = request.body(Empty::<Bytes>::new());
         let mut request = request.map_err(|e| reasons(&e))?;

@@ -1,8 +1,12 @@
 //! A request and its answer, on a connection that is there, or on a new one.
 
+use std::error::Error as _;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use h2::Reason;
+use http_body_util::{Either as OneOf, Empty};
+use hyper::body::{Body, Incoming};
 use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
 use hyper::http::uri::{Authority, Scheme};
@@ -13,13 +17,19 @@ use tokio_util::either::Either;
 
 use super::sender::{Sender, one_by_one, several};
 use super::shared::{Answered, Share, Shared};
-use super::{Backend, Line, Unreached, reasons, tls};
+use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
 use crate::files::{Files, Held};
+
+/// A request's body: the client's, or none where that had none.
+pub type Asked = OneOf<Incoming, Empty<Bytes>>;
+
+/// So often a request is sent that no server has looked at.
+const TRIES: u32 = 3;
 
 /// Why there is no answer.
 pub enum Failure {
     /// Not a byte of the request has been sent.
-    Unsent(Box<Request<Incoming>>),
+    Unsent(Box<Request<Asked>>),
     /// It may have been done, or not.
     Lost,
     /// Perhaps it still will be.
@@ -30,7 +40,7 @@ pub enum Failure {
 
 /// What a request goes on.
 struct Taken {
-    sender: Sender<Incoming>,
+    sender: Sender<Asked>,
     /// Of a connection that others use as well.
     share: Option<Share>,
     /// Nobody has asked anything on it before.
@@ -39,14 +49,16 @@ struct Taken {
 
 impl Backend {
     /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
-    /// was sent, goes on another; no other is ever sent again.
+    /// was sent, goes on another; so does one of HTTP/2 that changes nothing and that the server says it has not looked at. No
+    /// other is ever sent again.
     pub async fn exchange(
         &self,
-        mut request: Request<Incoming>,
+        mut request: Request<Asked>,
         patience: Duration,
         files: &Files,
     ) -> Result<Response<Answered>, Failure> {
         self.address(&mut request);
+        let mut tries = TRIES;
         loop {
             let taken = match self.take(patience, files).await {
                 Ok(taken) => taken,
@@ -58,8 +70,10 @@ impl Backend {
                 share,
                 is_new,
             } = taken;
+            let copy = share.as_ref().and_then(|_| copy(&request));
             let Ok(answer) = timeout(patience, sender.try_send(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
+                self.forget(share.as_ref());
                 return Err(Failure::Late);
             };
             let mut error = match answer {
@@ -72,6 +86,14 @@ impl Backend {
                 }
                 Err(error) => error,
             };
+            if !is_of_stream(error.error()) {
+                self.forget(share.as_ref());
+            }
+            if let Some(copy) = copy.filter(|_| tries > 1 && is_unseen(error.error())) {
+                tries -= 1;
+                request = copy;
+                continue;
+            }
             request = match error.take_message() {
                 Some(unsent) if !is_new => unsent,
                 unsent => {
@@ -106,43 +128,62 @@ impl Backend {
     }
 
     async fn take(&self, patience: Duration, files: &Files) -> Result<Taken, Unreached> {
-        let shared = self.shared.as_ref();
-        let there = match shared {
-            None => self.idle.take().map(Taken::alone),
-            Some(shared) => shared.take().map(Taken::among_others),
-        };
-        if let Some(there) = there {
-            return Ok(there);
+        if let Some(shared) = &self.shared {
+            return self.join(shared, patience, files).await;
         }
-        let new = async |file| match shared {
-            Some(shared) => self.join(shared, file).await,
-            None => Ok(Taken {
+        if let Some(sender) = self.idle.take() {
+            return Ok(Taken::alone(sender));
+        }
+        let new = async |file| {
+            Ok(Taken {
                 is_new: true,
                 ..Taken::alone(one_by_one(self.open(file).await?).await?)
-            }),
+            })
         };
         self.reach(patience, files, new).await
     }
 
-    /// On a connection that somebody else has opened meanwhile, or on a new one.
-    async fn join(&self, shared: &Shared, file: Held) -> Result<Taken, String> {
-        let _turn = shared.turn().await;
+    /// On a connection that is there, also if somebody else is just opening it, or on a new one.
+    async fn join(
+        &self,
+        shared: &Shared,
+        patience: Duration,
+        files: &Files,
+    ) -> Result<Taken, Unreached> {
         if let Some(there) = shared.take() {
             return Ok(Taken::among_others(there));
         }
-        let sender = several(self.open(file).await?).await?;
-        let share = shared.keep(sender.clone());
-        Ok(Taken {
-            is_new: true,
-            ..Taken::among_others((sender, share))
-        })
+        // Whoever waits here holds no file, and says nothing of the server.
+        let turn = timeout(patience.min(CONNECT), shared.turn()).await;
+        let Ok(_turn) = turn else {
+            return Err(Unreached::Down);
+        };
+        if let Some(there) = shared.take() {
+            return Ok(Taken::among_others(there));
+        }
+        let new = async |file| {
+            let (sender, most) = several(self.open(file).await?).await?;
+            let share = shared.keep(sender.clone(), most);
+            Ok(Taken {
+                is_new: true,
+                ..Taken::among_others((sender, share))
+            })
+        };
+        self.reach(patience, files, new).await
+    }
+
+    /// Nobody else is to come to this connection.
+    fn forget(&self, share: Option<&Share>) {
+        if let (Some(shared), Some(share)) = (&self.shared, share) {
+            shared.forget(share);
+        }
     }
 
     /// A connection of its own, closed without an answer, is as bad as none; one that was there may have ended in between.
     /// A client that breaks off its request is no fault of the server's.
     fn has_not_answered(&self, is_new: bool, error: &hyper::Error) {
         let why = format!("it has not answered: {}", reasons(error));
-        if is_new && !error.is_user() {
+        if is_new && !error.is_user() && !is_of_stream(error) {
             self.health.failed(&self.url, &why);
         } else {
             tracing::warn!("{}: {why}", self.url);
@@ -167,7 +208,7 @@ impl Backend {
 }
 
 impl Taken {
-    fn alone(sender: http1::SendRequest<Incoming>) -> Self {
+    fn alone(sender: http1::SendRequest<Asked>) -> Self {
         Self {
             sender: Sender::One(sender),
             share: None,
@@ -175,11 +216,39 @@ impl Taken {
         }
     }
 
-    fn among_others((sender, share): (http2::SendRequest<Incoming>, Share)) -> Self {
+    fn among_others((sender, share): (http2::SendRequest<Asked>, Share)) -> Self {
         Self {
             sender: Sender::Several(sender),
             share: Some(share),
             is_new: false,
         }
     }
+}
+
+/// The same request once more, where that does no harm (RFC 9110, section 9.2.1).
+fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
+    let harmless = request.method().is_safe() && request.body().is_end_stream();
+    harmless.then(|| {
+        let mut copy = Request::new(OneOf::Right(Empty::new()));
+        request.method().clone_into(copy.method_mut());
+        request.uri().clone_into(copy.uri_mut());
+        request.headers().clone_into(copy.headers_mut());
+        *copy.version_mut() = request.version();
+        copy
+    })
+}
+
+/// Whether it is this request's alone: others on the connection go on.
+fn is_of_stream(error: &hyper::Error) -> bool {
+    cause(error).is_some_and(h2::Error::is_reset)
+}
+
+/// Whether the server has ended the connection before it, or had too much to do (RFC 9113, section 8.7).
+fn is_unseen(error: &hyper::Error) -> bool {
+    let refused = |it: &h2::Error| it.reason() == Some(Reason::REFUSED_STREAM);
+    cause(error).is_some_and(|it| it.is_remote() && (it.is_go_away() || refused(it)))
+}
+
+fn cause(error: &hyper::Error) -> Option<&h2::Error> {
+    error.source()?.downcast_ref()
 }

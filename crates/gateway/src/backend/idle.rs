@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper::body::Incoming;
 use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use super::exchange::Asked;
+
 /// Requests on one connection.
-pub type Sender = SendRequest<Incoming>;
+pub type Sender = SendRequest<Asked>;
 
 /// Those of one server.
 #[derive(Clone, Default)]

@@ -20,7 +20,7 @@ mod sender;
 mod shared;
 mod tls;
 
-pub use exchange::Failure;
+pub use exchange::{Asked, Failure};
 pub use line::Line;
 pub use shared::Answered;
 
@@ -136,6 +136,8 @@ impl Backend {
         let mut tcp = HttpConnector::new();
         tcp.set_connect_timeout(Some(CONNECT));
         tcp.set_nodelay(true);
+        // Where none is asked for anything a server that is gone is noticed so.
+        tcp.set_keepalive(http2.then_some(CONNECT));
         Ok(Self {
             // Whatever it speaks, the connection below is one of TCP.
             uri: format!("http://{authority}")

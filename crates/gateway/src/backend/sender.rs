@@ -1,11 +1,14 @@
 //! A connection that takes requests: one after the other, or, of HTTP/2, several at once.
 
-use std::time::Duration;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::BoxError;
 
@@ -20,12 +23,15 @@ pub enum Sender<B> {
     Several(http2::SendRequest<B>),
 }
 
-/// What a server may send of one answer before its client has taken it. All answers of a connection have as much, so that none
-/// waits for the client of another.
-const WINDOW: u32 = 128 << 10;
+/// What a server may send of one answer before its client has taken it, and what is kept of a request. All answers of a
+/// connection have as much, so that none waits for the client of another.
+const WINDOW: u32 = 64 << 10;
 
-/// How often a server is asked for a sign of life while it owes answers, and how long that may take.
-const PING: Duration = Duration::from_secs(10);
+/// Requests at once before the server has said how many it takes.
+const FIRST: usize = 10;
+
+/// The head of an answer, as of HTTP/1.1.
+const HEAD: u32 = 64 << 10;
 
 impl<B> Sender<B>
 where
@@ -57,23 +63,36 @@ where
     Ok(sender)
 }
 
-/// Several at once. It ends with its senders and their answers.
+/// Several at once, and how many the server takes now. It ends with its senders and their answers. No pings of HTTP/2:
+/// servers of gRPC take them for an attack.
 pub async fn several<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<http2::SendRequest<B>, String>
+) -> Result<(http2::SendRequest<B>, Arc<AtomicU32>), String>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
     let begun = http2::Builder::new(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING)
-        .keep_alive_timeout(PING)
+        .initial_max_send_streams(FIRST)
+        .max_header_list_size(HEAD)
+        .max_send_buf_size(WINDOW as usize)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * STREAMS)
         .handshake(TokioIo::new(stream))
         .await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
-    tokio::spawn(async move { drop(connection.await) });
+    let most = Arc::new(AtomicU32::new(STREAMS));
+    let told = Arc::clone(&most);
+    tokio::spawn(async move {
+        let mut connection = pin!(connection);
+        poll_fn(|context| {
+            let ended = connection.as_mut().poll(context);
+            let most = connection.current_max_send_streams();
+            let most = u32::try_from(most).unwrap_or(STREAMS).clamp(1, STREAMS);
+            told.store(most, Relaxed);
+            ended.map(drop)
+        })
+        .await;
+    });
     sender.ready().await.map_err(|e| reasons(&e))?;
-    Ok(sender)
+    Ok((sender, most))
 }

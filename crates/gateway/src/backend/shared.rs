@@ -11,6 +11,7 @@ use hyper::client::conn::http2::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
+use super::exchange::Asked;
 use super::idle::PATIENCE;
 
 /// Those of one server.
@@ -19,14 +20,23 @@ pub struct Shared(Arc<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    all: Mutex<Vec<Connection>>,
+    open: Mutex<Open>,
     /// Who opens the next one: those who come meanwhile go on it, too.
     opening: tokio::sync::Mutex<()>,
 }
 
+#[derive(Default)]
+struct Open {
+    all: Vec<Connection>,
+    /// Somebody closes those that nobody wants.
+    swept: bool,
+}
+
 struct Connection {
-    sender: SendRequest<Incoming>,
+    sender: SendRequest<Asked>,
     under_way: Arc<AtomicU32>,
+    /// What the server takes at once.
+    most: Arc<AtomicU32>,
     used: Instant,
 }
 
@@ -39,16 +49,15 @@ pub struct Answered {
     _share: Option<Share>,
 }
 
-/// Requests under way on one connection: what servers allow at least (RFC 9113, section 6.5.2).
+/// Requests under way on one connection at most: what servers should allow (RFC 9113, section 6.5.2).
 pub const STREAMS: u32 = 100;
 
 impl Shared {
     /// A place on a connection that is there.
-    pub fn take(&self) -> Option<(SendRequest<Incoming>, Share)> {
-        let mut all = self.0.all.lock();
-        all.retain(|connection| !connection.sender.is_closed());
-        let free = |connection: &&mut Connection| connection.under_way.load(Relaxed) < STREAMS;
-        let connection = all.iter_mut().find(free)?;
+    pub fn take(&self) -> Option<(SendRequest<Asked>, Share)> {
+        let mut open = self.0.open.lock();
+        open.all.retain(|connection| !connection.sender.is_closed());
+        let connection = open.all.iter_mut().find(|it| it.has_room())?;
         connection.used = Instant::now();
         Some((connection.sender.clone(), Share::of(&connection.under_way)))
     }
@@ -59,28 +68,37 @@ impl Shared {
     }
 
     /// Keeps a new connection for others, and has the first place on it.
-    pub fn keep(&self, sender: SendRequest<Incoming>) -> Share {
+    pub fn keep(&self, sender: SendRequest<Asked>, most: Arc<AtomicU32>) -> Share {
         let under_way = Arc::default();
         let share = Share::of(&under_way);
-        let mut all = self.0.all.lock();
-        if all.is_empty() {
+        let mut open = self.0.open.lock();
+        if !std::mem::replace(&mut open.swept, true) {
             tokio::spawn(self.clone().sweep());
         }
-        all.push(Connection {
+        open.all.push(Connection {
             sender,
             under_way,
+            most,
             used: Instant::now(),
         });
         share
+    }
+
+    /// Its connection is given to nobody else.
+    pub fn forget(&self, share: &Share) {
+        let mut open = self.0.open.lock();
+        let other = |connection: &Connection| !Arc::ptr_eq(&connection.under_way, &share.0);
+        open.all.retain(other);
     }
 
     /// Ends when none is left.
     async fn sweep(self) {
         loop {
             sleep(PATIENCE).await;
-            let mut all = self.0.all.lock();
-            all.retain(Connection::is_wanted);
-            if all.is_empty() {
+            let mut open = self.0.open.lock();
+            open.all.retain(Connection::is_wanted);
+            if open.all.is_empty() {
+                open.swept = false;
                 return;
             }
         }
@@ -88,6 +106,10 @@ impl Shared {
 }
 
 impl Connection {
+    fn has_room(&self) -> bool {
+        self.under_way.load(Relaxed) < self.most.load(Relaxed)
+    }
+
     fn is_wanted(&self) -> bool {
         let used = self.under_way.load(Relaxed) > 0 || self.used.elapsed() < PATIENCE;
         used && !self.sender.is_closed()

@@ -7,7 +7,7 @@ use hyper::{Request, Response, StatusCode, Uri, Version};
 
 use super::upgrade::Wish;
 use super::{Answer, Call, headers, text};
-use crate::backend::{Answered, Failure};
+use crate::backend::{Answered, Asked, Failure};
 
 /// Passes a request on.
 pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
@@ -22,6 +22,13 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
         let why = "the server behind this one speaks HTTP/2, and nothing else";
         return text(StatusCode::NOT_IMPLEMENTED, why);
     }
+    if http2 && !headers::fit_beside_others(request.headers(), request.uri()) {
+        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+        return text(
+            status,
+            "no field of a request may have more than 8000 bytes here, nor all 16384",
+        );
+    }
     let trailers = http2 && headers::takes_trailers(request.headers());
     if address(&mut request, call).is_none() {
         return text(StatusCode::BAD_REQUEST, "no host of this name can be");
@@ -34,7 +41,7 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
         let value = HeaderValue::from_static("trailers");
         request.headers_mut().insert(TE, value);
     }
-    let answer = match ask(call, request).await {
+    let answer = match ask(call, request.map(Asked::Left)).await {
         Ok(answer) => answer,
         Err(apology) => return apology,
     };
@@ -72,10 +79,7 @@ fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
 }
 
 /// Asks one backend after the other, until one has been sent something.
-async fn ask(
-    call: &Call<'_>,
-    mut request: Request<Incoming>,
-) -> Result<Response<Answered>, Answer> {
+async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<Answered>, Answer> {
     let patience = call.served.site.backend_timeout;
     for backend in call.served.backends.in_turn() {
         match backend.exchange(request, patience, &call.house.files).await {

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Version};
+use hyper::{Request, Uri, Version};
 
 /// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
 static HOP: [HeaderName; 7] = [
@@ -63,6 +63,17 @@ pub fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
 pub fn takes_trailers(headers: &HeaderMap) -> bool {
     let mut said = listed(headers, header::TE);
     said.any(|coding| coding.eq_ignore_ascii_case("trailers"))
+}
+
+/// Whether a head is short enough for a connection that others use as well: nginx ends that by what is too long for it.
+pub fn fit_beside_others(headers: &HeaderMap, uri: &Uri) -> bool {
+    let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
+    let fields = headers.iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
+    let (longest, all) = fields.fold((path, path), |(longest, all), each| {
+        (longest.max(each), all + each)
+    });
+    longest <= 8000 && all <= 16 << 10
 }
 
 /// Takes away what is for this connection alone.

@@ -1,5 +1,6 @@
 //! Backends that speak HTTP/2: nginx, which says what it was asked.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufReader, Write};
 use std::net::TcpStream;
@@ -39,6 +40,8 @@ http {{
     client_body_temp_path temp; proxy_temp_path temp; fastcgi_temp_path temp;
     uwsgi_temp_path temp; scgi_temp_path temp;
     access_log off;
+    keepalive_requests 150;
+    http2_max_concurrent_streams 40;
     server {{
         listen 127.0.0.1:{port} {tls} http2;
         ssl_certificate cert.pem; ssl_certificate_key key.pem;
@@ -65,11 +68,9 @@ http {{
 }
 
 /// The connections on which requests came to nginx.
-fn lines(said: &str) -> Vec<&str> {
+fn lines(said: &str) -> BTreeSet<&str> {
     let lines = said.lines().filter_map(|line| line.split_once("line="));
-    let mut lines: Vec<_> = lines.map(|(_, number)| number).collect();
-    lines.dedup();
-    lines
+    lines.map(|(_, number)| number).collect()
 }
 
 #[test]
@@ -146,6 +147,18 @@ fn as_many_requests_are_under_way_as_clients_want() {
     let all = "--http2 --parallel --parallel-immediate --parallel-max 230";
     let said = gateway.curl("a.test", "/behind?[1-230]", all);
     assert_eq!(said.out.matches("200").count(), 230, "{}", said.all());
+}
+
+#[test]
+fn a_connection_that_the_server_ends_loses_no_question() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // nginx ends each after 150 requests, and leaves those unread that are on their way.
+    let server = Server::start(folder.path(), false, &backend(mirror));
+    let gateway = in_front_of("h2c", &server.address(), "");
+    let all = "--http2 --parallel --parallel-immediate --parallel-max 50";
+    let said = gateway.curl("a.test", "/x?[1-2000]", all);
+    assert_eq!(said.out.matches("line=").count(), 2000, "{}", said.all());
+    assert!(lines(&said.out).len() > 10);
 }
 
 #[test]
