@@ -121,7 +121,12 @@ impl Core {
         let able = entry.serving.and(&catalogue.in_service);
         let scheduler = self.scheduler.lock();
         let left_out = |seat| !scheduler.is_of_short_token(seat) || catalogue.remote.contains(seat);
-        let one_is_left_out = able.iter().any(left_out);
+        let mut all = able.iter();
+        let one_is_left_out = match self.options.policy {
+            // Who is asked is the first, and the others nothing.
+            Policy::FirstAvailable => all.next().is_some_and(left_out),
+            Policy::LeastLoaded | Policy::RoundRobin => all.any(left_out),
+        };
         let able: SeatSet = able
             .iter()
             .filter(|seat| scheduler.is_short(*seat))

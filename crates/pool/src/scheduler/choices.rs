@@ -169,7 +169,7 @@ fn who_was_slow_once_is_asked_again_soon_and_who_has_failed_is_not() {
         now += Duration::from_millis(12);
         machine.finish(begun.place, now, verdict);
         let mut chosen = BTreeSet::new();
-        for _ in 0..3000 {
+        for _ in 0..10_000 {
             let grant = machine.start(&both, now, term, None).unwrap();
             now += Duration::from_micros(100);
             machine.finish(grant.place, now, Verdict::Served);

@@ -41,6 +41,8 @@ pub(super) struct Load<W, C> {
     latency: u64,
     /// Groups in it, up to [`MEMORY`].
     samples: u64,
+    /// Its last operation has: it is not to be asked again soon, as one is that is hardly known.
+    failed: bool,
     /// The same divided by the weight.
     weighted: u64,
     /// Operations that came back together last.
@@ -138,6 +140,7 @@ impl<W, C> Load<W, C> {
             held: false,
             answers: Answers::default(),
             samples: 0,
+            failed: false,
             group: Group::default(),
             quickest: Quickest {
                 nanos: [u64::MAX; 2],
@@ -203,8 +206,18 @@ impl<W, C> Load<W, C> {
 
     /// latency / weight × (pending + 1): the lower, the better.
     pub fn cost(&self, now: Instant) -> u64 {
-        let fading = FADING - (MEMORY - self.samples);
-        let idle = now.saturating_duration_since(self.last).as_nanos() as u64 >> fading;
+        let missing = if self.failed {
+            0
+        } else {
+            MEMORY - self.samples
+        };
+        // What runs shows whether it is as slow as it seemed.
+        let since = if missing > 0 && !self.running.is_empty() {
+            Duration::ZERO
+        } else {
+            now.saturating_duration_since(self.last)
+        };
+        let idle = since.as_nanos() as u64 >> (FADING - missing);
         let latency = self.weighted >> idle.min(u64::from(u64::BITS) - 1);
         latency.max(1) * (self.running.len() as u64 + 1)
     }
@@ -244,6 +257,7 @@ impl<W, C> Load<W, C> {
         match verdict {
             Verdict::Aside => return run.work,
             Verdict::Served => {
+                self.failed = false;
                 self.spread.add(took);
                 self.learn(took);
                 if let Some(among) = run.among.filter(|_| !run.slow) {
@@ -254,8 +268,7 @@ impl<W, C> Load<W, C> {
             Verdict::Failed => {
                 let slower = self.latency.max(took).max(FLOOR).saturating_mul(2);
                 self.latency = slower.min(1 << 34);
-                // It is not to be asked again soon, as one that is hardly known is.
-                self.samples = MEMORY;
+                self.failed = true;
             }
         }
         self.weighted = self.latency.max(FLOOR) / u64::from(self.capacity.weight);
