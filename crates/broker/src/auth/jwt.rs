@@ -90,10 +90,10 @@ impl Issuer {
         self.settings == *settings && self.text == digest(text)
     }
 
-    /// Whether these settings mean the same issuer at the same server, however often that is asked.
+    /// Whether these settings mean the same issuer at the same server, known by the same roots, however often that is asked.
     pub fn is_from(&self, settings: &Jwt) -> bool {
         let place = |of: &Jwt| match &of.keys {
-            JwkSet::Url(from) => Some(from.url.clone()),
+            JwkSet::Url(from) => Some((from.url.clone(), from.ca.clone())),
             JwkSet::File(_) => None,
         };
         let (here, there) = (place(&self.settings), place(settings));

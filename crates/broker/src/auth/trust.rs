@@ -107,16 +107,27 @@ impl Trust {
             self.keys.store(None);
             return Ok(true);
         };
-        let Some(file) = file(settings) else {
-            let before = self.keys.load_full();
-            let gone = before.is_some_and(|keys| !keys.issuer.is_from(settings));
-            if gone {
-                self.keys.store(None);
-            }
-            return Ok(gone);
+        let file = match &settings.keys {
+            JwkSet::File(file) => file,
+            JwkSet::Url(from) => return Ok(self.keep_of(settings, from.max_age)),
         };
         let text = std::fs::read(file).map_err(|e| failed(settings, &e))?;
         self.take_over(settings, &text, None)
+    }
+
+    /// Keeps keys of this server, for as long as they may be used now; answers whether there were others.
+    fn keep_of(&self, settings: &Jwt, max_age: Duration) -> bool {
+        let Some(keys) = self.keys.load_full() else {
+            return false;
+        };
+        let same = keys.issuer.is_from(settings);
+        let kept = same.then(|| Keys {
+            issuer: Arc::clone(&keys.issuer),
+            since: keys.since,
+            good_for: Some(max_age),
+        });
+        self.keys.store(kept.map(Arc::new));
+        !same
     }
 
     /// Asks the issuer's server for its keys when it is time to.
@@ -310,7 +321,23 @@ mod tests {
             assert!(!trust.refresh(Some(&same)).unwrap());
             assert!(trust.issuer().is_some());
         }
+        let mut short = server("https://one/", 2);
+        if let JwkSet::Url(from) = &mut short.keys {
+            from.max_age = Duration::ZERO;
+        }
+        trust.refresh(Some(&short)).unwrap();
+        assert!(trust.issuer().is_none());
+        trust.take_over(&short, SET.as_bytes(), hour).unwrap();
         trust.refresh(Some(&server("https://two/", 2))).unwrap();
+        assert!(trust.issuer().is_none());
+        let mut pinned = server("https://two/", 2);
+        if let JwkSet::Url(from) = &mut pinned.keys {
+            from.ca = Some("roots.pem".into());
+        }
+        trust
+            .take_over(&server("https://two/", 2), SET.as_bytes(), hour)
+            .unwrap();
+        assert!(trust.refresh(Some(&pinned)).unwrap());
         assert!(trust.issuer().is_none());
     }
 }

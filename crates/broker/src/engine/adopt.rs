@@ -139,6 +139,11 @@ impl Engine {
             return self.half(&parts);
         };
         let there = self.keyring.get(name.as_str());
+        // Its key was deleted while nobody knew whether this was made.
+        if there.is_none() && number > 1 && self.store.intends(&main.id)? {
+            let parts: Vec<_> = found.parts().collect();
+            return self.half(&parts);
+        }
         let key = there.map_or_else(
             || Key {
                 name: name.clone(),
@@ -198,7 +203,11 @@ impl Engine {
             let destroying = async { Ok(self.destroy(object).await?) };
             match deed::carry_out(&self.audit, event, destroying).await {
                 Ok(()) => self.store.run(move |store| store.gone(&object)).await?,
-                Err(refusal) => outcome = Err(refusal),
+                Err(refusal) => {
+                    let there = self.store.run(move |store| store.still_there(&object));
+                    there.await?;
+                    outcome = Err(refusal);
+                }
             }
         }
         outcome

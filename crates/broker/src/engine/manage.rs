@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hsmux_pool::{Replica, ReplicaState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope};
 
 use super::{Engine, keyring};
@@ -177,7 +178,7 @@ impl Engine {
                 Err(error) => {
                     // Nobody may know whether that one was made: it stays intended, so that it is taken over
                     // unused, or goes, when it is seen.
-                    if error.scope() != Scope::Request {
+                    if !has_not_begun(&error) {
                         ids.pop();
                     }
                     self.take_back(&made, ids).await;
@@ -268,12 +269,19 @@ impl Engine {
         }
     }
 
-    /// Whether a token of this host has it still, also one that is away.
+    /// Whether a token of this host has it that is away.
     fn may_return(&self, object: &ObjectId) -> bool {
         let catalogue = self.pool.catalogue();
-        let entry = catalogue.get(object);
-        entry.is_some_and(|entry| catalogue.is_own(entry))
+        catalogue.get(object).is_some_and(|entry| {
+            let away = |replica: &Replica| replica.state == ReplicaState::Away;
+            catalogue.is_own(entry) && entry.replicas.iter().any(away)
+        })
     }
+}
+
+/// Whether it is known that a change has touched no token.
+fn has_not_begun(error: &Error) -> bool {
+    error.scope() == Scope::Request || matches!(error.kind(), Kind::Busy | Kind::NoReplica)
 }
 
 /// All that versions are made of.

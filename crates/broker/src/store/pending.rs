@@ -43,6 +43,15 @@ impl Store {
         })
     }
 
+    /// One of these that was seen, and could not go.
+    pub fn still_there(&self, object: &ObjectId) -> Result<()> {
+        self.write(|write| {
+            let sql = "UPDATE doomed SET since = ?2 WHERE object = ?1";
+            let row = params![object_blob(object), now().cast_signed()];
+            write.execute(sql, row).map(drop)
+        })
+    }
+
     /// An object that is gone.
     pub fn gone(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| {

@@ -70,18 +70,16 @@ fn while_a_key_is_made_for_minutes_other_changes_are_taken_over() {
     });
 }
 
-/// Nobody knows whether the token has made it; if it has, nobody has used it.
-#[test]
-fn a_key_whose_worker_died_while_it_was_made_encrypts() {
+/// Has a worker killed in the middle of making a key: answers the CKA_ID by which that would be known, if it was made.
+fn killed_while_making(broker: &Broker, token: &mut StandIn, path: &str) -> String {
     const INTENDED: &str = "
 import sqlite3
 store = sqlite3.connect('state/broker.sqlite')
 print(store.execute('SELECT hex(id) FROM intents').fetchone()[0])";
-    let (broker, mut token) = faulty();
     let worker = Pid::from_raw(broker.rig.workers()[0].cast_signed()).expect("a process");
     token.set_all("hang_in_change = true");
     let (status, answer) = thread::scope(|scope| {
-        let made = scope.spawn(|| broker.ask("POST", "keys/app-key", ""));
+        let made = scope.spawn(|| broker.ask("POST", path, ""));
         until("the key is being made", PATIENCE, || {
             (!token.hung("hsm1").is_empty()).then_some(())
         });
@@ -91,13 +89,43 @@ print(store.execute('SELECT hex(id) FROM intents').fetchone()[0])";
     token.set_all("");
     assert_eq!(status, 503, "{answer}");
     let python = broker.rig.run("/usr/bin/python3").arg("-c").arg(INTENDED);
-    let id = python.ok().out.trim().to_owned();
+    python.ok().out.trim().to_owned()
+}
+
+/// The token has made it, as it seems now.
+fn was_made(broker: &Broker, id: &str) {
     let line = format!("--keygen --key-type AES:32 --label app-key --id {id}");
     broker.rig.softhsm.tool("hsm1").args(&line).ok();
+}
+
+/// Nobody knows whether the token has made it; if it has, nobody has used it.
+#[test]
+fn a_key_whose_worker_died_while_it_was_made_encrypts() {
+    let (broker, mut token) = faulty();
+    let id = killed_while_making(&broker, &mut token, "keys/app-key");
+    was_made(&broker, &id);
     until("it is taken over", PATIENCE, || {
         (broker.ask("GET", "keys/app-key", "").0 == 200).then_some(())
     });
     broker.good("POST", "encrypt/app-key", TEXT);
+}
+
+#[test]
+fn a_version_whose_worker_died_while_it_was_made_brings_no_deleted_key_back() {
+    let (broker, mut token) = faulty();
+    broker.good("POST", "keys/app-key", "");
+    let id = killed_while_making(&broker, &mut token, "keys/app-key/rotate");
+    let config = r#"{"deletion_allowed": true}"#;
+    broker.good("POST", "keys/app-key/config", config);
+    until("the key is deleted", PATIENCE, || {
+        broker.ask("DELETE", "keys/app-key", "");
+        (broker.ask("GET", "keys/app-key", "").0 == 404).then_some(())
+    });
+    was_made(&broker, &id);
+    until("what was made goes, too", PATIENCE, || {
+        on_token(&broker, "hsm1").is_empty().then_some(())
+    });
+    assert_eq!(broker.ask("GET", "keys/app-key", "").0, 404);
 }
 
 /// What goes on without its client costs that client a place still.
