@@ -101,6 +101,8 @@ struct Template<'a> {
     class: Class,
     /// What is known of the object that is changed or copied.
     before: Option<&'a Object>,
+    /// There will be one more on the token like that.
+    copies: bool,
 }
 
 impl Template<'_> {
@@ -118,13 +120,14 @@ impl Template<'_> {
         }
     }
 
-    /// Whether it would have the broker find a version of a key that it has not made. A certificate may stand
-    /// beside its key.
+    /// Whether it would have the broker find a version of a key that it has not made, or one that outlives it. A
+    /// certificate may stand beside its key.
     fn is_of_broker(&self) -> bool {
         let sets = |kind| self.attributes.get(kind).is_some();
         let renamed = || sets(ck::CKA_ID) || sets(ck::CKA_LABEL);
         let was = self.before.is_some_and(|it| is_marked(&it.attributes));
-        self.class != Class::CERTIFICATE && (is_marked(self.attributes) || was && renamed())
+        let like_it = || was && (self.copies || renamed());
+        self.class != Class::CERTIFICATE && (is_marked(self.attributes) || like_it())
     }
 }
 
@@ -146,11 +149,13 @@ fn templates<'a>(
     operation: &'a Operation,
     before: Option<&'a Object>,
 ) -> [Option<Template<'a>>; 2] {
+    let copies = matches!(operation, Operation::Copy { .. }) && operation.changes_token();
     let of = |attributes, class| {
         Some(Template {
             attributes,
             class,
             before,
+            copies,
         })
     };
     let named = |attributes: &Attributes, otherwise| {
@@ -166,7 +171,12 @@ fn templates<'a>(
             of(private, Class::PRIVATE_KEY),
         ],
         Operation::Derive { template, .. } | Operation::Unwrap { template, .. } => {
-            [of(template, named(template, Class::SECRET_KEY)), None]
+            // Nothing else comes of these, whatever the template says.
+            let class = match named(template, Class::SECRET_KEY) {
+                Class::PRIVATE_KEY => Class::PRIVATE_KEY,
+                _ => Class::SECRET_KEY,
+            };
+            [of(template, class), None]
         }
         Operation::Create { template, .. } => [of(template, named(template, Class::DATA)), None],
         Operation::Copy { template, .. } | Operation::SetAttributes { template, .. } => {

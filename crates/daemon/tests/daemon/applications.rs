@@ -138,6 +138,13 @@ fn change(object: impl Into<ObjectRef>, kind: u64, value: &[u8]) -> Operation {
     }
 }
 
+fn copy_as_it_is(object: impl Into<ObjectRef>, token: bool) -> Operation {
+    Operation::Copy {
+        object: object.into(),
+        template: Attributes::default().with_flag(ck::CKA_TOKEN, token),
+    }
+}
+
 fn copy(object: impl Into<ObjectRef>, label: &str) -> Operation {
     Operation::Copy {
         object: object.into(),
@@ -172,13 +179,19 @@ fn nobody_plants_a_version_of_a_broker_key() {
         change(managed, ck::CKA_LABEL, b"orders"),
         change(managed, ck::CKA_ID, b"free"),
         copy(managed, "orders"),
+        copy_as_it_is(managed, true),
     ] {
         let refused = program.run(&planted).unwrap_err();
         assert_eq!(refused.kind(), Kind::Forbidden, "{planted:?}: {refused}");
     }
     // This token can do none of it; that is another matter.
-    let other = program.run(&change(web, ck::CKA_ID, b"free")).unwrap_err();
-    assert_ne!(other.kind(), Kind::Forbidden, "{other}");
+    for harmless in [
+        change(web, ck::CKA_ID, b"free"),
+        copy_as_it_is(managed, false),
+    ] {
+        let other = program.run(&harmless).unwrap_err();
+        assert_ne!(other.kind(), Kind::Forbidden, "{harmless:?}: {other}");
+    }
 }
 
 #[test]
@@ -188,15 +201,11 @@ fn nobody_leaves_a_listener_s_keys_by_another_name() {
     program.login(PIN).unwrap();
     let mine = ObjectRef::Session(program.make_session_object().unwrap());
     let web = public_key("web").id;
-    let unnamed = Operation::Copy {
-        object: mine,
-        template: Attributes::default().with_flag(ck::CKA_TOKEN, true),
-    };
     for leaves in [
         change(web, ck::CKA_LABEL, b"mail"),
         copy(web, "mail"),
         copy(mine, "mail"),
-        unnamed,
+        copy_as_it_is(mine, true),
     ] {
         let refused = program.run(&leaves).unwrap_err();
         assert_eq!(refused.kind(), Kind::Forbidden, "{leaves:?}: {refused}");
