@@ -22,7 +22,7 @@ use crate::identity::{self, Loaded, unfit};
 use crate::pulse;
 use crate::refusal::Refusal;
 use crate::revocation;
-use crate::stream::{ask, pass};
+use crate::stream::{ask, pass, unhurried};
 
 /// Another host, connected.
 pub struct Link {
@@ -191,6 +191,7 @@ impl Line {
                 .and_then(|()| UnixStream::from_std(near));
             let near = near.map_err(|e| Error::lost(format!("a lane: {e}")))?;
             let (far, _) = wanted.connect().await?;
+            unhurried(far.get_ref().0)?;
             passing.push((far, near));
         }
         Ok(passing)

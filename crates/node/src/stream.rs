@@ -31,6 +31,13 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// What is sent on it may be left unread for a while, as by a host that has no room for more: another connection
+/// finds out that the host is gone.
+pub fn unhurried(stream: &TcpStream) -> Result<()> {
+    let set = sockopt::set_tcp_user_timeout(stream, 0);
+    set.map_err(|e| Error::lost(format!("a socket: {e}")))
+}
+
 /// Passes on what comes from either side, until one of them has ended. Neither is closed by that.
 pub async fn pass(
     far: &mut (impl AsyncRead + AsyncWrite + Unpin),
