@@ -26,6 +26,9 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// A peer that does not read its answer is cut off after this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
+/// A peer that sends no more of a long frame, for which others may wait, is cut off after this.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
+
 /// The connection of one client, from its greeting to its end.
 pub(crate) struct Caller {
     watch: Watch,
@@ -143,8 +146,12 @@ impl Caller {
             };
             let heard = match inbox.next(limit) {
                 Ok(None) => {
+                    let is_timed = half.stands_still_since().is_some();
                     // Where there is none it is read again as soon as there is.
                     half.make_room(inbox.under_way(), self);
+                    if !is_timed && half.stands_still_since().is_some() {
+                        self.watch.wake_at(Instant::now() + GOES_ON_WITHIN);
+                    }
                     return;
                 }
                 Ok(Some(frame)) => self.hear(frame, scratch),
@@ -254,6 +261,7 @@ impl Reader for Caller {
     }
 
     fn resume(&self) {
+        self.watch.wake_at(Instant::now() + GOES_ON_WITHIN);
         let resumed = self.watch.set(0, self.outlet.stream(), EventFlags::IN);
         if resumed.is_err() {
             self.end();
@@ -281,11 +289,20 @@ impl Source for Caller {
             self.end();
             return None;
         }
-        let until = self.outlet.waiting_since()? + READ_WITHIN;
+        let since = self.inbox.lock().1.stands_still_since();
+        let sends = since.map(|since| {
+            (
+                since + GOES_ON_WITHIN,
+                "does not send the rest of a call; closed",
+            )
+        });
+        let since = self.outlet.waiting_since();
+        let reads = since.map(|since| (since + READ_WITHIN, "does not read its answer; closed"));
+        let (until, why) = [sends, reads].into_iter().flatten().min()?;
         if until > now {
             return Some(until);
         }
-        tracing::warn!(peer = %self.peer, "does not read its answer; closed");
+        tracing::warn!(peer = %self.peer, why);
         self.end();
         None
     }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 
@@ -39,6 +40,8 @@ struct Kept {
 struct Place {
     frame: usize,
     granted: AtomicBool,
+    /// When a part of it came last, or it was granted.
+    moved: Mutex<Instant>,
     reader: Weak<dyn Reader>,
 }
 
@@ -66,12 +69,22 @@ impl Half {
         let frame = if frame > FREE { frame } else { 0 };
         match &self.place {
             None if frame == 0 => true,
-            Some(place) if place.frame == frame => self.all.has(place, &**reader),
+            Some(place) if place.frame == frame => {
+                *place.moved.lock() = Instant::now();
+                self.all.has(place, &**reader)
+            }
             _ => {
                 self.give_back();
                 frame == 0 || self.ask_for(frame, reader)
             }
         }
+    }
+
+    /// Since when nothing has come of a frame that has room, if there is one.
+    pub fn stands_still_since(&self) -> Option<Instant> {
+        let place = self.place.as_ref()?;
+        let granted = place.granted.load(Ordering::Acquire);
+        granted.then(|| *place.moved.lock())
     }
 
     fn ask_for<R: Reader + 'static>(&mut self, frame: usize, reader: &Arc<R>) -> bool {
@@ -81,6 +94,7 @@ impl Half {
         let place = Arc::new(Place {
             frame,
             granted: AtomicBool::new(fits),
+            moved: Mutex::new(Instant::now()),
             reader: Arc::<R>::downgrade(reader),
         });
         if fits {
@@ -142,6 +156,7 @@ impl Kept {
             && self.bytes + next.frame <= MOST
         {
             self.bytes += next.frame;
+            *next.moved.lock() = Instant::now();
             next.granted.store(true, Ordering::Release);
             granted.extend(self.waiting.pop_front());
         }
@@ -200,6 +215,8 @@ mod tests {
             assert!(is_paused(&mine[waiting]));
         }
         assert!(keeps(&mut connection(&halves, 8), MAX_FRAME));
+        let stands = |(half, _): &(Half, Arc<Connection>)| half.stands_still_since().is_some();
+        assert!(stands(&mine[0]) && !stands(&mine[5]));
         // Whose frame is whole leaves the room to the first that waits.
         assert!(keeps(&mut mine[0], 0));
         assert!(!is_paused(&mine[4]) && keeps(&mut mine[4], MAX_FRAME));
