@@ -1,14 +1,15 @@
 //! A connection that takes requests: one after the other, or, of HTTP/2, several at once.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::task::Poll;
 
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tower::BoxError;
 
@@ -22,6 +23,9 @@ pub enum Sender<B> {
     /// Of HTTP/2.
     Several(http2::SendRequest<B>),
 }
+
+/// How many requests at once a connection takes now.
+pub type Most = Arc<dyn Fn() -> u32 + Send + Sync>;
 
 /// What a server may send of one answer before its client has taken it, and what is kept of a request. All answers of a
 /// connection have as much, so that none waits for the client of another.
@@ -63,11 +67,11 @@ where
     Ok(sender)
 }
 
-/// Several at once, and how many the server takes now. It ends with its senders and their answers. No pings of HTTP/2:
-/// servers of gRPC take them for an attack.
+/// Several at once. It ends with its senders and their answers. No pings of HTTP/2: servers of gRPC take them for an
+/// attack.
 pub async fn several<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-) -> Result<(http2::SendRequest<B>, Arc<AtomicU32>), String>
+) -> Result<(http2::SendRequest<B>, Most), String>
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + Unpin + 'static,
 {
@@ -80,19 +84,26 @@ where
         .handshake(TokioIo::new(stream))
         .await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
-    let most = Arc::new(AtomicU32::new(STREAMS));
-    let told = Arc::clone(&most);
+    // Shared, for only the connection knows its limit, and nothing tells when that changes.
+    let connection = Arc::new(Mutex::new(Some(connection)));
+    let limited = Arc::clone(&connection);
+    let most = move || {
+        let limited = limited.lock();
+        let most = limited
+            .as_ref()
+            .map_or(0, |it| it.current_max_send_streams());
+        u32::try_from(most).map_or(STREAMS, |most| most.min(STREAMS))
+    };
     tokio::spawn(async move {
-        let mut connection = pin!(connection);
-        poll_fn(|context| {
-            let ended = connection.as_mut().poll(context);
-            let most = connection.current_max_send_streams();
-            let most = u32::try_from(most).unwrap_or(STREAMS).clamp(1, STREAMS);
-            told.store(most, Relaxed);
-            ended.map(drop)
+        poll_fn(|context| match connection.lock().as_mut() {
+            Some(connection) => Pin::new(connection).poll(context).map(drop),
+            None => Poll::Ready(()),
         })
         .await;
+        // What it has not sent is told so.
+        let ended = connection.lock().take();
+        drop(ended);
     });
     sender.ready().await.map_err(|e| reasons(&e))?;
-    Ok((sender, most))
+    Ok((sender, Arc::new(most)))
 }

@@ -13,6 +13,7 @@ use tokio::time::sleep;
 
 use super::exchange::Asked;
 use super::idle::PATIENCE;
+use super::sender::Most;
 
 /// Those of one server.
 #[derive(Clone, Default)]
@@ -35,8 +36,7 @@ struct Open {
 struct Connection {
     sender: SendRequest<Asked>,
     under_way: Arc<AtomicU32>,
-    /// What the server takes at once.
-    most: Arc<AtomicU32>,
+    most: Most,
     used: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Shared {
     }
 
     /// Keeps a new connection for others, and has the first place on it.
-    pub fn keep(&self, sender: SendRequest<Asked>, most: Arc<AtomicU32>) -> Share {
+    pub fn keep(&self, sender: SendRequest<Asked>, most: Most) -> Share {
         let under_way = Arc::default();
         let share = Share::of(&under_way);
         let mut open = self.0.open.lock();
@@ -107,7 +107,7 @@ impl Shared {
 
 impl Connection {
     fn has_room(&self) -> bool {
-        self.under_way.load(Relaxed) < self.most.load(Relaxed)
+        self.under_way.load(Relaxed) < (self.most)()
     }
 
     fn is_wanted(&self) -> bool {
