@@ -8,6 +8,7 @@
 
 mod broker;
 mod child;
+mod meanwhile;
 mod page;
 mod part;
 mod store;

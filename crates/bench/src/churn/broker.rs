@@ -1,7 +1,6 @@
 //! A broker in a process of its own, and clients that ask it.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,11 +8,11 @@ use hsmux_token::{Error, Kind, Result};
 use serde_json::json;
 
 use super::child::Child;
-use super::part::FOREVER;
+use super::meanwhile::meanwhile;
 use super::store::LABEL;
 use super::{Options, Serves};
 use crate::http::{self, Service};
-use crate::{Control, Load, Measurement, Until};
+use crate::{Load, Measurement};
 
 /// How long it may take to serve the key.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -84,19 +83,9 @@ impl Serves for Broker {
     }
 
     fn load(&mut self, during: &mut dyn FnMut() -> Result<()>) -> Result<Measurement> {
-        let stop = AtomicBool::new(false);
         let service = &self.service;
-        thread::scope(|scope| {
-            let clients = scope.spawn(|| {
-                let control = Control::unseen(&stop);
-                service.measure(Until::Elapsed(FOREVER), Duration::ZERO, control)
-            });
-            let done = during();
-            stop.store(true, Relaxed);
-            let measured = clients.join();
-            let lost = || Error::pool(Kind::Lost, "the clients have panicked");
-            let measured = measured.unwrap_or_else(|_| Err(lost()));
-            done.and(measured)
+        meanwhile(during, |until, control| {
+            service.measure(until, Duration::ZERO, control)
         })
     }
 }

@@ -11,18 +11,15 @@ use hsmux_token::{Error, Kind, Result, Token};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::meanwhile::meanwhile;
 use super::store::LABEL;
 use crate::cipher::Cipher;
-use crate::{Control, Until};
 
 /// The first argument of hsmux for such a process.
 pub const COMMAND: &str = "bench-part";
 
 /// The label of all keys but the one in use.
 const OTHERS: &str = "others";
-
-/// Until somebody says so.
-pub(super) const FOREVER: Duration = Duration::from_secs(1 << 32);
 
 /// What adds and removes keys.
 pub trait Keyring: Send {
@@ -61,7 +58,11 @@ impl Part {
                         answer(&mut output, Ok(()))?;
                         next(&mut lines).map(drop)
                     };
-                    let done = cipher.and_then(|cipher| load(cipher, &mut wait));
+                    let done = cipher.and_then(|cipher| {
+                        meanwhile(&mut wait, |until, control| {
+                            Ok(cipher.measure(until, control))
+                        })
+                    });
                     answer(&mut output, done)?;
                 }
                 (Self::Keys(keys), "keys", &[wanted]) => {
@@ -111,22 +112,6 @@ fn prepare<'a>(
         None => Cipher::new(Arc::clone(token), LABEL, callers, payload)?,
     };
     Ok(&prepared.insert((asked, cipher)).1)
-}
-
-/// Measures until `wait` has returned.
-fn load(cipher: &Cipher, wait: &mut dyn FnMut() -> Result<()>) -> Result<crate::Measurement> {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let measuring = scope.spawn(|| {
-            let forever = Until::Elapsed(FOREVER);
-            cipher.measure(forever, Control::unseen(&stop))
-        });
-        let done = wait();
-        stop.store(true, Relaxed);
-        let measured = measuring.join();
-        let measured = measured.map_err(|_| Error::pool(Kind::Lost, "the callers have panicked"));
-        done.and(measured)
-    })
 }
 
 /// Changes keys until `wait` has returned; how many changes there were.

@@ -87,12 +87,13 @@ where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
 {
     move |call: Call| {
-        let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
-        let (trace, admitted) = (call.trace.clone(), call.admitted.clone());
-        let answer = handler(call);
+        let handler = handler.clone();
         Box::pin(async move {
+            let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
+            let (trace, admitted) = (call.trace.clone(), call.admitted.clone());
             let _in_flight = broker.metrics.request();
-            let answer = pin!(answer);
+            // Made where it is waited for: what is passed on is copied.
+            let answer = pin!(handler(call));
             let mut answer = match traces::follow(trace.clone(), answer).await {
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),

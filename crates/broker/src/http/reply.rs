@@ -86,10 +86,14 @@ pub fn refused(refusal: &Refusal) -> Response {
     response
 }
 
+/// Most answers have room in so many bytes.
+const USUAL: usize = 1 << 10;
+
 /// JSON with a status.
 pub fn body(status: StatusCode, value: &impl Serialize) -> Response {
+    let mut written = Vec::with_capacity(USUAL);
     // Neither the dialect's answers nor ours have a map whose names are no text.
-    let written = serde_json::to_vec(value).unwrap_or_default();
+    let _ = serde_json::to_writer(&mut written, value);
     let mut response = text("application/json", written);
     *response.status_mut() = status;
     response
