@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::FutureExt as _;
 use hsmux_token::{
     Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Token, Verb,
     entry,
@@ -37,8 +38,7 @@ impl Engine {
             mechanism,
             data: data.into(),
         };
-        let running = self.run(operation);
-        async { running.await?.into_bytes() }
+        self.run(operation).map(|outcome| outcome?.into_bytes())
     }
 
     /// Submits it now: what waits for the answer does not carry the operation, at which several futures

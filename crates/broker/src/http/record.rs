@@ -1,7 +1,7 @@
 //! What becomes of a request: counted, and on the audit trail.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -39,16 +39,14 @@ impl Used {
 }
 
 impl Call {
-    /// Uses the key: counted, and on the trail; also where the client goes away meanwhile.
+    /// Uses the key: counted, and on the trail; also where the client goes away meanwhile. The work is pinned where it
+    /// is made: a future that is passed on is copied, and made room for again.
     pub async fn using<T>(
         &self,
         call: &'static str,
         used: &Used,
-        work: impl Future<Output = Result<T, Refusal>>,
+        work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
     ) -> Result<T, Refusal> {
-        // In one place, however it is waited for: a future that is passed on is copied, and made room for
-        // again.
-        let work = pin!(work);
         let mut running = self.series().begin(call);
         let audit = &self.broker().audit;
         let result = if audit.wants_uses() {

@@ -140,7 +140,8 @@ impl<Item> Batch<Item> {
         let turn = &Turn::new();
         let in_vain = &InVain::default();
         let each = entries.into_iter().map(|Entry { item, named }| {
-            let working = work(item);
+            // Passed on from here as a pointer.
+            let working = Box::pin(work(item));
             async move {
                 turn.own().await;
                 (named.reference, in_vain.unless(working).await)

@@ -1,5 +1,6 @@
 //! csr, set-certificate.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use hsmux_pool::config::Action;
@@ -47,7 +48,7 @@ pub async fn csr(mut call: Call) -> Result<Reply, Refusal> {
         scheme: Scheme::Pkcs1,
     };
     let target = (chosen.object, chosen.shape);
-    let signing = call.engine().sign(target, &public, recipe, &info);
+    let signing = pin!(call.engine().sign(target, &public, recipe, &info));
     let signature = of.run("csr", signing).await?;
     let der = csr::assemble(&info, &mechanism, &signature)?;
     let request = CertReq::from_der(&der).map_err(|e| Refusal::bad(format!("csr: {e}")))?;

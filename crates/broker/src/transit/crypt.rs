@@ -1,5 +1,7 @@
 //! encrypt, decrypt, rewrap, datakey.
 
+use std::pin::pin;
+
 use hsmux_pool::config::Action;
 use hsmux_token::Operation;
 use serde::Deserialize;
@@ -52,7 +54,8 @@ pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("encrypt", encrypt_one(&of, item)).await
+        let work = pin!(encrypt_one(&of, item));
+        of.run("encrypt", work).await
     };
     batch.answer(Failures::Decide, one).await
 }
@@ -64,10 +67,10 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        let work = async {
+        let work = pin!(async {
             let plaintext = open(&of, &item, Action::Decrypt).await?;
             Ok(Data::from([("plaintext", base64(&plaintext))]))
-        };
+        });
         of.run("decrypt", work).await
     };
     batch.answer(Failures::Decide, one).await
@@ -80,10 +83,10 @@ pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        let work = async {
+        let work = pin!(async {
             let plaintext = open(&of, &item, Action::Rewrap).await?;
             seal(&of, &item, plaintext).await
-        };
+        });
         of.run("rewrap", work).await
     };
     batch.answer(Failures::AreSaid, one).await
@@ -123,7 +126,7 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
     };
     let key = Named::find(&call)?;
     let of = Use::new(&call, &key);
-    let made = async {
+    let made = pin!(async {
         let random = call.engine().run(Operation::Random { len }).await?;
         let random = random.into_bytes()?;
         let mut answer = seal(&of, &body.item, random.clone()).await?;
@@ -131,7 +134,7 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
             answer.add("plaintext", base64(&random));
         }
         Ok(answer)
-    };
+    });
     Ok(Reply::ok(of.run("datakey", made).await?))
 }
 

@@ -1,5 +1,7 @@
 //! hmac, and its part of verify.
 
+use std::pin::pin;
+
 use hsmux_pool::config::Action;
 use subtle::ConstantTimeEq;
 
@@ -21,7 +23,8 @@ pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
     let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("hmac", hmac_one(&of, item.within(&whole))).await
+        let work = pin!(hmac_one(&of, item.within(&whole)));
+        of.run("hmac", work).await
     };
     batch.answer(Failures::AreSaid, one).await
 }

@@ -1,5 +1,6 @@
 //! The key that a request means: a managed one with its versions, or one that others have made.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use hsmux_pool::config::Action;
@@ -95,7 +96,7 @@ impl<'a> Use<'a> {
     pub async fn run<T>(
         &self,
         name: &'static str,
-        work: impl Future<Output = Result<T, Refusal>>,
+        work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
     ) -> Result<T, Refusal> {
         self.call.using(name, &self.used, work).await
     }

@@ -1,5 +1,7 @@
 //! random, hash: what needs no key.
 
+use std::pin::pin;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hsmux_pool::config::Action;
@@ -55,13 +57,13 @@ pub async fn random(mut call: Call) -> Result<Reply, Refusal> {
             "\"bytes\" is from 1 to {MOST_RANDOM}"
         )));
     }
-    let made = async {
+    let made = pin!(async {
         let made = call.engine().run(Operation::Random { len }).await?;
         written(
             &made.into_bytes()?,
             body.format.as_deref().unwrap_or("base64"),
         )
-    };
+    });
     let text = call.using("random", &Used::default(), made).await?;
     Ok(Reply::ok([("random_bytes", text)]))
 }
@@ -74,12 +76,12 @@ pub async fn hash(mut call: Call) -> Result<Reply, Refusal> {
         .variant()
         .or(body.algorithm.as_deref())
         .unwrap_or("sha2-256");
-    let made = async {
+    let made = pin!(async {
         let input = body.input.as_deref();
         let input = input.ok_or_else(|| Refusal::bad("missing input"))?;
         let sum = digest(algorithm(word)?, &bytes("input", Some(input))?);
         written(&sum, body.format.as_deref().unwrap_or("hex"))
-    };
+    });
     let text = call.using("hash", &Used::default(), made).await?;
     Ok(Reply::ok([("sum", text)]))
 }

@@ -1,5 +1,7 @@
 //! sign, verify.
 
+use std::pin::pin;
+
 use hsmux_pool::config::Action;
 use hsmux_token::Hash;
 use serde::Deserialize;
@@ -134,7 +136,8 @@ pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
     let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("sign", sign_one(&of, item.within(&whole))).await
+        let work = pin!(sign_one(&of, item.within(&whole)));
+        of.run("sign", work).await
     };
     batch.answer(Failures::AreSaid, one).await
 }
@@ -147,7 +150,8 @@ pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
     let whole = batch.whole().words();
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
-        of.run("verify", valid(&of, item.within(&whole))).await
+        let work = pin!(valid(&of, item.within(&whole)));
+        of.run("verify", work).await
     };
     batch.answer(Failures::AreSaid, one).await
 }
