@@ -88,10 +88,9 @@ where
     let connection = Arc::new(Mutex::new(Some(connection)));
     let limited = Arc::clone(&connection);
     let most = move || {
-        let limited = limited.lock();
-        let most = limited
-            .as_ref()
-            .map_or(0, |it| it.current_max_send_streams());
+        let connection = limited.lock();
+        let connection = connection.as_ref();
+        let most = connection.map_or(0, http2::Connection::current_max_send_streams);
         u32::try_from(most).map_or(STREAMS, |most| most.min(STREAMS))
     };
     tokio::spawn(async move {
