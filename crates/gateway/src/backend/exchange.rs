@@ -1,7 +1,7 @@
 //! A request and its answer, on a connection that is there, or on a new one.
 
 use std::error::Error as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use h2::Reason;
@@ -23,7 +23,7 @@ use crate::files::{Files, Held};
 /// A request's body: the client's, or none where that had none.
 pub type Asked = OneOf<Incoming, Empty<Bytes>>;
 
-/// So often a request is sent that no server has looked at.
+/// So often a request is sent that changes nothing.
 const TRIES: u32 = 3;
 
 /// Why there is no answer.
@@ -49,7 +49,8 @@ struct Taken {
 
 impl Backend {
     /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
-    /// was sent, goes on another; so does one of HTTP/2 that changes nothing and that the server says it has not looked at. No
+    /// was sent, goes on another. So does one of HTTP/2 that changes nothing where the server says that it has not looked at
+    /// it, or where a connection has ended that was there; and that on a new one: others may be about to end, too. No
     /// other is ever sent again.
     pub async fn exchange(
         &self,
@@ -58,9 +59,9 @@ impl Backend {
         files: &Files,
     ) -> Result<Response<Answered>, Failure> {
         self.address(&mut request);
-        let mut tries = TRIES;
+        let (mut tries, mut since) = (TRIES, None);
         loop {
-            let taken = match self.take(patience, files).await {
+            let taken = match self.take(since, patience, files).await {
                 Ok(taken) => taken,
                 Err(Unreached::NoFile) => return Err(Failure::NoFile),
                 Err(Unreached::Down) => return Err(Failure::Unsent(Box::new(request))),
@@ -89,8 +90,10 @@ impl Backend {
             if !is_of_stream(error.error()) {
                 self.forget(share.as_ref());
             }
-            if let Some(copy) = copy.filter(|_| tries > 1 && is_unseen(error.error())) {
-                tries -= 1;
+            let may_be_repeated =
+                is_unseen(error.error()) || !is_new && !is_of_stream(error.error());
+            if let Some(copy) = copy.filter(|_| tries > 1 && may_be_repeated) {
+                (tries, since) = (tries - 1, Some(Instant::now()));
                 request = copy;
                 continue;
             }
@@ -127,9 +130,14 @@ impl Backend {
         *request.uri_mut() = Uri::from_parts(parts).unwrap_or_else(|_| self.uri.clone());
     }
 
-    async fn take(&self, patience: Duration, files: &Files) -> Result<Taken, Unreached> {
+    async fn take(
+        &self,
+        since: Option<Instant>,
+        patience: Duration,
+        files: &Files,
+    ) -> Result<Taken, Unreached> {
         if let Some(shared) = &self.shared {
-            return self.join(shared, patience, files).await;
+            return self.join(shared, since, patience, files).await;
         }
         if let Some(sender) = self.idle.take() {
             return Ok(Taken::alone(sender));
@@ -143,14 +151,15 @@ impl Backend {
         self.reach(patience, files, new).await
     }
 
-    /// On a connection that is there, also if somebody else is just opening it, or on a new one.
+    /// On a connection that was opened since then, also if somebody else is just opening it, or on a new one.
     async fn join(
         &self,
         shared: &Shared,
+        since: Option<Instant>,
         patience: Duration,
         files: &Files,
     ) -> Result<Taken, Unreached> {
-        if let Some(there) = shared.take() {
+        if let Some(there) = shared.take(since) {
             return Ok(Taken::among_others(there));
         }
         // Whoever waits here holds no file, and says nothing of the server.
@@ -158,7 +167,7 @@ impl Backend {
         let Ok(_turn) = turn else {
             return Err(Unreached::Down);
         };
-        if let Some(there) = shared.take() {
+        if let Some(there) = shared.take(since) {
             return Ok(Taken::among_others(there));
         }
         let new = async |file| {

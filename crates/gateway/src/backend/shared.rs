@@ -37,6 +37,7 @@ struct Connection {
     sender: SendRequest<Asked>,
     under_way: Arc<AtomicU32>,
     most: Most,
+    opened: Instant,
     used: Instant,
 }
 
@@ -53,11 +54,14 @@ pub struct Answered {
 pub const STREAMS: u32 = 100;
 
 impl Shared {
-    /// A place on a connection that is there.
-    pub fn take(&self) -> Option<(SendRequest<Asked>, Share)> {
+    /// A place on a connection that is there, and was opened since then.
+    pub fn take(&self, since: Option<Instant>) -> Option<(SendRequest<Asked>, Share)> {
         let mut open = self.0.open.lock();
         open.all.retain(|connection| !connection.sender.is_closed());
-        let connection = open.all.iter_mut().find(|it| it.has_room())?;
+        let connection = open
+            .all
+            .iter_mut()
+            .find(|it| Some(it.opened) >= since && it.has_room())?;
         connection.used = Instant::now();
         Some((connection.sender.clone(), Share::of(&connection.under_way)))
     }
@@ -75,11 +79,13 @@ impl Shared {
         if !std::mem::replace(&mut open.swept, true) {
             tokio::spawn(self.clone().sweep());
         }
+        let opened = Instant::now();
         open.all.push(Connection {
             sender,
             under_way,
             most,
-            used: Instant::now(),
+            opened,
+            used: opened,
         });
         share
     }
