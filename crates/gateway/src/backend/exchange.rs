@@ -92,14 +92,13 @@ impl Backend {
             }
             let may_be_repeated =
                 is_unseen(error.error()) || !is_new && !is_of_stream(error.error());
-            if let Some(copy) = copy.filter(|_| tries > 1 && may_be_repeated) {
-                (tries, since) = (tries - 1, Some(Instant::now()));
-                request = copy;
-                continue;
-            }
-            request = match error.take_message() {
-                Some(unsent) if !is_new => unsent,
-                unsent => {
+            request = match (error.take_message(), copy) {
+                (Some(unsent), _) if !is_new => unsent,
+                (_, Some(copy)) if tries > 1 && may_be_repeated => {
+                    (tries, since) = (tries - 1, Some(Instant::now()));
+                    copy
+                }
+                (unsent, _) => {
                     self.has_not_answered(is_new, error.error());
                     return Err(unsent.map_or(Failure::Lost, |it| Failure::Unsent(Box::new(it))));
                 }
