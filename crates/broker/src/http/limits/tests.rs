@@ -1,4 +1,3 @@
-
 use super::*;
 
 fn usage(each: Allowance) -> Usage {
