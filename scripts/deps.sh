@@ -6,10 +6,10 @@ set -euo pipefail
 
 build=(build-essential pkg-config libpcsclite-dev cmake libclang-dev)
 demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
-bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount)
+bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx)
 cluster=("${bench[@]}" haproxy curl jq socat)
 # Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
-wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core nginx
+wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core
            wordpress wordpress-theme-twentytwentythree)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
