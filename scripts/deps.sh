@@ -4,7 +4,7 @@
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
-build=(build-essential pkg-config libpcsclite-dev cmake libclang-dev)
+build=(build-essential pkg-config libpcsclite-dev cmake clang libclang-dev)
 demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx)
 cluster=("${bench[@]}" haproxy curl jq socat)

@@ -31,8 +31,6 @@ pub struct Client {
     pub served: Arc<Served>,
     /// Where it is, as the PROXY header says, if there is one.
     pub from: SocketAddr,
-    /// What it has connected to.
-    pub to: SocketAddr,
 }
 
 /// Its stream, which ends where the client does not take what it is sent.
@@ -71,7 +69,6 @@ async fn shake(
     mut from: SocketAddr,
 ) -> Result<Client, Refused> {
     let patience = house.section.handshake_timeout;
-    let to = stream.local_addr().map_err(|_| Refused::Tls)?;
     let begin = async {
         if house.section.proxy_protocol {
             let named = proxy_header::read(&mut stream).await;
@@ -115,7 +112,6 @@ async fn shake(
         stream: Box::pin(stream),
         served,
         from,
-        to,
     })
 }
 

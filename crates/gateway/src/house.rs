@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::files::{self, Files};
 use crate::metrics::{Held, Metrics, Refused};
 use crate::sites::Sites;
-use crate::{connection, plain};
+use crate::{connection, http, plain};
 
 /// What all connections share.
 pub struct House {
@@ -38,6 +38,8 @@ pub struct House {
     pub handshakes: Arc<Semaphore>,
     /// What they and the servers behind take of the process.
     pub files: Files,
+    /// Short files of the sites' folders.
+    pub kept: Arc<http::Kept>,
     /// The end is near: balancers had better go elsewhere.
     pub leaving: watch::Receiver<bool>,
     /// No more connections, and no more requests on those that are open.
@@ -109,8 +111,6 @@ impl House {
                 _one: place,
                 _file: file,
             });
-            // An answer that waits for more to say is late.
-            let _ = stream.set_nodelay(true);
             let served = match turn {
                 Some(turn) => {
                     connection::serve(&house, stream, from, turn, Arc::clone(&place)).await

@@ -82,6 +82,7 @@ impl Service {
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
             files: Files::of(tcp::files()),
+            kept: Arc::default(),
             leaving: leaves,
             end: ended,
             closing: closes,

@@ -1,5 +1,6 @@
 //! Which site a client means, and all sites as they are now.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_ticket::Keys;
 use hsmux_token::{KeyKind, ObjectId, Result};
+use hyper::header::HeaderValue;
 
 use crate::algorithm::Ability;
 use crate::backend::Backends;
@@ -28,6 +30,8 @@ pub struct Served {
     pub backends: Arc<Backends>,
     /// EC first; none: no certificate of it is there yet.
     faces: Vec<Face>,
+    /// How long browsers are to use TLS only (RFC 6797), if they are told.
+    pub hsts: Option<HeaderValue>,
 }
 
 /// All sites.
@@ -96,6 +100,9 @@ impl Sites {
                 backends: before.backends(site)?,
                 site: site.clone(),
                 faces,
+                hsts: (site.hsts > 0)
+                    .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
+                    .flatten(),
             });
             for name in &site.names {
                 sites.by_name.insert(name.clone(), Arc::clone(&served));
@@ -139,27 +146,33 @@ impl Sites {
     /// The site of a name: its own, that of `*` and the rest, or the one for every other and for none.
     pub fn find(&self, name: Option<&str>) -> Option<Arc<Served>> {
         let mut names = names_for(name);
-        names.find_map(|name| self.by_name.get(&name).cloned())
+        names.find_map(|name| self.by_name.get(&*name).cloned())
     }
 
     /// Whether a host is of the site that a connection has: by the names that it had when the connection was
     /// opened, unless another site has a closer one by now.
     pub fn is_of(&self, site: &Site, host: &str) -> bool {
         let mut names = names_for(Some(host));
-        let closest =
-            names.find(|name| site.names.contains(name) || self.by_name.contains_key(name));
-        closest.is_some_and(|name| site.names.contains(&name))
+        let is_ours = |name: &str| site.names.iter().any(|own| own == name);
+        let closest = names.find(|name| is_ours(name) || self.by_name.contains_key(&**name));
+        closest.is_some_and(|name| is_ours(&name))
     }
 }
 
 /// The names by which a site may be meant, the closest first; each is made only when those before it do not do.
-fn names_for(name: Option<&str>) -> impl Iterator<Item = String> {
+fn names_for(name: Option<&str>) -> impl Iterator<Item = Cow<'_, str>> {
     let name = name.map(|name| name.trim_end_matches('.'));
     let rest = name.and_then(|name| name.split_once('.'));
-    let own = name.into_iter().map(str::to_ascii_lowercase);
+    let own = name.into_iter().map(|name| {
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            Cow::Owned(name.to_ascii_lowercase())
+        } else {
+            Cow::Borrowed(name)
+        }
+    });
     let any = rest.into_iter();
-    own.chain(any.map(|(_, rest)| format!("*.{}", rest.to_ascii_lowercase())))
-        .chain(std::iter::once_with(|| "*".to_owned()))
+    own.chain(any.map(|(_, rest)| format!("*.{}", rest.to_ascii_lowercase()).into()))
+        .chain([Cow::Borrowed("*")])
 }
 
 impl Served {

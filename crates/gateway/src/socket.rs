@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,6 +52,11 @@ impl Socket {
     /// To say that the end follows.
     pub fn last(&self) -> Last {
         self.last.clone()
+    }
+
+    /// What the client has connected to.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.local_addr()
     }
 
     /// The first byte, which stays to be read.

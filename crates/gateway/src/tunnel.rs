@@ -14,7 +14,8 @@ use crate::proxy_header;
 pub async fn serve(house: &House, client: Client) -> Result<(), Refused> {
     let mut backend = connect(house, &client).await?;
     if let Behind::Tcp(_, Some(version)) = client.served.site.behind {
-        let header = proxy_header::write(version, client.from, client.to);
+        let to = client.stream.get_ref().get_ref().local_addr();
+        let header = proxy_header::write(version, client.from, to.map_err(|_| Refused::Tls)?);
         // One that has gone by now says so below.
         let _ = backend.write_all(&header).await;
     }

@@ -9,7 +9,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Connections that the system keeps for us until they are accepted: a burst of clients waits here.
 const BACKLOG: i32 = 4096;
 
-/// Listens, without blocking; also where connections of a process before this one still end.
+/// Listens, without blocking; also where connections of a process before this one still end. What is accepted has
+/// TCP_NODELAY from here: an answer that waits for more to say is late.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let family = match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -18,6 +19,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
     rustix::net::sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::sockopt::set_tcp_nodelay(&socket, true)?;
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(socket.into())
@@ -37,4 +39,18 @@ pub fn files() -> usize {
     granted.map_or(usize::MAX, |files| {
         usize::try_from(files).unwrap_or(usize::MAX)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_accepted_sends_at_once() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
+    }
 }

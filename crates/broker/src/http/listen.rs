@@ -145,7 +145,6 @@ impl Open {
         match self {
             Self::Tcp(listener, https) => {
                 let (stream, address) = listener.accept().await?;
-                stream.set_nodelay(true)?;
                 let peer = Peer {
                     address: address.to_string(),
                     ip: Some(address.ip()),

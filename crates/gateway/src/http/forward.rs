@@ -63,7 +63,7 @@ pub fn plain(mut answer: Response<Answered>) -> Answer {
 
 /// Makes the request one of the backend's; `None`: its host is none.
 fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
-    let host = headers::host(request);
+    let host = headers::host(request).map(str::to_owned);
     let path = request.uri().path_and_query();
     // One of no letters at all is `/`, too.
     let path = path.filter(|path| path.as_str() != "/").cloned();

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::uri::Authority;
 use hyper::{Request, Uri, Version};
 
 /// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
@@ -27,20 +28,9 @@ const OURS: [&str; 6] = [
 ];
 
 /// The host that a request asks for, with the port if it has one.
-pub fn host<B>(request: &Request<B>) -> Option<String> {
-    let authority = request
-        .uri()
-        .authority()
-        .map(|authority| authority.as_str().to_owned());
-    let host = || {
-        request
-            .headers()
-            .get(header::HOST)?
-            .to_str()
-            .ok()
-            .map(str::to_owned)
-    };
-    authority.or_else(host)
+pub fn host<B>(request: &Request<B>) -> Option<&str> {
+    let authority = request.uri().authority().map(Authority::as_str);
+    authority.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
 }
 
 /// A host without its port.

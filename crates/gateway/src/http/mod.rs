@@ -2,15 +2,19 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `files` | a folder of files |
+//! | `files` | a folder's files, opened and read |
+//! | `folder` | a folder in place of a backend |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
+//! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod files;
+mod folder;
 mod forward;
 mod headers;
+mod kept;
 mod paced;
 mod upgrade;
 
@@ -29,19 +33,17 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use tower::ServiceExt;
-use tower_http::services::ServeDir;
 
 use crate::connection::Client;
 use crate::house::{House, Place};
 use crate::pace::Pace;
 use crate::sites::Served;
 
-use files::Files;
 use paced::Paced;
 use upgrade::is_websocket;
 
 pub use headers::{host, without_port};
+pub use kept::Kept;
 
 /// What goes back to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
@@ -165,21 +167,13 @@ impl Call<'_> {
                 "this connection is for another site",
             )
         } else if let Behind::Folder(root) = &self.served.site.behind {
-            let files = Files(self.house.files.clone());
-            let found = ServeDir::with_backend(root, files).oneshot(request).await;
-            let Ok(found) = found;
-            found.map(|body| body.map_err(Into::into).boxed_unsync())
+            folder::answer(self.house, root, request).await
         } else {
             forward::pass_on(self, request).await
         };
-        if self.served.site.hsts > 0 {
-            let value = format!("max-age={}", self.served.site.hsts);
-            let value =
-                HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("max-age=0"));
-            answer
-                .headers_mut()
-                .entry(STRICT_TRANSPORT_SECURITY)
-                .or_insert(value);
+        if let Some(value) = &self.served.hsts {
+            let hsts = answer.headers_mut().entry(STRICT_TRANSPORT_SECURITY);
+            hsts.or_insert_with(|| value.clone());
         }
         answer
     }
@@ -190,7 +184,7 @@ impl Call<'_> {
             return true;
         };
         let sites = self.house.sites.load();
-        sites.is_of(&self.served.site, without_port(&host))
+        sites.is_of(&self.served.site, without_port(host))
     }
 }
 

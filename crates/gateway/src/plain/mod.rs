@@ -114,7 +114,7 @@ async fn answer(house: &House, request: Request<Incoming>) -> Answer {
 /// Who answers challenges for the host that is asked for: its site, or the gateway for any other.
 fn acme(house: &House, request: &Request<Incoming>) -> Option<Acme> {
     let host = host(request);
-    let name = host.as_deref().map(without_port);
+    let name = host.map(without_port);
     let site = house.sites.load().find(name);
     let own = site.and_then(|served| served.site.acme.clone());
     own.or_else(|| house.section.acme.clone())

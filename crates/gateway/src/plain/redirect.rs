@@ -36,7 +36,7 @@ fn location<B>(
     }
     let bad = (StatusCode::BAD_REQUEST, "no host of this name can be");
     let host = host(request).ok_or(bad)?;
-    let name = without_port(&host);
+    let name = without_port(host);
     if !is_host(name) {
         return Err(bad);
     }

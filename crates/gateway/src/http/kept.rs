@@ -1,0 +1,153 @@
+//! Short files in memory, with the heads of their answers, for as long as they are what the folder has: one look at the
+//! file is left of finding, opening, reading and closing it.
+
+use std::collections::HashMap;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use parking_lot::RwLock;
+
+/// A longer file is not kept.
+const SHORT: usize = 64 << 10;
+
+/// What all of them may take together.
+const MOST: usize = 16 << 20;
+
+/// What one takes beside its name and its bytes, about.
+const AROUND: usize = 1 << 10;
+
+/// Two changes within one tick of the kernel's clock look like one: what has just changed may change again unseen.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// Files that were read lately.
+#[derive(Default)]
+pub struct Kept(RwLock<Shelf>);
+
+#[derive(Default)]
+struct Shelf {
+    /// By their folder, and by the path of the request.
+    folders: HashMap<PathBuf, HashMap<String, Arc<Page>>>,
+    bytes: usize,
+}
+
+/// A file, and the head that its answer has.
+pub struct Page {
+    pub file: PathBuf,
+    pub metadata: Metadata,
+    pub head: HeaderMap,
+    pub bytes: Bytes,
+}
+
+/// Whether a file can be kept that is as its metadata say.
+pub fn is_worth_keeping(file: &Metadata) -> bool {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let limit = now.unwrap_or_default().saturating_sub(SETTLED).as_secs();
+    file.is_file() && file.len() <= SHORT as u64 && file.ctime() < limit.cast_signed()
+}
+
+/// Which file it is, and since when it is as it is.
+fn state(file: &Metadata) -> [u64; 5] {
+    let (seconds, nanos) = (file.ctime(), file.ctime_nsec());
+    let changed = [seconds.cast_unsigned(), nanos.cast_unsigned()];
+    [file.dev(), file.ino(), file.len(), changed[0], changed[1]]
+}
+
+impl Kept {
+    /// What a request for this path is given, if it is as it was.
+    pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<Page>> {
+        let page = Arc::clone(self.0.read().folders.get(folder)?.get(path)?);
+        let now = std::fs::metadata(&page.file).ok()?;
+        (state(&now) == state(&page.metadata)).then_some(page)
+    }
+
+    /// Keeps what was read after its metadata. Where there is no more room all begins anew.
+    pub fn put(&self, folder: &Path, path: String, page: Page) {
+        let size = AROUND + path.len() + page.bytes.len();
+        let mut shelf = self.0.write();
+        if shelf.bytes + size > MOST {
+            *shelf = Shelf::default();
+        }
+        shelf.bytes += size;
+        let length = path.len();
+        let in_folder = shelf.folders.entry(folder.to_owned()).or_default();
+        if let Some(old) = in_folder.insert(path, Arc::new(page)) {
+            shelf.bytes -= AROUND + length + old.bytes.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn page(file: &Path, bytes: impl Into<Bytes>) -> Page {
+        Page {
+            file: file.to_owned(),
+            metadata: fs::metadata(file).unwrap(),
+            head: HeaderMap::new(),
+            bytes: bytes.into(),
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_changed_or_is_another_is_not_the_one_that_was_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (folder, file) = (folder.path(), folder.path().join("page"));
+        let kept = Kept::default();
+        let get = || {
+            let page = kept.get(folder, "/page")?;
+            Some(page.bytes.clone())
+        };
+        let put = |bytes: &'static str| kept.put(folder, "/page".into(), page(&file, bytes));
+        fs::write(&file, "one").unwrap();
+        put("one");
+        assert_eq!(get().unwrap(), "one");
+        fs::write(folder.join("other"), "two").unwrap();
+        fs::rename(folder.join("other"), &file).unwrap();
+        assert_eq!(get(), None);
+        put("two");
+        assert_eq!(get().unwrap(), "two");
+        fs::write(&file, "longer").unwrap();
+        assert_eq!(get(), None);
+        put("longer");
+        assert_eq!(kept.get(folder, "/").map(|page| page.bytes.len()), None);
+        fs::remove_file(&file).unwrap();
+        assert_eq!(get(), None);
+    }
+
+    #[test]
+    fn what_has_just_changed_and_what_is_long_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("page");
+        fs::write(&file, "one").unwrap();
+        assert!(!is_worth_keeping(&fs::metadata(&file).unwrap()));
+        assert!(!is_worth_keeping(&fs::metadata("/usr").unwrap()));
+        let settled = fs::metadata("/etc/passwd").unwrap();
+        assert!(is_worth_keeping(&settled), "{settled:?}");
+    }
+
+    #[test]
+    fn all_of_them_take_so_much_and_no_more() {
+        let file = Path::new("/proc/self/exe");
+        let kept = Kept::default();
+        for n in 0..2 * MOST / SHORT {
+            for _ in 0..2 {
+                kept.put(
+                    Path::new("/"),
+                    format!("/{n:04}"),
+                    page(file, vec![0; SHORT]),
+                );
+            }
+            let shelf = kept.0.read();
+            let there = shelf.folders[Path::new("/")].len() * (AROUND + 5 + SHORT);
+            assert_eq!(shelf.bytes, there);
+            assert!(there <= MOST);
+        }
+    }
+}
