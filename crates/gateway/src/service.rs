@@ -57,7 +57,8 @@ impl Service {
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
-            tls::front(move || sites.load_full(), keys).map_err(|e| failed("TLS", &e))?
+            let tickets = tls::Tickets::of(section, keys);
+            tls::front(move || sites.load_full(), tickets).map_err(|e| failed("TLS", &e))?
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()

@@ -10,7 +10,7 @@ use boring::ssl::{
     SslVerifyMode, SslVersion, select_next_proto,
 };
 use boring::x509::store::X509StoreBuilder;
-use hsmux_pool::config::{Behind, Clients, Site};
+use hsmux_pool::config::{Behind, Clients, GatewaySection, Site};
 use hsmux_ticket::Keys;
 use hsmux_token::Result;
 
@@ -42,11 +42,33 @@ pub struct Face {
 pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
     LazyLock::new(|| Ssl::new_ex_index().expect("memory for an index"));
 
-/// What every handshake begins with. Without `tickets` it has the keys of session tickets, which BoringSSL
-/// makes and renews, and so it stays when certificates change.
+/// By what clients come back without a signature.
+#[derive(Clone, Copy)]
+pub enum Tickets<'a> {
+    /// Not at all.
+    None,
+    /// Tickets of this process alone, whose keys BoringSSL makes and renews.
+    Own,
+    /// Those of all hosts of a cluster.
+    Shared(&'a Keys),
+}
+
+impl<'a> Tickets<'a> {
+    /// As the configuration has it, with these keys if they are shared.
+    pub fn of(section: &GatewaySection, keys: Option<&'a Keys>) -> Self {
+        match keys {
+            _ if !section.tickets => Self::None,
+            None => Self::Own,
+            Some(keys) => Self::Shared(keys),
+        }
+    }
+}
+
+/// What every handshake begins with. It has the keys of a process's own tickets, and so it stays when certificates
+/// change.
 pub fn front(
     sites: impl Fn() -> Arc<Sites> + Send + Sync + 'static,
-    tickets: Option<&Keys>,
+    tickets: Tickets<'_>,
 ) -> Result<SslContext, ErrorStack> {
     let mut context = builder(tickets)?;
     context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
@@ -81,15 +103,17 @@ pub fn front(
 }
 
 /// What every context has.
-pub fn builder(tickets: Option<&Keys>) -> Result<SslContextBuilder, ErrorStack> {
+pub fn builder(tickets: Tickets<'_>) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::tls())?;
     context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
     context.set_strict_cipher_list(SUITES)?;
     // Tickets alone: nothing of a session is kept here.
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
-    if let Some(tickets) = tickets {
-        hsmux_ticket::install(&mut context, tickets);
+    match tickets {
+        Tickets::None => drop(context.set_options(SslOptions::NO_TICKET)),
+        Tickets::Own => {}
+        Tickets::Shared(keys) => hsmux_ticket::install(&mut context, keys),
     }
     Ok(context)
 }
@@ -100,7 +124,7 @@ impl Face {
         site: &Site,
         credential: &Credential,
         ability: Ability,
-        tickets: Option<&Keys>,
+        tickets: Tickets<'_>,
         signer: impl FnOnce(hsmux_token::ObjectId) -> Signer,
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);

@@ -42,6 +42,8 @@ pub struct GatewaySection {
     pub leave_time: Duration,
     /// How long requests that run are waited for at the end.
     pub drain_timeout: Duration,
+    /// Whether clients are given session tickets.
+    pub tickets: bool,
     /// What the keys of session tickets are made of; `None`: of nothing that another process has.
     pub ticket_secret: Option<Place>,
     /// How long a key seals new tickets; they are taken as long again.
@@ -127,7 +129,15 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         let number = fields.number(name, 16..=1_000_000);
         number.map_or(or, |number| number as usize)
     };
+    let tickets = fields.flag("tickets").unwrap_or(true);
+    if !tickets && fields.has("ticket_secret") {
+        let message = "ticket_secret: there are no tickets with `tickets = false`: leave one of both out";
+        fields
+            .source
+            .error(fields.span_of("ticket_secret"), message);
+    }
     GatewaySection {
+        tickets,
         connections: number(fields, "connections", 50_000),
         handshakes: number(fields, "handshakes", 16_384),
         acme: acme(fields),

@@ -106,6 +106,22 @@ fn every_mistake_is_found_at_once() {
 }
 
 #[test]
+fn a_secret_of_tickets_that_are_not_given_is_a_mistake() {
+    let with = |lines: &str| {
+        let gateway = format!(
+            "[gateway]\nlisten = [\"[::1]:443\"]\n{lines}\n\
+             [[site]]\ncertificates = [\"a.pem\"]\nroot = \"www\"\n[daemon]"
+        );
+        read(&GOOD.replace("[daemon]", &gateway))
+    };
+    let tickets = |lines| with(lines).unwrap().gateway.unwrap().tickets;
+    assert!(tickets("") && tickets("ticket_secret = \"a\""));
+    assert!(!tickets("tickets = false"));
+    let mistakes = with("tickets = false\nticket_secret = \"a\"").unwrap_err();
+    assert_eq!((mistakes.len(), mistakes[0].line), (1, 11), "{mistakes:#?}");
+}
+
+#[test]
 fn times_have_the_range_of_their_key() {
     let with = |key: &str, time: &str| {
         let gateway = format!(

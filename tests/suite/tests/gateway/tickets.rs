@@ -66,6 +66,24 @@ fn hosts_with_one_secret_resume_each_others_sessions() {
 }
 
 #[test]
+fn without_tickets_every_connection_is_a_full_handshake() {
+    let with = Gateway::with_folder();
+    let without = Gateway::start(Gateway::prepare(), "tickets = false", &site());
+    for version in VERSIONS {
+        let given = |gateway: &Gateway| {
+            let said = gateway.s_client(version, ASK);
+            assert!(said.contains("a page"), "{said}");
+            said.contains("TLS session ticket:")
+        };
+        assert!(given(&with), "{version}");
+        assert!(!given(&without), "{version}");
+    }
+    let (full, resumed) = ("{kind=\"full\"", "{kind=\"resumed\"");
+    let count = |kind| without.metric(&format!("hsmux_gateway_handshakes_total{kind}"));
+    assert_eq!((count(full), count(resumed)), (2, 0));
+}
+
+#[test]
 fn a_secret_that_is_replaced_ends_what_it_has_sealed() {
     let gateway = host("a");
     begin(&gateway, &gateway.rig, "-tls1_3");

@@ -86,6 +86,12 @@ pub(super) const GATEWAY: Section = Section {
             "At the end: how long requests that run are waited for, from \"0s\".",
         ),
         key(
+            "tickets",
+            "false",
+            "true",
+            "Whether clients are given session tickets, with which they come back without a signature of a token (RFC 8446, section 4.6.1). `false`: every connection is a full handshake.",
+        ),
+        key(
             "ticket_secret",
             r#""pkcs11:object=tickets""#,
             "none",
