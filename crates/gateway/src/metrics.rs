@@ -13,6 +13,8 @@ use crate::lifetime;
 use crate::sites::Sites;
 use crate::standing;
 
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
 /// All that is counted.
 pub struct Metrics {
     registry: Registry,
@@ -24,7 +26,8 @@ pub struct Metrics {
     signatures: IntCounterVec,
     unsigned: IntCounter,
     seconds: Histogram,
-    requests: IntCounterVec,
+    /// By the class of their answer, from 1xx on.
+    requests: [IntCounter; CLASSES.len()],
     plain: IntCounterVec,
     tickets: IntGauge,
     files: IntGauge,
@@ -134,11 +137,14 @@ impl Metrics {
                 "Signatures of the pool for handshakes.",
                 &["algorithm"],
             )?,
-            requests: counters(
-                "requests",
-                "Requests by the class of their answer.",
-                &["class"],
-            )?,
+            requests: {
+                let by_class = counters(
+                    "requests",
+                    "Requests by the class of their answer.",
+                    &["class"],
+                )?;
+                CLASSES.map(|class| by_class.with_label_values(&[class]))
+            },
             registry,
             unsigned,
             seconds,
@@ -168,11 +174,8 @@ impl Metrics {
 
     /// A request has had an answer with this status.
     pub fn request(&self, status: u16) {
-        let class = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-        let class = class.get(usize::from(status / 100).saturating_sub(1));
-        self.requests
-            .with_label_values(&[class.unwrap_or(&"5xx")])
-            .inc();
+        let class = usize::from(status / 100).saturating_sub(1);
+        self.requests[class.min(CLASSES.len() - 1)].inc();
     }
 
     /// A request without TLS has had an answer.
