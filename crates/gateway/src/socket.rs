@@ -249,10 +249,7 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.part(context))?;
         let shut = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write);
         Poll::Ready(shut.map_err(io::Error::from))

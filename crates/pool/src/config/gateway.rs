@@ -131,7 +131,8 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
     };
     let tickets = fields.flag("tickets").unwrap_or(true);
     if !tickets && fields.has("ticket_secret") {
-        let message = "ticket_secret: there are no tickets with `tickets = false`: leave one of both out";
+        let message =
+            "ticket_secret: there are no tickets with `tickets = false`: leave one of both out";
         fields
             .source
             .error(fields.span_of("ticket_secret"), message);
