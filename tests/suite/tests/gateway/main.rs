@@ -15,6 +15,7 @@ mod h2;
 mod handshakes;
 mod haproxy_restarts;
 mod http2_backends;
+mod kept;
 mod kinds;
 mod late;
 mod lost;
