@@ -24,8 +24,6 @@ pub struct Socket {
     /// So many bytes of it were.
     taken: usize,
     last: Last,
-    /// What waits for the end, to be sent with it.
-    parting: Vec<u8>,
 }
 
 /// Set when all that is still sent comes at once, and then the end: it travels in one segment with the end, where
@@ -35,9 +33,6 @@ pub struct Last(Arc<AtomicBool>);
 
 /// Who asks for as much gets it without a copy.
 const AHEAD: usize = 2048;
-
-/// More than this is left to the system to keep until the end, for it would be copied once more.
-const PARTING: usize = 4 << 10;
 
 /// Whether the other side is there.
 pub struct Presence(Arc<TcpStream>);
@@ -50,7 +45,6 @@ impl Socket {
             ahead: Vec::new(),
             taken: 0,
             last: Last::default(),
-            parting: Vec::new(),
         };
         (socket, Presence(stream))
     }
@@ -132,38 +126,9 @@ impl Socket {
     }
 }
 
-impl Socket {
-    /// Sends what waits for the end.
-    fn part(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.parting.is_empty() {
-            let sent = ready!(self.send_more(context, &self.parting))?;
-            self.parting.drain(..sent);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// The system waits for more before it sends what is no whole segment, or for the end (tcp(7), MSG_MORE: 200 ms at
-    /// most).
-    fn send_more(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        self.send(context, |stream| {
-            let send = || Ok(send(stream.as_fd(), bytes, flags)?);
-            stream.try_io(Interest::WRITABLE, send)
-        })
-    }
-}
-
-impl Drop for Socket {
-    /// Who ends without the end has said all the same what it has said.
-    fn drop(&mut self) {
-        if !self.parting.is_empty() {
-            let _ = self.stream.try_write(&self.parting);
-        }
-    }
-}
-
 impl Last {
-    /// From now on what is sent waits for the end.
+    /// From now on the system waits for more before it sends what is not a whole segment, or for the end (tcp(7),
+    /// MSG_MORE: 200 ms at most).
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -220,13 +185,11 @@ impl AsyncWrite for Socket {
         if !self.last.is_set() {
             return self.send(context, |stream| stream.try_write(bytes));
         }
-        let socket = self.get_mut();
-        if socket.parting.len() + bytes.len() <= PARTING {
-            socket.parting.extend_from_slice(bytes);
-            return Poll::Ready(Ok(bytes.len()));
-        }
-        ready!(socket.part(context))?;
-        socket.send_more(context, bytes)
+        let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+        self.send(context, |stream| {
+            let send = || Ok(send(stream.as_fd(), bytes, flags)?);
+            stream.try_io(Interest::WRITABLE, send)
+        })
     }
 
     fn poll_write_vectored(
@@ -234,10 +197,6 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.last.is_set() {
-            let first = slices.iter().find(|slice| !slice.is_empty());
-            return self.poll_write(context, first.map_or(&[], |slice| slice));
-        }
         self.send(context, |stream| stream.try_write_vectored(slices))
     }
 
@@ -249,8 +208,7 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.part(context))?;
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let shut = rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write);
         Poll::Ready(shut.map_err(io::Error::from))
     }
@@ -311,40 +269,5 @@ mod tests {
             assert_eq!(&b"answer, end"[early.unwrap_or(0)..], left);
         }
         assert!(together >= 5, "{together} of 10");
-    }
-
-    /// However long they are, in whatever parts, and also where nobody says that this is the end.
-    #[tokio::test]
-    async fn no_last_word_is_lost() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        for (parts, says_so) in [
-            (&[1, 4095, 1][..], true),
-            (&[5000, 10], true),
-            (&[10, 1 << 20, 10], true),
-            (&[10, 20], false),
-        ] {
-            let client = TcpStream::connect(listener.local_addr().unwrap());
-            let (client, accepted) = tokio::join!(client, listener.accept());
-            let (mut client, (mut socket, presence)) =
-                (client.unwrap(), Socket::new(accepted.unwrap().0));
-            drop(presence);
-            let reader = tokio::spawn(async move {
-                let mut all = Vec::new();
-                client.read_to_end(&mut all).await.unwrap();
-                all
-            });
-            socket.last().set();
-            let mut sent = Vec::new();
-            for (part, length) in (0_u8..).zip(parts) {
-                let bytes = vec![part; *length];
-                socket.write_all(&bytes).await.unwrap();
-                sent.extend(bytes);
-            }
-            if says_so {
-                socket.shutdown().await.unwrap();
-            }
-            drop(socket);
-            assert_eq!(reader.await.unwrap(), sent, "{parts:?}");
-        }
     }
 }
