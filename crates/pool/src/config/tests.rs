@@ -180,7 +180,7 @@ fn the_example_is_good_and_so_is_every_key_of_it() {
         .filter(|line| !line.starts_with("login = \"peer\"") && !line.starts_with("# hsmux"))
         .filter(|line| !line.starts_with("replicas") && !line.starts_with("dev "))
         .filter(|line| !line.starts_with("root") && !line.starts_with("send_proxy"))
-        .filter(|line| !line.starts_with("backend_ca"))
+        .filter(|line| !line.starts_with("backend_ca") && !line.starts_with("tickets = "))
         .filter(|line| !line.starts_with("node = "))
         .collect();
     read(&all).unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{all}"));
