@@ -68,15 +68,15 @@ impl Kept {
     /// Keeps what was read after its metadata. Where there is no more room all begins anew.
     pub fn put(&self, folder: &Path, path: String, page: Page) {
         let size = AROUND + path.len() + page.bytes.len();
-        let mut shelf = self.0.write();
-        if shelf.bytes + size > MOST {
-            *shelf = Shelf::default();
+        let mut all = self.0.write();
+        if all.bytes + size > MOST {
+            *all = Shelf::default();
         }
-        shelf.bytes += size;
+        all.bytes += size;
         let length = path.len();
-        let in_folder = shelf.folders.entry(folder.to_owned()).or_default();
+        let in_folder = all.folders.entry(folder.to_owned()).or_default();
         if let Some(old) = in_folder.insert(path, Arc::new(page)) {
-            shelf.bytes -= AROUND + length + old.bytes.len();
+            all.bytes -= AROUND + length + old.bytes.len();
         }
     }
 }
@@ -144,9 +144,9 @@ mod tests {
                     page(file, vec![0; SHORT]),
                 );
             }
-            let shelf = kept.0.read();
-            let there = shelf.folders[Path::new("/")].len() * (AROUND + 5 + SHORT);
-            assert_eq!(shelf.bytes, there);
+            let all = kept.0.read();
+            let there = all.folders[Path::new("/")].len() * (AROUND + 5 + SHORT);
+            assert_eq!(all.bytes, there);
             assert!(there <= MOST);
         }
     }
