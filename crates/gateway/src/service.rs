@@ -57,7 +57,7 @@ impl Service {
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
-            let tickets = tls::Tickets::of(section, keys);
+            let tickets = tls::Resumption::of(section, keys);
             tls::front(move || sites.load_full(), tickets).map_err(|e| failed("TLS", &e))?
         };
         let sockets = Sockets::open(section)?;

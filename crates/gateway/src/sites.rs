@@ -21,7 +21,7 @@ use crate::files::Files;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
 use crate::signer::Signer;
-use crate::tls::{Face, Tickets};
+use crate::tls::{Face, Resumption};
 
 /// A site that is ready to serve.
 pub struct Served {
@@ -60,7 +60,7 @@ impl Sites {
         tickets: Option<&Keys>,
     ) -> Result<Self> {
         let mut sites = Self::default();
-        let tickets = Tickets::of(section, tickets);
+        let tickets = Resumption::of(section, tickets);
         for site in &section.sites {
             let mut faces = Vec::new();
             for given in &site.certificates {

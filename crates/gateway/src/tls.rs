@@ -44,7 +44,7 @@ pub static SITE: LazyLock<Index<Ssl, Arc<Served>>> =
 
 /// By what clients come back without a signature.
 #[derive(Clone, Copy)]
-pub enum Tickets<'a> {
+pub enum Resumption<'a> {
     /// Not at all.
     None,
     /// Tickets of this process alone, whose keys BoringSSL makes and renews.
@@ -53,7 +53,7 @@ pub enum Tickets<'a> {
     Shared(&'a Keys),
 }
 
-impl<'a> Tickets<'a> {
+impl<'a> Resumption<'a> {
     /// As the configuration has it, with these keys if they are shared.
     pub fn of(section: &GatewaySection, keys: Option<&'a Keys>) -> Self {
         match keys {
@@ -68,7 +68,7 @@ impl<'a> Tickets<'a> {
 /// change.
 pub fn front(
     sites: impl Fn() -> Arc<Sites> + Send + Sync + 'static,
-    tickets: Tickets<'_>,
+    tickets: Resumption<'_>,
 ) -> Result<SslContext, ErrorStack> {
     let mut context = builder(tickets)?;
     context.set_select_certificate_callback(move |mut hello: ClientHello<'_>| {
@@ -103,7 +103,7 @@ pub fn front(
 }
 
 /// What every context has.
-pub fn builder(tickets: Tickets<'_>) -> Result<SslContextBuilder, ErrorStack> {
+pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack> {
     let mut context = SslContext::builder(SslMethod::tls())?;
     context.set_min_proto_version(Some(SslVersion::TLS1_2))?;
     context.set_strict_cipher_list(SUITES)?;
@@ -111,9 +111,9 @@ pub fn builder(tickets: Tickets<'_>) -> Result<SslContextBuilder, ErrorStack> {
     context.set_session_cache_mode(SslSessionCacheMode::OFF);
     context.set_options(SslOptions::CIPHER_SERVER_PREFERENCE);
     match tickets {
-        Tickets::None => drop(context.set_options(SslOptions::NO_TICKET)),
-        Tickets::Own => {}
-        Tickets::Shared(keys) => hsmux_ticket::install(&mut context, keys),
+        Resumption::None => drop(context.set_options(SslOptions::NO_TICKET)),
+        Resumption::Own => {}
+        Resumption::Shared(keys) => hsmux_ticket::install(&mut context, keys),
     }
     Ok(context)
 }
@@ -124,7 +124,7 @@ impl Face {
         site: &Site,
         credential: &Credential,
         ability: Ability,
-        tickets: Tickets<'_>,
+        tickets: Resumption<'_>,
         signer: impl FnOnce(hsmux_token::ObjectId) -> Signer,
     ) -> Result<Self> {
         let named = |e: ErrorStack| wrong(&credential.name, e);

@@ -86,7 +86,7 @@ impl Cluster {
             keys: Keys::new(own),
             made: None,
         };
-        let mut server = tls::builder(tls::Tickets::Shared(tickets.keys())).unwrap();
+        let mut server = tls::builder(tls::Resumption::Shared(tickets.keys())).unwrap();
         let certificate = X509::from_der(self.identity.cert.der()).unwrap();
         let key = self.identity.signing_key.serialize_der();
         let key = PKey::private_key_from_der(&key).unwrap();
