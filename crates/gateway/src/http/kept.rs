@@ -128,6 +128,8 @@ mod tests {
         fs::write(&file, "one").unwrap();
         assert!(!is_worth_keeping(&fs::metadata(&file).unwrap()));
         assert!(!is_worth_keeping(&fs::metadata("/usr").unwrap()));
+        let long = fs::metadata("/bin/bash").unwrap();
+        assert!(long.len() > SHORT as u64 && !is_worth_keeping(&long));
         let settled = fs::metadata("/etc/passwd").unwrap();
         assert!(is_worth_keeping(&settled), "{settled:?}");
     }
