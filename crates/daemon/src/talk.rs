@@ -98,7 +98,7 @@ impl Session {
         let catalogue = service.shared.pool.catalogue();
         let logged_in = self.application.logged_in();
         let epoch = view::epoch(&catalogue, &service.settings.load(), logged_in);
-        Reply { epoch, answer }
+        Reply::new(epoch, answer)
     }
 
     fn view(&self) -> Arc<hsmux_wire::View> {
@@ -140,10 +140,7 @@ impl Session {
     fn catalogue(&self, known: u64, answer: Answerer) {
         let view = self.view();
         let news = (view.epoch != known).then(|| hsmux_wire::View::clone(&view));
-        answer.send(&Reply {
-            epoch: view.epoch,
-            answer: Answer::Catalogue(news),
-        });
+        answer.send(&Reply::new(view.epoch, Answer::Catalogue(news)));
     }
 
     fn login(self: &Arc<Self>, pin: Secret, answer: Answerer) {

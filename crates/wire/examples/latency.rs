@@ -145,10 +145,7 @@ impl Conversation for Front {
         };
         let done = Done::new(move |result| {
             let answer_of = Answer::Results(vec![result]);
-            answer.send(&Reply {
-                epoch: 1,
-                answer: answer_of,
-            });
+            answer.send(&Reply::new(1, answer_of));
         });
         self.0.submit(Batch::from_iter([Request {
             operation,

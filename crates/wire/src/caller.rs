@@ -98,10 +98,7 @@ impl Caller {
         self.busy.store(false, Ordering::Release);
         self.send(|out| {
             frame::encode_reply(version, reply, out).or_else(|error| {
-                let failed = Reply {
-                    epoch: reply.epoch,
-                    answer: Answer::Failed(error),
-                };
+                let failed = Reply::new(reply.epoch, Answer::Failed(error));
                 frame::encode_reply(version, &failed, out)
             })
         });

@@ -59,6 +59,11 @@ pub trait Supervisor: Sync {
     fn end(&self, served: u64);
 }
 
+/// The CPU that this thread is on, as far as it may be said: it may be on another one at once.
+pub(crate) fn processor() -> u32 {
+    rustix::thread::sched_getcpu() as u32
+}
+
 /// A program's connection.
 struct Line {
     stream: UnixStream,
@@ -306,8 +311,8 @@ impl Line {
     /// Whether the answer is on its way: a program that does not read is not waited for.
     fn answer(&self, result: Result<Outcome>, out: &mut Vec<u8>) -> bool {
         let reply = Reply {
-            epoch: 0,
-            answer: Answer::Results(vec![result]),
+            cpu: Some(processor()),
+            ..Reply::new(0, Answer::Results(vec![result]))
         };
         out.clear();
         let written = frame::encode_reply(self.version, &reply, out)

@@ -68,7 +68,7 @@ pub fn decode_reply(version: u16, frame: &Bytes) -> Result<Reply> {
     if version >= 2 {
         decode(frame)
     } else {
-        decode(frame).map(|answer| Reply { epoch: 0, answer })
+        decode(frame).map(|answer| Reply::new(0, answer))
     }
 }
 

@@ -63,9 +63,9 @@ impl Lane {
     fn write(&mut self, answers: impl IntoIterator<Item = Answer>) -> Result<()> {
         let version = self.version;
         let encode = |out: &mut Vec<u8>| {
-            answers.into_iter().try_for_each(|answer| {
-                frame::encode_reply(version, &Reply { epoch: 0, answer }, out)
-            })
+            answers
+                .into_iter()
+                .try_for_each(|answer| frame::encode_reply(version, &Reply::new(0, answer), out))
         };
         let written = self.connection.write_with(encode, None);
         written.map_err(|broken| gone(&broken))

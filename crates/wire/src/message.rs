@@ -125,6 +125,10 @@ pub struct Reply {
     /// The answer itself.
     #[n(1)]
     pub answer: Answer,
+    /// The CPU that a worker was on, from one that a program asks itself ([`Call::HandOver`]): a thread there
+    /// is woken without an interrupt from one CPU to another. A hint, which older versions do not know.
+    #[n(2)]
+    pub cpu: Option<u32>,
 }
 
 /// The answer to a [`Call`].
@@ -227,9 +231,15 @@ impl Call {
 impl Reply {
     /// A call that failed as a whole, with no word about the catalogue.
     pub fn failed(error: Error) -> Self {
+        Self::new(0, Answer::Failed(error))
+    }
+
+    /// An answer, with the epoch of the catalogue or 0 for no word about it.
+    pub fn new(epoch: u64, answer: Answer) -> Self {
         Self {
-            epoch: 0,
-            answer: Answer::Failed(error),
+            epoch,
+            answer,
+            cpu: None,
         }
     }
 }

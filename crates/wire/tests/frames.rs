@@ -31,14 +31,14 @@ fn samples() -> Vec<Vec<u8>> {
             attributes: template.clone(),
         },
     };
-    let reply = Reply {
-        epoch: 9,
-        answer: Answer::Results(vec![
+    let reply = Reply::new(
+        9,
+        Answer::Results(vec![
             Ok(Outcome::Objects(vec![made])),
             Err(Error::vendor("C_Sign", ck::CKR_DEVICE_ERROR)),
             Ok(Outcome::Bytes(vec![1; 64].into())),
         ]),
-    };
+    );
     let mut replies = [Vec::new(), Vec::new()];
     encode_reply(2, &reply, &mut replies[0]).unwrap();
     encode_reply(1, &reply, &mut replies[1]).unwrap();
@@ -88,16 +88,38 @@ fn byte_strings_are_slices_of_their_frame() {
 
 #[test]
 fn a_version_1_answer_is_bare_and_has_no_epoch() {
-    let reply = Reply {
-        epoch: 12,
-        answer: Answer::Done,
-    };
+    let reply = Reply::new(12, Answer::Done);
     for (version, epoch) in [(1, 0), (2, 12)] {
         let mut out = Vec::new();
         encode_reply(version, &reply, &mut out).unwrap();
         let read = decode_reply(version, &Bytes::from(out).slice(4..)).unwrap();
         assert_eq!(read.epoch, epoch);
         assert!(matches!(read.answer, Answer::Done));
+    }
+}
+
+/// As much of an answer as a client may know.
+#[derive(minicbor::Decode)]
+#[cbor(array)]
+struct Before {
+    #[n(0)]
+    epoch: u64,
+}
+
+#[test]
+fn a_client_that_knows_no_cpu_reads_answers_all_the_same() {
+    let silent = Reply::new(12, Answer::Done);
+    let telling = Reply {
+        cpu: Some(7),
+        ..silent.clone()
+    };
+    for (reply, fields) in [(&silent, 2), (&telling, 3)] {
+        let mut out = Vec::new();
+        encode_reply(2, reply, &mut out).unwrap();
+        assert_eq!(out[4], 0x80 | fields, "an array of so many");
+        let read = decode_reply(2, &Bytes::from(out.clone()).slice(4..)).unwrap();
+        assert_eq!(read.cpu, reply.cpu);
+        assert_eq!(minicbor::decode::<Before>(&out[4..]).unwrap().epoch, 12);
     }
 }
 

@@ -45,7 +45,7 @@ fn welcome(peer: &mut Connection) {
 
 fn done(peer: &mut Connection) {
     let answer = Answer::Results(vec![Ok(Outcome::Done)]);
-    peer.write(&Reply { epoch: 1, answer }, None).unwrap();
+    peer.write(&Reply::new(1, answer), None).unwrap();
 }
 
 fn generate() -> Operation {

@@ -34,10 +34,7 @@ fn what_waits_for_a_busy_lane_travels_in_one_frame() {
     let second = next_frame(&mut lane);
     assert_eq!(second.len(), 3);
     // The worker answers the first frame, and dies in the middle of the second.
-    let reply = Reply {
-        epoch: 0,
-        answer: Answer::Results(vec![Ok(Outcome::Done)]),
-    };
+    let reply = Reply::new(0, Answer::Results(vec![Ok(Outcome::Done)]));
     lane.write(&reply, Some(soon())).unwrap();
     heard(&told[0]).unwrap();
     drop(lane);
@@ -61,10 +58,7 @@ fn what_follows_answers_that_come_together_travels_together() {
     }
     let mut answers = Vec::new();
     for _ in 0..3 {
-        let reply = Reply {
-            epoch: 0,
-            answer: Answer::Results(vec![Ok(Outcome::Done)]),
-        };
+        let reply = Reply::new(0, Answer::Results(vec![Ok(Outcome::Done)]));
         frame::encode_reply(VERSION, &reply, &mut answers).unwrap();
     }
     far[0].write_all(&answers).unwrap();

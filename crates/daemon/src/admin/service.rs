@@ -45,10 +45,7 @@ impl Conversation for Desk {
         let Call::Admin(json) = call else {
             let message = "this socket is for administration; applications have another";
             let error = Error::request(Kind::Forbidden, message);
-            return answer.send(&Reply {
-                epoch: 0,
-                answer: Answer::Failed(error),
-            });
+            return answer.send(&Reply::new(0, Answer::Failed(error)));
         };
         let request = match serde_json::from_slice(&json) {
             Ok(request) => request,
@@ -101,10 +98,7 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
 
 fn send(answer: Answerer, response: &Response) {
     let json = serde_json::to_vec(response).unwrap_or_default();
-    answer.send(&Reply {
-        epoch: 0,
-        answer: Answer::Admin(Blob::from(json)),
-    });
+    answer.send(&Reply::new(0, Answer::Admin(Blob::from(json))));
 }
 
 fn stopping() -> Error {

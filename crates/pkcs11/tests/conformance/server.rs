@@ -153,10 +153,7 @@ impl Talk {
 impl Conversation for Talk {
     fn call(&self, call: Call, answerer: Answerer) {
         let answer = self.answer(call).unwrap_or_else(Answer::Failed);
-        answerer.send(&Reply {
-            epoch: self.epoch(),
-            answer,
-        });
+        answerer.send(&Reply::new(self.epoch(), answer));
     }
 
     fn closed(&self) {

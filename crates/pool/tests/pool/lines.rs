@@ -35,7 +35,7 @@ impl Conversation for Door {
         if let Call::HandOver(key) = call {
             answer.hand_over(
                 |stream, version, handed| self.0.hand_over(key, stream, version, handed),
-                |answer| Reply { epoch: 0, answer },
+                |answer| Reply::new(0, answer),
             );
         }
     }

@@ -8,7 +8,7 @@ use hsmux_token::{ObjectId, Params, Scope};
 
 use super::{Client, Line, MAX_IDLE};
 use crate::connection::Connection;
-use crate::direct::LONGEST;
+use crate::direct::{LONGEST, processor};
 use crate::{Answer, Call, Reply, frame};
 
 /// So many uses of one key, one after the other, are worth a connection of its own.
@@ -38,6 +38,8 @@ struct Handed {
     connection: Connection,
     version: u16,
     key: ObjectId,
+    /// The CPU that its worker was on last ([`Reply::cpu`]).
+    cpu: Option<u32>,
     since: Instant,
 }
 
@@ -56,9 +58,14 @@ impl Direct {
         self.offered.store(offered, Ordering::Relaxed);
     }
 
-    fn take(&self, key: &ObjectId) -> Option<Handed> {
+    /// One to a worker that was on the same CPU, if there is a choice.
+    fn take(&self, key: &ObjectId, here: u32) -> Option<Handed> {
+        let here = Some(here);
         let mut idle = self.idle.lock();
-        let at = idle.iter().rposition(|handed| handed.key == *key)?;
+        let near = |handed: &Handed| handed.key == *key && handed.cpu == here;
+        let any = |handed: &Handed| handed.key == *key;
+        let at = idle.iter().rposition(near);
+        let at = at.or_else(|| idle.iter().rposition(any))?;
         Some(idle.swap_remove(at))
     }
 
@@ -110,7 +117,7 @@ impl Client {
             return None;
         }
         let key = short_use(call)?;
-        let mut handed = match direct.take(&key) {
+        let mut handed = match direct.take(&key, processor()) {
             Some(handed) => handed,
             None if direct.is_worth_asking(key) => self.ask_for(key, deadline)?,
             None => return None,
@@ -120,6 +127,7 @@ impl Client {
         let reply = answer.and_then(|a| frame::decode_reply(handed.version, &a.into()).ok());
         match reply {
             Some(reply) if !blames_token(&reply) => {
+                handed.cpu = reply.cpu;
                 direct.keep(handed);
                 Some(reply)
             }
@@ -150,6 +158,7 @@ impl Client {
             connection,
             version,
             key,
+            cpu: None,
             since: Instant::now(),
         })
     }
@@ -189,5 +198,43 @@ fn blames_token(reply: &Reply) -> bool {
             _ => true,
         },
         _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn handed(key: ObjectId, cpu: Option<u32>) -> Handed {
+        let (near, _) = UnixStream::pair().unwrap();
+        Handed {
+            connection: Connection::new(near),
+            version: 2,
+            key,
+            cpu,
+            since: Instant::now(),
+        }
+    }
+
+    #[test]
+    fn a_worker_on_the_same_cpu_is_asked_before_others_of_its_key() {
+        let [ours, other] = [b"ours", b"else"].map(|der| ObjectId::of_certificate(der));
+        let direct = Direct::default();
+        for (key, cpu) in [
+            (ours, Some(1)),
+            (ours, Some(0)),
+            (ours, None),
+            (other, Some(1)),
+        ] {
+            direct.keep(handed(key, cpu));
+        }
+        let mut taken = |key| direct.take(&key, 1).map(|handed| handed.cpu);
+        assert_eq!(taken(ours), Some(Some(1)));
+        assert_eq!(taken(ours), Some(None), "otherwise the one used last");
+        assert_eq!(taken(ours), Some(Some(0)));
+        assert_eq!(taken(ours), None, "never one of another key");
+        assert_eq!(taken(other), Some(Some(1)));
     }
 }

@@ -136,7 +136,7 @@ impl Service for Front {
 impl Conversation for Front {
     fn call(&self, call: Call, answer: Answerer) {
         let daemon = &self.0;
-        let reply = |answer| Reply { epoch: 3, answer };
+        let reply = |answer| Reply::new(3, answer);
         match call {
             Call::Execute(items) => {
                 // One item for each call is all that these tests send.

@@ -110,8 +110,9 @@ fn served_directly(rig: &Rig, key: ObjectId) -> Client {
     until("a worker serves it", PATIENCE, || {
         // One after the other: a token that is asked now and then is slower.
         let mut replies = (0..20).map(|_| client.call(execute(&[sign(key)]), soon()).unwrap());
-        // What workers answer says nothing of the catalogue.
-        replies.all(|reply| reply.epoch == 0).then_some(())
+        // What workers answer says where they are, and nothing of the catalogue.
+        let direct = |reply: Reply| reply.epoch == 0 && reply.cpu.is_some();
+        replies.all(direct).then_some(())
     });
     client
 }
