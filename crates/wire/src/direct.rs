@@ -55,8 +55,16 @@ pub trait Supervisor: Sync {
     /// Work begins, or goes on after an answer; it may not return.
     fn begin(&self);
 
-    /// So many uses were served since it began, and nothing runs.
-    fn end(&self, served: u64);
+    /// So many uses were served since it began, and nothing runs. The time of [`Self::rest`], if it is to be.
+    fn end(&self, served: u64) -> Option<Instant>;
+
+    /// It is time, and nothing has come since.
+    fn rest(&self);
+}
+
+/// Whether it is past this time, which is then forgotten.
+fn is_over(time: &mut Option<Instant>) -> bool {
+    time.take_if(|time| *time <= Instant::now()).is_some()
 }
 
 /// The CPU that this thread is on, as far as it may be said: it may be on another one at once.
@@ -143,15 +151,16 @@ impl Direct {
         let mut events = Vec::with_capacity(EVENTS);
         let mut round = Round::default();
         let mut vigil = Vigil::new();
-        let mut kept: Option<Instant> = None;
+        let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
-            let within = kept.map(|until| until.saturating_duration_since(Instant::now()));
+            let next = kept.into_iter().chain(rest).min();
+            let within = next.map(|until| until.saturating_duration_since(Instant::now()));
             let running = self.everywhere.load(Ordering::Relaxed);
             vigil
                 .wait(&self.epoll, &mut events, within, Some(running))
                 .map_err(|errno| Error::lost(format!("epoll_wait: {errno}")))?;
-            if kept.take_if(|until| *until <= Instant::now()).is_some() {
+            if is_over(&mut kept) {
                 token.let_go();
             }
             let ready = events.iter().map(|event| event.data.u64());
@@ -161,9 +170,12 @@ impl Direct {
                 // Of several programs one has asked by now.
                 let next = last.filter(|_| self.open() == 1);
                 kept = next.and_then(|last| token.make_ready(&last)).or(kept);
-                supervisor.end(round.served());
+                rest = supervisor.end(round.served());
+            } else if is_over(&mut rest) {
+                supervisor.rest();
             }
         }
+        supervisor.rest();
         let mut lines = self.lines.lock();
         let numbers: Vec<u64> = lines.keys().copied().collect();
         for number in numbers {

@@ -51,7 +51,12 @@ struct Place {
     watch: Arc<Watch>,
     number: usize,
     served: AtomicU64,
+    /// When that was written down last, in microseconds after the watch's base.
+    written: AtomicU64,
 }
+
+/// What is served is written down so often: each use would cost a call of the kernel.
+const COUNTED_EVERY: Duration = Duration::from_millis(1);
 
 /// Threads that serve programs, at most.
 const MOST: usize = 16;
@@ -152,6 +157,7 @@ impl Desk {
             watch: Arc::clone(&self.watch),
             number: threads.len(),
             served: AtomicU64::new(0),
+            written: AtomicU64::new(0),
         };
         let thread = std::thread::Builder::new()
             .name("hsmux-direct".into())
@@ -231,9 +237,22 @@ impl Supervisor for Place {
         self.watch.arm();
     }
 
-    fn end(&self, served: u64) {
-        self.watch.begun[self.number].store(0, Ordering::Release);
-        let served = self.served.fetch_add(served, Ordering::Relaxed) + served;
+    fn end(&self, served: u64) -> Option<Instant> {
+        let watch = &self.watch;
+        watch.begun[self.number].store(0, Ordering::Release);
+        self.served.fetch_add(served, Ordering::Relaxed);
+        let written = Duration::from_micros(self.written.load(Ordering::Relaxed));
+        let next = watch.base + written + COUNTED_EVERY;
+        if Instant::now() < next {
+            return Some(next);
+        }
+        self.rest();
+        None
+    }
+
+    fn rest(&self) {
+        self.written.store(self.watch.now(), Ordering::Relaxed);
+        let served = self.served.load(Ordering::Relaxed);
         if let Some(tally) = self.watch.tally.get() {
             // What is not counted was served all the same.
             let _ = tally.write_all_at(&served.to_ne_bytes(), 8 * self.number as u64);

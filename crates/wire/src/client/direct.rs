@@ -230,7 +230,7 @@ mod tests {
         ] {
             direct.keep(handed(key, cpu));
         }
-        let mut taken = |key| direct.take(&key, 1).map(|handed| handed.cpu);
+        let taken = |key| direct.take(&key, 1).map(|handed| handed.cpu);
         assert_eq!(taken(ours), Some(Some(1)));
         assert_eq!(taken(ours), Some(None), "otherwise the one used last");
         assert_eq!(taken(ours), Some(Some(0)));
