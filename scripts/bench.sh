@@ -9,4 +9,5 @@ if [ -n "${QUICK-}" ]; then
     exec "$HSMUX_BUILT/figures" --quick "$@"
 fi
 mkdir -p docs/measurements
-exec "$HSMUX_BUILT/figures" "$@" "docs/measurements/$(date -u +%Y-%m-%d)-figures"
+# The last file that is named is the one that is written.
+exec "$HSMUX_BUILT/figures" "docs/measurements/$(date -u +%Y-%m-%d)-figures" "$@"

@@ -92,12 +92,15 @@ fn good(answer: Answer) -> (&'static str, Option<(&'static str, Value)>) {
 }
 
 fn results(fields: &[Field]) -> Value {
+    let reference = json!({ "type": "string" });
     let failed = json!({
         "type": "object",
-        "properties": { "error": { "type": "string" } },
+        "properties": { "error": { "type": "string" }, "reference": reference },
         "required": ["error"],
     });
-    let item = json!({ "anyOf": [object(fields), failed] });
+    let mut done = object(fields);
+    done["properties"]["reference"] = reference;
+    let item = json!({ "anyOf": [done, failed] });
     json!({
         "type": "object",
         "properties": { "batch_results": { "type": "array", "items": item } },

@@ -9,6 +9,8 @@ use crate::transit::batch::MOST;
 pub struct Field {
     name: &'static str,
     kind: Kind,
+    /// Of an answer: not in each.
+    optional: bool,
 }
 
 /// What it may be.
@@ -51,7 +53,18 @@ pub enum Body {
 }
 
 pub const fn field(name: &'static str, kind: Kind) -> Field {
-    Field { name, kind }
+    Field {
+        name,
+        kind,
+        optional: false,
+    }
+}
+
+impl Field {
+    pub const fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
 }
 
 impl Kind {
@@ -130,7 +143,8 @@ pub fn properties(fields: &[Field]) -> Map<String, Value> {
 
 /// An object that has all of these.
 pub fn object(fields: &[Field]) -> Value {
-    let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+    let always = fields.iter().filter(|field| !field.optional);
+    let names: Vec<_> = always.map(|field| field.name).collect();
     json!({ "type": "object", "properties": properties(fields), "required": names })
 }
 

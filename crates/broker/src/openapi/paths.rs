@@ -142,6 +142,12 @@ const HASH: &[Field] = &[
 
 const MADE: Field = field("key_version", Kind::Count);
 const SEALED: &[Field] = &[field("ciphertext", Kind::Sealed), MADE];
+/// The plaintext by the variant of that name.
+const DATA_KEY: &[Field] = &[
+    field("ciphertext", Kind::Sealed),
+    MADE,
+    field("plaintext", Kind::Base64).optional(),
+];
 const SIGNED: &[Field] = &[field("signature", Kind::Sealed), MADE];
 const MAC: &[Field] = &[field("hmac", Kind::Sealed), MADE];
 const VALID: &[Field] = &[field("valid", Kind::Truth)];
@@ -275,7 +281,7 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         written!(
             "A new key for the client's own use",
             Body::One(DATAKEY),
-            Answer::Data(SEALED)
+            Answer::Data(DATA_KEY)
         ),
     ),
     ("/v1/transit/sign/{name}", SIGN_ROW),

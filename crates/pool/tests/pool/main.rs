@@ -14,6 +14,7 @@ mod lines;
 mod load;
 mod minded;
 mod minding;
+mod rejoin;
 mod serving;
 mod slots;
 mod slow;

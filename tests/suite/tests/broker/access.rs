@@ -50,6 +50,33 @@ allow = ["*"]
     broker.refused("GET", "keys/app-own", "", 403, "permission denied");
 }
 
+/// Whoever reads the store, or a copy of it, cannot ask the broker with what is in it.
+#[test]
+fn a_token_is_not_in_the_store_that_knows_it() {
+    let mut broker = Broker::start(1);
+    broker.good("POST", "keys/app-own", r#"{"type": "aes256-gcm96"}"#);
+    // What is still in the log of the database goes into it.
+    broker.rig.stop();
+    let files = std::fs::read_dir(broker.rig.path("state")).unwrap();
+    let files = files.map(|entry| entry.unwrap().path());
+    let store: Vec<u8> = files
+        .filter(|path| path.to_string_lossy().contains("broker.sqlite"))
+        .flat_map(|path| std::fs::read(path).unwrap())
+        .collect();
+    let holds = |text: &str| {
+        store
+            .windows(text.len())
+            .any(|part| part == text.as_bytes())
+    };
+    assert!(holds("app-own"), "it is the store");
+    let secret = broker.token.trim();
+    let secret = secret.rsplit('.').next().expect("a token");
+    assert!(secret.len() >= 20, "{secret}");
+    assert!(!holds(secret));
+    broker.start_again();
+    broker.good("GET", "keys/app-own", "");
+}
+
 #[test]
 fn a_list_has_the_keys_that_a_client_may_do_something_with() {
     let rig = Rig::empty(Setup::Daemon, 1);

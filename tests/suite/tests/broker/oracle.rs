@@ -2,11 +2,15 @@
 //! is done for it.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use hsmux_suite::{Rig, Setup};
 use serde_json::{Value, json};
 
 use crate::rig::Broker;
+
+/// No answer to a decryption by PKCS#1 v1.5 comes before this (docs/broker.md).
+const BEAT: Duration = Duration::from_millis(100);
 
 /// `metrics`, to see what is done.
 fn watched(mut broker: Broker) -> Broker {
@@ -146,6 +150,11 @@ allow = ["decrypt", "pkcs1-decrypt"]
     };
     // The first of all has the key sign, for what is made up.
     assert_eq!(opened(&broker, &good), "c2VjcmV0");
+    for text in bad.iter().chain([&good]) {
+        let asked = Instant::now();
+        opened(&broker, text);
+        assert!(asked.elapsed() >= BEAT, "{text}");
+    }
     let watched = |text: &str| {
         let before = operations(&broker);
         let opened = opened(&broker, text);

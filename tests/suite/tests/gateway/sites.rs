@@ -90,15 +90,33 @@ fn clients_show_certificates_where_they_have_to() {
     let (client, stranger) = (show("client", "ec"), show("stranger", "rsa"));
     let site = format!("[[site]]\n{BOTH}\nclient_ca = \"client.pem\"\n{FOLDER}");
     let gateway = Gateway::start(rig, "", &site);
-    gateway.curl("a.test", "/page.txt", &client).says("a page");
     for version in ["--tlsv1.3", "--tls-max 1.2"] {
-        gateway
-            .curl("a.test", "/page.txt", version)
-            .never_says("a page");
-        let options = format!("{version} {stranger}");
-        gateway
-            .curl("a.test", "/page.txt", &options)
-            .never_says("a page");
+        let ask = |shown: &str| gateway.curl("a.test", "/page.txt", &format!("{version} {shown}"));
+        ask(&client).says("a page");
+        ask("").never_says("a page");
+        ask(&stranger).never_says("a page");
+    }
+}
+
+/// Who shows one has to show a good one.
+#[test]
+fn clients_show_certificates_where_they_may() {
+    let rig = Gateway::prepare();
+    certify(&rig, "client", "ec", 30);
+    certify(&rig, "stranger", "rsa", 30);
+    let show = |name: &str, key: &str| {
+        let (own, key) = (rig.path(&format!("{name}.pem")), rig.keys.file(key));
+        format!("--cert {} --key {}", own.display(), key.display())
+    };
+    let (client, stranger) = (show("client", "ec"), show("stranger", "rsa"));
+    let client_ca = "client_ca = \"client.pem\"\nclient_certificate = \"optional\"";
+    let site = format!("[[site]]\n{BOTH}\n{client_ca}\n{FOLDER}");
+    let gateway = Gateway::start(rig, "", &site);
+    for version in ["--tlsv1.3", "--tls-max 1.2"] {
+        let ask = |shown: &str| gateway.curl("a.test", "/page.txt", &format!("{version} {shown}"));
+        ask(&client).says("a page");
+        ask("").says("a page");
+        ask(&stranger).never_says("a page");
     }
 }
 

@@ -30,7 +30,8 @@ fn lists_one_token(rig: &Rig) {
 }
 
 fn lists_objects(rig: &Rig) {
-    let list = rig.pkcs11_tool("-O").ok();
+    let list = rig.pkcs11_tool("--list-slots -O").ok();
+    list.says(&format!("token label        : {}\n", rig.label()));
     for object in [
         "Private Key Object; RSA",
         "Private Key Object; EC",

@@ -43,6 +43,10 @@ fn installs_and_removes() {
             "{file}"
         );
     }
+    let libraries = fs::read_dir(root.path().join("usr/lib")).unwrap();
+    let libraries = libraries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let modules: Vec<_> = libraries.filter(|name| name.contains(".so")).collect();
+    assert_eq!(modules, ["libhsmux_pkcs11.so"], "and no stand-in");
     Run::new(root.path().join("usr/bin/hsmux"))
         .arg("--version")
         .ok()
