@@ -64,9 +64,10 @@ done
 
 step "2. Keys on the first token: RSA-2048, EC P-256, AES-256"
 on_first() {
-    pkcs11-tool --module "$softhsm" --token-label hsm1 --login --pin "$(<hsm1.pin)" --sensitive --extractable "$@" |
-        grep -E 'Private Key|Secret Key|label' || true
-} 2>/dev/null
+    pkcs11-tool --module "$softhsm" --token-label hsm1 --login --pin "$(<hsm1.pin)" --sensitive --extractable "$@" \
+        >made 2>&1 || { cat made >&2; exit 1; }
+    grep -E 'Private Key|Secret Key|label' made
+}
 on_first --keypairgen --key-type rsa:2048 --id 01 --label rsa
 on_first --keypairgen --key-type EC:prime256v1 --id 02 --label ec
 on_first --keygen --key-type AES:32 --id 03 --label aes

@@ -18,6 +18,13 @@ fn run(folder: &TempDir, keep: &str) -> Finished {
 }
 
 fn lost_no_signature(demo: &Finished) {
+    for key in [
+        "Private Key Object; RSA",
+        "Private Key Object; EC",
+        "Secret Key Object; AES length 32",
+    ] {
+        demo.says(key);
+    }
     demo.says("Verified OK").says("no signature was lost");
     let killed = "with 4 members, after ";
     let told = demo.out.lines().find(|line| line.starts_with(killed));
