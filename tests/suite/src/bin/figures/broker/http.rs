@@ -121,19 +121,21 @@ pub fn many_connections(effort: Effort) -> Result<Vec<Fact>> {
         return Err(Error::pool(Kind::Lost, why.unwrap_or_default()));
     }
     let with = format!("{CONNECTIONS} connections to the broker");
-    let own = std::process::id();
-    let theirs = measured
-        .processes
-        .iter()
-        .filter(|process| process.pid != own);
-    let peak = theirs.map(|process| process.peak_memory_bytes).sum::<u64>() as f64 / 1e6;
+    let (own, server) = (std::process::id(), broker.id());
+    let peak = |whose: &dyn Fn(u32) -> bool| {
+        let theirs = measured.processes.iter().filter(|one| whose(one.pid));
+        theirs.map(|one| one.peak_memory_bytes).sum::<u64>() as f64 / 1e6
+    };
+    let of_server = peak(&|pid| pid == server);
+    let of_workers = peak(&|pid| pid != server && pid != own);
+    let memory = |whose: &str| format!("peak memory {whose} with {with}");
     Ok(vec![
+        Fact::new(memory("of its process"), of_server, "MB").at_most(MOST_MEMORY),
         Fact::new(
-            format!("peak memory with {with}, its workers counted"),
-            peak,
+            memory("of its workers (pages that they share count for each)"),
+            of_workers,
             "MB",
-        )
-        .at_most(MOST_MEMORY),
+        ),
         Fact::new(
             format!("failed, {with}"),
             measured.failed as f64,
