@@ -78,18 +78,21 @@ fn a_folder_shows_its_files_and_no_others() {
     }
 }
 
-#[test]
-fn clients_show_certificates_where_they_have_to() {
+/// A site that asks clients for certificates, and what curl shows of a known one and of a stranger.
+fn asking(more: &str) -> (Gateway, [String; 2]) {
     let rig = Gateway::prepare();
-    certify(&rig, "client", "ec", 30);
-    certify(&rig, "stranger", "rsa", 30);
-    let show = |name: &str, key: &str| {
+    let shown = [("client", "ec"), ("stranger", "rsa")].map(|(name, key)| {
+        certify(&rig, name, key, 30);
         let (own, key) = (rig.path(&format!("{name}.pem")), rig.keys.file(key));
         format!("--cert {} --key {}", own.display(), key.display())
-    };
-    let (client, stranger) = (show("client", "ec"), show("stranger", "rsa"));
-    let site = format!("[[site]]\n{BOTH}\nclient_ca = \"client.pem\"\n{FOLDER}");
-    let gateway = Gateway::start(rig, "", &site);
+    });
+    let site = format!("[[site]]\n{BOTH}\nclient_ca = \"client.pem\"\n{more}\n{FOLDER}");
+    (Gateway::start(rig, "", &site), shown)
+}
+
+#[test]
+fn clients_show_certificates_where_they_have_to() {
+    let (gateway, [client, stranger]) = asking("");
     for version in ["--tlsv1.3", "--tls-max 1.2"] {
         let ask = |shown: &str| gateway.curl("a.test", "/page.txt", &format!("{version} {shown}"));
         ask(&client).says("a page");
@@ -101,17 +104,7 @@ fn clients_show_certificates_where_they_have_to() {
 /// Who shows one has to show a good one.
 #[test]
 fn clients_show_certificates_where_they_may() {
-    let rig = Gateway::prepare();
-    certify(&rig, "client", "ec", 30);
-    certify(&rig, "stranger", "rsa", 30);
-    let show = |name: &str, key: &str| {
-        let (own, key) = (rig.path(&format!("{name}.pem")), rig.keys.file(key));
-        format!("--cert {} --key {}", own.display(), key.display())
-    };
-    let (client, stranger) = (show("client", "ec"), show("stranger", "rsa"));
-    let client_ca = "client_ca = \"client.pem\"\nclient_certificate = \"optional\"";
-    let site = format!("[[site]]\n{BOTH}\n{client_ca}\n{FOLDER}");
-    let gateway = Gateway::start(rig, "", &site);
+    let (gateway, [client, stranger]) = asking("client_certificate = \"optional\"");
     for version in ["--tlsv1.3", "--tls-max 1.2"] {
         let ask = |shown: &str| gateway.curl("a.test", "/page.txt", &format!("{version} {shown}"));
         ask(&client).says("a page");
