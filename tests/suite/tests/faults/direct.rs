@@ -126,6 +126,14 @@ fn served(rig: &Rig) -> u64 {
         .sum()
 }
 
+/// The same when nobody asks: workers write down what they serve a moment later.
+fn all_served(rig: &Rig) -> u64 {
+    until("nothing more is counted", PATIENCE, || {
+        let counted = served(rig);
+        (counted == served(rig)).then_some(counted)
+    })
+}
+
 fn signal(process: u32, signal: Signal) {
     let process = Pid::from_raw(process.cast_signed()).unwrap();
     kill_process(process, signal).unwrap();
@@ -136,7 +144,7 @@ fn a_worker_serves_while_the_daemon_stands_still() {
     let rig = Rig::new(Setup::Daemon);
     let key = key(&rig, "ec");
     let client = served_directly(&rig, key);
-    let before = served(&rig);
+    let before = all_served(&rig);
     let daemon = rig.daemon.as_ref().unwrap().id();
     signal(daemon, Signal::STOP);
     let signed = (0..100).map(|_| client.execute(&sign(key), soon()));
