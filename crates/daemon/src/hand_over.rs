@@ -11,10 +11,10 @@ use crate::talk::Session;
 impl Session {
     /// Hands this connection over, if nothing speaks against it.
     pub fn hand_over(self: &Arc<Self>, key: ObjectId, answer: Answerer) {
-        let pass = |stream: &_, version, handed: HandedOver| {
+        let pass = |handed: HandedOver| {
             self.may_go_direct(key)?;
             let pool = &self.application.service.shared.pool;
-            pool.hand_over(key, stream, version, handed.clone())?;
+            pool.hand_over(key, handed.clone())?;
             self.application.note_direct(handed.clone());
             // Who has lost the right meanwhile may have been looked for before it was noted.
             self.may_go_direct(key).inspect_err(|_| handed.end())

@@ -1,7 +1,7 @@
 //! Connections of programs that workers serve themselves: where they go, and when that has to end.
 
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Object, ObjectId, Result, ck};
@@ -15,38 +15,42 @@ use crate::{Policy, Pool};
 
 /// Those that are handed over.
 #[derive(Default)]
-pub(crate) struct Lines(Mutex<Vec<Line>>);
+pub(crate) struct Lines {
+    open: Mutex<Vec<Line>>,
+    /// The number of the last one.
+    last: AtomicU64,
+}
 
-/// A connection, for uses of one key by one worker.
+/// A connection, for uses of one key.
 struct Line {
+    number: u64,
     key: ObjectId,
     /// As the key was shown when it was handed over.
     object: Arc<Object>,
     /// Seats that served it then: others are to have their share.
     serving: SeatSet,
-    seat: usize,
-    /// The worker's.
-    generation: u64,
+    /// Who hears it: seats, each with its worker's generation. The first is its home.
+    heard_by: Vec<(usize, u64)>,
+    /// All that serve its key hear it.
+    shared: bool,
     handed: HandedOver,
 }
 
-/// So many connections of programs are served by one worker: each is a descriptor of that process.
-const MOST: usize = 256;
+/// So many connections of programs at once: where they are shared, each is a descriptor of every worker.
+const MOST: usize = 512;
 
 impl Pool {
     /// Hands a program's connection over to a worker that serves the key, and whose work is short: then nobody
     /// stands between them. It ends as soon as the worker may serve the key no longer, for whatever reason, or the
     /// key is shown with other attributes.
     ///
+    /// While no worker has two, each has what it needs. From the second one on all are shared: every worker that
+    /// serves the key hears it, and whoever has nothing to do takes what comes. So none idles while a program
+    /// waits for another.
+    ///
     /// Whether the program may use the key is to be looked at before, and `handed` to be ended when it no
     /// longer may.
-    pub fn hand_over(
-        &self,
-        key: ObjectId,
-        connection: &UnixStream,
-        version: u16,
-        handed: HandedOver,
-    ) -> Result<()> {
+    pub fn hand_over(&self, key: ObjectId, handed: HandedOver) -> Result<()> {
         let core = &self.core;
         let catalogue = core.catalogue.load_full();
         let entry = catalogue.get(&key).ok_or_else(|| refused("no such key"))?;
@@ -55,118 +59,182 @@ impl Pool {
         }
         // Those whose programs have gone are not counted.
         core.review_lines();
-        let worker = core.worker_for(&catalogue, entry)?;
-        worker.token.hand_over(&hsmux_token::Line {
-            connection,
-            version,
-            key,
-            timeout: worker.record.seat.timeout,
-        })?;
-        let line = Line {
+        let workers = core.workers_for(&catalogue, entry)?;
+        let mut line = Line {
+            number: core.lines.last.fetch_add(1, Ordering::Relaxed) + 1,
             key,
             object: Arc::clone(&entry.object),
             serving: entry.serving.and(&catalogue.in_service),
-            seat: worker.record.index,
-            generation: worker.generation,
+            heard_by: Vec::new(),
+            shared: false,
             handed,
         };
-        core.lines.0.lock().push(line);
+        if core.are_shared(&workers) {
+            core.share_lines(&catalogue);
+            line.share(&workers)?;
+        } else {
+            line.pass_to(&workers[0])?;
+        }
+        core.lines.open.lock().push(line);
         // What has changed since it was looked at.
         core.review_lines();
-        if core.scheduler.lock().is_held(worker.record.index) {
-            core.end_lines_of(worker.generation);
-        }
+        core.end_held_lines();
         Ok(())
     }
 
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.
     pub fn end_direct(&self) {
-        let lines = std::mem::take(&mut *self.core.lines.0.lock());
-        for line in lines {
-            line.handed.end();
-        }
+        self.core.lines.end_those(|_| true);
     }
 }
 
 impl Core {
     /// Ends connections for which the catalogue says something else than when they were handed over.
     pub fn review_lines(&self) {
-        let mut lines = self.lines.0.lock();
-        if lines.is_empty() {
-            return;
-        }
         let catalogue = self.catalogue.load();
-        let over = lines.extract_if(.., |line| !line.holds(&catalogue));
-        let over: Vec<_> = over.collect();
-        drop(lines);
-        for line in over {
-            line.handed.end();
-        }
+        self.lines.end_those(|line| !line.holds(&catalogue));
     }
 
-    /// Ends those that one worker serves.
+    /// Ends those that one worker hears.
     pub fn end_lines_of(&self, generation: u64) {
-        let mut lines = self.lines.0.lock();
-        let over: Vec<_> = lines
-            .extract_if(.., |line| line.generation == generation)
-            .collect();
-        drop(lines);
-        for line in over {
-            line.handed.end();
-        }
+        let of_worker = |&(_, of): &(usize, u64)| of == generation;
+        let is_over = |line: &Line| line.heard_by.iter().any(of_worker);
+        self.lines.end_those(is_over);
     }
 
-    /// By the policy: the first, or the one with the fewest connections for its weight.
-    fn worker_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Arc<Connection>> {
-        let able = entry.serving.and(&catalogue.in_service);
+    /// Ends those that a worker hears which is to be given nothing.
+    fn end_held_lines(&self) {
         let scheduler = self.scheduler.lock();
-        let left_out = |seat| !scheduler.is_of_short_token(seat) || catalogue.remote.contains(seat);
-        let mut all = able.iter();
-        let one_is_left_out = match self.options.policy {
-            // Who is asked is the first, and the others nothing.
-            Policy::FirstAvailable => all.next().is_some_and(left_out),
-            Policy::LeastLoaded | Policy::RoundRobin => all.any(left_out),
-        };
-        let able: SeatSet = able
-            .iter()
-            .filter(|seat| scheduler.is_short(*seat))
+        let is_held = |seat: &usize| scheduler.is_held(*seat);
+        let held: SeatSet = (0..self.catalogue.load().generations.len())
+            .filter(is_held)
             .collect();
         drop(scheduler);
+        if !held.is_empty() {
+            let is_held = |&(seat, _): &(usize, u64)| held.contains(seat);
+            let is_over = |line: &Line| line.heard_by.iter().any(is_held);
+            self.lines.end_those(is_over);
+        }
+    }
+
+    /// Who may serve the key, first the one whose turn it is by the policy: the first of all, or the one with the fewest
+    /// connections for its weight.
+    fn workers_for(&self, catalogue: &Catalogue, entry: &Entry) -> Result<Vec<Arc<Connection>>> {
+        let able = entry.serving.and(&catalogue.in_service);
+        let scheduler = self.scheduler.lock();
+        let is_left_out =
+            |seat| !scheduler.is_of_short_token(seat) || catalogue.remote.contains(seat);
+        let mut one_is_left_out = able.iter().any(is_left_out);
+        let short = |seat: &usize| scheduler.is_short(*seat);
+        let short: SeatSet = able.iter().filter(short).collect();
+        drop(scheduler);
+        let current = |seat: usize| {
+            let worker = self.record(seat)?.life.lock().connection.clone()?;
+            let is_current = catalogue.generations.get(seat) == Some(&worker.generation);
+            is_current.then_some(worker)
+        };
+        let mut workers: Vec<_> = short.iter().filter_map(current).collect();
+        let has_worker = |seat| {
+            let member = self.record(seat).map(|record| Arc::clone(&record.member));
+            let of_member =
+                |worker: &Arc<Connection>| Some(&worker.record.member) == member.as_ref();
+            workers.iter().any(of_member)
+        };
+        one_is_left_out |= !able.iter().all(has_worker);
         // It would idle while programs wait for the others.
         if one_is_left_out {
             return Err(refused(
                 "it is also served by a token that takes longer, that nobody knows yet, or of another host",
             ));
         }
-        let workers = able.iter().filter_map(|seat| self.record(seat));
-        let workers = workers.filter_map(|record| record.life.lock().connection.clone());
-        let current = |worker: &Arc<Connection>| {
-            catalogue.generations.get(worker.record.index) == Some(&worker.generation)
-        };
-        let workers = workers.filter(current);
-        let lines = self.lines.0.lock();
-        let open = |worker: &Arc<Connection>| {
-            let of_worker = |line: &&Line| line.generation == worker.generation;
-            lines.iter().filter(of_worker).count()
-        };
-        let load = |worker: &Arc<Connection>| {
-            let weight = u64::from(worker.record.seat.weight.max(1));
-            ((open(worker) as u64 + 1) << 10) / weight
-        };
-        let mut workers = workers.filter(|worker| open(worker) < MOST);
-        let worker = match self.options.policy {
-            Policy::FirstAvailable => workers.next(),
-            Policy::LeastLoaded | Policy::RoundRobin => workers.min_by_key(load),
-        };
-        worker.ok_or_else(|| refused("no worker serves the key by work that is short"))
+        let lines = self.lines.open.lock();
+        if workers.is_empty() || lines.len() >= MOST {
+            return Err(refused("no worker serves the key by work that is short"));
+        }
+        if self.options.policy != Policy::FirstAvailable {
+            workers.sort_by_cached_key(|worker| {
+                let of_worker = |line: &&Line| line.is_at_home_with(worker);
+                let open = lines.iter().filter(of_worker).count() as u64;
+                ((open + 1) << 10) / u64::from(worker.record.seat.weight.max(1))
+            });
+        }
+        Ok(workers)
+    }
+
+    /// Whether one more for these workers is to be shared: others are, or the first has one already.
+    fn are_shared(&self, workers: &[Arc<Connection>]) -> bool {
+        let could_be = workers.len() > 1 || workers[0].info.lanes > 1;
+        let says_so = |line: &Line| line.shared || line.is_at_home_with(&workers[0]);
+        could_be && self.lines.open.lock().iter().any(says_so)
+    }
+
+    /// Shares those that are not yet.
+    fn share_lines(&self, catalogue: &Catalogue) {
+        let not_yet = |line: &mut Line| !line.shared;
+        let lines: Vec<_> = self.lines.open.lock().extract_if(.., not_yet).collect();
+        for mut line in lines {
+            let entry = catalogue.get(&line.key);
+            let entry = entry.ok_or_else(|| refused("no such key"));
+            let workers = entry.and_then(|entry| self.workers_for(catalogue, entry));
+            match workers.and_then(|workers| line.share(&workers)) {
+                Ok(()) => self.lines.open.lock().push(line),
+                Err(_) => line.handed.end(),
+            }
+        }
+    }
+}
+
+impl Lines {
+    /// Their programs ask again.
+    fn end_those(&self, which: impl Fn(&Line) -> bool) {
+        let over: Vec<_> = self
+            .open
+            .lock()
+            .extract_if(.., |line| which(line))
+            .collect();
+        for line in over {
+            line.handed.end();
+        }
     }
 }
 
 impl Line {
+    fn is_at_home_with(&self, worker: &Connection) -> bool {
+        self.heard_by
+            .first()
+            .is_some_and(|(_, of)| *of == worker.generation)
+    }
+
+    /// Has all of these hear it; its home stays. What fails on the way ends it.
+    fn share(&mut self, workers: &[Arc<Connection>]) -> Result<()> {
+        self.shared = true;
+        let passed = workers.iter().try_for_each(|worker| self.pass_to(worker));
+        passed.inspect_err(|_| self.handed.end())
+    }
+
+    fn pass_to(&mut self, worker: &Connection) -> Result<()> {
+        self.handed.pass_on(|connection, version| {
+            worker.token.hand_over(&hsmux_token::Line {
+                connection,
+                version,
+                key: self.key,
+                timeout: worker.record.seat.timeout,
+                number: self.number,
+                shared: self.shared,
+            })
+        })?;
+        let hears = (worker.record.index, worker.generation);
+        if !self.heard_by.contains(&hears) {
+            self.heard_by.push(hears);
+        }
+        Ok(())
+    }
+
     fn holds(&self, catalogue: &Catalogue) -> bool {
         let entry = catalogue.get(&self.key);
+        let current = |(seat, of): &(usize, u64)| catalogue.generations.get(*seat) == Some(of);
         self.handed.is_open()
-            && catalogue.generations.get(self.seat) == Some(&self.generation)
+            && self.heard_by.iter().all(current)
             && entry.is_some_and(|entry| {
                 let serving = entry.serving.and(&catalogue.in_service);
                 serving == self.serving && entry.object == self.object

@@ -129,6 +129,10 @@ pub struct Line<'a> {
     pub key: ObjectId,
     /// One of them may take so long; then the token hangs.
     pub timeout: Duration,
+    /// Which of the daemon's it is: the same one may be handed over again, to be heard by more threads.
+    pub number: u64,
+    /// Whether others hear it, too: whoever of them has nothing to do takes what comes.
+    pub shared: bool,
 }
 
 /// Requests that start together. One is the common case and costs no allocation.

@@ -90,10 +90,7 @@ impl Caller {
 
     /// Answers the open call; from any thread.
     pub fn answer(&self, reply: &Reply) {
-        let version = self
-            .greeted
-            .get()
-            .map_or(VERSION, |greeted| greeted.version);
+        let version = self.version();
         // Before the peer can have read it: its next call may come at once.
         self.busy.store(false, Ordering::Release);
         self.send(|out| {
@@ -207,27 +204,31 @@ impl Caller {
     }
 
     /// Reads no more, and gives the socket away.
-    pub fn hand_over(
-        self: &Arc<Self>,
-        pass: impl FnOnce(&UnixStream, u16, HandedOver) -> Result<()>,
-    ) -> Result<()> {
+    pub fn hand_over(self: &Arc<Self>, pass: impl FnOnce(HandedOver) -> Result<()>) -> Result<()> {
         let failed = |error| Error::pool(Kind::Environment, format!("cannot hand over: {error}"));
-        let stream = self.outlet.stream();
-        let version = self
-            .greeted
-            .get()
-            .map_or(VERSION, |greeted| greeted.version);
+        let stream = self.stream();
         // Its end is still told (epoll_ctl(2), EPOLLHUP). What comes next is not for this thread.
         self.watch
             .set(0, stream, EventFlags::empty())
             .map_err(failed)?;
         self.elsewhere.store(true, Ordering::Release);
-        pass(stream, version, HandedOver::new(self)).inspect_err(|_| {
+        pass(HandedOver::new(self)).inspect_err(|_| {
             self.elsewhere.store(false, Ordering::Release);
             if self.watch.set(0, stream, EventFlags::IN).is_err() {
                 self.end();
             }
         })
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &UnixStream {
+        self.outlet.stream()
+    }
+
+    /// The frame version that is spoken, from the greeting on.
+    pub fn version(&self) -> u16 {
+        let greeted = self.greeted.get();
+        greeted.map_or(VERSION, |greeted| greeted.version)
     }
 
     /// Whether the connection is closed.

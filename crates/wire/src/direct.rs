@@ -1,12 +1,13 @@
 //! The worker's end of connections that were handed over to it: programs' own, each for uses of one key.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
@@ -21,8 +22,8 @@ use crate::{Answer, Call, Reply, socket};
 /// The longest frame of such a connection: what is longer goes through the daemon.
 pub(crate) const LONGEST: usize = 32 << 10;
 
-/// Read at once.
-const CHUNK: usize = 8 << 10;
+/// Read at once: a whole frame, or of two that hear a connection each would have a part.
+const CHUNK: usize = LONGEST + 4;
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
@@ -36,17 +37,29 @@ const TOO_LONG: u32 = 8;
 const EVENTS: usize = 64;
 const WAKER: u64 = 0;
 
+/// A program's connection, as several threads may hear it.
+pub struct Handed {
+    stream: UnixStream,
+    version: u16,
+    key: ObjectId,
+    /// Those of this process.
+    everywhere: Arc<AtomicUsize>,
+}
+
 /// Some connections, served by one thread.
 ///
 /// What comes on them is not to be believed: it is programs that write there, with no daemon between.
+///
+/// A shared one is heard by other threads and processes, too. Each waits with EPOLLEXCLUSIVE (epoll_ctl(2)), so
+/// that the kernel wakes one that waits and none that works; and takes one use at a time, so that the next one is
+/// there for whoever is free first.
 pub struct Direct {
     epoll: OwnedFd,
     waker: OwnedFd,
     lines: Mutex<HashMap<u64, Line>>,
-    next: AtomicU64,
     open: AtomicUsize,
-    /// Those of all threads of this process.
     everywhere: Arc<AtomicUsize>,
+    shares: AtomicBool,
     stopping: AtomicBool,
 }
 
@@ -72,11 +85,9 @@ pub(crate) fn processor() -> u32 {
     rustix::thread::sched_getcpu() as u32
 }
 
-/// A program's connection.
+/// A program's connection, as one thread hears it.
 struct Line {
-    stream: UnixStream,
-    version: u16,
-    key: ObjectId,
+    handed: Arc<Handed>,
     inbox: FrameBuffer,
     /// Uses in a row that were not short.
     long: u32,
@@ -93,8 +104,32 @@ enum Heard {
     Ended,
 }
 
+impl Handed {
+    /// On which `version` is spoken, for uses of `key`; counted in `everywhere` until no thread hears it any more.
+    pub fn new(
+        stream: UnixStream,
+        version: u16,
+        key: ObjectId,
+        everywhere: Arc<AtomicUsize>,
+    ) -> Self {
+        everywhere.fetch_add(1, Ordering::Relaxed);
+        Self {
+            stream,
+            version,
+            key,
+            everywhere,
+        }
+    }
+}
+
+impl Drop for Handed {
+    fn drop(&mut self) {
+        self.everywhere.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Direct {
-    /// Without connections; those of all threads of this process are counted in `everywhere`.
+    /// Without connections. `everywhere` counts those of all threads of this process.
     pub fn new(everywhere: Arc<AtomicUsize>) -> Result<Self> {
         let failed = |errno| {
             let message = format!("connections cannot be taken over: {errno}");
@@ -108,31 +143,40 @@ impl Direct {
             epoll,
             waker,
             lines: Mutex::default(),
-            next: AtomicU64::new(WAKER + 1),
             open: AtomicUsize::new(0),
             everywhere,
+            shares: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Takes a connection over, on which `version` is spoken, for uses of `key`. From any thread.
-    pub fn admit(&self, stream: UnixStream, version: u16, key: ObjectId) -> io::Result<()> {
-        let line = Line {
-            stream,
-            version,
-            key,
-            inbox: FrameBuffer::default(),
-            long: 0,
-        };
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
+    /// Takes a connection over, which `number` names from here on; one that it has is only `shared` from here on. From
+    /// any thread.
+    pub fn admit(&self, number: u64, handed: Arc<Handed>, shared: bool) -> io::Result<()> {
+        if shared {
+            self.shares.store(true, Ordering::Relaxed);
+        }
         // Both under the lock: what comes at once is to find its line.
         let mut lines = self.lines.lock();
+        let Entry::Vacant(place) = lines.entry(number) else {
+            return Ok(());
+        };
         let data = epoll::EventData::new_u64(number);
-        epoll::add(&self.epoll, &line.stream, data, epoll::EventFlags::IN)?;
-        lines.insert(number, line);
+        let events = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+        epoll::add(&self.epoll, &handed.stream, data, events)?;
+        place.insert(Line {
+            handed,
+            inbox: FrameBuffer::default(),
+            long: 0,
+        });
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.everywhere.fetch_add(1, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The connection of this number, if it is heard here.
+    pub fn find(&self, number: u64) -> Option<Arc<Handed>> {
+        let lines = self.lines.lock();
+        lines.get(&number).map(|line| Arc::clone(&line.handed))
     }
 
     /// Connections that are open.
@@ -154,6 +198,10 @@ impl Direct {
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
+            let most = self.most();
+            if events.capacity() > most {
+                events = Vec::with_capacity(most);
+            }
             let next = kept.into_iter().chain(rest).min();
             let within = next.map(|until| until.saturating_duration_since(Instant::now()));
             let running = self.everywhere.load(Ordering::Relaxed);
@@ -163,7 +211,7 @@ impl Direct {
             if is_over(&mut kept) {
                 token.let_go();
             }
-            let ready = events.iter().map(|event| event.data.u64());
+            let ready = events.iter().take(most).map(|event| event.data.u64());
             self.hear(ready.filter(|number| *number != WAKER), &mut round);
             if !round.operations.is_empty() {
                 let last = self.run(&mut round, token, supervisor);
@@ -182,6 +230,14 @@ impl Direct {
             self.let_go(&mut lines, number);
         }
         Ok(())
+    }
+
+    /// So many are heard before what they ask for is done.
+    fn most(&self) -> usize {
+        match self.shares.load(Ordering::Relaxed) {
+            true => 1,
+            false => EVENTS,
+        }
     }
 
     fn hear(&self, ready: impl Iterator<Item = u64>, round: &mut Round) {
@@ -241,10 +297,9 @@ impl Direct {
 
     fn let_go(&self, lines: &mut HashMap<u64, Line>, number: u64) {
         if let Some(line) = lines.remove(&number) {
-            let _ = epoll::delete(&self.epoll, &line.stream);
+            let _ = epoll::delete(&self.epoll, &line.handed.stream);
             line.end();
             self.open.fetch_sub(1, Ordering::Relaxed);
-            self.everywhere.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -279,7 +334,7 @@ impl Round {
 
 impl Line {
     fn hear(&mut self, chunk: &mut [u8]) -> Heard {
-        match socket::read_some(&self.stream, chunk) {
+        match socket::read_some(&self.handed.stream, chunk) {
             Ok(0) => return Heard::Ended,
             Ok(read) => {
                 self.inbox.extend(&chunk[..read]);
@@ -309,7 +364,7 @@ impl Line {
             return Heard::Ended;
         };
         let of_key = item.operation.key_use();
-        if of_key.is_none_or(|(_, key, ..)| key != self.key) {
+        if of_key.is_none_or(|(_, key, ..)| key != self.handed.key) {
             let why = "this connection is for uses of another key";
             return Heard::Refused(Error::request(Kind::Forbidden, why));
         }
@@ -327,14 +382,15 @@ impl Line {
             ..Reply::new(0, Answer::Results(vec![result]))
         };
         out.clear();
-        let written = frame::encode_reply(self.version, &reply, out)
-            .is_ok_and(|()| socket::write_some(&self.stream, out).is_ok_and(|n| n == out.len()));
+        let written = frame::encode_reply(self.handed.version, &reply, out).is_ok_and(|()| {
+            socket::write_some(&self.handed.stream, out).is_ok_and(|n| n == out.len())
+        });
         out.shrink_to(KEPT);
         written
     }
 
     /// The daemon has the same socket: closing this end alone would end nothing.
     fn end(&self) {
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.handed.stream.shutdown(Shutdown::Both);
     }
 }

@@ -27,7 +27,7 @@ pub use accept::{Entrance, Listening};
 pub use client::Client;
 pub use connection::{Broken, Connection, decode};
 pub use cork::together;
-pub use direct::{Direct, Supervisor};
+pub use direct::{Direct, Handed, Supervisor};
 pub use hello::{Greeting, SPOKEN, Versions, agree};
 pub use lane::serve_lane;
 pub use message::*;

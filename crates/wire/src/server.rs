@@ -59,12 +59,11 @@ impl Answerer {
 }
 
 impl Answerer {
-    /// Has somebody else answer what comes on this connection from here on: `pass` gives them the socket, and the
-    /// frame version that is spoken on it. On the reactor's thread only. The answer to the open call says
-    /// whether it has.
+    /// Has somebody else answer what comes on this connection from here on, to whom `pass` gives it
+    /// ([`HandedOver::pass_on`]). On the reactor's thread only. The answer to the open call says whether it has.
     pub fn hand_over(
         mut self,
-        pass: impl FnOnce(&UnixStream, u16, HandedOver) -> Result<()>,
+        pass: impl FnOnce(HandedOver) -> Result<()>,
         reply: impl FnOnce(Answer) -> Reply,
     ) {
         let Some(caller) = self.0.take() else { return };
@@ -76,7 +75,7 @@ impl Answerer {
     }
 }
 
-/// A connection that was handed over, to be ended when it may go on no longer.
+/// A connection that is handed over, to be ended when it may go on no longer.
 #[derive(Clone)]
 pub struct HandedOver(Weak<Caller>);
 
@@ -89,6 +88,14 @@ impl HandedOver {
     pub fn end(&self) {
         if let Some(caller) = self.0.upgrade() {
             caller.end();
+        }
+    }
+
+    /// Gives somebody the socket, and the frame version that is spoken on it. From any thread.
+    pub fn pass_on(&self, pass: impl FnOnce(&UnixStream, u16) -> Result<()>) -> Result<()> {
+        match self.0.upgrade() {
+            Some(caller) => pass(caller.stream(), caller.version()),
+            None => Err(Error::lost("the connection has ended")),
         }
     }
 

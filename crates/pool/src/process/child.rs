@@ -118,6 +118,8 @@ impl Keeper for Child {
             version: line.version,
             key: line.key,
             timeout_us: u64::try_from(line.timeout.as_micros()).unwrap_or(u64::MAX),
+            number: line.number,
+            shared: line.shared,
         };
         let tally = if let Some(tally) = self.tally.get() {
             tally

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token};
-use hsmux_wire::{Direct, Supervisor};
+use hsmux_wire::{Direct, Handed, Supervisor};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -124,38 +124,52 @@ impl Desk {
             tally,
             terms,
         } = given;
-        let taken = self.least_busy(&terms, tally).and_then(|direct| {
-            let connection = connection.try_clone()?;
-            direct.admit(connection, terms.version, terms.key)
-        });
+        let within = Duration::from_micros(terms.timeout_us);
+        let _ = self.watch.within.set(within);
+        let _ = self.watch.tally.set(tally);
+        let taken = connection
+            .try_clone()
+            .and_then(|connection| self.admit(connection, &terms));
         if let Err(error) = taken {
             tracing::warn!(%error, "a connection cannot be taken over");
             let _ = connection.shutdown(std::net::Shutdown::Both);
         }
     }
 
-    fn least_busy(&self, terms: &Terms, tally: File) -> io::Result<Arc<Direct>> {
+    /// One that is shared is heard by all threads, another one by that with the fewest.
+    fn admit(&self, connection: UnixStream, terms: &Terms) -> io::Result<()> {
         let token = self.token.get();
         let token = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
-        let _ = self
-            .watch
-            .within
-            .set(Duration::from_micros(terms.timeout_us));
-        let _ = self.watch.tally.set(tally);
         let most = (token.info().lanes.max(1) as usize).min(MOST);
         let mut threads = self.threads.lock();
-        let idlest = threads.iter().min_by_key(|serving| serving.direct.open());
-        match idlest {
-            Some(idlest) if threads.len() >= most || idlest.direct.open() == 0 => {
-                return Ok(Arc::clone(&idlest.direct));
-            }
-            _ => {}
+        let is_idle = |serving: &Serving| serving.direct.open() == 0;
+        while threads.is_empty()
+            || threads.len() < most && (terms.shared || !threads.iter().any(is_idle))
+        {
+            let serving = self.start(threads.len(), token)?;
+            threads.push(serving);
         }
+        let mut all: Vec<&Direct> = threads.iter().map(|serving| &*serving.direct).collect();
+        if !terms.shared {
+            all.sort_by_key(|direct| direct.open());
+            all.truncate(1);
+        }
+        let known = all.iter().find_map(|direct| direct.find(terms.number));
+        let handed = known.unwrap_or_else(|| {
+            let open = Arc::clone(&self.open);
+            Arc::new(Handed::new(connection, terms.version, terms.key, open))
+        });
+        all.into_iter()
+            .try_for_each(|direct| direct.admit(terms.number, Arc::clone(&handed), terms.shared))
+    }
+
+    /// Another thread, without connections.
+    fn start(&self, number: usize, token: &Arc<dyn Token>) -> io::Result<Serving> {
         let direct = Arc::new(Direct::new(Arc::clone(&self.open)).map_err(io::Error::other)?);
         let (serving, token) = (Arc::clone(&direct), Arc::clone(token));
         let place = Place {
             watch: Arc::clone(&self.watch),
-            number: threads.len(),
+            number,
             served: AtomicU64::new(0),
             written: AtomicU64::new(0),
         };
@@ -166,9 +180,7 @@ impl Desk {
                     tracing::warn!(%error, "programs are not served directly any more");
                 }
             })?;
-        let direct_too = Arc::clone(&direct);
-        threads.push(Serving { direct, thread });
-        Ok(direct_too)
+        Ok(Serving { direct, thread })
     }
 
     /// Ends the threads, when they have answered.

@@ -33,6 +33,12 @@ pub(super) struct Terms {
     /// How long one of them may take, in microseconds, before the worker hangs.
     #[n(2)]
     pub timeout_us: u64,
+    /// Which of the parent's it is.
+    #[n(3)]
+    pub number: u64,
+    /// Whether other threads and workers hear it, too.
+    #[n(4)]
+    pub shared: bool,
 }
 
 /// A connection, as a worker gets it.

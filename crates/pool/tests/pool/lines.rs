@@ -33,10 +33,8 @@ impl Service for Door {
 impl Conversation for Door {
     fn call(&self, call: Call, answer: Answerer) {
         if let Call::HandOver(key) = call {
-            answer.hand_over(
-                |stream, version, handed| self.0.hand_over(key, stream, version, handed),
-                |answer| Reply::new(0, answer),
-            );
+            let pass = |handed| self.0.hand_over(key, handed);
+            answer.hand_over(pass, |answer| Reply::new(0, answer));
         }
     }
 }

@@ -60,12 +60,12 @@ impl Direct {
 
     /// One to a worker that was on the same CPU, if there is a choice.
     fn take(&self, key: &ObjectId, here: u32) -> Option<Handed> {
-        let here = Some(here);
         let mut idle = self.idle.lock();
-        let near = |handed: &Handed| handed.key == *key && handed.cpu == here;
-        let any = |handed: &Handed| handed.key == *key;
-        let at = idle.iter().rposition(near);
-        let at = at.or_else(|| idle.iter().rposition(any))?;
+        let is_near = |(_, handed): &(usize, &Handed)| handed.cpu == Some(here);
+        let all = idle.iter().enumerate().rev();
+        let mut of_key = all.filter(|(_, handed)| handed.key == *key);
+        let last = of_key.clone().next()?;
+        let (at, _) = of_key.find(is_near).unwrap_or(last);
         Some(idle.swap_remove(at))
     }
 

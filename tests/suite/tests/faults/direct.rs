@@ -1,6 +1,6 @@
 //! Connections that are handed over to a worker: who gets one, what it is good for, and what ends it.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use hsmux_token::ck::{CKM_ECDSA, CKM_SHA256_RSA_PKCS};
@@ -314,6 +314,57 @@ fn a_slow_token_hands_nothing_over() {
     assert!((0..20).all(|_| line.signs(ec)));
     let said = line.refused(ec).expect("refused");
     assert!(said.contains("takes longer"), "{said}");
+}
+
+/// Of two tokens one does not answer: it keeps one program, and what all the others ask is done by the other token.
+#[test]
+fn no_program_waits_for_a_token_while_another_is_free() {
+    let mut rig = Rig::prepare(Setup::Daemon, 0);
+    let mut tokens = rig.stand_in("vendor", &["a", "b"]);
+    for member in &mut rig.config.members {
+        *member = member.clone().with("timeout = \"60s\"\nsessions = 1");
+    }
+    tokens.set_all("fast_sign = true");
+    rig.start();
+    rig.wait_for_members(2);
+    let ec = key(&rig, "ec");
+    let mut lines = Vec::new();
+    until("five programs are served directly", PATIENCE, || {
+        // What is handed over before both tokens are known to be fast may end.
+        lines.retain_mut(|line: &mut Line| line.signs(ec));
+        lines.push(Line::direct(&rig, ec));
+        (lines.len() == 5).then_some(())
+    });
+    let signed: [AtomicU64; 5] = Default::default();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (mut line, signed) in lines.into_iter().zip(&signed) {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::SeqCst) {
+                    assert!(line.signs(ec), "it is neither ended nor refused");
+                    signed.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        tokens.set("a", "fast_sign = true\nhang_in_sign = true");
+        until("a token hangs", PATIENCE, || {
+            let is_ours = |thread: &String| thread == "hsmux-direct";
+            tokens.hung("a").iter().any(is_ours).then_some(())
+        });
+        let counts = || {
+            signed
+                .each_ref()
+                .map(|signed| signed.load(Ordering::SeqCst))
+        };
+        let before = counts();
+        until("four programs are served by the other", PATIENCE, || {
+            let goes_on = |(now, before): &(u64, u64)| *now > before + 100;
+            (counts().into_iter().zip(before).filter(goes_on).count() == 4).then_some(())
+        });
+        is_over.store(true, Ordering::SeqCst);
+        tokens.set_all("fast_sign = true");
+    });
 }
 
 #[test]

@@ -1,0 +1,178 @@
+//! Connections that were handed over, and who of several that hear them takes what comes.
+
+mod common;
+
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread;
+use std::time::Instant;
+
+use common::*;
+use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
+use hsmux_wire::{
+    Answer, Call, Connection, Direct, Handed, Item, Reply, Supervisor, VERSION, decode,
+};
+
+/// Nobody looks whether it hangs.
+struct Unwatched;
+
+impl Supervisor for Unwatched {
+    fn begin(&self) {}
+
+    fn end(&self, _: u64) -> Option<Instant> {
+        None
+    }
+
+    fn rest(&self) {}
+}
+
+/// Says what it begins, and goes on when it is told to.
+struct Gated {
+    begins: mpsc::Sender<Vec<u8>>,
+    goes_on: Barrier,
+}
+
+impl Token for Gated {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        Echo.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let outcome = Echo.execute(operation, deadline)?;
+        if let Outcome::Bytes(data) = &outcome {
+            self.begins.send(data.to_vec()).unwrap();
+            self.goes_on.wait();
+        }
+        Ok(outcome)
+    }
+}
+
+/// Threads that each serve a token on the same connections, as workers do.
+struct Workers {
+    all: Vec<(Arc<Direct>, thread::JoinHandle<()>)>,
+    open: Arc<AtomicUsize>,
+}
+
+impl Workers {
+    fn of(tokens: impl IntoIterator<Item = Arc<dyn Token>>) -> Self {
+        let open = Arc::new(AtomicUsize::new(0));
+        let serve = |token: Arc<dyn Token>| {
+            let direct = Arc::new(Direct::new(Arc::clone(&open)).unwrap());
+            let serving = Arc::clone(&direct);
+            let thread = thread::spawn(move || serving.serve(&*token, &Unwatched).unwrap());
+            (direct, thread)
+        };
+        Self {
+            all: tokens.into_iter().map(serve).collect(),
+            open,
+        }
+    }
+
+    /// A program's end of a connection that all of them hear, the first one from before on.
+    fn line(&self, number: u64) -> Connection {
+        let (near, far) = UnixStream::pair().unwrap();
+        let key = ObjectId::of_certificate(b"a key");
+        let handed = Handed::new(far, VERSION, key, Arc::clone(&self.open));
+        let handed = Arc::new(handed);
+        self.all[0]
+            .0
+            .admit(number, Arc::clone(&handed), false)
+            .unwrap();
+        for (direct, _) in &self.all {
+            direct.admit(number, Arc::clone(&handed), true).unwrap();
+            assert!(direct.find(number).is_some());
+        }
+        Connection::new(near)
+    }
+
+    fn stop(self) {
+        for (direct, thread) in self.all {
+            direct.stop();
+            thread.join().unwrap();
+        }
+        assert_eq!(self.open.load(Ordering::SeqCst), 0);
+    }
+}
+
+fn ask(line: &mut Connection, data: &[u8]) -> Vec<u8> {
+    let item = Item {
+        operation: sign(data),
+        remaining_us: LONG.as_micros() as u64,
+    };
+    let answer = line
+        .exchange(&Call::Execute(vec![item]), Some(soon()))
+        .unwrap();
+    match decode::<Reply>(answer).unwrap().answer {
+        Answer::Results(mut results) => results
+            .pop()
+            .unwrap()
+            .unwrap()
+            .into_bytes()
+            .unwrap()
+            .to_vec(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_comes_while_one_works_is_taken_by_another() {
+    let (begins, begun) = mpsc::channel();
+    let token = Arc::new(Gated {
+        begins,
+        goes_on: Barrier::new(4),
+    });
+    let workers = Workers::of([(); 3].map(|()| Arc::clone(&token) as Arc<dyn Token>));
+    let mut lines = [1, 2, 3].map(|number| workers.line(number));
+    thread::scope(|scope| {
+        // Nobody goes on before all three have begun.
+        for (number, line) in (1..).zip(&mut lines) {
+            scope.spawn(move || assert_eq!(ask(line, &[number]), [number]));
+            assert_eq!(begun.recv_timeout(LONG).unwrap(), [number]);
+        }
+        token.goes_on.wait();
+    });
+    workers.stop();
+}
+
+#[test]
+fn each_use_is_answered_once_whoever_takes_it() {
+    let workers = Workers::of([(); 3].map(|()| Arc::new(Echo) as Arc<dyn Token>));
+    // Whole frames, however long they are.
+    let lengths = [0, 1, 200, 9_000, 20_000, 27_000, 64, 33];
+    thread::scope(|scope| {
+        for (number, length) in (1..).zip(lengths) {
+            let mut line = workers.line(number);
+            scope.spawn(move || {
+                for n in 0..500_u64 {
+                    let mut data = vec![number as u8; length];
+                    data.extend(n.to_le_bytes());
+                    assert_eq!(ask(&mut line, &data), data);
+                }
+            });
+        }
+    });
+    workers.stop();
+}
+
+#[test]
+fn it_ends_for_all_when_one_ends_it() {
+    let workers = Workers::of([(); 2].map(|()| Arc::new(Echo) as Arc<dyn Token>));
+    let mut line = workers.line(1);
+    let unheard = Call::Execute(Vec::new());
+    assert!(line.exchange(&unheard, Some(soon())).is_err());
+    let until = soon();
+    while workers.all.iter().any(|(direct, _)| direct.open() > 0) {
+        assert!(Instant::now() < until, "it is heard no more");
+        thread::yield_now();
+    }
+    workers.stop();
+}
