@@ -221,6 +221,7 @@ impl Line {
                 timeout: worker.record.seat.timeout,
                 number: self.number,
                 shared: self.shared,
+                home: self.heard_by.is_empty() || self.is_at_home_with(worker),
             })
         })?;
         let hears = (worker.record.index, worker.generation);

@@ -133,6 +133,8 @@ pub struct Line<'a> {
     pub number: u64,
     /// Whether others hear it, too: whoever of them has nothing to do takes what comes.
     pub shared: bool,
+    /// Whether it comes first there.
+    pub home: bool,
 }
 
 /// Requests that start together. One is the common case and costs no allocation.

@@ -37,6 +37,9 @@ const TOO_LONG: u32 = 8;
 const EVENTS: usize = 64;
 const WAKER: u64 = 0;
 
+/// With the number of a connection: it is at home with the thread.
+const HOME: u64 = 1 << 63;
+
 /// A program's connection, as several threads may hear it.
 pub struct Handed {
     stream: UnixStream,
@@ -51,13 +54,15 @@ pub struct Handed {
 /// What comes on them is not to be believed: it is programs that write there, with no daemon between.
 ///
 /// A shared one is heard by other threads and processes, too. Each waits with EPOLLEXCLUSIVE (epoll_ctl(2)), so
-/// that the kernel wakes one that waits and none that works; and takes one use at a time, so that the next one is
-/// there for whoever is free first.
+/// that the kernel wakes one that waits and none that works; and reads what comes when it can begin with it, so that
+/// until then it is there for whoever is free first. Those at home come before others: their programs are on this
+/// thread's CPU, as a rule.
 pub struct Direct {
     epoll: OwnedFd,
     waker: OwnedFd,
     lines: Mutex<HashMap<u64, Line>>,
     open: AtomicUsize,
+    at_home: AtomicUsize,
     everywhere: Arc<AtomicUsize>,
     shares: AtomicBool,
     stopping: AtomicBool,
@@ -88,6 +93,7 @@ pub(crate) fn processor() -> u32 {
 /// A program's connection, as one thread hears it.
 struct Line {
     handed: Arc<Handed>,
+    home: bool,
     inbox: FrameBuffer,
     /// Uses in a row that were not short.
     long: u32,
@@ -144,15 +150,22 @@ impl Direct {
             waker,
             lines: Mutex::default(),
             open: AtomicUsize::new(0),
+            at_home: AtomicUsize::new(0),
             everywhere,
             shares: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Takes a connection over, which `number` names from here on; one that it has is only `shared` from here on. From
-    /// any thread.
-    pub fn admit(&self, number: u64, handed: Arc<Handed>, shared: bool) -> io::Result<()> {
+    /// Takes a connection over, which `number` names from here on, at home with this thread or not; one that it has
+    /// is only `shared` from here on. From any thread.
+    pub fn admit(
+        &self,
+        number: u64,
+        handed: Arc<Handed>,
+        shared: bool,
+        home: bool,
+    ) -> io::Result<()> {
         if shared {
             self.shares.store(true, Ordering::Relaxed);
         }
@@ -161,15 +174,17 @@ impl Direct {
         let Entry::Vacant(place) = lines.entry(number) else {
             return Ok(());
         };
-        let data = epoll::EventData::new_u64(number);
+        let data = epoll::EventData::new_u64(number | if home { HOME } else { 0 });
         let events = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
         epoll::add(&self.epoll, &handed.stream, data, events)?;
         place.insert(Line {
             handed,
+            home,
             inbox: FrameBuffer::default(),
             long: 0,
         });
         self.open.fetch_add(1, Ordering::Relaxed);
+        self.at_home.fetch_add(usize::from(home), Ordering::Relaxed);
         Ok(())
     }
 
@@ -184,6 +199,11 @@ impl Direct {
         self.open.load(Ordering::Relaxed)
     }
 
+    /// Those of them that are at home here.
+    pub fn at_home(&self) -> usize {
+        self.at_home.load(Ordering::Relaxed)
+    }
+
     /// Ends [`Self::serve`], when it has answered.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
@@ -193,15 +213,12 @@ impl Direct {
     /// Serves on this thread, until [`Self::stop`].
     pub fn serve(&self, token: &dyn Token, supervisor: &dyn Supervisor) -> Result<()> {
         let mut events = Vec::with_capacity(EVENTS);
+        let mut ready = Vec::with_capacity(EVENTS);
         let mut round = Round::default();
         let mut vigil = Vigil::new();
         let [mut kept, mut rest]: [Option<Instant>; 2] = [None; 2];
         while !self.stopping.load(Ordering::Acquire) {
             events.clear();
-            let most = self.most();
-            if events.capacity() > most {
-                events = Vec::with_capacity(most);
-            }
             let next = kept.into_iter().chain(rest).min();
             let within = next.map(|until| until.saturating_duration_since(Instant::now()));
             let running = self.everywhere.load(Ordering::Relaxed);
@@ -211,15 +228,22 @@ impl Direct {
             if is_over(&mut kept) {
                 token.let_go();
             }
-            let ready = events.iter().take(most).map(|event| event.data.u64());
-            self.hear(ready.filter(|number| *number != WAKER), &mut round);
-            if !round.operations.is_empty() {
-                let last = self.run(&mut round, token, supervisor);
-                // Of several programs one has asked by now.
-                let next = last.filter(|_| self.open() == 1);
-                kept = next.and_then(|last| token.make_ready(&last)).or(kept);
-                rest = supervisor.end(round.served());
-            } else if is_over(&mut rest) {
+            ready.clear();
+            ready.extend(events.iter().map(|event| event.data.u64()));
+            ready.retain(|number| *number != WAKER);
+            let mut served = false;
+            for turn in self.turns(&mut ready) {
+                self.hear(turn, &mut round);
+                if !round.operations.is_empty() {
+                    let last = self.run(&mut round, token, supervisor);
+                    // Of several programs one has asked by now.
+                    let next = last.filter(|_| self.open() == 1);
+                    kept = next.and_then(|last| token.make_ready(&last)).or(kept);
+                    rest = supervisor.end(round.served());
+                    served = true;
+                }
+            }
+            if !served && is_over(&mut rest) {
                 supervisor.rest();
             }
         }
@@ -232,17 +256,25 @@ impl Direct {
         Ok(())
     }
 
-    /// So many are heard before what they ask for is done.
-    fn most(&self) -> usize {
-        match self.shares.load(Ordering::Relaxed) {
+    /// Which of the connections that are ready are heard together, before what they ask for is done.
+    fn turns<'a>(&self, ready: &'a mut Vec<u64>) -> std::slice::Chunks<'a, u64> {
+        let together = match self.shares.load(Ordering::Relaxed) {
             true => 1,
             false => EVENTS,
+        };
+        if together == 1 && ready.iter().any(|number| number & HOME != 0) {
+            ready.retain(|number| *number & HOME != 0);
+        } else if together == 1 {
+            // Then those at home may have something.
+            ready.truncate(1);
         }
+        ready.chunks(together)
     }
 
-    fn hear(&self, ready: impl Iterator<Item = u64>, round: &mut Round) {
+    fn hear(&self, ready: &[u64], round: &mut Round) {
         let mut lines = self.lines.lock();
         for number in ready {
+            let number = number & !HOME;
             let Some(line) = lines.get_mut(&number) else {
                 continue;
             };
@@ -300,6 +332,8 @@ impl Direct {
             let _ = epoll::delete(&self.epoll, &line.handed.stream);
             line.end();
             self.open.fetch_sub(1, Ordering::Relaxed);
+            self.at_home
+                .fetch_sub(usize::from(line.home), Ordering::Relaxed);
         }
     }
 }

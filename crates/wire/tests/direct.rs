@@ -85,10 +85,11 @@ impl Workers {
         let handed = Arc::new(handed);
         self.all[0]
             .0
-            .admit(number, Arc::clone(&handed), false)
+            .admit(number, Arc::clone(&handed), false, true)
             .unwrap();
         for (direct, _) in &self.all {
-            direct.admit(number, Arc::clone(&handed), true).unwrap();
+            let handed = Arc::clone(&handed);
+            direct.admit(number, handed, true, false).unwrap();
             assert!(direct.find(number).is_some());
         }
         Connection::new(near)

@@ -120,6 +120,7 @@ impl Keeper for Child {
             timeout_us: u64::try_from(line.timeout.as_micros()).unwrap_or(u64::MAX),
             number: line.number,
             shared: line.shared,
+            home: line.home,
         };
         let tally = if let Some(tally) = self.tally.get() {
             tally

@@ -142,7 +142,7 @@ impl Desk {
         let token = token.ok_or_else(|| io::Error::other("the token is not open yet"))?;
         let most = (token.info().lanes.max(1) as usize).min(MOST);
         let mut threads = self.threads.lock();
-        let is_idle = |serving: &Serving| serving.direct.open() == 0;
+        let is_idle = |serving: &Serving| serving.direct.at_home() == 0;
         while threads.is_empty()
             || threads.len() < most && (terms.shared || !threads.iter().any(is_idle))
         {
@@ -150,17 +150,21 @@ impl Desk {
             threads.push(serving);
         }
         let mut all: Vec<&Direct> = threads.iter().map(|serving| &*serving.direct).collect();
+        all.sort_by_key(|direct| direct.at_home());
         if !terms.shared {
-            all.sort_by_key(|direct| direct.open());
             all.truncate(1);
         }
         let known = all.iter().find_map(|direct| direct.find(terms.number));
+        // With the first, if it is with none yet.
+        let mut home = terms.home && known.is_none();
         let handed = known.unwrap_or_else(|| {
             let open = Arc::clone(&self.open);
             Arc::new(Handed::new(connection, terms.version, terms.key, open))
         });
-        all.into_iter()
-            .try_for_each(|direct| direct.admit(terms.number, Arc::clone(&handed), terms.shared))
+        all.into_iter().try_for_each(|direct| {
+            let home = std::mem::take(&mut home);
+            direct.admit(terms.number, Arc::clone(&handed), terms.shared, home)
+        })
     }
 
     /// Another thread, without connections.

@@ -39,6 +39,9 @@ pub(super) struct Terms {
     /// Whether other threads and workers hear it, too.
     #[n(4)]
     pub shared: bool,
+    /// Whether it comes first there.
+    #[n(5)]
+    pub home: bool,
 }
 
 /// A connection, as a worker gets it.
