@@ -36,6 +36,10 @@ class Caller:
         if pin is not None:
             self.session.login(pin)
 
+    def do_session(self, slot):
+        """C_OpenSession, whether a token is there or not."""
+        self.module.session(slot)
+
     def do_close(self):
         self.module.C_Finalize(None)
 
@@ -94,16 +98,15 @@ class Caller:
     def do_destroy(self, kind, label):
         self.session.destroy(self.key(kind, label))
 
-    def do_start_load(self, threads=4, label="ec"):
-        """Signs in as many threads until `stop_load`; every thread has a session of its own."""
-        self.load = Load(self, threads, label)
+    def do_start_load(self, threads=4, label="ec", once=False):
+        """Signs in as many threads until `stop_load`, or once; every thread has a session of its own."""
+        self.load = Load(self, threads, label, once)
 
     def do_stop_load(self):
         return self.load.stop()
 
     def do_progress(self):
-        with self.load.lock:
-            return {"signed": self.load.signed, "failed": dict(self.load.failed)}
+        return self.load.progress()
 
     def do_fork(self, again):
         """What a child sees: with `again` it initialises for itself, without it just calls."""
@@ -132,10 +135,12 @@ class Caller:
         return signature
 
     def answer(self, work, **arguments):
+        self.module.longest = 0.0
         try:
-            return {"ok": work(**arguments)}
+            answer = {"ok": work(**arguments)}
         except Refused as refused:
-            return {"rv": refused.rv, "call": refused.call}
+            answer = {"rv": refused.rv, "call": refused.call}
+        return answer | {"longest": self.module.longest}
 
     def serve(self):
         for line in sys.stdin:
@@ -159,9 +164,9 @@ def sockets():
 class Load:
     """Threads that sign; counts what worked, what failed and with which CK_RV."""
 
-    def __init__(self, caller, threads, label):
-        self.caller, self.signed, self.failed, self.running = caller, 0, {}, True
-        self.longest, self.lock = 0.0, threading.Lock()
+    def __init__(self, caller, threads, label, once):
+        self.caller, self.signed, self.failed, self.running, self.once = caller, 0, {}, True, once
+        self.longest, self.longest_refusal, self.lock = 0.0, 0.0, threading.Lock()
         self.threads = [threading.Thread(target=self.run, args=(label,)) for _ in range(threads)]
         for thread in self.threads:
             thread.start()
@@ -183,9 +188,12 @@ class Load:
                 name = f"{refused.call} 0x{refused.rv:x}"
                 with self.lock:
                     self.failed[name] = self.failed.get(name, 0) + 1
+                    self.longest_refusal = max(self.longest_refusal, refused.took)
                 time.sleep(0.01)
             with self.lock:
                 self.longest = max(self.longest, time.monotonic() - started)
+            if self.once:
+                return
 
     def begin(self, label):
         module = self.caller.module
@@ -207,7 +215,16 @@ class Load:
         self.running = False
         for thread in self.threads:
             thread.join()
-        return {"signed": self.signed, "failed": self.failed, "longest": self.longest}
+        return self.progress()
+
+    def progress(self):
+        with self.lock:
+            return {
+                "signed": self.signed,
+                "failed": dict(self.failed),
+                "longest": self.longest,
+                "longest_refusal": self.longest_refusal,
+            }
 
 
 Caller(sys.argv[1]).serve()

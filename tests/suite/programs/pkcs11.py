@@ -5,6 +5,7 @@ interpreter's lock in a call; these tests can do with neither.
 """
 
 import ctypes
+import time
 from ctypes import POINTER, Structure, byref, c_char, c_ubyte, c_ulong, c_void_p
 
 CKA_CLASS, CKA_TOKEN, CKA_PRIVATE, CKA_LABEL, CKA_VALUE = 0x0, 0x1, 0x2, 0x3, 0x11
@@ -69,11 +70,11 @@ class TokenInfo(Structure):
 
 
 class Refused(Exception):
-    """A call that returned something else than CKR_OK."""
+    """A call that returned something else than CKR_OK, and how long it took for that."""
 
-    def __init__(self, call, rv):
+    def __init__(self, call, rv, took=0.0):
         super().__init__(f"{call}: 0x{rv:08x}")
-        self.call, self.rv = call, rv
+        self.call, self.rv, self.took = call, rv, took
 
 
 def template(attributes):
@@ -96,6 +97,7 @@ class Module:
 
     def __init__(self, path):
         self.library = ctypes.CDLL(path)
+        self.longest = 0.0
 
     def __getattr__(self, name):
         function = getattr(self.library, name)
@@ -103,9 +105,12 @@ class Module:
 
         def call(*arguments):
             integers = [c_ulong(a) if isinstance(a, int) else a for a in arguments]
+            started = time.monotonic()
             rv = function(*integers)
+            took = time.monotonic() - started
+            self.longest = max(self.longest, took)
             if rv:
-                raise Refused(name, rv)
+                raise Refused(name, rv, took)
 
         return call
 

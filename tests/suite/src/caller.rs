@@ -3,6 +3,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ pub struct Caller {
     child: Child,
     requests: ChildStdin,
     answers: Receiver<String>,
+    longest: Duration,
 }
 
 impl Caller {
@@ -46,6 +48,7 @@ impl Caller {
             child,
             requests,
             answers,
+            longest: Duration::ZERO,
         }
     }
 
@@ -67,6 +70,8 @@ impl Caller {
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|error| panic!("{what}: no answer from the caller: {error}"));
         let mut answer: Value = serde_json::from_str(&line).expect("JSON from the caller");
+        let longest = answer["longest"].as_f64().expect("seconds");
+        self.longest = Duration::from_secs_f64(longest);
         match answer["rv"].as_u64() {
             Some(rv) => Err(rv),
             None => Ok(answer["ok"].take()),
@@ -78,6 +83,11 @@ impl Caller {
     pub fn ok(&mut self, what: &str, arguments: Value) -> Value {
         self.ask(what, arguments)
             .unwrap_or_else(|rv| panic!("{what}: CK_RV 0x{rv:08x}"))
+    }
+
+    /// How long the longest call of the module took that the last request has led to.
+    pub fn longest_call(&self) -> Duration {
+        self.longest
     }
 
     /// How many threads it has.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use hsmux_suite::{Caller, Member, PATIENCE, Rig, Run, Setup, StandIn, until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -141,10 +141,11 @@ fn a_slow_token_is_not_taken_to_hang() {
     assert_eq!(rig.workers(), workers);
 }
 
-/// The pool's deadline was five seconds.
-fn by_the_deadline(start: Instant) {
-    let took = start.elapsed();
-    assert!(took < Duration::from_secs(30), "{took:?}");
+/// No call took longer than the pool's deadline, which was five seconds, and what a busy machine adds.
+#[track_caller]
+fn by_the_deadline(program: &Caller) {
+    let longest = program.longest_call();
+    assert!(longest < Duration::from_secs(5 + 1), "{longest:?}");
 }
 
 #[test]
@@ -159,9 +160,8 @@ fn all_hang_and_the_deadline_holds() {
     rig.start();
     let mut program = Caller::open(&rig);
     tokens.set_all("hang_in_sign = true");
-    let start = Instant::now();
     program.ask("sign", json!({})).expect_err("nobody answers");
-    by_the_deadline(start);
+    by_the_deadline(&program);
     tokens.set_all("");
     until("it signs again", PATIENCE, || {
         program.ask("sign", json!({})).ok()
@@ -297,11 +297,11 @@ fn all_members_gone() {
     let mut program = Caller::open(&rig);
     tokens.set_all("present = false");
     rig.workers().into_iter().for_each(kill);
-    let start = Instant::now();
-    program
-        .ask("sign", json!({}))
-        .expect_err("no member is left");
-    by_the_deadline(start);
+    let refused = program.ask("sign", json!({}));
+    let error = refused.expect_err("no member is left");
+    by_the_deadline(&program);
+    // CKR_DEVICE_REMOVED; or CKR_FUNCTION_FAILED, where the machine is too busy to notice before the deadline.
+    assert!([0x32, 0x6].contains(&error), "CK_RV 0x{error:x}");
     tokens.set_all("");
     rig.wait_for_members(2);
     program.ok("sign", json!({}));
