@@ -8,6 +8,7 @@ mod gone;
 mod limits;
 mod members;
 mod pins;
+mod queue;
 mod raw;
 mod rollout;
 mod rotation;
