@@ -9,11 +9,17 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 
 use crate::calls::*;
+use crate::every;
 use crate::server::{self, Server};
 use crate::soft::EC;
 
-/// Runs the child's part, whose answer is its exit status: 0 is good, else the line that failed.
+/// Runs the child's part, in which every line has to be good.
 fn in_child(child: impl FnOnce() -> Result<(), u32>) {
+    assert_eq!(end_of_child(child), 0);
+}
+
+/// The child's exit status: 0 is good, else the line that failed.
+fn end_of_child(child: impl FnOnce() -> Result<(), u32>) -> i32 {
     // SAFETY: the child calls nothing but the module, and leaves without running what the parent
     // has registered for its end.
     match unsafe { fork() }.unwrap() {
@@ -25,9 +31,10 @@ fn in_child(child: impl FnOnce() -> Result<(), u32>) {
             };
             unsafe { nix::libc::_exit(status) }
         }
-        ForkResult::Parent { child } => {
-            assert_eq!(waitpid(child, None), Ok(WaitStatus::Exited(child, 0)));
-        }
+        ForkResult::Parent { child } => match waitpid(child, None) {
+            Ok(WaitStatus::Exited(_, status)) => status,
+            other => panic!("the child: {other:?}"),
+        },
     }
 }
 
@@ -68,6 +75,44 @@ fn a_child_is_not_initialised_and_may_initialise() {
     assert_eq!(given(64, s.whole(C_Sign, &[1; 32])).0, CKR_OK);
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
     drop(server);
+}
+
+/// What PKCS#11 lets work without C_Initialize (3.0, section 5.4).
+const BEFORE_INITIALIZE: &[&str] = &[
+    "C_Initialize",
+    "C_GetFunctionList",
+    "C_GetInterfaceList",
+    "C_GetInterface",
+];
+
+#[test]
+fn every_function_tells_a_child_that_it_is_not_initialised() {
+    let _turn = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let _server = Server::start(&socket);
+    server::initialise(&socket).unwrap();
+    let s = user();
+    let mut functions = every::of_2_40();
+    functions.extend(every::of_3_0());
+    functions.retain(|function| !BEFORE_INITIALIZE.contains(&function.name));
+    assert_eq!(functions.len(), (68 - 2) + (92 - 4));
+    // A child of its own for each: the first call of a child is the one that finds what it has inherited.
+    for function in &functions {
+        let name = function.name;
+        let told = || function.on(s.0) == CKR_CRYPTOKI_NOT_INITIALIZED;
+        let status = end_of_child(|| check(told() && told(), 1));
+        assert_eq!(status, 0, "{name}");
+    }
+    in_child(|| {
+        every::of_3_0();
+        for function in &functions {
+            check(function.on(s.0) == CKR_CRYPTOKI_NOT_INITIALIZED, line!())?;
+        }
+        server::initialise(&socket).map_err(|_| line!())?;
+        open(0).map(|_| ()).map_err(|_| line!())
+    });
+    assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
 }
 
 #[test]

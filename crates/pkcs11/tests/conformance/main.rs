@@ -7,6 +7,7 @@
 mod calls;
 mod ciphers;
 mod daemons;
+mod every;
 mod exports;
 mod forks;
 mod initialise;

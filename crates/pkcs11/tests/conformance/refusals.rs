@@ -4,6 +4,7 @@ use hsmux_pkcs11::entry::*;
 use hsmux_token::ck::*;
 
 use crate::calls::*;
+use crate::every;
 use crate::soft::{AES, CERTIFICATE, EC, RSA};
 
 #[test]
@@ -117,23 +118,27 @@ fn a_session_that_is_none_is_told_from_everything() {
     );
     assert_eq!(none.login(PIN), Err(CKR_SESSION_HANDLE_INVALID));
     assert_eq!(none.close(), Err(CKR_SESSION_HANDLE_INVALID));
-    assert_eq!(
-        unsafe { C_MessageEncryptFinal(4711) },
-        CKR_SESSION_HANDLE_INVALID
-    );
+}
+
+/// Of PKCS#11 3.0, sections 5.9, 5.11, 5.14 and 5.16: the list has them all, and none is offered.
+#[test]
+fn message_functions_say_that_they_are_missing() {
+    let _library = library();
+    let s = open(0).unwrap();
+    let mut messages = every::of_3_0();
+    messages.retain(|function| function.name.contains("Message"));
+    assert_eq!(messages.len(), 4 * 5);
+    for function in messages {
+        let name = function.name;
+        assert_eq!(function.on(s.0), CKR_FUNCTION_NOT_SUPPORTED, "{name}");
+        assert_eq!(function.on(4711), CKR_SESSION_HANDLE_INVALID, "{name}");
+    }
 }
 
 #[test]
 fn what_is_not_offered_says_so() {
     let _library = library();
     let s = open(0).unwrap();
-    let mut mechanism = plain(CKM_AES_GCM);
-    let code = unsafe { C_MessageEncryptInit(s.0, &mut mechanism, 1) };
-    assert_eq!(code, CKR_FUNCTION_NOT_SUPPORTED);
-    assert_eq!(
-        unsafe { C_MessageSignFinal(s.0) },
-        CKR_FUNCTION_NOT_SUPPORTED
-    );
     assert_eq!(
         unsafe { C_GetFunctionStatus(s.0) },
         CKR_FUNCTION_NOT_PARALLEL
