@@ -2,6 +2,7 @@
 
 mod admin;
 mod bench;
+mod config;
 mod doctor;
 mod keys;
 mod listeners;

@@ -1,0 +1,70 @@
+//! Which file is the configuration, of commands and of the module.
+
+use std::fs;
+use std::path::Path;
+
+use hsmux_suite::{Program, Rig, Run, Setup, built};
+
+/// Runs a command where /etc/hsmux is the test's own folder `etc`: in a mount namespace, whose /etc has links to the
+/// machine's.
+const WITH_ETC: &str = "mount --bind /etc machine && mount -t tmpfs none /etc && ln -s \"$PWD\"/machine/* /etc && \
+                        ln -sfn \"$PWD\"/etc /etc/hsmux && exec \"$@\"";
+
+/// The folders that may have a configuration, by what goes before the others.
+const FOLDERS: [&str; 4] = ["named", "etc", "xdg/hsmux", ".config/hsmux"];
+
+/// Each file in turn is the first one that is there, and says where the daemon is; those after it are wrong.
+#[test]
+fn it_is_the_named_one_or_the_systems_or_the_users() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.start();
+    fs::create_dir(rig.path("machine")).unwrap();
+    for folder in FOLDERS {
+        fs::create_dir_all(rig.path(folder)).unwrap();
+        write(&rig, folder, "nobody.sock");
+    }
+    for folder in FOLDERS {
+        write(&rig, folder, "hsmux.sock");
+        let file = rig.path(folder).join("hsmux.toml");
+        let path = match folder {
+            "etc" => Path::new("/etc/hsmux/hsmux.toml"),
+            _ => &file,
+        };
+        let hsmux = |line: &str| command(&rig).arg(built(Program::Hsmux)).args(line);
+        let said = hsmux("config path").ok();
+        assert_eq!(said.out.trim_end(), path.to_str().unwrap(), "{folder}");
+        hsmux("status").ok().says("hsm1");
+        // What the module shows without a daemon is an empty slot.
+        let tokens = command(&rig).args("pkcs11-tool --list-token-slots --module");
+        tokens.arg(rig.module()).ok().says("web");
+        fs::remove_file(file).unwrap();
+    }
+}
+
+/// A configuration that finds the daemon at this socket.
+fn write(rig: &Rig, folder: &str, socket: &str) {
+    let inside = |name: &str| format!("\"{}\"", rig.path(name).display());
+    let text = rig.config.to_string();
+    let text = text.replace("\"hsmux.sock\"", &inside(socket));
+    let text = ["pool.pin", "hsm1.pin"].iter().fold(text, |text, pin| {
+        text.replace(&format!("\"{pin}\""), &inside(pin))
+    });
+    fs::write(rig.path(folder).join("hsmux.toml"), text).unwrap();
+}
+
+/// A command whose environment names a file, and a folder for the user's, as long as these are there.
+fn command(rig: &Rig) -> Run {
+    let variable = |name: &str, folder: &str, value: &str| {
+        let there = rig.path(folder).join("hsmux.toml").exists();
+        match there {
+            true => format!("{name}={}", rig.path(value).display()),
+            false => format!("--unset={name}"),
+        }
+    };
+    rig.run("unshare")
+        .args("--mount sh -c")
+        .arg(WITH_ETC)
+        .args("sh env")
+        .arg(variable("HSMUX_CONFIG", "named", "named/hsmux.toml"))
+        .arg(variable("XDG_CONFIG_HOME", "xdg/hsmux", "xdg"))
+}
