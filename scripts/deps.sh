@@ -17,6 +17,19 @@ test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server d
 
 declare -n wanted=${1:?build, demo, bench, cluster, wordpress or test}
 
+# First, for nothing else helps without it, and no package brings it.
+needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "$0")/../Cargo.toml")
+found=$(command -v cargo >/dev/null && rustc --version | cut -d ' ' -f 2) || found=
+if [ -z "$found" ]; then
+    echo "Rust is missing: install it from https://rustup.rs ($needed or newer), then run this again." >&2
+    exit 1
+fi
+if ! printf '%s\n' "$needed" "$found" | sort --version-sort --check=quiet; then
+    echo "Rust is too old: $(command -v rustc) is $found, and $needed or newer is needed. \`rustup update\` brings it" \
+         "where it came from https://rustup.rs; install it from there where it did not. Then run this again." >&2
+    exit 1
+fi
+
 installed() {
     # Any JDK with javac and any Go will do, not only Debian's default ones.
     case $1 in
@@ -62,11 +75,6 @@ if [ ${#missing[@]} -gt 0 ]; then
         echo "apt-get has failed; again in $pause s" >&2
         sleep "$pause"
     done
-fi
-
-if ! command -v cargo >/dev/null; then
-    echo "Rust is missing: install it from https://rustup.rs (1.88 or newer), then run this again." >&2
-    exit 1
 fi
 
 if [ "$1" = test ]; then

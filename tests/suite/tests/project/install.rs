@@ -1,6 +1,7 @@
 //! `make install` puts everything where a system looks for it, and `make uninstall` takes it away.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use hsmux_suite::{Program, Run, built, source};
@@ -84,4 +85,40 @@ fn a_build_brings_what_it_needs() {
     // It is a part of what tests need, which is there.
     let deps = Run::new(source().join("scripts/deps.sh")).arg("build").ok();
     assert_eq!(deps.out, "", "{deps}");
+}
+
+/// The version that Cargo.toml asks for is looked at before anything is installed or built.
+#[test]
+fn an_old_rust_is_named_before_anything_is_built() {
+    let folder = TempDir::new().unwrap();
+    let rustc = folder.path().join("rustc");
+    let path = std::env::var("PATH").unwrap();
+    let deps = |says: &str| {
+        fs::write(&rustc, format!("#!/bin/sh\n{says}\n")).unwrap();
+        fs::set_permissions(&rustc, fs::Permissions::from_mode(0o755)).unwrap();
+        Run::new(source().join("scripts/deps.sh"))
+            .env("PATH", format!("{}:{path}", folder.path().display()))
+            .arg("build")
+    };
+    let version = |version: &str| deps(&format!("echo 'rustc {version} (0123456 2025-01-01)'"));
+    let manifest = fs::read_to_string(source().join("Cargo.toml")).unwrap();
+    let mut lines = manifest.lines();
+    let needed = lines.find_map(|line| line.strip_prefix("rust-version = \""));
+    let needed = needed.unwrap().trim_end_matches('"');
+    let or_newer = format!("{needed} or newer");
+    for old in ["1.9.0", "1.87.3"] {
+        let refused = version(old).fails();
+        let is_old = format!("{} is {old}", rustc.display());
+        refused.says("too old").says(&is_old).says(&or_newer);
+        refused.says("rustup update");
+    }
+    for good in [&format!("{needed}.0"), "1.100.0", "2.0.0-nightly"] {
+        assert_eq!(version(good).ok().all(), "");
+    }
+    // rustup without a toolchain is no Rust either.
+    deps("exit 1").fails().says("missing").says(&or_newer);
+    for page in ["README.md", "CONTRIBUTING.md", "docs/guide.md"] {
+        let text = fs::read_to_string(source().join(page)).unwrap();
+        assert!(text.contains(&format!("Rust {or_newer}")), "{page}");
+    }
 }
