@@ -37,6 +37,14 @@ pub struct Report {
     pub reference: Vec<ScalingRow>,
 }
 
+impl Report {
+    /// The number of members with which it was ended before its time, if it was.
+    pub fn interrupted_with(&self) -> Option<usize> {
+        let interrupted = |step: &&Step| step.measurement.interrupted;
+        Some(self.steps.iter().find(interrupted)?.members)
+    }
+}
+
 /// The measurement with so many members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Step {

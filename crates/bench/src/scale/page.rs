@@ -44,6 +44,9 @@ impl Report {
                 format!("{} %", three(100.0 * last.efficiency)),
             ));
         }
+        if let Some(members) = self.interrupted_with() {
+            headline.push(("interrupted", format!("with {members} members")));
+        }
         headline.push(("signatures", total(|step| step.measurement.ops)));
         headline.push(("verified", total(|step| step.measurement.verified)));
         headline.push((

@@ -11,6 +11,9 @@ impl fmt::Display for Report {
         writeln!(f, "{}", lines(&self.title))?;
         writeln!(f, "{}\n", self.head)?;
         writeln!(f, "{}\n", table(STEP, self.steps.iter().map(Step::cells)))?;
+        if let Some(members) = self.interrupted_with() {
+            writeln!(f, "interrupted with {members} members\n")?;
+        }
         for event in &self.events {
             let Event {
                 members,

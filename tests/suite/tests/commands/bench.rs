@@ -103,6 +103,59 @@ fn scaling_fails_where_no_worker_could_be_killed() {
     rig.wait_for_members(3);
 }
 
+/// Ctrl+C in the middle of a measurement that would take days: how it ended.
+fn interrupted(rig: &Rig, command: &str) -> String {
+    let served = || -> u64 {
+        let status = rig.status();
+        let members = status["members"].as_array().unwrap();
+        let served = members
+            .iter()
+            .filter_map(|member| member["served"].as_u64());
+        served.sum()
+    };
+    let run = rig.hsmux(&format!("{command} --count 1000000000 --warm-up 1ms"));
+    let before = served();
+    let mut bench = Process::start("bench", &rig.path(""), run);
+    until("it measures", PATIENCE, || {
+        (served() > before + 500).then_some(())
+    });
+    assert_eq!(bench.log(), "", "nothing before it has ended");
+    bench.signal(Signal::INT);
+    assert_eq!(bench.wait().code(), Some(3), "{}", bench.log());
+    let said = bench.log();
+    fs::remove_file(rig.path("bench.log")).unwrap();
+    said
+}
+
+/// As JSON and as a table, with what was measured until then; and the exit code that docs/bench.md gives it.
+#[test]
+fn an_interrupted_measurement_keeps_what_was_measured() {
+    let rig = Rig::new(Setup::Daemon);
+    let is_kept = |measured: &Value| {
+        assert_eq!(measured["interrupted"], true, "{measured:#}");
+        let ops = measured["ops"].as_u64();
+        assert!(ops > Some(300) && ops < Some(1_000_000_000), "{ops:?}");
+        assert_eq!(measured["verified"], measured["ops"], "{measured:#}");
+        assert!(measured["latency_us"]["p99"].as_f64() > Some(0.0));
+    };
+    let json = |said: String| -> Value { serde_json::from_str(&said).expect("JSON") };
+    is_kept(&json(interrupted(&rig, "bench sign --json"))["measurement"]);
+    let table = interrupted(&rig, "bench sign");
+    assert!(table.contains(" callers, interrupted\n"), "{table}");
+
+    // The step that was under way is the last, and the members that it did without are back.
+    let scaled = json(interrupted(&rig, "bench scale --tokens 2,3 --json"));
+    let [step] = &scaled["steps"].as_array().unwrap()[..] else {
+        panic!("{scaled:#}");
+    };
+    assert_eq!(step["members"], 2);
+    is_kept(&step["measurement"]);
+    rig.wait_for_members(3);
+    let table = interrupted(&rig, "bench scale --tokens 2,3");
+    assert!(table.contains("\ninterrupted with 2 members\n"), "{table}");
+    rig.wait_for_members(3);
+}
+
 /// Two members, the daemon, Ctrl+C in the middle: the second run does what the first one has left.
 #[test]
 fn a_burn_in_is_interrupted_and_goes_on() {

@@ -160,7 +160,7 @@ fn an_interruption_keeps_what_was_measured() {
         (web.nginx.requests().len() > 50).then_some(())
     });
     bench.signal(Signal::INT);
-    assert_eq!(bench.wait().code(), Some(0), "{}", bench.log());
+    assert_eq!(bench.wait().code(), Some(3), "{}", bench.log());
     let report: Value = serde_json::from_str(&bench.log()).expect("JSON");
     assert_eq!(report["measurement"]["interrupted"], true);
     let hits = report["figures"]["transactions"].as_u64();

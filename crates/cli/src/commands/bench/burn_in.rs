@@ -10,7 +10,7 @@ use hsmux_bench::cards::{self, Timing};
 use hsmux_bench::{Key, mechanism};
 use hsmux_token::Uri;
 
-use super::run::{interrupt, watched};
+use super::run::{interrupt, verdict, watched};
 use super::target::Target;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -161,10 +161,7 @@ impl BurnIn {
             let state = self.state.display();
             eprintln!("hsmux: not finished; the same command goes on from {state}");
         }
-        Ok(match report {
-            report if report.failed + report.wrong > 0 => Exit::Failed,
-            report if report.is_finished() => Exit::Done,
-            _ => Exit::Degraded,
-        })
+        let failed = report.failed + report.wrong > 0;
+        Ok(verdict(failed, !report.is_finished()))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use hsmux_bench::churn::{self, Options, runs};
 
-use super::run::interrupt;
+use super::run::{interrupt, verdict};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::{output, progress};
@@ -103,10 +103,7 @@ impl Churn {
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(&report, context.json, page.as_ref())?;
         let mut found = report.rows.iter().flat_map(|row| &row.found);
-        Ok(if found.all(|found| found.failed == 0) {
-            Exit::Done
-        } else {
-            Exit::Failed
-        })
+        let failed = found.any(|found| found.failed > 0);
+        Ok(verdict(failed, report.interrupted))
     }
 }

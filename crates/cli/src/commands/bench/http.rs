@@ -8,7 +8,7 @@ use hsmux_bench::http::{self, Mix};
 use hsmux_bench::{Load, Until};
 use serde_json::{Map, Value};
 
-use super::run::{interrupt, watched};
+use super::run::{interrupt, verdict, watched};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -93,10 +93,9 @@ impl Http {
         let report = watched(&stop, |control| http::run(&options, control))?;
         let page = html.as_deref().map(|file| (file, report.html()));
         output::report(&report, context.json, page.as_ref())?;
-        Ok(match report.measurement.failed {
-            0 => Exit::Done,
-            _ => Exit::Failed,
-        })
+        let measured = &report.measurement;
+        let failed = measured.failed + measured.wrong > 0;
+        Ok(verdict(failed, measured.interrupted))
     }
 
     fn options(self) -> anyhow::Result<http::Options> {

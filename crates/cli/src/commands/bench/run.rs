@@ -100,6 +100,15 @@ pub fn interrupt() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// What a measurement answers: one that was ended before its time is not what was asked for.
+pub fn verdict(failed: bool, interrupted: bool) -> Exit {
+    match (failed, interrupted) {
+        (true, _) => Exit::Failed,
+        (false, true) => Exit::Degraded,
+        (false, false) => Exit::Done,
+    }
+}
+
 /// Runs something that can be watched and interrupted.
 pub fn watched<T>(
     stop: &AtomicBool,

@@ -12,7 +12,7 @@ use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
 use hsmux_token::{Error, Kind};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::run::{RunArgs, interrupt, watched};
+use super::run::{RunArgs, interrupt, verdict, watched};
 use super::target::daemon;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -111,13 +111,9 @@ impl Scale {
     fn publish(&self, context: &Context, report: &Report) -> anyhow::Result<Exit> {
         let page = self.html.as_deref().map(|file| (file, report.html()));
         output::report(report, context.json, page.as_ref())?;
-        let failed = |m: &Measurement| m.failed + m.wrong;
-        let lost: u64 = report
-            .steps
-            .iter()
-            .map(|step| failed(&step.measurement))
-            .sum();
-        Ok(if lost == 0 { Exit::Done } else { Exit::Failed })
+        let mut measured = report.steps.iter().map(|step| &step.measurement);
+        let failed = measured.any(|m| m.failed + m.wrong > 0);
+        Ok(verdict(failed, report.interrupted_with().is_some()))
     }
 }
 

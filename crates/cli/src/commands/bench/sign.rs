@@ -3,7 +3,7 @@
 use clap::Args;
 use hsmux_bench::sign;
 
-use super::run::{RunArgs, interrupt, watched};
+use super::run::{RunArgs, interrupt, verdict, watched};
 use super::target::Target;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -34,11 +34,8 @@ impl Sign {
         } else {
             print!("{report}");
         }
-        let failed = report.measurement.failed + report.measurement.wrong;
-        Ok(if failed == 0 {
-            Exit::Done
-        } else {
-            Exit::Failed
-        })
+        let measured = &report.measurement;
+        let failed = measured.failed + measured.wrong > 0;
+        Ok(verdict(failed, measured.interrupted))
     }
 }

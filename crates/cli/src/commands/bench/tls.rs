@@ -7,7 +7,7 @@ use clap::Args;
 use hsmux_bench::tls::{self, Extent, Offer, Options, Pace, Trust, Version};
 use hsmux_pool::config::parse_duration;
 
-use super::run::{interrupt, watched};
+use super::run::{interrupt, verdict, watched};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -117,10 +117,8 @@ impl Tls {
         let report = watched(&stop, |control| tls::run(&options, control))?;
         let page = html.as_deref().map(|file| (file, report.html()));
         output::report(&report, context.json, page.as_ref())?;
-        Ok(match report.measurement.failed {
-            0 if report.figures.transactions > 0 => Exit::Done,
-            _ => Exit::Failed,
-        })
+        let failed = report.measurement.failed > 0 || report.figures.transactions == 0;
+        Ok(verdict(failed, report.measurement.interrupted))
     }
 
     fn options(self) -> Options {
