@@ -3,12 +3,14 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use common::*;
-use hsmux_wire::Reactor;
+use hsmux_token::{Class, Mechanism, ObjectId, Operation, Secret, Verb, ck};
+use hsmux_wire::{Call, Client, Endpoint, Reactor};
 
 /// What a program with a module of version 1 sends, and what it is answered: lengths, then CBOR (RFC 8949).
 const RECORDED: &[(&str, &str)] = &[
@@ -39,6 +41,9 @@ fn bytes(recorded: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
+/// The Welcome of a daemon that knew no other version, and no fifth field.
+const WELCOME_OF_ITS_TIME: &str = "08000000 82 00 81 84 01 07 f4 f4";
+
 #[test]
 fn a_program_of_version_1_is_answered_as_ever() {
     let folder = tempfile::tempdir().unwrap();
@@ -55,4 +60,77 @@ fn a_program_of_version_1_is_answered_as_ever() {
         assert_eq!(answer, bytes(answered), "{asked}");
     }
     assert_eq!(daemon.logins.load(Ordering::SeqCst), 1);
+}
+
+/// Today's client says what a program of version 1 said, and asks for nothing that is newer.
+#[test]
+fn a_daemon_of_version_1_is_asked_as_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    const SIGNATURES: usize = 50;
+    let daemon = std::thread::spawn(move || {
+        let (mut program, _) = listener.accept().unwrap();
+        program.set_read_timeout(Some(PATIENCE)).unwrap();
+        let [_, login, sign] = RECORDED else {
+            panic!("other frames are recorded")
+        };
+        let mut answers = vec![WELCOME_OF_ITS_TIME, login.1];
+        answers.extend([sign.1; SIGNATURES]);
+        let answer = |answered: &str| {
+            let asked = frame(&mut program);
+            program.write_all(&bytes(answered)).unwrap();
+            asked
+        };
+        let asked: Vec<_> = answers.into_iter().map(answer).collect();
+        // A connection that is to be handed over would be another one.
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "a second connection");
+        asked
+    });
+
+    let client = Client::new(Endpoint::from(&*path), "test").unwrap();
+    let soon = || Instant::now() + Duration::from_secs(60);
+    client
+        .call(Call::Login(Secret::new(b"1234".to_vec())), soon())
+        .unwrap();
+    let key = ObjectId {
+        class: Class::PRIVATE_KEY,
+        name: [9; 32],
+    };
+    let sign = Operation::Use {
+        verb: Verb::Sign,
+        key: key.into(),
+        mechanism: Mechanism::plain(ck::CKM_ECDSA),
+        data: b"data".to_vec().into(),
+    };
+    for _ in 0..SIGNATURES {
+        let signature = client.execute(&sign, soon()).unwrap();
+        assert_eq!(signature.into_bytes().unwrap(), b"data"[..]);
+    }
+    assert_eq!(client.welcome().unwrap().version, 1);
+
+    let asked = daemon.join().unwrap();
+    let [hello, login, sign] = [0, 1, 2].map(|at| bytes(RECORDED[at].0));
+    // The newest version and the random name are the client's own.
+    assert_eq!(asked[0][..6], hello[..6]);
+    assert_eq!(asked[0][6], 2);
+    assert_eq!(asked[0][24..], hello[24..]);
+    assert_eq!(asked[1], login);
+    // How many microseconds are left is different each time.
+    let same = sign.len() - 4;
+    for asked in &asked[2..] {
+        assert_eq!(asked[..same], sign[..same]);
+        assert_eq!(asked.len(), sign.len());
+    }
+}
+
+/// A frame with its length.
+fn frame(stream: &mut UnixStream) -> Vec<u8> {
+    let mut frame = vec![0; 4];
+    stream.read_exact(&mut frame).unwrap();
+    let length = u32::from_le_bytes(frame[..].try_into().unwrap());
+    frame.resize(4 + length as usize, 0);
+    stream.read_exact(&mut frame[4..]).unwrap();
+    frame
 }

@@ -10,6 +10,7 @@ mod members;
 mod pins;
 mod queue;
 mod raw;
+mod recorded;
 mod rollout;
 mod rotation;
 mod state;
