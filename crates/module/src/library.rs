@@ -73,8 +73,12 @@ impl Library {
         announce("dlopen");
         // SAFETY: loading runs the module's constructors. A module is the operator's choice, and
         // by default it is loaded in a process of its own.
-        let code = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }
-            .map_err(|e| unloadable(&path, &format!("cannot be loaded: {e}")))?;
+        let code = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
+            // dlerror(3) names the file as well, or another one that it needs.
+            let (own, why) = (format!("{}: ", path.display()), e.to_string());
+            let why = why.strip_prefix(&own).unwrap_or(&why);
+            unloadable(&path, &format!("cannot be loaded: {why}"))
+        })?;
         // SAFETY: the type is that of C_GetFunctionList in the standard.
         let get = unsafe { code.get::<Get>(b"C_GetFunctionList\0") }
             .map_err(|_| unloadable(&path, "not a PKCS#11 module: it has no C_GetFunctionList"))?;

@@ -65,10 +65,10 @@ fn a_program_of_version_1_is_answered_as_ever() {
 /// Today's client says what a program of version 1 said, and asks for nothing that is newer.
 #[test]
 fn a_daemon_of_version_1_is_asked_as_ever() {
+    const SIGNATURES: usize = 50;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sock");
     let listener = UnixListener::bind(&path).unwrap();
-    const SIGNATURES: usize = 50;
     let daemon = std::thread::spawn(move || {
         let (mut program, _) = listener.accept().unwrap();
         program.set_read_timeout(Some(PATIENCE)).unwrap();

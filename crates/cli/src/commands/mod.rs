@@ -45,7 +45,8 @@ pub use bench::part::{COMMAND as PART, main as part_main};
         hsmux config example > hsmux.toml   # a file to start from\n  \
         hsmux serve                         # the daemon\n  \
         hsmux status                        # the pool and its members\n  \
-        hsmux doctor                        # what is wrong, and what to do"
+        hsmux doctor                        # what is wrong, and what to do\n\n\
+        hsmux help COMMAND says more of each."
 )]
 pub struct Cli {
     #[command(flatten)]
@@ -91,7 +92,7 @@ enum Command {
     /// SmartCard-HSMs and Nitrokey HSMs: set up, copy, back up
     #[command(subcommand)]
     Card(card::Card),
-    /// Measure
+    /// Measure signatures, scaling, services and web servers
     #[command(subcommand)]
     Bench(bench::Bench),
     /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing

@@ -38,7 +38,10 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
                 findings.extend(opensc::examine(config, member, found));
             }
             Err(why) => {
-                let problem = format!("{} cannot be loaded: {why}", member.module.display());
+                let module = member.module.display();
+                let said = why.strip_prefix(&format!("{module}: ")).unwrap_or(why);
+                let said = said.strip_prefix("cannot be loaded: ").unwrap_or(said);
+                let problem = format!("{module} cannot be loaded: {said}");
                 let advice = "install the vendor's module, or correct module =";
                 findings.push(Finding::new(Level::Error, &member.name, problem, advice));
             }

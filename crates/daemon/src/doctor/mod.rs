@@ -97,7 +97,7 @@ fn of_mistake(mistake: &Mistake) -> Finding {
         line => format!("{}:{line}", mistake.file.display()),
     };
     let advice = if mistake.file.exists() {
-        "edit the file, then hsmux config check".to_owned()
+        "mend it, then hsmux config check".to_owned()
     } else {
         format!("hsmux config example > {}", mistake.file.display())
     };

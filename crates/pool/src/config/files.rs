@@ -150,10 +150,16 @@ impl Findings<'_> {
             .parent()
             .filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        if folder.exists() && !folder.is_dir() {
-            self.error(line, format!("{what} {} is not a folder", folder.display()));
+        let message = if folder.exists() && !folder.is_dir() {
+            format!("{what} {} is not a folder", folder.display())
         } else if !folder.exists() && !parent.is_dir() {
-            self.error(line, format!("{what}: {} does not exist", parent.display()));
+            format!("{what}: {} does not exist", parent.display())
+        } else {
+            return;
+        };
+        // The administration's socket is beside the first one, unless it has a place of its own.
+        if self.mistakes.iter().all(|other| other.message != message) {
+            self.error(line, message);
         }
     }
 

@@ -8,7 +8,7 @@ use hsmux_token::Uri;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::schema::{Key, Section};
+use super::schema::{Key, SECTIONS, Section};
 use super::{Mistake, PinSource, Severity, User};
 
 /// The file's text, and what is wrong with it so far.
@@ -82,14 +82,34 @@ impl<'a> Source<'a> {
         place: &str,
         known: &(impl Iterator<Item = &'k str> + Clone),
     ) {
-        for key in table.keys() {
+        for (key, value) in table {
             let name = key.get_ref().as_ref();
-            if !known.clone().any(|known| known == name) {
-                let hint = suggestion(name, known.clone());
-                self.error(key.span(), format!("unknown key {name:?} in {place}{hint}"));
+            if known.clone().any(|known| known == name) {
+                continue;
             }
+            let (kind, hint) = match home(name) {
+                Some(home) => ("key", home),
+                None if is_section(value.get_ref()) => ("section", suggestion(name, known.clone())),
+                None => ("key", suggestion(name, known.clone())),
+            };
+            self.error(
+                key.span(),
+                format!("unknown {kind} {name:?} in {place}{hint}"),
+            );
         }
     }
+}
+
+/// `; it belongs in [pool]`, where another section has such a key.
+fn home(name: &str) -> Option<String> {
+    let has = |section: &&Section| section.keys.iter().any(|key| key.name == name);
+    let homes: Vec<_> = SECTIONS.iter().filter(has).map(Section::title).collect();
+    (!homes.is_empty()).then(|| format!("; it belongs in {}", homes.join(" or ")))
+}
+
+fn is_section(value: &DeValue<'_>) -> bool {
+    let first = value.as_array().and_then(|array| array.iter().next());
+    value.is_table() || first.is_some_and(|first| first.get_ref().is_table())
 }
 
 /// `; did you mean "label"?`, or all there are.
@@ -141,7 +161,10 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     pub fn missing(&mut self, name: &str) {
         let section = self.section;
         let example = self.key(name).map_or("", |key| key.example);
-        let message = format!("{} needs {name} = {example}", section.title());
+        let message = format!(
+            "{} needs {name}; for example {name} = {example}",
+            section.title()
+        );
         self.source.error(self.span.clone(), message);
     }
 
@@ -180,7 +203,12 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
             Ok(value) => Some(value),
             Err(why) => {
                 let example = self.key(name).map_or("", |key| key.example);
-                let message = format!("{name}: {why}; for example {name} = {example}");
+                // Where it asks whether something was meant, that is the example.
+                let message = if why.ends_with('?') {
+                    format!("{name}: {why}")
+                } else {
+                    format!("{name}: {why}; for example {name} = {example}")
+                };
                 self.source.error(value.span(), message);
                 None
             }

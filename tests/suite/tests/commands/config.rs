@@ -56,9 +56,10 @@ fn write(rig: &Rig, folder: &str, socket: &str) {
 fn command(rig: &Rig) -> Run {
     let variable = |name: &str, folder: &str, value: &str| {
         let there = rig.path(folder).join("hsmux.toml").exists();
-        match there {
-            true => format!("{name}={}", rig.path(value).display()),
-            false => format!("--unset={name}"),
+        if there {
+            format!("{name}={}", rig.path(value).display())
+        } else {
+            format!("--unset={name}")
         }
     };
     rig.run("unshare")

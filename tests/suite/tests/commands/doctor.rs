@@ -101,7 +101,7 @@ fn a_file_that_is_no_module_is_named() {
         ("text", text, ""),
         (
             "library",
-            "/lib/x86_64-linux-gnu/libm.so.6".into(),
+            "/usr/lib/x86_64-linux-gnu/libm.so.6".into(),
             "C_GetFunctionList",
         ),
     ];
@@ -123,6 +123,9 @@ fn a_file_that_is_no_module_is_named() {
         let problem = finding["problem"].as_str().unwrap();
         let expected = format!("{} cannot be loaded: ", module.display());
         assert!(problem.starts_with(&expected), "{problem}");
+        for twice in [module.to_str().unwrap(), "cannot be loaded"] {
+            assert_eq!(problem.matches(twice).count(), 1, "{problem}");
+        }
         assert!(problem.contains(why), "{problem}");
         let advice = "install the vendor's module, or correct module =";
         assert_eq!(finding["advice"], advice);

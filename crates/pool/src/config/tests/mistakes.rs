@@ -17,7 +17,12 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         "expected text in quotes, found integer",
     ),
     (r#"label = "web""#, r#"label = """#, 2, "empty"),
-    ("[daemon]", "[deamon]", 8, "did you mean \"daemon\""),
+    (
+        "[daemon]",
+        "[deamon]",
+        8,
+        "unknown section \"deamon\" in the file; did you mean \"daemon\"",
+    ),
     (
         "queue = 1024",
         "queue = \"1024\"",
@@ -28,6 +33,12 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
     ("queue = 1024", "queue = -1", 5, "expected a number"),
     ("queue = 1024", "queue == 1024", 5, ""),
     ("queue = 1024", "quue = 1024", 5, "did you mean \"queue\""),
+    (
+        "queue = 1024",
+        "socket = \"s\"",
+        5,
+        "unknown key \"socket\" in [pool]; it belongs in [daemon] or [[listener]] or",
+    ),
     (r#""30s""#, r#""30""#, 6, "ms, s, m or h"),
     (r#""30s""#, r#""0s""#, 6, "from 1ms to 24h"),
     (r#""30s""#, "30", 6, "expected text in quotes"),
@@ -73,7 +84,12 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         18,
         "keys of their own",
     ),
-    (r#"uri = "pkcs11:token=hsm1""#, "", 16, "needs uri = "),
+    (
+        r#"uri = "pkcs11:token=hsm1""#,
+        "",
+        16,
+        "needs uri; for example uri = ",
+    ),
     (
         r#"isolation = "process""#,
         r#"isolation = "thread""#,
@@ -99,7 +115,12 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         9,
         "a listener of its own",
     ),
-    ("[daemon]", "[[listener]]\n[daemon]", 8, "needs socket = "),
+    (
+        "[daemon]",
+        "[[listener]]\n[daemon]",
+        8,
+        "needs socket; for example socket = ",
+    ),
     (
         "[daemon]",
         "[[listener]]\nsocket = \"run/hsmux.sock\"\n[daemon]",
@@ -113,7 +134,12 @@ const MISTAKES: &[(&str, &str, usize, &str)] = &[
         9,
         "listens nowhere",
     ),
-    ("[daemon]", "[traces]\n[daemon]", 8, "needs endpoint = "),
+    (
+        "[daemon]",
+        "[traces]\n[daemon]",
+        8,
+        "needs endpoint; for example endpoint = ",
+    ),
     (
         "[daemon]",
         "[traces]\nendpoint = \"collector:4318\"\n[daemon]",
