@@ -63,7 +63,7 @@ pub struct Status {
     pub waiting: usize,
     /// Lines lost since the start.
     pub lost: u64,
-    /// Uses of keys refused since the start, for the trail could not be written.
+    /// Uses of keys, changes and acts refused since the start, for the trail could not be written.
     pub refused: u64,
     /// Why it cannot be written now.
     pub problem: Option<String>,
@@ -168,7 +168,25 @@ impl Trail {
     /// Records what is about to be done; on disk when this returns. After an error it must not be done,
     /// and there is no line.
     pub fn announce(&self, event: Event) -> Result<()> {
-        self.wait_for(event, Fate::Withdrawn)
+        let announced = self.wait_for(event, Fate::Withdrawn);
+        announced.map_err(|error| not_begun(&error, ""))
+    }
+
+    /// The same of what is done all the same with [`OnFailure::Continue`]: a line that cannot be written is then
+    /// counted as lost, and no error.
+    pub fn announce_by_policy(&self, event: Event) -> Result<()> {
+        let Err(error) = self.wait_for(event, Fate::Withdrawn) else {
+            return Ok(());
+        };
+        let queue = &self.shared.queue;
+        let stops = queue.stops.load(Ordering::Relaxed);
+        let why = error.to_string();
+        queue.miss(&why, u64::from(!stops), u64::from(stops));
+        if !stops {
+            return Ok(());
+        }
+        let or = ", or set [audit] on_failure = \"continue\" and reload";
+        Err(not_begun(&error, or))
     }
 
     fn wait_for(&self, event: Event, fate: Fate) -> Result<()> {
@@ -227,6 +245,12 @@ impl Drop for Trail {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// What to do besides mending it is in `or`.
+fn not_begun(error: &Error, or: &str) -> Error {
+    let message = format!("it is not begun while it cannot be recorded: {error}; mend that{or}");
+    Error::new(error.scope(), error.kind(), message)
 }
 
 /// The trail's file, and what is wrong with it.

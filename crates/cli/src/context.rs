@@ -63,15 +63,15 @@ impl Context {
     }
 
     /// Who puts on the audit trail what this command does by itself.
-    pub fn recorder(&self, config: &Config) -> anyhow::Result<Recorder> {
+    fn recorder(&self, config: &Config) -> anyhow::Result<Recorder> {
         if StateLock::is_held(&config.state) {
             return Ok(Recorder::daemon(self.admin()?));
         }
         Ok(Recorder::own(config)?)
     }
 
-    /// Does something to a token or a card, of which the audit trail has a line before and one after it: where
-    /// there is a configuration, for without one there is no trail.
+    /// Does something by itself, of which the audit trail has a line before and one after it: where there is a
+    /// configuration, for without one there is no trail.
     pub fn recorded<T>(
         &self,
         deed: &Deed,

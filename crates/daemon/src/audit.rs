@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use hsmux_audit::{Actor, Event, OnFailure, Settings};
+use hsmux_audit::{Actor, Event, OnFailure, Settings, Trail};
 use hsmux_pool::config::Config;
 use serde_json::{Map, Value};
 
-use crate::admin::{Request, Stage};
+use crate::admin::{Announced, Request, Stage};
 
 /// A process that asks for something.
 #[derive(Clone)]
@@ -73,9 +73,14 @@ pub fn settings(config: &Config) -> Settings {
     }
 }
 
-/// An administrative act that is about to begin.
-pub fn begun(who: &Who, request: &Request) -> Event {
-    act(who, request).outcome("begun")
+/// Before an administrative act: its line, if it needs one. After an error it must not begin.
+pub fn announce(trail: &Trail, who: &Who, request: &Request) -> hsmux_token::Result<()> {
+    let begun = || act(who, request).outcome("begun");
+    match request.announced() {
+        Announced::No => Ok(()),
+        Announced::ByPolicy => trail.announce_by_policy(begun()),
+        Announced::Always => trail.announce(begun()),
+    }
 }
 
 /// An administrative act, and how it ended.

@@ -230,21 +230,21 @@ impl Running {
     }
 
     /// Reads the configuration again and takes over what has changed; answers what that was. With
-    /// a mistake in the file, or a socket that cannot be made, all stays as it is.
+    /// a mistake in the file, or a socket that cannot be made, all stays as it is. A trail that cannot be written is
+    /// an error, but keeps nothing from being taken over: what `[audit]` says by now may be the way out.
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
-        let result = self
-            .shared
-            .audit
-            .reopen()
-            .and_then(|()| load(&self.file))
-            .and_then(|file| self.take_over(&file));
+        let reopened = self.shared.audit.reopen();
+        let result = load(&self.file).and_then(|file| self.take_over(&file));
         match &result {
             Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
         }
         *self.problem.lock() = result.as_ref().err().map(ToString::to_string);
-        result
+        let changes = result?;
+        reopened
+            .map_err(|error| error.at("the configuration was taken over, but not all is well"))?;
+        Ok(changes)
     }
 
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {

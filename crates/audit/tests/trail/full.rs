@@ -30,9 +30,12 @@ fn a_full_disk_stops_key_use_until_there_is_room_and_no_line_is_lost() {
     trail.record(key_use("running"));
     assert!(trail.commit(act("done")).is_err());
     assert!(trail.announce(act("not done")).is_err());
+    let refused = trail.announce_by_policy(act("not done")).unwrap_err();
+    let says = ["No space left", "on_failure = \"continue\""];
+    assert!(says.iter().all(|said| refused.to_string().contains(said)));
     let status = trail.status();
     assert!(status.problem.unwrap().contains("No space left"));
-    assert_eq!((status.lost, status.refused), (0, 1));
+    assert_eq!((status.lost, status.refused), (0, 2));
     fs::remove_file(rig.path("audit.log")).unwrap();
     until("keys are used again", || trail.admit().is_ok());
     until("all is written", || trail.status().waiting == 0);
@@ -57,14 +60,17 @@ fn or_it_does_not_and_lost_lines_are_counted() {
     trail.admit().unwrap();
     // An act that is waited for has the writer try at once.
     assert!(trail.commit(act("done")).is_err());
-    assert_eq!((trail.status().lost, trail.status().refused), (1, 0));
+    trail.announce_by_policy(act("begun")).unwrap();
+    assert!(trail.announce(act("not done")).is_err());
+    assert_eq!((trail.status().lost, trail.status().refused), (2, 0));
     fs::remove_file(rig.path("audit.log")).unwrap();
     until("it is written again", || trail.status().problem.is_none());
     drop(trail);
     let lines = rig.lines("audit.log");
     let gap = lines.iter().find(|line| line["gap"].is_object()).unwrap();
-    assert_eq!(gap["gap"]["lost"], 1);
+    assert_eq!(gap["gap"]["lost"], 2);
     assert!(lines.iter().any(|line| line["act"] == "done"));
+    assert!(!lines.iter().any(|line| line["act"] == "not done"));
     let report = rig.verify(&["audit.log", "audit.log.1"]);
     assert_eq!(remarks(&report), [Kind::Lost], "{report}");
 }

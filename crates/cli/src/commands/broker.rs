@@ -1,11 +1,10 @@
 //! `hsmux broker`, and the broker inside `hsmux serve`.
 
-use anyhow::Context as _;
 use clap::Args;
 use hsmux_broker::Service;
 use hsmux_broker::store::Store;
 use hsmux_daemon::Daemon;
-use hsmux_daemon::admin::Request;
+use hsmux_daemon::admin::Deed;
 use std::path::PathBuf;
 
 use super::serve::Serve;
@@ -43,11 +42,8 @@ impl Broker {
         let Some(to) = self.backup else {
             return self.serve.run(context);
         };
-        let recorder = context.recorder(&config)?;
-        Store::backup(&section.store, &to)?;
-        recorder
-            .done(&Request::BrokerBackup { file: to.clone() })
-            .with_context(|| format!("{} is not on the audit trail", to.display()))?;
+        let deed = Deed::BrokerBackup { file: to.clone() };
+        context.recorded(&deed, || Ok(Store::backup(&section.store, &to)?))?;
         if context.json {
             crate::output::json(&to)?;
         } else {

@@ -102,11 +102,9 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
 fn audit(audit: &hsmux_audit::Status) {
     if let Some(problem) = &audit.problem {
         let keys = match (audit.uses, audit.on_failure) {
-            (true, OnFailure::Stop) => "keys are not used, nor changed by programs, until it can",
+            (true, OnFailure::Stop) => "keys are not used and nothing is changed until it can",
             (true, OnFailure::Continue) => "keys are used all the same, and lines are lost",
-            (false, OnFailure::Stop) => {
-                "programs change nothing, and hsmux destroys nothing, until it can"
-            }
+            (false, OnFailure::Stop) => "programs and hsmux change nothing until it can",
             (false, OnFailure::Continue) => {
                 "hsmux destroys nothing until it can, and lines of what programs change are lost"
             }
@@ -115,7 +113,7 @@ fn audit(audit: &hsmux_audit::Status) {
     }
     if audit.lost + audit.refused > 0 {
         println!(
-            "the audit trail since the start: {} lines lost, {} uses and changes of keys refused",
+            "the audit trail since the start: {} lines lost, {} uses, changes and acts refused",
             audit.lost, audit.refused
         );
     }

@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use hsmux_broker::auth;
 use hsmux_broker::store::Store;
-use hsmux_daemon::admin::{Recorder, Request};
+use hsmux_daemon::admin::Deed;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -54,27 +53,23 @@ impl TokenAuth {
         })?;
         let store = Store::beside(&section.store)?;
         match self {
-            Self::Create(create) => create.run(context, &store, &context.recorder(&config)?),
+            Self::Create(create) => create.run(context, &store),
             Self::List => list(context, &store),
-            Self::Revoke(revoke) => revoke.run(context, &store, &context.recorder(&config)?),
+            Self::Revoke(revoke) => revoke.run(context, &store),
         }
     }
 }
 
 impl Create {
-    fn run(self, context: &Context, store: &Store, recorder: &Recorder) -> anyhow::Result<Exit> {
-        let new = auth::issue(store, &self.name, self.expires)?;
-        let (id, name, expires) = (new.kept.id, new.kept.name, new.kept.expires);
-        let made = Request::TokenAuthCreate {
-            id: id.clone(),
-            name: name.clone(),
-            expires,
+    fn run(self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
+        let new = auth::issue(&self.name, self.expires)?;
+        let deed = Deed::TokenAuthCreate {
+            id: new.kept.id.clone(),
+            name: new.kept.name.clone(),
+            expires: new.kept.expires,
         };
-        if let Err(failure) = recorder.done(&made) {
-            // Nobody has seen it.
-            store.revoke(&id)?;
-            return Err(failure).context("no token was made, for it is not on the audit trail");
-        }
+        context.recorded(&deed, || Ok(store.put_token(&new.kept)?))?;
+        let (id, name, expires) = (new.kept.id, new.kept.name, new.kept.expires);
         let token = String::from_utf8_lossy(new.secret.expose());
         if context.json {
             output::json(
@@ -88,13 +83,16 @@ impl Create {
 }
 
 impl Revoke {
-    fn run(self, context: &Context, store: &Store, recorder: &Recorder) -> anyhow::Result<Exit> {
-        let ids = store.revoke(&self.which)?;
-        let gone = ids.len();
-        let which = self.which;
-        recorder
-            .done(&Request::TokenAuthRevoke { which, ids })
-            .with_context(|| format!("{gone} revoked, which is not on the audit trail"))?;
+    fn run(self, context: &Context, store: &Store) -> anyhow::Result<Exit> {
+        let meant = store.tokens()?.into_iter();
+        let meant = meant.filter(|token| token.id == self.which || token.name == self.which);
+        let deed = Deed::TokenAuthRevoke {
+            which: self.which.clone(),
+            ids: meant.map(|token| token.id).collect(),
+        };
+        let gone = context
+            .recorded(&deed, || Ok(store.revoke(&self.which)?))?
+            .len();
         if context.json {
             output::json(&serde_json::json!({ "revoked": gone }))?;
         } else {

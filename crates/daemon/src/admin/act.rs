@@ -26,13 +26,9 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
-        // The service tells the main thread, once the answer is out; a command has done the others by itself, and
-        // the trail has its line from the service.
-        Request::Stop
-        | Request::TokenAuthCreate { .. }
-        | Request::TokenAuthRevoke { .. }
-        | Request::BrokerBackup { .. }
-        | Request::Deed { .. } => Response::Done,
+        // The service tells the main thread, once the answer is out; a command does deeds by itself, and
+        // the trail has their lines from the service.
+        Request::Stop | Request::Deed { .. } => Response::Done,
         Request::KeyGenerate { spec, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
@@ -65,8 +61,6 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             subject,
             names,
         } => {
-            // It uses the key.
-            running.shared.audit.admit()?;
             let key = find::uri(key)?;
             Response::Text(certificate::request(pool, &key, subject, names, deadline)?)
         }

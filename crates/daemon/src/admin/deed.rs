@@ -1,11 +1,13 @@
-//! What commands do to tokens and cards with their own hands.
+//! What commands do with their own hands.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a command does to a token or a card, past the pool. Cards are named by their serial numbers;
-/// no PIN, password or share is ever part of it.
+use super::Announced;
+
+/// Something that a command does past the daemon: to a token, a card or the broker's store. Cards are named by their
+/// serial numbers; no PIN, password, share or client's token is ever part of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "act", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Deed {
@@ -87,6 +89,39 @@ pub enum Deed {
         /// The backup.
         file: PathBuf,
     },
+    /// `hsmux token-auth create`.
+    TokenAuthCreate {
+        /// The token's id.
+        id: String,
+        /// Whose it is.
+        name: String,
+        /// Seconds after 1970; `None`: it does not expire.
+        expires: Option<u64>,
+    },
+    /// `hsmux token-auth revoke`.
+    TokenAuthRevoke {
+        /// The id or the name that was given.
+        which: String,
+        /// The ids of those that it means.
+        ids: Vec<String>,
+    },
+    /// `hsmux broker --backup`.
+    BrokerBackup {
+        /// The new file.
+        file: PathBuf,
+    },
+}
+
+impl Deed {
+    /// Tokens and cards lose what they had, or give keys away; rows of the broker's store come again.
+    pub(super) fn announced(&self) -> Announced {
+        match self {
+            Self::TokenAuthCreate { .. }
+            | Self::TokenAuthRevoke { .. }
+            | Self::BrokerBackup { .. } => Announced::ByPolicy,
+            _ => Announced::Always,
+        }
+    }
 }
 
 /// How far a [`Deed`] is.

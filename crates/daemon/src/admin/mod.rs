@@ -13,7 +13,6 @@ mod service;
 mod status;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
@@ -125,28 +124,7 @@ pub enum Request {
         /// The members; all without it.
         tokens: Vec<String>,
     },
-    /// A command has made a token for a client of the broker: for the trail alone, see [`Recorder`].
-    TokenAuthCreate {
-        /// The token's id.
-        id: String,
-        /// Whose it is.
-        name: String,
-        /// Seconds after 1970; `None`: it does not expire.
-        expires: Option<u64>,
-    },
-    /// A command has revoked tokens of the broker's clients: for the trail alone.
-    TokenAuthRevoke {
-        /// The id or the name that was given.
-        which: String,
-        /// The ids of those that are gone.
-        ids: Vec<String>,
-    },
-    /// A command has copied the broker's store: for the trail alone.
-    BrokerBackup {
-        /// The new file.
-        file: PathBuf,
-    },
-    /// A command is about to do something to a token or card by itself, or has done it: for the trail alone.
+    /// A command is about to do something by itself, or has done it: for the trail alone, see [`Recorder`].
     Deed {
         /// What.
         deed: Deed,
@@ -155,26 +133,46 @@ pub enum Request {
     },
 }
 
+/// Whether the audit trail has a line of something before it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Announced {
+    /// It has none.
+    No,
+    /// Where that cannot be written, `[audit] on_failure` decides whether it begins.
+    ByPolicy,
+    /// Where that cannot be written it does not begin, whatever is configured.
+    Always,
+}
+
 impl Request {
     /// Whether it changes anything, so that the audit trail has a line of how it ended.
     pub fn acts(&self) -> bool {
-        !matches!(self, Self::Status | Self::Keys | Self::PinList) && !self.is_begun_elsewhere()
+        match self {
+            Self::Status | Self::Keys | Self::PinList => false,
+            Self::Deed { stage, .. } => *stage != Stage::Begun,
+            _ => true,
+        }
     }
 
-    /// Whether the trail has a line before it begins, without which it does not: something is gone for good
-    /// afterwards, or a command is about to do it.
-    pub fn is_announced(&self) -> bool {
-        matches!(self, Self::KeyDelete { .. } | Self::PinRotate { .. }) || self.is_begun_elsewhere()
-    }
-
-    fn is_begun_elsewhere(&self) -> bool {
-        matches!(
-            self,
+    /// Whether the trail has a line before it begins.
+    pub fn announced(&self) -> Announced {
+        match self {
             Self::Deed {
+                deed,
                 stage: Stage::Begun,
-                ..
-            }
-        )
+            } => deed.announced(),
+            // What only reads; what has ended; and the ways out, where the trail cannot be written: a reload takes
+            // over what `[audit]` says, and turns to a new file.
+            Self::Status
+            | Self::Keys
+            | Self::PinList
+            | Self::Deed { .. }
+            | Self::Reload
+            | Self::Stop => Announced::No,
+            // Something is gone for good afterwards.
+            Self::KeyDelete { .. } | Self::PinRotate { .. } => Announced::Always,
+            _ => Announced::ByPolicy,
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use hsmux_pool::config::{Config, Login, Member};
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
-use super::{Failure, PinRow, Recorder, Request, desk};
+use super::{Failure, PinRow, Request, desk, recorder};
 use crate::daemon::Running;
 use crate::members::worker;
 use crate::settings::pin_source;
@@ -26,14 +26,10 @@ pub fn list(config: &Config) -> Result<Vec<PinRow>> {
 
 /// [`release`] where no daemon runs: the trail gets its line all the same.
 pub fn release_offline(config: &Config, token: &str) -> Result<Vec<PinRow>> {
-    let recorder = Recorder::own(config)?;
     let request = Request::PinRelease {
         token: token.to_owned(),
     };
-    let result = release(config, token);
-    let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
-    recorder.ended(&request, &outcome)?;
-    result
+    recorder::without_daemon(config, &request, || release(config, token))
 }
 
 /// Lets a held PIN of a member, or of the tokens that a URI means, be tried once more; a daemon is then told

@@ -27,19 +27,8 @@ impl Recorder {
 
     /// This process, for no daemon runs; there may never have been one.
     pub fn own(config: &Config) -> Result<Self> {
-        lock::make_folder(&config.state)?;
-        let trail = Trail::open(&audit::settings(config))?;
-        let user = rustix::process::getuid().as_raw();
-        let who = Who::here(user, "hsmux, without a daemon");
+        let (trail, who) = open(config)?;
         Ok(Self(By::Own(trail, who)))
-    }
-
-    /// Records what was done; on disk when this returns.
-    pub fn done(&self, request: &Request) -> Outcome<(), Failure> {
-        match &self.0 {
-            By::Daemon(admin) => admin.ask(request).map(drop),
-            By::Own(..) => Ok(self.ended(request, &Ok(()))?),
-        }
     }
 
     /// Records how far a deed is; on disk when this returns. One that is about to begin must not begin after an
@@ -49,17 +38,30 @@ impl Recorder {
         let deed = deed.clone();
         let request = Request::Deed { deed, stage };
         match &self.0 {
-            By::Own(trail, who) if begins => Ok(trail.announce(audit::begun(who, &request))?),
-            _ => self.done(&request),
+            By::Daemon(admin) => admin.ask(&request).map(drop),
+            By::Own(trail, who) if begins => Ok(audit::announce(trail, who, &request)?),
+            By::Own(trail, who) => Ok(trail.commit(audit::ended(who, &request, &Ok(())))?),
         }
     }
+}
 
-    /// Records what was tried, and how it ended.
-    pub(super) fn ended(&self, request: &Request, outcome: &Outcome<(), String>) -> Result<()> {
-        match &self.0 {
-            // Whatever is asked of the daemon itself, it records by itself.
-            By::Daemon(_) => Ok(()),
-            By::Own(trail, who) => trail.commit(audit::ended(who, request, outcome)),
-        }
-    }
+/// What the daemon would do, where none runs: with the same lines.
+pub(super) fn without_daemon<T>(
+    config: &Config,
+    request: &Request,
+    act: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    let (trail, who) = open(config)?;
+    audit::announce(&trail, &who, request)?;
+    let result = act();
+    let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
+    trail.commit(audit::ended(&who, request, &outcome))?;
+    result
+}
+
+fn open(config: &Config) -> Result<(Trail, Who)> {
+    lock::make_folder(&config.state)?;
+    let trail = Trail::open(&audit::settings(config))?;
+    let user = rustix::process::getuid().as_raw();
+    Ok((trail, Who::here(user, "hsmux, without a daemon")))
 }

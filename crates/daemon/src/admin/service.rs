@@ -76,15 +76,14 @@ fn carry_out(running: &Weak<Running>, who: &Who, request: &Request) -> Response 
         return Response::Failed(stopping().into());
     };
     let trail = &running.shared.audit;
-    if request.is_announced()
-        && let Err(error) = trail.announce(audit::begun(who, request))
-    {
+    let act = serde_json::to_string(request).unwrap_or_default();
+    if let Err(error) = audit::announce(trail, who, request) {
+        tracing::warn!(uid = who.uid, pid = who.pid, act, why = %error, "administration");
         return Response::Failed(error.into());
     }
     let result = act::carry_out(&running, request);
     if request.acts() {
         let outcome = result.as_ref().map(|_| ()).map_err(ToString::to_string);
-        let act = serde_json::to_string(request).unwrap_or_default();
         match &outcome {
             Ok(()) => tracing::info!(uid = who.uid, pid = who.pid, act, "administration"),
             Err(why) => tracing::warn!(uid = who.uid, pid = who.pid, act, why, "administration"),

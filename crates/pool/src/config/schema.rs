@@ -313,7 +313,7 @@ pub const SECTIONS: &[Section] = &[
                 "on_failure",
                 r#""stop""#,
                 r#""stop""#,
-                "When the trail cannot be written (a full disk). \"stop\": what has to be recorded is not begun until it can: token objects are not changed by programs and, with `keys = true`, keys are not used (CKR_DEVICE_MEMORY, 503); \"continue\": it is done, and lost lines are counted in the trail and in `hsmux status`.",
+                "When the trail cannot be written (a full disk). \"stop\": what has to be recorded is not begun until it can: no administrative act begins, token objects are not changed by programs and, with `keys = true`, keys are not used (CKR_DEVICE_MEMORY, 503); \"continue\": it is done, and lost lines are counted in the trail and in `hsmux status`.",
             ),
             key(
                 "checkpoint",

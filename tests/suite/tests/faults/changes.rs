@@ -9,8 +9,6 @@ const NO_TRAIL: u64 = 0x31;
 const PIN_INCORRECT: u64 = 0xa0;
 const WRITE_PROTECTED: u64 = 0xe2;
 
-const CSR: &str = "key csr pkcs11:object=ec;type=private --subject CN=a.test";
-
 /// One member, and nothing said of the trail.
 fn started() -> Rig {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
@@ -93,7 +91,9 @@ fn nothing_is_changed_while_the_trail_cannot_be_written() {
         assert_eq!(program.ask(call, arguments), Err(NO_TRAIL), "{call}");
     }
     assert_eq!(program.ok("objects", json!({})), before);
-    rig.hsmux("status").ok().says("programs change nothing");
+    rig.hsmux("status")
+        .ok()
+        .says("programs and hsmux change nothing");
     // Uses of keys have no lines here, and need none.
     program.ok("sign", json!({}));
     program.ok("generate", json!({"label": "mine", "token": false}));
@@ -116,26 +116,6 @@ fn or_it_is_changed_and_lost_lines_are_counted() {
     until("a line is lost", PATIENCE, || {
         (rig.status()["audit"]["lost"].as_u64() >= Some(1)).then_some(())
     });
-}
-
-/// Its signature is a use of a key, whatever has a line.
-#[test]
-fn no_request_for_a_certificate_is_signed_while_the_trail_cannot_be_written() {
-    let rig = started();
-    rig.hsmux(CSR).ok().says("CERTIFICATE REQUEST");
-    rig.fill_the_trails_disk();
-    rig.hsmux(CSR)
-        .fails()
-        .says("audit trail")
-        .says("No space left")
-        .never_says("CERTIFICATE REQUEST");
-    rig.make_room_for_the_trail();
-    rig.hsmux(CSR).ok().says("CERTIFICATE REQUEST");
-    // The first one is in the file of before.
-    let mut lines = rig.trail();
-    lines.retain(|line| line["act"] == "key-csr");
-    let done: Vec<_> = lines.iter().map(|line| line["outcome"] == "done").collect();
-    assert_eq!(done, [false, true], "{lines:?}");
 }
 
 #[test]
