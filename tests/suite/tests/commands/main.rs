@@ -1,5 +1,6 @@
 //! The command line: what an administrator does, with real tokens behind it.
 
+mod acts;
 mod admin;
 mod bench;
 mod config;
