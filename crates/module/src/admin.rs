@@ -43,8 +43,8 @@ pub fn init_pin(options: &Options, so_pin: &Secret, new: &Secret) -> Result<()> 
 
 /// Changes the user's PIN from `options.pin` to `new` (C_SetPIN).
 ///
-/// When an earlier change to the same PIN was broken off, the new PIN is tried first: the change may
-/// have been made. So a rotation over many tokens is repeated until it comes through.
+/// When an earlier change to the same PIN was broken off, the new PIN is tried first, for the change may
+/// have been made, unless the old one has been right since. So a rotation over many tokens is repeated until it comes through.
 pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
     let Some(old) = &options.pin else {
         return Err(Error::request(
@@ -64,7 +64,9 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
         // It came through, and whoever repeats it was broken off before they noted that.
         return Ok(());
     }
-    if desk.has_been_set(&mut journal, new, &new_mac)? {
+    if !journal.is_right_since(&old_mac, &new_mac)
+        && desk.has_been_set(&mut journal, new, &new_mac)?
+    {
         return replaced(&mut journal, &old_mac, &new_mac);
     }
     let session = desk.session()?;

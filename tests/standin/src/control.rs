@@ -84,6 +84,8 @@ pub struct TokenControl {
     pub login_error: u64,
     /// C_SetPIN ends the process: `before` or `after` the PIN has changed.
     pub crash_in_set_pin: Option<When>,
+    /// The same, but it does not return while this is set.
+    pub hang_in_set_pin: Option<When>,
     /// Private and secret keys are others than their public attributes and check values say.
     pub wrong_key: bool,
     /// Before each operation so many bytes of memory are lost.
@@ -166,6 +168,7 @@ impl Default for TokenControl {
             crash_in_login: false,
             login_error: CKR_OK,
             crash_in_set_pin: None,
+            hang_in_set_pin: None,
             wrong_key: false,
             leak: 0,
             churn: None,

@@ -72,10 +72,25 @@ impl StandIn {
 
     /// The threads that hung in a call of a token, by their names, one for each call.
     pub fn hung(&self, label: &str) -> Vec<String> {
+        let calls = self.hung_calls(label).into_iter();
+        calls.map(|(_, thread)| thread).collect()
+    }
+
+    /// The same with their processes.
+    pub fn hung_calls(&self, label: &str) -> Vec<(u32, String)> {
         let log = fs::read_to_string(self.state.join(format!("{label}.hang")));
         let lines = log.unwrap_or_default();
-        let thread = |line: &str| Some(line.split_once(' ')?.1.to_owned());
-        lines.lines().filter_map(thread).collect()
+        let call = |line: &str| {
+            let (process, thread) = line.split_once(' ')?;
+            Some((process.parse().ok()?, thread.to_owned()))
+        };
+        lines.lines().filter_map(call).collect()
+    }
+
+    /// The PIN that a token has.
+    pub fn pin(&self, label: &str) -> String {
+        let changed = fs::read_to_string(self.state.join(format!("{label}.pin")));
+        changed.unwrap_or_else(|_| Self::PIN.to_owned())
     }
 
     fn write(&self) {

@@ -27,7 +27,8 @@ pub enum Pin {
     #[command(after_help = "Examples:\n  \
         hsmux pin rotate\n  \
         hsmux pin rotate hsm1 hsm2\n\n\
-        New PINs are written to the PIN files of the configuration before the tokens take them.")]
+        New PINs are written to the PIN files of the configuration before the tokens take them.\n\
+        After an interruption it gives their new PINs to those that have none yet, and no others.")]
     Rotate {
         /// The members [default: all]
         members: Vec<String>,

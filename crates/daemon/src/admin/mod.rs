@@ -119,7 +119,7 @@ pub enum Request {
         token: String,
     },
     /// Gives members new PINs, one after the other; repeated after an interruption it goes on where
-    /// it stopped. Answered by [`Response::Lines`].
+    /// it stopped, and leaves those as they are that have their new one. Answered by [`Response::Lines`].
     PinRotate {
         /// The members; all without it.
         tokens: Vec<String>,

@@ -50,16 +50,8 @@ pub fn release(config: &Config, token: &str) -> Result<Vec<PinRow>> {
 /// Gives members new random PINs, one after the other. The workers stay logged in meanwhile.
 pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failure> {
     let config = running.config();
-    let members = match tokens {
-        [] => {
-            let own = config.tokens.iter().filter(|member| member.node.is_none());
-            own.collect::<Vec<_>>()
-        }
-        some => some
-            .iter()
-            .map(|name| named(&config, name))
-            .collect::<Result<Vec<_>>>()?,
-    };
+    let (members, left) =
+        pin_rotate::remaining(meant(&config, tokens)?, |member| member.pin.as_ref());
     let holders = members.iter().map(|member| holder(running, member));
     let holders = holders.collect::<Result<Vec<_>>>()?;
     let desk = Vendors {
@@ -79,7 +71,34 @@ pub fn rotate(running: &Running, tokens: &[String]) -> Result<Vec<String>, Failu
     let told = pool_pins(&config, &members);
     answer(rotated).map(|mut lines| {
         lines.extend(told);
+        lines.extend(not_again(&left));
         lines
+    })
+}
+
+/// The members that are asked for, all without names. A PIN that several share changes on all of them.
+fn meant<'a>(config: &'a Config, names: &[String]) -> Result<Vec<&'a Member>> {
+    let asked = names.iter().map(|name| named(config, name));
+    let asked = asked.collect::<Result<Vec<_>>>()?;
+    let is_meant = |member: &Member, one: &Member| {
+        let pins = one.pin.as_ref().zip(member.pin.as_ref());
+        one.name == member.name || pins.is_some_and(|(one, pin)| pin_rotate::are_shared(one, pin))
+    };
+    let all = config.tokens.iter().filter(|member| match &*asked {
+        [] => member.node.is_none(),
+        some => some.iter().any(|one| is_meant(member, one)),
+    });
+    Ok(all.collect())
+}
+
+/// What to tell of those that the rest of an earlier rotation has left as they are.
+fn not_again(left: &[&Member]) -> Option<String> {
+    let names: Vec<_> = left.iter().map(|member| member.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: left as they are, for this was the rest of an earlier rotation; to give them new PINs, too, repeat it",
+            names.join(", ")
+        )
     })
 }
 

@@ -54,6 +54,13 @@ impl Journal {
         self.record.pins.iter().find(|v| v.mac == mac)
     }
 
+    /// Whether the token has taken a PIN after another one was used last.
+    pub(crate) fn is_right_since(&self, mac: &str, other: &str) -> bool {
+        let pins = self.record.pins.iter();
+        let mut later = pins.skip_while(|v| v.mac != other);
+        later.any(|v| v.mac == mac && v.outcome == Outcome::Succeeded)
+    }
+
     /// Writes what becomes of a PIN, and makes it the last that was used.
     pub(crate) fn write(
         &mut self,

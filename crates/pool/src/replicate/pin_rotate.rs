@@ -1,9 +1,10 @@
 //! New PINs for the members: each is in its file before the token takes it, and nowhere else.
 //!
-//! The new PIN is first written beside the old one (`hsm1.pin.next`), then the token is told, then
-//! the new file takes the old one's place. A run that was broken off anywhere is continued by the
-//! next: a file `.next` that is there is the PIN that the token has, or gets. The record of the
-//! breaker tells which, without a wrong PIN being tried.
+//! All new PINs are first written as drafts (`hsm1.pin.draft`) beside the old ones; then each draft is the PIN to
+//! come (`hsm1.pin.next`); then one token after the other is told, and its new file takes the old one's
+//! place. A run that was broken off anywhere is continued by the next: a file `.next` that is there is the PIN
+//! that the token has, or gets. The record of the breaker tells which, without a wrong PIN being tried where that
+//! can be known. Once there is a `.next`, whoever has neither it nor a draft is through.
 
 use super::files;
 use crate::config::PinSource;
@@ -54,6 +55,9 @@ pub fn rotate(
     for (file, members) in &files {
         prepare(file, members)?;
     }
+    for (file, _) in &files {
+        settle(file)?;
+    }
     let mut all = Vec::new();
     for (file, members) in files {
         let rotated = Rotated {
@@ -67,13 +71,33 @@ pub fn rotate(
     Ok(all)
 }
 
-/// Whether a run for this PIN was broken off: its new PIN is written down already.
+/// Whether a run for this PIN was broken off: the token may have the new one already.
 pub fn begun(source: &PinSource) -> bool {
+    file_of(source).is_some_and(|file| beside(&file, NEXT).exists())
+}
+
+/// Those whose PINs are to change, and those that stay as they are: where a run was broken off, those that it has not
+/// come to stay to be done.
+pub fn remaining<T>(all: Vec<T>, source: impl Fn(&T) -> Option<&PinSource>) -> (Vec<T>, Vec<T>) {
+    if !all.iter().filter_map(&source).any(begun) {
+        return (all, Vec::new());
+    }
+    all.into_iter().partition(|one| {
+        let file = source(one).and_then(file_of);
+        file.is_some_and(|file| [NEXT, DRAFT].iter().any(|end| beside(&file, end).exists()))
+    })
+}
+
+/// Whether both PINs are in one file, by whatever names.
+pub fn are_shared(one: &PinSource, other: &PinSource) -> bool {
+    file_of(one).is_some_and(|file| file_of(other) == Some(file))
+}
+
+/// The file itself, also where several names lead to it.
+fn file_of(source: &PinSource) -> Option<PathBuf> {
     match source {
-        PinSource::File(path) => {
-            std::fs::canonicalize(path).is_ok_and(|file| beside(&file).exists())
-        }
-        _ => false,
+        PinSource::File(path) => std::fs::canonicalize(path).ok(),
+        _ => None,
     }
 }
 
@@ -91,7 +115,6 @@ fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
                 ),
             ));
         };
-        // The file itself, also where several names lead to it.
         let path = std::fs::canonicalize(path).map_err(|e| files::failed("find", path, &e))?;
         match files.iter_mut().find(|(file, _)| *file == path) {
             Some((_, members)) => members.push(holder),
@@ -101,25 +124,35 @@ fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
     Ok(files)
 }
 
-/// Puts the new PIN beside the old one, unless an earlier run has.
+/// Drafts the new PIN beside the old one, unless it is an earlier run's.
 fn prepare(file: &Path, members: &[&Holder]) -> Result<()> {
-    let next = beside(file);
-    if next.exists() {
+    if beside(file, NEXT).exists() {
         return Ok(());
     }
+    let draft = beside(file, DRAFT);
     let length = members.iter().map(|h| h.length).min().unwrap_or(0);
     let pin = random_pin(length)?;
     let mut line = zeroize::Zeroizing::new(pin.expose().to_vec());
     line.push(b'\n');
-    files::replace(&next, &line, 0o600)?;
-    as_before(file, &next).inspect_err(|_| {
-        let _ = std::fs::remove_file(&next);
+    files::replace(&draft, &line, 0o600)?;
+    as_before(file, &draft).inspect_err(|_| {
+        let _ = std::fs::remove_file(&draft);
     })
+}
+
+/// The draft is the PIN that the token will get.
+fn settle(file: &Path) -> Result<()> {
+    let (draft, next) = (beside(file, DRAFT), beside(file, NEXT));
+    if next.exists() {
+        return Ok(());
+    }
+    std::fs::rename(&draft, &next).map_err(|e| files::failed("rename", &draft, &e))?;
+    files::sync_folder(file.parent().unwrap_or(Path::new("/")))
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
 fn exchange(file: &Path, members: &[&Holder], desk: &dyn Desk) -> Result<()> {
-    let next = beside(file);
+    let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
     let mut failed = None;
     for holder in members {
@@ -137,10 +170,16 @@ fn exchange(file: &Path, members: &[&Holder], desk: &dyn Desk) -> Result<()> {
     files::sync_folder(file.parent().unwrap_or(Path::new("/")))
 }
 
+/// What no token knows.
+const DRAFT: &str = ".draft";
+
+/// What a token has, or gets.
+const NEXT: &str = ".next";
+
 /// `hsm1.pin.next` beside `hsm1.pin`.
-fn beside(file: &Path) -> PathBuf {
+fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
-    name.push(".next");
+    name.push(end);
     name.into()
 }
 

@@ -143,6 +143,7 @@ pub unsafe extern "C" fn C_SetPIN(
         if token.crash_in_set_pin == Some(When::Before) {
             std::process::abort();
         }
+        hang_while(slot, |c| c.hang_in_set_pin == Some(When::Before));
         if token.set_pin_error != CKR_OK {
             return Err(token.set_pin_error);
         }
@@ -150,6 +151,7 @@ pub unsafe extern "C" fn C_SetPIN(
         if token.crash_in_set_pin == Some(When::After) {
             std::process::abort();
         }
+        hang_while(slot, |c| c.hang_in_set_pin == Some(When::After));
         Ok(())
     };
     code(set())

@@ -1,7 +1,7 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
 use crate::config::PinSource;
-use crate::replicate::pin_rotate::{Desk, Holder, rotate};
+use crate::replicate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, Secret};
 use std::collections::BTreeMap;
@@ -130,4 +130,59 @@ fn a_pin_that_is_not_in_a_file_is_refused_before_any_token_is_told() {
     assert!(error.to_string().contains("hsm3"), "{error}");
     assert_eq!(tokens.pins.lock()["hsm1"], b"1111");
     assert!(!folder.path().join("one.pin.next").exists());
+}
+
+/// New PINs that a run has left behind, by how far it had come: which of `one.pin` and `two.pin` the next one changes.
+#[test]
+fn what_is_left_to_do_is_seen_by_what_was_left_behind() {
+    for (found, left) in [
+        // No token was told: it begins anew.
+        (&[][..], &["hsm1", "hsm2", "hsm3"][..]),
+        (&["one.pin.draft"], &["hsm1", "hsm2", "hsm3"]),
+        // All were about to be told.
+        (
+            &["one.pin.next", "two.pin.draft"],
+            &["hsm1", "hsm2", "hsm3"],
+        ),
+        (&["one.pin.next", "two.pin.next"], &["hsm1", "hsm2", "hsm3"]),
+        // The other one is through.
+        (&["one.pin.next"], &["hsm1"]),
+        (&["two.pin.next"], &["hsm2", "hsm3"]),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let (tokens, holders) = members(folder.path());
+        for name in found {
+            std::fs::write(folder.path().join(name), "from-earlier\n").unwrap();
+        }
+        let (todo, through) = remaining(holders, |holder| Some(&holder.source));
+        let names: Vec<_> = todo.iter().map(|holder| &*holder.member).collect();
+        assert_eq!(names, left, "{found:?}");
+        assert_eq!(todo.len() + through.len(), 3);
+        rotate(&todo, &tokens, &|_| ()).unwrap();
+        let left_behind = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left_behind, 2, "the PINs alone: {found:?}");
+        for holder in &through {
+            assert_eq!(tokens.pins.lock()[&holder.member].len(), 4, "{found:?}");
+        }
+        // What may be a token's is used; a draft never is.
+        let pins = tokens.pins.lock();
+        for (member, name) in [("hsm1", "one"), ("hsm2", "two")] {
+            let next = found.contains(&&*format!("{name}.pin.next"));
+            assert_eq!(pins[member] == b"from-earlier", next, "{found:?}");
+        }
+    }
+}
+
+#[test]
+fn one_file_by_two_names_is_one_pin() {
+    let folder = tempfile::tempdir().unwrap();
+    members(folder.path());
+    let file = |name: &str| PinSource::File(folder.path().join(name));
+    std::os::unix::fs::symlink("one.pin", folder.path().join("other.pin")).unwrap();
+    assert!(are_shared(&file("one.pin"), &file("other.pin")));
+    assert!(!are_shared(&file("one.pin"), &file("two.pin")));
+    assert!(!are_shared(
+        &PinSource::Env("A".into()),
+        &PinSource::Env("A".into())
+    ));
 }
