@@ -1,5 +1,6 @@
 //! An operation of the pool as a future: ten thousand may wait, and none holds a thread.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -69,14 +70,14 @@ impl Engine {
                 traced.ended(result.as_ref().err());
             }
             result.map_err(|error| match mechanism {
-                Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(&error, kind),
+                Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(error, kind),
                 _ => error,
             })
         }
     }
 
     /// What the tokens can do in place of a mechanism that they lack.
-    fn with_choice(&self, error: &Error, lacking: u64) -> Error {
+    pub(super) fn with_choice(&self, error: impl fmt::Display, lacking: u64) -> Error {
         let wanted = entry(lacking);
         let related = |kind: u64| {
             let (wanted, offered) = (wanted?, entry(kind)?);

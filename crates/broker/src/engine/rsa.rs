@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 
 use super::Engine;
 use super::aead::{judged, unreadable};
+use crate::key::{HASHES, hash_word};
 use crate::random::random;
 use crate::refusal::Refusal;
 
@@ -33,6 +34,8 @@ pub struct Rejection {
     own: Secret,
     /// Keys and paddings that were seen to decipher.
     readable: Mutex<HashSet<(ObjectId, Padding)>>,
+    /// By key: the hashes that its tokens have for OAEP, in the dialect's words, once somebody asked for another.
+    hashes: Mutex<HashMap<ObjectId, Vec<&'static str>>>,
 }
 
 type Secret = Zeroizing<[u8; 32]>;
@@ -50,6 +53,7 @@ impl Rejection {
             secrets: Mutex::default(),
             own: Zeroizing::new(random()?),
             readable: Mutex::default(),
+            hashes: Mutex::default(),
         })
     }
 
@@ -57,6 +61,7 @@ impl Rejection {
     pub fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.secrets.lock().retain(|key, _| is_there(key));
         self.readable.lock().retain(|(key, _)| is_there(key));
+        self.hashes.lock().retain(|key, _| is_there(key));
     }
 }
 
@@ -88,7 +93,9 @@ impl Engine {
         if !self.rejection.readable.lock().contains(&known) {
             // No text is handed out that the tokens could not read: SoftHSM has OAEP with SHA-1 only.
             let opened = self.with_key(Verb::Decrypt, key, mechanism, sealed.clone());
-            opened.await.map_err(|error| padding.refused(&error))?;
+            if let Err(error) = opened.await {
+                return Err(self.unpadded(known, &error).await);
+            }
             self.rejection.readable.lock().insert(known);
         }
         Ok(sealed)
@@ -113,12 +120,10 @@ impl Engine {
             .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
             .await;
         if padding != Padding::Pkcs1 {
-            let can_read = || self.rejection.readable.lock().contains(&(key, padding));
-            return opened.map_err(|error| match padding.refused(&error) {
-                // Tokens that have it refuse the text.
-                _ if error.code() == Some(ck::CKR_ARGUMENTS_BAD) && can_read() => unreadable(),
-                refusal => refusal,
-            });
+            return match opened {
+                Err(error) => Err(self.unpadded((key, padding), &error).await),
+                Ok(opened) => Ok(opened),
+            };
         }
         let answer = match opened.map_err(|error| judged(&error)) {
             Err(refusal) if refusal == unreadable() => Ok(instead.into()),
@@ -127,6 +132,50 @@ impl Engine {
         let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
         tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
         answer
+    }
+
+    /// Why a text was not deciphered: tokens refuse a hash that they do not have in the parameter as a bad argument,
+    /// and some of them a text, too.
+    async fn unpadded(&self, (key, padding): (ObjectId, Padding), error: &Error) -> Refusal {
+        let Padding::Oaep(hash) = padding else {
+            return judged(error);
+        };
+        let can_read = || self.rejection.readable.lock().contains(&(key, padding));
+        if !refuses_parameter(error) || can_read() {
+            return judged(error);
+        }
+        match self.oaep_hashes(key).await {
+            Ok(there) if there.contains(&hash_word(hash)) => judged(error),
+            Ok(there) => Refusal::bad(format!(
+                "{error}: the tokens do not have CKM_RSA_PKCS_OAEP with {}; there is {}",
+                hash_word(hash),
+                named("oaep_hash", &there)
+            )),
+            Err(refusal) => refusal,
+        }
+    }
+
+    /// The hashes with which the tokens read a text of our own: no list of mechanisms says that.
+    async fn oaep_hashes(&self, key: ObjectId) -> Result<Vec<&'static str>, Refusal> {
+        if let Some(known) = self.rejection.hashes.lock().get(&key) {
+            return Ok(known.clone());
+        }
+        let public = self.public_key(key)?;
+        let mut there = Vec::new();
+        for (word, hash, _) in &HASHES {
+            let mechanism = Padding::Oaep(*hash).mechanism();
+            // A short key has no room for a long hash.
+            let Ok(sealed) = public.encrypt(&mechanism, b"hsmux") else {
+                continue;
+            };
+            match self.with_key(Verb::Decrypt, key, mechanism, sealed).await {
+                Ok(_) => there.push(*word),
+                Err(error) if refuses_parameter(&error) || judged(&error) == unreadable() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.rejection.hashes.lock().insert(key, there.clone());
+        Ok(there)
     }
 
     async fn rejection_secret(&self, key: ObjectId) -> Result<Secret> {
@@ -159,24 +208,21 @@ impl Padding {
             },
         }
     }
+}
 
-    /// Tokens refuse a hash that they do not have in the parameter as a bad argument.
-    fn refused(self, error: &Error) -> Refusal {
-        match (self, error.code()) {
-            (
-                Self::Oaep(hash),
-                Some(
-                    ck::CKR_ARGUMENTS_BAD
-                    | ck::CKR_MECHANISM_PARAM_INVALID
-                    | ck::CKR_MECHANISM_INVALID,
-                ),
-            ) => Refusal::bad(format!(
-                "{error}: the tokens do not have CKM_RSA_PKCS_OAEP with {hash:?}; \
-                 give \"oaep_hash\": \"sha1\" if that is acceptable"
-            )),
-            _ => judged(error),
-        }
+/// What tokens say of a parameter with a hash that they do not have.
+pub(super) fn refuses_parameter(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(ck::CKR_ARGUMENTS_BAD | ck::CKR_MECHANISM_PARAM_INVALID | ck::CKR_MECHANISM_INVALID)
+    )
+}
+
+fn named(field: &str, words: &[&str]) -> String {
+    if words.is_empty() {
+        return "nothing of the kind".into();
     }
+    format!("{field} {}", words.join(", "))
 }
 
 #[cfg(test)]
@@ -194,9 +240,11 @@ mod tests {
         for key in [stays, gone] {
             rejection.secrets.lock().insert(key, Secret::default());
             rejection.readable.lock().insert((key, Padding::Pkcs1));
+            rejection.hashes.lock().insert(key, vec!["sha1"]);
         }
         rejection.forget_but(|key| *key == stays);
         assert!(rejection.secrets.lock().keys().eq([&stays]));
+        assert!(rejection.hashes.lock().keys().eq([&stays]));
         assert!(
             rejection
                 .readable

@@ -7,8 +7,8 @@ use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::{Hash, Mechanism, ObjectId, Params, Pss, Verb, ck};
 
 use super::Engine;
-use super::rsa::SIGNED;
-use crate::key::Shape;
+use super::rsa::{SIGNED, refuses_parameter};
+use crate::key::{Shape, hash_word};
 use crate::refusal::Refusal;
 
 /// How an RSA key signs.
@@ -124,8 +124,18 @@ impl Engine {
             let message = "this input is the broker's own: its signature is what hides bad PKCS#1 v1.5 padding";
             return Err(Refusal::bad(message));
         }
-        let input = input.into_owned();
-        Ok(self.with_key(Verb::Sign, object, mechanism, input).await?)
+        let (kind, input) = (mechanism.kind, input.into_owned());
+        let signed = self.with_key(Verb::Sign, object, mechanism, input);
+        Ok(signed.await.map_err(|error| match recipe.hash {
+            Some(hash) if kind == ck::CKM_RSA_PKCS_PSS && refuses_parameter(&error) => {
+                let lacking = format!(
+                    "the tokens do not have CKM_RSA_PKCS_PSS with {}",
+                    hash_word(hash)
+                );
+                self.with_choice(format_args!("{error}: {lacking}"), kind)
+            }
+            _ => error,
+        })?)
     }
 }
 

@@ -209,6 +209,12 @@ pub(crate) static HASHES: [(&str, Hash, u64); 9] = [
     ("sha1", Hash::Sha1, ck::CKM_SHA_1_HMAC),
 ];
 
+/// The dialect's word for one of these hashes.
+pub(crate) fn hash_word(hash: Hash) -> &'static str {
+    let found = HASHES.iter().find(|(_, known, _)| *known == hash);
+    found.map_or("another hash", |(word, ..)| *word)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use hsmux_software::PublicKey;
 use hsmux_token::{Class, ObjectId};
 
-pub(crate) use kind::HASHES;
+pub(crate) use kind::{HASHES, hash_word};
 pub use kind::{KeyType, Row, Shape};
 pub use mark::{Mark, Role};
 pub use name::KeyName;

@@ -34,6 +34,7 @@ mod pki;
 mod requests;
 mod restarts;
 mod rig;
+mod rsa;
 mod signing;
 mod store;
 mod taking;
