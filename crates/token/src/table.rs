@@ -40,6 +40,8 @@ impl Uses {
     pub const SIGNS: Self = Self::SIGN.union(Self::VERIFY);
     /// Encrypt and decrypt.
     pub const CIPHERS: Self = Self::ENCRYPT.union(Self::DECRYPT);
+    /// Make keys.
+    pub const MAKES: Self = Self::GENERATE.union(Self::GENERATE_PAIR);
     /// Wrap and unwrap.
     pub const WRAPS: Self = Self::WRAP.union(Self::UNWRAP);
 }
@@ -310,6 +312,10 @@ table! {
     CKM_SHA256_HMAC Generic [SIGNS];
     CKM_SHA384_HMAC Generic [SIGNS];
     CKM_SHA512_HMAC Generic [SIGNS];
+    CKM_SHA3_224_HMAC Generic [SIGNS];
+    CKM_SHA3_256_HMAC Generic [SIGNS];
+    CKM_SHA3_384_HMAC Generic [SIGNS];
+    CKM_SHA3_512_HMAC Generic [SIGNS];
     CKM_MD5 None [DIGEST];
     CKM_SHA_1 None [DIGEST];
     CKM_SHA224 None [DIGEST];

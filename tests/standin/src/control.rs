@@ -102,11 +102,14 @@ pub struct TokenControl {
     pub sign_error: u64,
     /// The same of decryptions alone; with `forward` only.
     pub decrypt_error: u64,
+    /// Calls that make objects return this code, and make none; with `forward` only.
+    pub make_error: u64,
     /// Calls that make or remove objects do not return while this is set; with `forward` only.
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
     pub lasting: String,
-    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them; with `forward` only.
+    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them, and by which it makes no keys; with
+    /// `forward` only.
     pub lacks: Vec<u64>,
     /// The first call of every operation returns this code, as for an operation left active.
     pub init_error: u64,
@@ -176,6 +179,7 @@ impl Default for TokenControl {
             set_pin_error: CKR_OK,
             sign_error: CKR_OK,
             decrypt_error: CKR_OK,
+            make_error: CKR_OK,
             hang_in_change: false,
             lasting: String::new(),
             lacks: Vec::new(),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use hsmux_token::{
-    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Token, Verb,
-    entry,
+    Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Scope,
+    Token, Uses, Verb, ck, entry,
 };
 use tokio::sync::oneshot;
 
@@ -69,8 +69,15 @@ impl Engine {
             if let Some(traced) = traced {
                 traced.ended(result.as_ref().err());
             }
-            result.map_err(|error| match mechanism {
-                Some(kind) if error.kind() == Kind::NoMechanism => self.with_choice(error, kind),
+            result.map_err(|error| match (mechanism, error.kind()) {
+                (Some(kind), Kind::NoMechanism) => self.with_choice(error, kind),
+                // A token says so itself where a key is made.
+                (Some(kind), Kind::Vendor(ck::CKR_MECHANISM_INVALID))
+                    if error.scope() == Scope::Request =>
+                {
+                    let name = Mechanism::plain(kind).name();
+                    self.with_choice(format_args!("{error}: there is no {name}"), kind)
+                }
                 _ => error,
             })
         }
@@ -81,7 +88,8 @@ impl Engine {
         let wanted = entry(lacking);
         let related = |kind: u64| {
             let (wanted, offered) = (wanted?, entry(kind)?);
-            let same = offered.key == wanted.key && offered.uses.intersects(wanted.uses);
+            let same = offered.key == wanted.key || wanted.uses.intersects(Uses::MAKES);
+            let same = same && offered.uses.intersects(wanted.uses) && kind != lacking;
             same.then_some(offered.name)
         };
         let info = self.pool.info();

@@ -42,6 +42,10 @@ pub fn of_mac(mechanism: &Mechanism) -> Option<usize> {
         CKM_SHA256_HMAC => Hash::Sha256,
         CKM_SHA384_HMAC => Hash::Sha384,
         CKM_SHA512_HMAC => Hash::Sha512,
+        CKM_SHA3_224_HMAC => Hash::Sha3_224,
+        CKM_SHA3_256_HMAC => Hash::Sha3_256,
+        CKM_SHA3_384_HMAC => Hash::Sha3_384,
+        CKM_SHA3_512_HMAC => Hash::Sha3_512,
         _ => return None,
     };
     Some(hash.len())

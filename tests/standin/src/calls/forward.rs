@@ -211,17 +211,41 @@ uses! {
     C_Decrypt, false, |token| token.decrypt_error;
 }
 
-/// Calls that make or remove objects: for this process they are no foreign changes.
-macro_rules! changes {
-    ($($name:ident($($argument:ident: $type:ty),* $(,)?);)*) => { $(
+/// Calls that make objects: for this process they are no foreign changes.
+macro_rules! makes {
+    ($($name:ident $(by $how:ident)? ($($argument:ident: $type:ty),* $(,)?);)*) => { $(
         unsafe extern "C" fn $name(session: CK_SESSION_HANDLE, $($argument: $type),*) -> CK_RV {
-            // SAFETY: the standard's promise.
-            let change = || unsafe { real!($name(session, $($argument),*)) };
-            code(changed(session, change))
+            let make = || {
+                // SAFETY: the standard's promise.
+                $(lacks(session, unsafe { (*$how).mechanism })?;)?
+                makes(session)?;
+                // SAFETY: the same.
+                unsafe { real!($name(session, $($argument),*)) }
+            };
+            code(changed(session, make))
         }
     )* };
 }
 
+fn makes(session: CK_SESSION_HANDLE) -> Result<(), CK_RV> {
+    match Control::now()?.token(device(session)?.0)?.make_error {
+        CKR_OK => Ok(()),
+        code => Err(code),
+    }
+}
+
+fn lacks(session: CK_SESSION_HANDLE, mechanism: CK_MECHANISM_TYPE) -> Result<(), CK_RV> {
+    let control = Control::now()?;
+    let lacks = &control.token(device(session)?.0)?.lacks;
+    let lacking = lacks.contains(&mechanism);
+    if lacking {
+        Err(CKR_MECHANISM_INVALID)
+    } else {
+        Ok(())
+    }
+}
+
+/// One change of objects.
 fn changed(
     session: CK_SESSION_HANDLE,
     change: impl FnOnce() -> Result<(), CK_RV>,
@@ -266,9 +290,9 @@ type Mechanism = *mut CK_MECHANISM;
 type Template = *mut CK_ATTRIBUTE;
 type Made = *mut CK_OBJECT_HANDLE;
 
-changes! {
-    C_GenerateKey(how: Mechanism, template: Template, len: CK_ULONG, made: Made);
-    C_GenerateKeyPair(
+makes! {
+    C_GenerateKey by how(how: Mechanism, template: Template, len: CK_ULONG, made: Made);
+    C_GenerateKeyPair by how(
         how: Mechanism, public: Template, public_len: CK_ULONG, private: Template, private_len: CK_ULONG,
         made_public: Made, made_private: Made,
     );

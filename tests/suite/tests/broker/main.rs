@@ -24,6 +24,7 @@ mod hvac;
 mod issuer;
 mod jwt;
 mod kill;
+mod lacks;
 mod limits;
 mod managed;
 mod metrics;
