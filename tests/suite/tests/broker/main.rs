@@ -5,6 +5,7 @@ mod audit;
 mod audit_full;
 mod batch;
 mod bench;
+mod budget;
 mod certificates;
 mod churn;
 mod collector;
