@@ -68,7 +68,7 @@ pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
     is_absent(error)
         || matches!(
             error.kind(),
-            Kind::NoMechanism | Kind::Vendor(CKR_MECHANISM_INVALID)
+            Kind::NoMechanism | Kind::Vendor(CKR_MECHANISM_INVALID | CKR_FUNCTION_NOT_SUPPORTED)
         )
 }
 

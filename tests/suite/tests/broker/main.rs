@@ -13,6 +13,7 @@ mod connection;
 mod cost;
 mod damaged;
 mod dialect;
+mod every_member;
 mod external;
 mod faults_http;
 mod faulty;
