@@ -69,10 +69,18 @@ impl Engine {
                 tracing::error!(%error, "a key that nobody uses stays on the tokens");
             }
         }
+        let latest = latest(&unknown);
         for ((name, number), found) in unknown {
-            match self.adopt_one(&name, number, &found) {
+            match self.adopt_one(&name, (number, latest.get(&name)), &found) {
                 Ok(Fate::Taken) => {
-                    tracing::warn!(%name, number, "taken over from the tokens");
+                    let key = self.keyring.get(name.as_str());
+                    let is_denied = |key: Arc<Key>| number < key.settings.min_decryption;
+                    let until = if key.is_some_and(is_denied) {
+                        ", and not used until config (min_decryption_version) allows it"
+                    } else {
+                        ""
+                    };
+                    tracing::warn!(%name, number, "taken over from the tokens{until}");
                     self.audit
                         .record(self.own_act("broker-key-adopt", &name, number));
                 }
@@ -132,9 +140,14 @@ impl Engine {
         (unknown, strays)
     }
 
-    fn adopt_one(&self, name: &KeyName, number: u32, found: &Found) -> Result<Fate> {
-        let (_, second) = found.kind.shape().specs();
-        let (Some(main), true) = (&found.main, second.is_some() == found.mac.is_some()) else {
+    /// `latest` is the newest version of it that was found.
+    fn adopt_one(
+        &self,
+        name: &KeyName,
+        (number, latest): (u32, Option<&u32>),
+        found: &Found,
+    ) -> Result<Fate> {
+        let Some(main) = found.whole() else {
             let parts: Vec<_> = found.parts().collect();
             return self.half(&parts);
         };
@@ -148,7 +161,11 @@ impl Engine {
             || Key {
                 name: name.clone(),
                 kind: found.kind,
-                settings: Settings::default(),
+                // Which of the older ones were forbidden nobody knows: all are, until somebody allows them.
+                settings: Settings {
+                    min_decryption: latest.copied().unwrap_or(number),
+                    ..Settings::default()
+                },
                 versions: BTreeMap::new(),
             },
             |key| Key::clone(&key),
@@ -223,7 +240,22 @@ impl Engine {
     }
 }
 
+/// The newest version of each name that is there as a whole.
+fn latest(found: &BTreeMap<(KeyName, u32), Found>) -> BTreeMap<KeyName, u32> {
+    let whole = found.iter().filter(|(_, found)| found.whole().is_some());
+    whole
+        .map(|((name, number), _)| (name.clone(), *number))
+        .collect()
+}
+
 impl Found {
+    /// Its first key, if nothing of it is missing.
+    fn whole(&self) -> Option<&Part> {
+        let (_, second) = self.kind.shape().specs();
+        let main = self.main.as_ref();
+        main.filter(|_| second.is_some() == self.mac.is_some())
+    }
+
     fn parts(&self) -> impl Iterator<Item = &Part> {
         [&self.main, &self.mac].into_iter().flatten()
     }

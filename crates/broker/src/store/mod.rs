@@ -145,8 +145,9 @@ fn failed(file: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => "; the broker has to write to it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
             "; it is damaged: put a backup in its place, or move it away, and start the broker again: \
-             what a backup lacks is read from the tokens, no key may be deleted until that is allowed \
-             anew, and GCM keys only decrypt until they are rotated"
+             what a backup lacks is read from the tokens, no key may be deleted and of a key without a \
+             backup only the latest version decrypts until that is allowed anew, and GCM keys only \
+             decrypt until they are rotated"
         }
         _ => "",
     };

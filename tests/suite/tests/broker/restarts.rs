@@ -75,3 +75,93 @@ fn a_lost_store_is_rebuilt_from_the_tokens() {
             .starts_with("vault:v3:")
     );
 }
+
+/// Who had forbidden a version has not allowed it again by losing a file.
+#[test]
+fn a_lost_store_allows_no_version_that_was_forbidden() {
+    let mut broker = Broker::start(2);
+    let input = r#"{"input": "c2VjcmV0"}"#;
+    let mut made = Vec::new();
+    for (kind, path, field, body) in [
+        ("aes256-gcm96", "encrypt", "ciphertext", TEXT),
+        ("aes256-cbc", "encrypt", "ciphertext", TEXT),
+        ("ecdsa-p256", "sign", "signature", input),
+    ] {
+        let name = format!("app-{kind}");
+        let key = format!("keys/{name}");
+        broker.good("POST", &key, &format!(r#"{{"type": "{kind}"}}"#));
+        let mut texts = Vec::new();
+        for _ in 0..3 {
+            let text = broker.good("POST", &format!("{path}/{name}"), body);
+            texts.push(format!(
+                r#"{{"{field}": {}, "input": "c2VjcmV0"}}"#,
+                text[field]
+            ));
+            broker.good("POST", &format!("{key}/rotate"), "");
+        }
+        let text = broker.good("POST", &format!("{path}/{name}"), body);
+        texts.push(format!(
+            r#"{{"{field}": {}, "input": "c2VjcmV0"}}"#,
+            text[field]
+        ));
+        let config = r#"{"min_decryption_version": 3, "min_encryption_version": 3}"#;
+        broker.good("POST", &format!("{key}/config"), config);
+        let read = path.replace("encrypt", "decrypt").replace("sign", "verify");
+        made.push((name, key, format!("{read}/app-{kind}"), texts));
+    }
+    let reads = |broker: &Broker, path: &str, texts: &[String]| {
+        let found = texts.iter().map(|text| broker.ask("POST", path, text));
+        let found = found.map(|(status, json)| {
+            let words = json["errors"][0].as_str().unwrap_or_default();
+            let old = words.contains("disallowed by policy (too old)");
+            assert!(status == 200 || old, "{path}: {status} {json}");
+            assert_ne!(json["data"]["valid"], false, "{path}: {json}");
+            status == 200
+        });
+        found.collect::<Vec<_>>()
+    };
+    // What the operator has said outlives a crash.
+    broker.rig.kill_to_the_last();
+    broker.start_again();
+    for (_, _, path, texts) in &made {
+        assert_eq!(reads(&broker, path, texts), [false, false, true, true]);
+    }
+    lose_store(&mut broker);
+    let log = broker.rig.daemon.as_ref().expect("a daemon").log();
+    assert!(
+        log.contains("not used until config (min_decryption_version)"),
+        "{log}"
+    );
+    for (name, key, path, texts) in &made {
+        assert_eq!(
+            reads(&broker, path, texts),
+            [false, false, false, true],
+            "{name}"
+        );
+        let shown = broker.good("GET", key, "");
+        assert_eq!(shown["min_decryption_version"], 4, "{name}");
+        if name.contains("cbc") {
+            let old = r#"{"plaintext": "c2VjcmV0", "key_version": 3}"#;
+            let encrypt = format!("encrypt/{name}");
+            broker.refused("POST", &encrypt, old, 400, "minimum decryption");
+        }
+        // It stays so with a new version and a new start, and until somebody allows it.
+        broker.good("POST", &format!("{key}/rotate"), "");
+    }
+    broker.rig.stop();
+    broker.start_again();
+    for (name, key, path, texts) in &made {
+        assert_eq!(
+            reads(&broker, path, texts),
+            [false, false, false, true],
+            "{name}"
+        );
+        let allow = r#"{"min_decryption_version": 3}"#;
+        broker.good("POST", &format!("{key}/config"), allow);
+        assert_eq!(
+            reads(&broker, path, texts),
+            [false, false, true, true],
+            "{name}"
+        );
+    }
+}
