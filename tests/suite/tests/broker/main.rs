@@ -12,6 +12,7 @@ mod collector;
 mod connection;
 mod cost;
 mod damaged;
+mod depth;
 mod dialect;
 mod every_member;
 mod external;
