@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_suite::{PATIENCE, Rig, SOFTHSM, Setup, StandIn, until};
 
+use crate::foreign::A_SECOND;
 use crate::rig::{Broker, OTHERS};
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
@@ -77,7 +78,7 @@ fn keys_of_other_programs_come_and_go_without_a_restart() {
     assert_eq!(broker.rig.workers(), workers);
 }
 
-/// As docs/broker.md says; the limit is what a debug build on a busy machine takes.
+/// As docs/broker.md says, of each; one may fall into a moment in which the machine stands still.
 #[test]
 fn a_key_of_another_program_is_known_within_a_second() {
     let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), OTHERS);
@@ -94,10 +95,9 @@ fn a_key_of_another_program_is_known_within_a_second() {
         delete(&broker, &format!("round{round}"));
         gone.push(took(round, 404));
     }
-    for times in [&mut come, &mut gone] {
-        times.sort();
-        assert!(times[2] < Duration::from_secs(2), "{times:?}");
-    }
+    let late = |times: &[Duration]| times.iter().filter(|time| **time >= A_SECOND).count();
+    let few = late(&come) + late(&gone) <= 1;
+    assert!(few, "come {come:?}, gone {gone:?}");
 }
 
 #[test]

@@ -18,8 +18,12 @@ const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 /// that on a busy machine, too.
 const SOON: Duration = Duration::from_secs(15);
 
-/// What docs/broker.md promises, and what half of the changes have to take at most in a debug build.
-const A_SECOND: Duration = Duration::from_secs(1);
+/// What docs/broker.md promises of each change. A debug build takes 0.7 s at most, on a machine with three times as
+/// much to do as it has processors.
+pub const A_SECOND: Duration = Duration::from_secs(1);
+
+/// So many changes may be tried once more, for a machine may stand still for a moment.
+const AGAIN: usize = 2;
 
 /// When the other program writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -187,7 +191,35 @@ fn round(
     client.notices(label, theirs, &before)
 }
 
-/// What a round leaves of the broker's own keys, and what it finds.
+/// Every moment, with everything that either does.
+fn all() -> impl Iterator<Item = (When, Ours, Theirs)> {
+    let moments = [When::Before, When::Meanwhile, When::After];
+    moments.into_iter().flat_map(|when| {
+        OURS.into_iter().flat_map(move |ours| {
+            let theirs = [
+                Theirs::Add,
+                Theirs::Remove,
+                Theirs::AddAndRemove,
+                Theirs::Replace,
+            ];
+            theirs.map(|theirs| (when, ours, theirs))
+        })
+    })
+}
+
+/// What a round finds: nothing of what the one before has made, and a key to delete.
+fn free_names(client: &mut Client) {
+    for path in ["keys/app-new", "keys/app-pair"] {
+        delete(client, path);
+    }
+    if client.ask("GET", "keys/app-old", "").0 == 404 {
+        client.good(("POST", "keys/app-old", ""));
+        let allow = r#"{"deletion_allowed": true}"#;
+        client.good(("POST", "keys/app-old/config", allow));
+    }
+}
+
+/// What a round leaves of the broker's own keys.
 fn delete(client: &mut Client, path: &'static str) {
     let (status, _) = client.ask("GET", path, "");
     if status == 200 {
@@ -208,33 +240,25 @@ fn whoever_writes_first_a_key_of_another_program_is_known_and_a_removed_one_is_n
     other.add("stays");
     until("the first key", SOON, || client.seal("stays").ok());
 
-    let (mut took, mut there) = (Vec::new(), vec!["stays".to_owned()]);
-    for when in [When::Before, When::Meanwhile, When::After] {
-        for ours in OURS {
-            for theirs in [
-                Theirs::Add,
-                Theirs::Remove,
-                Theirs::AddAndRemove,
-                Theirs::Replace,
-            ] {
-                for path in ["keys/app-new", "keys/app-pair"] {
-                    delete(&mut client, path);
-                }
-                if client.ask("GET", "keys/app-old", "").0 == 404 {
-                    client.good(("POST", "keys/app-old", ""));
-                    let allow = r#"{"deletion_allowed": true}"#;
-                    client.good(("POST", "keys/app-old/config", allow));
-                }
-                let label = format!("key{}", took.len());
-                took.push(round(&broker, &mut other, (when, ours, theirs), &label));
-                if matches!(theirs, Theirs::Add | Theirs::Replace) {
-                    there.push(label);
-                }
+    let (mut again, mut there) = (AGAIN, vec!["stays".to_owned()]);
+    let mut labels = (0..).map(|number| format!("key{number}"));
+    for (when, ours, theirs) in all() {
+        let mut one = || {
+            free_names(&mut client);
+            let label = labels.next().expect("a number");
+            let took = round(&broker, &mut other, (when, ours, theirs), &label);
+            if matches!(theirs, Theirs::Add | Theirs::Replace) {
+                there.push(label);
             }
+            took
+        };
+        let mut took = one();
+        while took >= A_SECOND && again > 0 {
+            again -= 1;
+            took = one();
         }
+        assert!(took < A_SECOND, "{when:?} {ours:?} {theirs:?}: {took:?}");
     }
-    took.sort();
-    assert!(took[took.len() / 2] < A_SECOND, "{took:?}");
     // What came later has hidden none of them, and ours are there as well.
     for label in &there {
         let sealed = client.seal(label).expect(label);
