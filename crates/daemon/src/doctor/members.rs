@@ -26,6 +26,12 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
             "set [daemon] worker",
         ));
     }
+    findings.extend(
+        config
+            .tokens
+            .iter()
+            .filter_map(|m| in_the_daemon(config, m)),
+    );
     let mut probed = HashMap::new();
     // Of a module that is not there, config check has said it.
     for member in config.tokens.iter().filter(|m| m.module.is_file()) {
@@ -48,6 +54,19 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// A module in the daemon cannot be ended and begun anew, as a worker can.
+fn in_the_daemon(config: &Config, member: &Member) -> Option<Finding> {
+    if config.broker.is_none() || member.isolation != Isolation::Thread || member.node.is_some() {
+        return None;
+    }
+    let problem = "its module is in the daemon (isolation = \"thread\"): where keys that other programs add or \
+                   remove make it slow or blind no fresh worker takes over, a call that does not return keeps a \
+                   thread, and a crash ends the daemon";
+    let advice = "the HTTP service is faster so; leave isolation out where other programs change keys, or the \
+                  module is not trusted";
+    Some(Finding::new(Level::Note, &member.name, problem, advice))
 }
 
 fn token(member: &Member, found: &[Found]) -> Vec<Finding> {

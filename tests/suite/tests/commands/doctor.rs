@@ -154,3 +154,25 @@ fn a_key_that_can_be_taken_out_of_its_token_is_told() {
     assert!(advice.contains("hsmux key generate"), "{advice}");
     assert!(findings(&rig, "secret key \"closed\"").is_empty());
 }
+
+/// A note, with which nothing is wrong: who wants the faster service has it.
+#[test]
+fn a_brokers_token_whose_module_is_in_the_daemon_is_noted() {
+    let note = "note: hsm1: its module is in the daemon (isolation = \"thread\")";
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.config.members[0]
+        .more
+        .push_str("isolation = \"thread\"");
+    rig.start();
+    rig.hsmux("doctor").ok().never_says(note);
+    rig.stop();
+    rig.config
+        .module
+        .push_str("\n[broker]\nsocket = \"broker.sock\"");
+    rig.start();
+    let said = rig.hsmux("doctor").ok();
+    said.says(note)
+        .says("no fresh worker takes over")
+        .says("nothing is wrong")
+        .never_says("note: hsm2");
+}
