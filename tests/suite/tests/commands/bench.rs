@@ -135,7 +135,10 @@ fn an_interrupted_measurement_keeps_what_was_measured() {
         assert_eq!(measured["interrupted"], true, "{measured:#}");
         let ops = measured["ops"].as_u64();
         assert!(ops > Some(300) && ops < Some(1_000_000_000), "{ops:?}");
-        assert_eq!(measured["verified"], measured["ops"], "{measured:#}");
+        // A person waits: what is not checked within two seconds is not at all.
+        let verified = measured["verified"].as_u64();
+        assert!(verified > Some(0) && verified <= ops, "{measured:#}");
+        assert_eq!(measured["wrong"], 0, "{measured:#}");
         assert!(measured["latency_us"]["p99"].as_f64() > Some(0.0));
     };
     let json = |said: String| -> Value { serde_json::from_str(&said).expect("JSON") };
