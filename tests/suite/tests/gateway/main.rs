@@ -14,6 +14,7 @@ mod files;
 mod h2;
 mod handshakes;
 mod haproxy_restarts;
+mod hello;
 mod http2_backends;
 mod kept;
 mod kinds;

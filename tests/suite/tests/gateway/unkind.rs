@@ -12,7 +12,7 @@ use crate::rig::{BOTH, FOLDER, Gateway};
 /// The begin of a record with a ClientHello of 512 bytes, which never come.
 const STOPS: &[u8] = &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3];
 
-fn with(lines: &str) -> Gateway {
+pub fn with(lines: &str) -> Gateway {
     Gateway::start(
         Gateway::prepare(),
         lines,
@@ -20,7 +20,7 @@ fn with(lines: &str) -> Gateway {
     )
 }
 
-fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
+pub fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(&gateway.address).expect("a connection");
     stream
         .set_read_timeout(Some(PATIENCE))
@@ -30,7 +30,7 @@ fn client(gateway: &Gateway, first: &[u8]) -> TcpStream {
 }
 
 /// Everything that is said until the other side closes, or breaks off.
-fn rest(mut stream: TcpStream) -> Vec<u8> {
+pub fn rest(mut stream: TcpStream) -> Vec<u8> {
     let mut said = Vec::new();
     // What the other side has not read breaks off what it closes.
     if let Err(error) = stream.read_to_end(&mut said) {

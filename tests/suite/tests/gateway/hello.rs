@@ -1,0 +1,80 @@
+//! Clients that say hello, whole, and then nothing more, by the thousand: a signature is made for each.
+
+use std::fs;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_bench::http::allow_connections;
+use hsmux_suite::{PATIENCE, until};
+use rustls::version::{TLS12, TLS13};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
+
+use crate::rig::Gateway;
+use crate::unkind::{client, rest, with};
+
+/// What a client of this version begins with, for `a.test`.
+fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .expect("a version of TLS")
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    let name = "a.test".try_into().expect("a name");
+    let mut tls = ClientConnection::new(Arc::new(config), name).expect("settings that fit");
+    let mut hello = Vec::new();
+    tls.write_tls(&mut hello).expect("a hello");
+    hello
+}
+
+/// So many clients of each version that have said hello.
+fn stopped(gateway: &Gateway, each: usize) -> Vec<(Instant, TcpStream)> {
+    allow_connections();
+    let of = |version| {
+        let hello = hello(version);
+        (0..each).map(move |_| (Instant::now(), client(gateway, &hello)))
+    };
+    of(&TLS12).chain(of(&TLS13)).collect()
+}
+
+fn signatures(gateway: &Gateway, what: &str) -> u64 {
+    gateway.metric(&format!("hsmux_gateway_signatures_{what}"))
+}
+
+/// The most memory that the gateway has held, in kilobytes.
+fn peak(gateway: &Gateway) -> u64 {
+    let daemon = gateway.rig.daemon.as_ref().expect("a daemon").id();
+    let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("its process");
+    let field = status.split_once("VmHWM:").expect("its peak").1;
+    let number = field.split_whitespace().next().expect("a number");
+    number.parse().expect("a number")
+}
+
+const LIMIT: Duration = Duration::from_secs(4);
+/// What one of them may cost the gateway, in kilobytes.
+const COST: u64 = 64;
+
+#[test]
+fn clients_that_stop_after_their_hello_are_let_go_and_hold_up_nobody() {
+    let gateway = with("handshake_timeout = \"4s\"");
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    let before = peak(&gateway);
+    let stopped = stopped(&gateway, 500);
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    let in_flight = || gateway.metric("hsmux_gateway_handshakes_in_flight");
+    assert!(in_flight() > 0, "others were to be served meanwhile");
+    for (begun, stream) in stopped {
+        assert!(!rest(stream).is_empty(), "the server's part of a handshake");
+        assert!(begun.elapsed() > LIMIT, "{:?}", begun.elapsed());
+    }
+    until("all are let go", PATIENCE, || {
+        let slow = gateway.metric("hsmux_gateway_refused_total{reason=\"slow\"}");
+        (in_flight() == 0 && slow == 1000).then_some(())
+    });
+    let count = |what| signatures(&gateway, what);
+    let all = (count("total"), count("failed_total"), count("waiting"));
+    assert_eq!(all, (1002, 0, 0));
+    let held = peak(&gateway) - before;
+    assert!(held < 1000 * COST, "{held} kB more for a thousand clients");
+}
