@@ -1,4 +1,4 @@
-//! Clients that say hello, whole, and then nothing more, by the thousand: a signature is made for each.
+//! Clients that say hello, whole, and then nothing more, by the thousand: a signature is made for each, or waited for.
 
 use std::fs;
 use std::net::TcpStream;
@@ -10,7 +10,9 @@ use hsmux_suite::{PATIENCE, until};
 use rustls::version::{TLS12, TLS13};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
-use crate::rig::Gateway;
+use crate::balancer;
+use crate::lost::{cards, start};
+use crate::rig::{ASK, Gateway};
 use crate::unkind::{client, rest, with};
 
 /// What a client of this version begins with, for `a.test`.
@@ -77,4 +79,48 @@ fn clients_that_stop_after_their_hello_are_let_go_and_hold_up_nobody() {
     assert_eq!(all, (1002, 0, 0));
     let held = peak(&gateway) - before;
     assert!(held < 1000 * COST, "{held} kB more for a thousand clients");
+}
+
+const WAITING: usize = 2000;
+
+/// The card answers only when the test says so: until then it is the handshakes that wait, and nobody else.
+#[test]
+fn handshakes_that_wait_by_the_thousand_hold_up_no_connection_and_no_ticket() {
+    let (mut rig, mut cards) = cards(&["card"]);
+    rig.config.pool.push_str("\nqueue = 4000");
+    let gateway = start(rig, "sign_timeout = \"120s\"");
+    let mut open = balancer::Client::connect(gateway.port());
+    open.ask();
+    let begun = gateway.s_client("-tls1_3 -sess_out session", ASK);
+    assert!(begun.contains("a page"), "{begun}");
+    let count = |what| signatures(&gateway, what);
+    let before = count("total");
+
+    cards.set_all("hang_in_sign = true");
+    let stopped = stopped(&gateway, WAITING / 2);
+    let wait = || (count("waiting") == WAITING as u64).then_some(());
+    until("all wait for signatures", PATIENCE, wait);
+
+    let mut times: Vec<_> = (0..300).map(|_| timed(|| open.ask())).collect();
+    times.sort();
+    let p99 = times[times.len() * 99 / 100];
+    assert!(p99 < Duration::from_millis(500), "{p99:?}");
+    let resumed = gateway.s_client("-tls1_3 -sess_in session", ASK);
+    assert!(resumed.contains("Reused"), "{resumed}");
+    assert!(resumed.contains("a page"), "{resumed}");
+    assert!(wait().is_some(), "none was to end, and none to come");
+    assert_eq!(count("total"), before);
+
+    cards.set_all("");
+    until("each has its signature", PATIENCE, || {
+        (count("total") == before + WAITING as u64).then_some(())
+    });
+    assert_eq!((count("failed_total"), count("waiting")), (0, 0));
+    drop(stopped);
+}
+
+fn timed(ask: impl FnOnce()) -> Duration {
+    let begun = Instant::now();
+    ask();
+    begun.elapsed()
 }
