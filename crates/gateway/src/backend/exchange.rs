@@ -49,8 +49,8 @@ struct Taken {
 
 impl Backend {
     /// Asks it. A request that a connection which was there turns out not to take, because it was closed before a byte of it
-    /// was sent, goes on another. So does one of HTTP/2 that changes nothing where the server says that it has not looked at
-    /// it, or where a connection has ended that was there; and that on a new one: others may be about to end, too. No
+    /// was sent, goes on another. So does one that changes nothing where a connection has ended that was there, or where a
+    /// server of HTTP/2 says that it has not looked at it; and that on a new one: others may be about to end, too. No
     /// other is ever sent again.
     pub async fn exchange(
         &self,
@@ -71,7 +71,7 @@ impl Backend {
                 share,
                 is_new,
             } = taken;
-            let copy = share.as_ref().and_then(|_| copy(&request));
+            let copy = copy(&request);
             let Ok(answer) = timeout(patience, sender.try_send(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
                 self.forget(share.as_ref());
@@ -138,7 +138,9 @@ impl Backend {
         if let Some(shared) = &self.shared {
             return self.join(shared, since, patience, files).await;
         }
-        if let Some(sender) = self.idle.take() {
+        if since.is_none()
+            && let Some(sender) = self.idle.take()
+        {
             return Ok(Taken::alone(sender));
         }
         let new = async |file| {

@@ -60,20 +60,26 @@ pub fn head(reader: &mut impl BufRead) -> String {
     head.to_ascii_lowercase()
 }
 
+/// A request's head and its body; empty where the other side has closed.
+pub fn request(reader: &mut impl BufRead) -> String {
+    let mut text = head(reader);
+    let length = text
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
+    reader.read_exact(&mut body).expect("a body");
+    text.push_str(&String::from_utf8(body).expect("text"));
+    text
+}
+
 /// Answers each request with its head, and with its body.
 pub fn mirror(mut stream: TcpStream) {
     let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
     loop {
-        let mut text = head(&mut reader);
+        let text = request(&mut reader);
         if text.is_empty() {
             return;
         }
-        let length = text
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |length| length.parse().expect("a length"))];
-        reader.read_exact(&mut body).expect("a body");
-        text.push_str(&String::from_utf8(body).expect("text"));
         let length = text.len();
         let answer = format!(
             "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nKeep-Alive: timeout=9\r\n\r\n{text}"

@@ -1,11 +1,11 @@
-//! A client of HTTP/2 (RFC 9113), frame by frame.
+//! HTTP/2 (RFC 9113), frame by frame: a client, and what a server needs.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const SETTINGS: u8 = 4;
+pub const DATA: u8 = 0;
+pub const HEADERS: u8 = 1;
+pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 
 /// `SETTINGS_INITIAL_WINDOW_SIZE` (section 6.5.2), 0.
@@ -13,12 +13,16 @@ const CLOSED: [u8; 6] = [0, 4, 0, 0, 0, 0];
 /// `SETTINGS_ENABLE_CONNECT_PROTOCOL` (RFC 8441, section 3), 1.
 const CONNECT: [u8; 6] = [0, 8, 0, 0, 0, 1];
 /// The connection itself, as a stream.
-const ALL: u8 = 0;
+pub const ALL: u8 = 0;
 const ACK: u8 = 1;
-const END: u8 = 1;
+pub const END: u8 = 1;
 /// The end of a head, and of a request as well.
 const HEAD: u8 = 4;
-const WHOLE: u8 = 1 | HEAD;
+pub const WHOLE: u8 = 1 | HEAD;
+/// A head of `:status 200` (RFC 7541, appendix A).
+pub const OK: u8 = 0x88;
+/// What a client says first.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// `openssl s_client`, and the frames that go through it.
 pub struct Client {
@@ -47,8 +51,7 @@ impl Client {
             .spawn()
             .expect("a client");
         let mut says = openssl.stdin.take().expect("its words");
-        says.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-            .expect("a preface");
+        says.write_all(PREFACE).expect("a preface");
         let mut client = Self {
             hears: openssl.stdout.take().expect("its ears"),
             says,
@@ -100,7 +103,7 @@ impl Client {
         }
     }
 
-    fn next_of(&mut self, kind: u8) -> (u8, u8, Vec<u8>) {
+    fn next_of(&mut self, kind: u8) -> Frame {
         loop {
             let frame = self.next().expect("a frame");
             if frame.0 == kind {
@@ -118,20 +121,37 @@ impl Client {
         }
     }
 
-    fn frame(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) -> std::io::Result<()> {
-        let length = u8::try_from(payload.len()).expect("a short frame");
-        let head = [0, 0, length, kind, flags, 0, 0, 0, stream];
-        self.says.write_all(&[&head, payload].concat())
+    fn frame(&mut self, kind: u8, flags: u8, stream: u8, payload: &[u8]) -> io::Result<()> {
+        write(&mut self.says, kind, flags, stream, payload)
     }
 
-    fn next(&mut self) -> std::io::Result<(u8, u8, Vec<u8>)> {
-        let mut head = [0; 9];
-        self.hears.read_exact(&mut head)?;
-        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
-        let mut payload = vec![0; length as usize];
-        self.hears.read_exact(&mut payload)?;
-        Ok((head[3], head[4], payload))
+    fn next(&mut self) -> io::Result<Frame> {
+        read(&mut self.hears)
     }
+}
+
+/// Its kind, its flags and its payload.
+type Frame = (u8, u8, Vec<u8>);
+
+pub fn write(
+    to: &mut impl Write,
+    kind: u8,
+    flags: u8,
+    stream: u8,
+    payload: &[u8],
+) -> io::Result<()> {
+    let length = u8::try_from(payload.len()).expect("a short frame");
+    let head = [0, 0, length, kind, flags, 0, 0, 0, stream];
+    to.write_all(&[&head, payload].concat())
+}
+
+pub fn read(from: &mut impl Read) -> io::Result<Frame> {
+    let mut head = [0; 9];
+    from.read_exact(&mut head)?;
+    let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+    let mut payload = vec![0; length as usize];
+    from.read_exact(&mut payload)?;
+    Ok((head[3], head[4], payload))
 }
 
 /// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less

@@ -2,6 +2,7 @@
 
 mod abilities;
 mod acme;
+mod again;
 mod audit;
 mod authority;
 mod backends;

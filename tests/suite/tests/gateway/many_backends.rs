@@ -126,7 +126,7 @@ fn a_backend_that_stops_under_load_fails_no_request_and_comes_back() {
         until("half of it is done", PATIENCE, || {
             (asked.load(Ordering::Relaxed) >= 40).then_some(())
         });
-        // What has been sent to a server that ends is lost, and not sent again: nothing is on its way.
+        // What has been sent on a new connection to a server that ends is lost: nothing is on its way.
         let _all = turns.write().expect("all turns");
         a.stop();
     });
@@ -214,7 +214,7 @@ fn tcp_goes_to_who_is_there() {
     assert_eq!(gateway.metric("hsmux_gateway_refused_total"), 0);
 }
 
-/// What has been sent to it is lost; nobody else is.
+/// What has been sent to it on a new connection is lost; nobody else is.
 #[test]
 fn a_backend_that_closes_without_an_answer_is_left_out_for_a_while() {
     let tried = Arc::new(AtomicUsize::new(0));
