@@ -28,7 +28,15 @@ impl Cluster {
             let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
             Gateway::start(Gateway::prepare(), "proxy_protocol = true", &site)
         };
-        let hosts = [host(), host()];
+        Self::before([host(), host()], name, on_port)
+    }
+
+    /// The same before these hosts.
+    pub fn before(
+        hosts: [Gateway; 2],
+        name: &str,
+        on_port: fn(u16, &[Gateway; 2]) -> Process,
+    ) -> Self {
         let (front, port) = on_a_free_port(
             name,
             |port| on_port(port, &hosts),

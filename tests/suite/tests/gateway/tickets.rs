@@ -4,6 +4,7 @@ use std::fs;
 
 use hsmux_suite::{PATIENCE, Rig, Run, until};
 
+use crate::balancer::{self, Cluster};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 
 const VERSIONS: [&str; 2] = ["-tls1_3", "-tls1_2"];
@@ -11,9 +12,14 @@ const SHARED: &str = "ticket_secret = \"tickets.secret\"";
 
 /// A host with this secret for its tickets.
 fn host(secret: &str) -> Gateway {
+    host_with(secret, "")
+}
+
+/// The same with more lines.
+fn host_with(secret: &str, more: &str) -> Gateway {
     let rig = Gateway::prepare();
     share(&rig, secret);
-    Gateway::start(rig, SHARED, &site())
+    Gateway::start(rig, &format!("{SHARED}\n{more}"), &site())
 }
 
 fn site() -> String {
@@ -63,6 +69,36 @@ fn hosts_with_one_secret_resume_each_others_sessions() {
         assert!(!resumes(&stranger, &one.rig, version), "{version}");
     }
     assert!(one.metric("hsmux_gateway_ticket_key_since_seconds") > 0);
+}
+
+/// haproxy takes turns: the host that has begun the session resumes it, and so does the other.
+#[test]
+fn a_session_goes_on_at_whatever_host_the_balancer_chooses() {
+    let host = || host_with("a", "proxy_protocol = true");
+    let cluster = Cluster::before([host(), host()], "haproxy", balancer::on_port);
+    let [one, other] = &cluster.hosts;
+    let count = |series: &str| [one, other].map(|host| host.metric(series));
+    for version in VERSIONS {
+        let connect = |session: &str| {
+            let client = one.rig.run("openssl").args("s_client -ign_eof -connect");
+            let client = client.arg(format!("127.0.0.1:{}", cluster.port));
+            let said = client.args(version).args(session).input(ASK).finish().all();
+            assert!(said.contains("a page"), "{said}");
+            said
+        };
+        let begun = connect("-sess_out session");
+        assert!(begun.contains("New, TLSv1"), "{begun}");
+        let signatures = count("hsmux_gateway_signatures_total");
+        let resumed = || count("hsmux_gateway_handshakes_total{kind=\"resumed\"");
+        let before = resumed();
+        until("both hosts have resumed it", PATIENCE, || {
+            let again = connect("-sess_in session");
+            assert!(again.contains("Reused, TLSv1"), "{version}: {again}");
+            let after = resumed();
+            (after[0] > before[0] && after[1] > before[1]).then_some(())
+        });
+        assert_eq!(count("hsmux_gateway_signatures_total"), signatures);
+    }
 }
 
 #[test]
