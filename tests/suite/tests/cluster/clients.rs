@@ -14,11 +14,27 @@ certutil -d "sql:$HOME/.pki/nssdb" -N --empty-password
 certutil -d "sql:$HOME/.pki/nssdb" -A -n root -t C,, -i ca.pem
 cat > www/index.html <<'END'
 <p id="said">nothing</p>
-<script>fetch("hello.txt").then(answer => answer.text()).then(text => said.textContent = "it says: " + text)</script>
+<script>
+const part = number => fetch("hello.txt?" + number).then(answer => answer.text());
+Promise.all(Array.from({ length: 200 }, (_, number) => part(number)))
+    .then(texts => said.textContent = "it says " + texts.length + " times: " + texts[199])
+</script>
 END
 cd "$CLUSTER_REPORTS"
-timeout 300 chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=60000 --dump-dom "https://$name/" \
-    > browser.html 2> browser.log
+browse() {
+    timeout 300 chromium --headless --no-sandbox --disable-gpu --virtual-time-budget=60000 "$@" --dump-dom "https://$name/"
+}
+requests() {
+    for host in 1 2 3; do
+        curl --silent --fail --max-time 60 "http://198.18.0.1$host:9443/metrics" |
+            awk '/^hsmux_gateway_requests_total/ { sum += $NF } END { print sum + 0 }'
+    done
+}
+browse > http2.html 2> browser.log
+requests > before
+# A browser has one connection of HTTP/2, and so one host; of HTTP/1.1 it has six.
+browse --disable-http2 > http1.html 2>> browser.log
+requests > after
 
 # siege hangs at its end now and then.
 printf 'json_output = true\nlogging = false\nconnection = close\n' > siegerc
@@ -41,8 +57,19 @@ fn a_browser_siege_and_testssl_are_content() {
     assert_eq!(done.code, Some(0), "{done}");
 
     // The root is in the browser's list, and no warning is switched off.
-    let page = read("browser.html");
-    assert!(page.contains("it says: hello, world"), "{page}");
+    for page in ["http2.html", "http1.html"].map(read) {
+        assert!(page.contains("it says 200 times: hello, world"), "{page}");
+    }
+    let requests = |file| {
+        let text = read(file);
+        let counts = text.lines().map(|line| line.parse::<u64>().expect(file));
+        counts.collect::<Vec<_>>()
+    };
+    let (before, after) = (requests("before"), requests("after"));
+    let served: Vec<_> = before.iter().zip(&after).map(|(b, a)| a - b).collect();
+    assert!(served.iter().sum::<u64>() > 200, "{served:?}");
+    let hosts = served.iter().filter(|count| **count > 0).count();
+    assert!(hosts >= 2, "the parts of the page came from {served:?}");
 
     let siege = json(&read("siege.json"));
     assert_eq!(siege["transactions"], 50, "{siege}");
