@@ -1,6 +1,10 @@
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
 
 use crate::{Process, Run, on_a_free_port};
 
@@ -25,6 +29,9 @@ const FILES: [(&str, &str); 5] = [
     ("page.js", "var page = 1;\n"),
     ("logo.png", "not really\n"),
 ];
+
+/// The socket of what answers for `/behind/`.
+const BEHIND: &str = "behind.sock";
 
 impl Nginx {
     /// Started in a folder of its own below `folder`.
@@ -53,7 +60,8 @@ impl Nginx {
     }
 
     fn on_port(port: u16, folder: &Path) -> Process {
-        fs::write(folder.join("nginx.conf"), configuration(port)).expect("write nginx.conf");
+        let text = configuration(port, &folder.join(BEHIND));
+        fs::write(folder.join("nginx.conf"), text).expect("write nginx.conf");
         let run = Run::new("nginx")
             .arg("-p")
             .arg(folder)
@@ -64,6 +72,27 @@ impl Nginx {
     /// Of a page of the site.
     pub fn url(&self, page: &str) -> String {
         format!("https://127.0.0.1:{}/{page}", self.port)
+    }
+
+    /// Answers for all paths below `/behind/` from now on, by the whole of what the function makes of a path, one
+    /// connection for each.
+    pub fn answer(&self, answer: impl Fn(&str) -> Vec<u8> + Send + Sync + 'static) {
+        let listener = UnixListener::bind(self.folder.join(BEHIND)).expect("a socket");
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let answer = Arc::clone(&answer);
+                thread::spawn(move || {
+                    let head: Vec<_> = BufReader::new(&stream)
+                        .lines()
+                        .map_while(Result::ok)
+                        .take_while(|line| !line.is_empty())
+                        .collect();
+                    let path = head.first().and_then(|line| line.split(' ').nth(1));
+                    stream.write_all(&answer(path.unwrap_or_default()))
+                });
+            }
+        });
     }
 
     /// Where it listens.
@@ -83,7 +112,8 @@ impl Nginx {
     }
 }
 
-fn configuration(port: u16) -> String {
+fn configuration(port: u16, behind: &Path) -> String {
+    let behind = behind.display();
     format!(
         r"daemon off; master_process off; user root; pid nginx.pid; error_log error.log;
 events {{ worker_connections 2048; }}
@@ -100,6 +130,7 @@ http {{
         root site;
         location = /busy {{ return 503; }}
         location = /moved {{ return 301 /hello.txt; }}
+        location /behind/ {{ proxy_pass http://unix:{behind}; proxy_set_header Connection close; }}
     }}
 }}
 "
