@@ -8,10 +8,13 @@ use serde_json::{Value, json};
 
 use crate::rig::Cluster;
 
-fn measure(cluster: &Cluster) -> Run {
-    let script = cluster.script("measure").env("FULL", "1");
-    let script = script.env("KEYS", "ec-prime256v1").env("HSMS", "0 1");
-    script.env("TIME", "300ms")
+fn measure(cluster: &Cluster, hsms: &str, time: &str) -> Run {
+    let script = cluster.script("measure").env("KEYS", "ec-prime256v1");
+    script.env("HSMS", hsms).env("TIME", time)
+}
+
+fn full(cluster: &Cluster) -> Run {
+    measure(cluster, "0 1", "300ms").env("FULL", "1")
 }
 
 /// The rows, or cells, in a file of the reports.
@@ -31,7 +34,7 @@ fn runs(row: &Value) -> Vec<&Value> {
 #[test]
 fn an_interrupted_table_goes_on_in_a_new_cluster() {
     let cluster = Cluster::new();
-    let mut script = Process::start("script", cluster.0.path(), measure(&cluster));
+    let mut script = Process::start("script", cluster.0.path(), full(&cluster));
     script.wait_for("cell 2 of 8");
     script.signal(Signal::TERM);
     assert_eq!(script.wait().code(), Some(130));
@@ -39,7 +42,7 @@ fn an_interrupted_table_goes_on_in_a_new_cluster() {
     let before = rows(&cluster, "full.state", "cells");
     assert_eq!(runs(&before[0]).len(), 3);
 
-    let done = measure(&cluster).ok();
+    let done = full(&cluster).ok();
     done.never_says("cell 1 of 8").says("cell 8 of 8");
     let after = rows(&cluster, "full.json", "rows");
     assert_eq!(after.len(), 8, "{done}");
@@ -56,4 +59,26 @@ fn an_interrupted_table_goes_on_in_a_new_cluster() {
     for (before, after) in before.iter().zip(&after) {
         assert!(runs(after).starts_with(&runs(before)), "{before} {after}");
     }
+}
+
+/// As `make cluster` does it unless it is told otherwise: with cards, which take the published time for a signature.
+#[test]
+fn a_cell_with_a_card_comes_to_the_published_rate() {
+    let cluster = Cluster::new();
+    let done = measure(&cluster, "1", "3s").env("TOKENS", "cards").ok();
+    done.says("cell 1 of 1").says("Done in");
+    let cells = rows(&cluster, "matrix.json", "rows");
+    assert_eq!(cells.len(), 1, "{done}");
+    let (cell, found) = (&cells[0]["cell"], &cells[0]["runs"][0]["figures"]);
+    assert_eq!(
+        (&cell["hsms"], &cell["module"]),
+        (&json!(1), &json!("opensc"))
+    );
+    assert_eq!(found["availability_pct"], 100.0, "{found}");
+    let rate = |figures: &Value| figures["rate_per_s"].as_f64().expect("a rate");
+    let (rate, published) = (rate(found), rate(&cells[0]["published"]["figures"]));
+    // A card takes its time; a busy machine may take some more.
+    let share = rate / published;
+    assert!((0.5..1.5).contains(&share), "{rate}/s, not {published}/s");
+    cluster.is_gone();
 }
