@@ -3,10 +3,8 @@
 use std::error::Error as _;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use h2::Reason;
-use http_body_util::{Either as OneOf, Empty};
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::client::conn::{http1, http2};
 use hyper::header::HOST;
 use hyper::http::uri::{Authority, Scheme};
@@ -15,13 +13,11 @@ use tokio::time::timeout;
 use tokio_boring::SslStream;
 use tokio_util::either::Either;
 
+use super::asked::Asked;
 use super::sender::{Sender, one_by_one, several};
 use super::shared::{Answered, Share, Shared};
 use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
 use crate::files::{Files, Held};
-
-/// A request's body: the client's, or none where that had none.
-pub type Asked = OneOf<Incoming, Empty<Bytes>>;
 
 /// So often a request is sent that changes nothing.
 const TRIES: u32 = 3;
@@ -71,7 +67,8 @@ impl Backend {
                 share,
                 is_new,
             } = taken;
-            let copy = copy(&request);
+            let may_end = !is_new || share.is_some();
+            let copy = may_end.then(|| copy(&request)).flatten();
             let Ok(answer) = timeout(patience, sender.try_send(request)).await else {
                 tracing::warn!("{} has not answered in time", self.url);
                 self.forget(share.as_ref());
@@ -239,7 +236,7 @@ impl Taken {
 fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
     let harmless = request.method().is_safe() && request.body().is_end_stream();
     harmless.then(|| {
-        let mut copy = Request::new(OneOf::Right(Empty::new()));
+        let mut copy = Request::new(Asked::nothing());
         request.method().clone_into(copy.method_mut());
         request.uri().clone_into(copy.uri_mut());
         request.headers().clone_into(copy.headers_mut());

@@ -7,7 +7,7 @@ use hyper::client::conn::http1::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::exchange::Asked;
+use super::asked::Asked;
 
 /// Requests on one connection.
 pub type Sender = SendRequest<Asked>;

@@ -11,6 +11,7 @@
 //! | `shared` | connections of HTTP/2, and the requests under way on each |
 //! | `tls` | whose certificate a server has to show |
 
+mod asked;
 mod check;
 mod exchange;
 mod health;
@@ -20,7 +21,8 @@ mod sender;
 mod shared;
 mod tls;
 
-pub use exchange::{Asked, Failure};
+pub use asked::Asked;
+pub use exchange::Failure;
 pub use line::Line;
 pub use shared::Answered;
 

@@ -11,7 +11,7 @@ use hyper::client::conn::http2::SendRequest;
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::exchange::Asked;
+use super::asked::Asked;
 use super::idle::PATIENCE;
 use super::sender::Most;
 

@@ -41,7 +41,7 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
         let value = HeaderValue::from_static("trailers");
         request.headers_mut().insert(TE, value);
     }
-    let answer = match ask(call, request.map(Asked::Left)).await {
+    let answer = match ask(call, request.map(Asked::from)).await {
         Ok(answer) => answer,
         Err(apology) => return apology,
     };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hsmux_suite::Finished;
 
-use crate::backends::{backend, in_front_of, request};
+use crate::backends::{backend, head, in_front_of, request};
 use crate::h2;
 use crate::rig::Gateway;
 
@@ -76,6 +76,26 @@ fn only_what_changes_nothing_is_sent_again() {
             let (answer, sent) = lost(&gateway, &asked, ask);
             answer.says(" 200");
             assert_eq!(sent, 2, "{scheme} {ask}");
+        }
+    }
+}
+
+/// What it still sends is read and forgotten: left unread it would take the answer back.
+#[test]
+fn a_client_that_is_still_sending_has_its_answer() {
+    let closes = |stream: TcpStream| drop(head(&mut BufReader::new(stream)));
+    let gateway = in_front_of("http", &backend(closes), "");
+    let file = gateway.rig.path("body");
+    for length in [4, 300_000] {
+        std::fs::write(&file, vec![b'x'; length]).expect("a file");
+        for version in ["--http1.1", "--http2"] {
+            for _ in 0..20 {
+                let ask = format!(
+                    "{version} --expect100-timeout 0.01 --data-binary @{}",
+                    file.display()
+                );
+                gateway.curl("a.test", "/", &ask).says(" 502");
+            }
         }
     }
 }
