@@ -1,6 +1,6 @@
 //! Connections that are handed over to a worker: who gets one, what it is good for, and what ends it.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
 use hsmux_token::ck::{CKM_ECDSA, CKM_SHA256_RSA_PKCS};
@@ -11,8 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::raw::{client, log_in, named, sign, soon};
 
 /// A connection whose frames a test writes by itself.
-struct Line {
-    connection: Connection,
+pub struct Line {
+    pub connection: Connection,
     program: u8,
 }
 
@@ -44,7 +44,7 @@ impl Line {
     }
 
     /// The same, logged in.
-    fn open(rig: &Rig) -> Self {
+    pub fn open(rig: &Rig) -> Self {
         let mut line = Self::connect(rig);
         let pin = Secret::new(rig.pin().into_bytes());
         assert!(matches!(line.ask(&Call::Login(pin)), Some(Answer::Done)));
@@ -57,14 +57,14 @@ impl Line {
         Some(decode::<Reply>(answer).unwrap().answer)
     }
 
-    fn run(&mut self, operations: &[Operation]) -> Option<Result<Outcome, Error>> {
+    pub fn run(&mut self, operations: &[Operation]) -> Option<Result<Outcome, Error>> {
         match self.ask(&execute(operations))? {
             Answer::Results(mut results) => results.pop(),
             other => panic!("{other:?}"),
         }
     }
 
-    fn signs(&mut self, key: ObjectId) -> bool {
+    pub fn signs(&mut self, key: ObjectId) -> bool {
         let signed = self.run(&[sign(key)]).and_then(Result::ok);
         signed.is_some_and(|outcome| outcome.into_bytes().unwrap().len() == 64)
     }
@@ -79,7 +79,7 @@ impl Line {
     }
 
     /// One that is handed over: when the pool has seen that its tokens are fast.
-    fn direct(rig: &Rig, key: ObjectId) -> Self {
+    pub fn direct(rig: &Rig, key: ObjectId) -> Self {
         until("a connection is handed over", PATIENCE, || {
             let mut line = Self::open(rig);
             assert!((0..20).all(|_| line.signs(key)));
@@ -97,14 +97,14 @@ fn execute(operations: &[Operation]) -> Call {
 }
 
 /// The key of this label, as a program sees it.
-fn key(rig: &Rig, label: &str) -> ObjectId {
+pub fn key(rig: &Rig, label: &str) -> ObjectId {
     let client = client(rig, SPOKEN);
     log_in(rig, &client);
     named(&client, Class::PRIVATE_KEY, label).expect("the key")
 }
 
 /// A program that is served directly from here on.
-fn served_directly(rig: &Rig, key: ObjectId) -> Client {
+pub fn served_directly(rig: &Rig, key: ObjectId) -> Client {
     let client = client(rig, SPOKEN);
     log_in(rig, &client);
     until("a worker serves it", PATIENCE, || {
@@ -314,78 +314,4 @@ fn a_slow_token_hands_nothing_over() {
     assert!((0..20).all(|_| line.signs(ec)));
     let said = line.refused(ec).expect("refused");
     assert!(said.contains("takes longer"), "{said}");
-}
-
-/// Of two tokens one does not answer: it keeps one program, and what all the others ask is done by the other token.
-#[test]
-fn no_program_waits_for_a_token_while_another_is_free() {
-    let mut rig = Rig::prepare(Setup::Daemon, 0);
-    let mut tokens = rig.stand_in("vendor", &["a", "b"]);
-    for member in &mut rig.config.members {
-        *member = member.clone().with("timeout = \"60s\"\nsessions = 1");
-    }
-    tokens.set_all("fast_sign = true");
-    rig.start();
-    rig.wait_for_members(2);
-    let ec = key(&rig, "ec");
-    let mut lines = Vec::new();
-    until("five programs are served directly", PATIENCE, || {
-        // What is handed over before both tokens are known to be fast may end.
-        lines.retain_mut(|line: &mut Line| line.signs(ec));
-        lines.push(Line::direct(&rig, ec));
-        (lines.len() == 5).then_some(())
-    });
-    let signed: [AtomicU64; 5] = Default::default();
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for (mut line, signed) in lines.into_iter().zip(&signed) {
-            let is_over = &is_over;
-            scope.spawn(move || {
-                while !is_over.load(Ordering::SeqCst) {
-                    assert!(line.signs(ec), "it is neither ended nor refused");
-                    signed.fetch_add(1, Ordering::SeqCst);
-                }
-            });
-        }
-        tokens.set("a", "fast_sign = true\nhang_in_sign = true");
-        until("a token hangs", PATIENCE, || {
-            let is_ours = |thread: &String| thread == "hsmux-direct";
-            tokens.hung("a").iter().any(is_ours).then_some(())
-        });
-        let counts = || {
-            signed
-                .each_ref()
-                .map(|signed| signed.load(Ordering::SeqCst))
-        };
-        let before = counts();
-        until("four programs are served by the other", PATIENCE, || {
-            let goes_on = |(now, before): &(u64, u64)| *now > before + 100;
-            (counts().into_iter().zip(before).filter(goes_on).count() == 4).then_some(())
-        });
-        is_over.store(true, Ordering::SeqCst);
-        tokens.set_all("fast_sign = true");
-    });
-}
-
-#[test]
-fn a_worker_that_hangs_in_a_use_of_a_program_is_replaced() {
-    let mut rig = Rig::prepare(Setup::Daemon, 0);
-    let mut tokens = rig.stand_in("vendor", &["a"]);
-    let member = &mut rig.config.members[0];
-    *member = member.clone().with("timeout = \"2s\"");
-    tokens.set_all("fast_sign = true");
-    rig.start();
-    rig.wait_for_members(1);
-    let ec = key(&rig, "ec");
-    let mut line = Line::direct(&rig, ec);
-    let workers = rig.workers();
-    tokens.set_all("hang_in_sign = true");
-    // No daemon knows of this use: the worker ends by itself.
-    assert!(line.run(&[sign(ec)]).is_none());
-    tokens.set_all("");
-    rig.wait_for_members(1);
-    assert_ne!(rig.workers(), workers);
-    let log = rig.daemon.as_ref().unwrap().log();
-    assert!(log.contains("has not returned within 2 s"), "{log}");
-    assert!(Line::open(&rig).signs(ec));
 }

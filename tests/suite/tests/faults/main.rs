@@ -4,6 +4,7 @@ mod audit;
 mod changes;
 mod daemon;
 mod direct;
+mod direct_faults;
 mod gone;
 mod limits;
 mod members;

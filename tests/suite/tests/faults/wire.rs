@@ -9,7 +9,7 @@ use hsmux_suite::{Caller, PATIENCE, Rig, Setup, hex, until};
 use serde_json::json;
 
 /// What may arrive instead of a frame: a 32-bit little-endian length and CBOR.
-const MALFORMED: &[&[u8]] = &[
+pub const MALFORMED: &[&[u8]] = &[
     b"GET / HTTP/1.1\r\nHost: hsmux\r\n\r\n",
     b"\xff\xff\xff\xff",
     b"\xff\xff\xff\x7f then some bytes, but never so many",
@@ -23,10 +23,10 @@ const MALFORMED: &[&[u8]] = &[
 ];
 
 /// The beginnings of frames, whose rest may yet come.
-const HALF: &[&[u8]] = &[b"", b"\x05", b"\x05\x00\x00\x00\x84\x01"];
+pub const HALF: &[&[u8]] = &[b"", b"\x05", b"\x05\x00\x00\x00\x84\x01"];
 
 /// A frame of arrays within arrays, 64 KiB deep.
-fn deep() -> Vec<u8> {
+pub fn deep() -> Vec<u8> {
     [vec![0, 0, 1, 0], vec![0x81; 1 << 16]].concat()
 }
 
@@ -75,7 +75,7 @@ fn connection_that_says(rig: &Rig, socket: &str, bytes: &[u8]) -> UnixStream {
 }
 
 /// What the daemon answers until it ends the connection; a reset is such an end.
-fn until_the_end(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
+pub fn until_the_end(mut stream: UnixStream, bytes: &[u8]) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut answer = Vec::new();
     if let Err(error) = stream.read_to_end(&mut answer) {
