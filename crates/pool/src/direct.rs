@@ -19,6 +19,8 @@ pub(crate) struct Lines {
     open: Mutex<Vec<Line>>,
     /// The number of the last one.
     last: AtomicU64,
+    /// How often all were ended.
+    ended: AtomicU64,
 }
 
 /// A connection, for uses of one key.
@@ -84,7 +86,9 @@ impl Pool {
 
     /// Ends all connections that were handed over: programs ask again, and get them if nothing speaks against it.
     pub fn end_direct(&self) {
-        self.core.lines.end_those(|_| true);
+        let lines = &self.core.lines;
+        lines.ended.fetch_add(1, Ordering::SeqCst);
+        lines.end_those(|_| true);
     }
 }
 
@@ -131,7 +135,7 @@ impl Core {
         let current = |seat: usize| {
             let worker = self.record(seat)?.life.lock().connection.clone()?;
             let is_current = catalogue.generations.get(seat) == Some(&worker.generation);
-            is_current.then_some(worker)
+            (is_current && worker.token.takes_lines()).then_some(worker)
         };
         let mut workers: Vec<_> = short.iter().filter_map(current).collect();
         let has_worker = |seat| {
@@ -144,7 +148,7 @@ impl Core {
         // It would idle while programs wait for the others.
         if one_is_left_out {
             return Err(refused(
-                "it is also served by a token that takes longer, that nobody knows yet, or of another host",
+                "it is also served by a token that takes longer, that nobody knows yet, in the daemon itself, or of another host",
             ));
         }
         let lines = self.lines.open.lock();
@@ -170,15 +174,22 @@ impl Core {
 
     /// Shares those that are not yet.
     fn share_lines(&self, catalogue: &Catalogue) {
+        let ended = || self.lines.ended.load(Ordering::SeqCst);
+        let before = ended();
         let not_yet = |line: &mut Line| !line.shared;
         let lines: Vec<_> = self.lines.open.lock().extract_if(.., not_yet).collect();
         for mut line in lines {
             let entry = catalogue.get(&line.key);
             let entry = entry.ok_or_else(|| refused("no such key"));
             let workers = entry.and_then(|entry| self.workers_for(catalogue, entry));
-            match workers.and_then(|workers| line.share(&workers)) {
-                Ok(()) => self.lines.open.lock().push(line),
-                Err(_) => line.handed.end(),
+            let shared = workers.and_then(|workers| line.share(&workers));
+            let mut open = self.lines.open.lock();
+            // Who ended all has not seen it meanwhile.
+            if shared.is_ok() && ended() == before {
+                open.push(line);
+            } else {
+                drop(open);
+                line.handed.end();
             }
         }
     }

@@ -102,6 +102,11 @@ pub trait Token: Send + Sync {
         Err(Error::request(Kind::Unsupported, message))
     }
 
+    /// Whether it takes programs' connections over ([`Self::hand_over`]).
+    fn takes_lines(&self) -> bool {
+        false
+    }
+
     /// Operations that it has served on connections that were handed over to it.
     fn served_directly(&self) -> u64 {
         0

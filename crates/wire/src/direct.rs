@@ -55,8 +55,8 @@ pub struct Handed {
 ///
 /// A shared one is heard by other threads and processes, too. Each waits with EPOLLEXCLUSIVE (epoll_ctl(2)), so
 /// that the kernel wakes one that waits and none that works; and reads what comes when it can begin with it, so that
-/// until then it is there for whoever is free first. Those at home come before others: their programs are on this
-/// thread's CPU, as a rule.
+/// until then it is there for whoever is free first. Those at home come before one of the others: their programs are on
+/// this thread's CPU, as a rule.
 pub struct Direct {
     epoll: OwnedFd,
     waker: OwnedFd,
@@ -64,7 +64,8 @@ pub struct Direct {
     open: AtomicUsize,
     at_home: AtomicUsize,
     everywhere: Arc<AtomicUsize>,
-    shares: AtomicBool,
+    /// Those that others hear, too.
+    shared: AtomicUsize,
     stopping: AtomicBool,
 }
 
@@ -94,6 +95,7 @@ pub(crate) fn processor() -> u32 {
 struct Line {
     handed: Arc<Handed>,
     home: bool,
+    shared: bool,
     inbox: FrameBuffer,
     /// Uses in a row that were not short.
     long: u32,
@@ -152,7 +154,7 @@ impl Direct {
             open: AtomicUsize::new(0),
             at_home: AtomicUsize::new(0),
             everywhere,
-            shares: AtomicBool::new(false),
+            shared: AtomicUsize::new(0),
             stopping: AtomicBool::new(false),
         })
     }
@@ -166,13 +168,16 @@ impl Direct {
         shared: bool,
         home: bool,
     ) -> io::Result<()> {
-        if shared {
-            self.shares.store(true, Ordering::Relaxed);
-        }
         // Both under the lock: what comes at once is to find its line.
         let mut lines = self.lines.lock();
-        let Entry::Vacant(place) = lines.entry(number) else {
-            return Ok(());
+        let place = match lines.entry(number) {
+            Entry::Vacant(place) => place,
+            Entry::Occupied(mut line) => {
+                if shared && !std::mem::replace(&mut line.get_mut().shared, true) {
+                    self.shared.fetch_add(1, Ordering::Relaxed);
+                }
+                return Ok(());
+            }
         };
         let data = epoll::EventData::new_u64(number | if home { HOME } else { 0 });
         let events = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
@@ -180,11 +185,14 @@ impl Direct {
         place.insert(Line {
             handed,
             home,
+            shared,
             inbox: FrameBuffer::default(),
             long: 0,
         });
         self.open.fetch_add(1, Ordering::Relaxed);
         self.at_home.fetch_add(usize::from(home), Ordering::Relaxed);
+        self.shared
+            .fetch_add(usize::from(shared), Ordering::Relaxed);
         Ok(())
     }
 
@@ -258,17 +266,15 @@ impl Direct {
 
     /// Which of the connections that are ready are heard together, before what they ask for is done.
     fn turns<'a>(&self, ready: &'a mut Vec<u64>) -> std::slice::Chunks<'a, u64> {
-        let together = match self.shares.load(Ordering::Relaxed) {
-            true => 1,
-            false => EVENTS,
-        };
-        if together == 1 && ready.iter().any(|number| number & HOME != 0) {
-            ready.retain(|number| *number & HOME != 0);
-        } else if together == 1 {
-            // Then those at home may have something.
-            ready.truncate(1);
+        if self.shared.load(Ordering::Relaxed) == 0 {
+            return ready.chunks(EVENTS);
         }
-        ready.chunks(together)
+        let is_at_home = |number: &u64| number & HOME != 0;
+        // Of the others one in each round: the kernel has woken this thread for it, perhaps, and nobody else.
+        let other = ready.iter().copied().find(|number| !is_at_home(number));
+        ready.retain(is_at_home);
+        ready.extend(other);
+        ready.chunks(1)
     }
 
     fn hear(&self, ready: &[u64], round: &mut Round) {
@@ -334,6 +340,8 @@ impl Direct {
             self.open.fetch_sub(1, Ordering::Relaxed);
             self.at_home
                 .fetch_sub(usize::from(line.home), Ordering::Relaxed);
+            self.shared
+                .fetch_sub(usize::from(line.shared), Ordering::Relaxed);
         }
     }
 }
@@ -381,6 +389,8 @@ impl Line {
             Err(_) => return Heard::Ended,
         }
         let call = match self.inbox.next(LONGEST) {
+            // The rest may come to another thread.
+            Ok(None) if self.shared => return Heard::Ended,
             Ok(None) => return Heard::Nothing,
             Ok(Some(frame)) => frame::decode_call(frame),
             Err(error) => Err(error),

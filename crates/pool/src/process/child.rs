@@ -136,6 +136,10 @@ impl Keeper for Child {
         }
     }
 
+    fn takes_lines(&self) -> bool {
+        true
+    }
+
     fn served_directly(&self) -> u64 {
         self.tally.get().map_or(0, read_tally)
     }

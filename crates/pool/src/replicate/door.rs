@@ -128,6 +128,10 @@ impl Token for Admitted {
         self.token.hand_over(line)
     }
 
+    fn takes_lines(&self) -> bool {
+        self.token.takes_lines()
+    }
+
     fn served_directly(&self) -> u64 {
         self.token.served_directly()
     }

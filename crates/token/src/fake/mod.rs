@@ -221,6 +221,10 @@ impl Token for FakeToken {
         Ok(())
     }
 
+    fn takes_lines(&self) -> bool {
+        self.0.taken.is_some()
+    }
+
     fn abort(&self, reason: &str) {
         self.0.state.lock().aborts += 1;
         self.0.end(&Error::lost(reason), false);

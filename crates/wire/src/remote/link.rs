@@ -23,6 +23,11 @@ pub trait Keeper: Send + Sync {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    /// See [`hsmux_token::Token::takes_lines`].
+    fn takes_lines(&self) -> bool {
+        false
+    }
+
     /// See [`hsmux_token::Token::served_directly`].
     fn served_directly(&self) -> u64 {
         0

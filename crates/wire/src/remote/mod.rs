@@ -138,6 +138,10 @@ impl Token for RemoteToken {
         })
     }
 
+    fn takes_lines(&self) -> bool {
+        self.shared.keeper.takes_lines()
+    }
+
     fn served_directly(&self) -> u64 {
         self.shared.keeper.served_directly()
     }

@@ -20,12 +20,14 @@ fn tokens(labels: &[&str], timeout: &str) -> (Rig, StandIn) {
             .clone()
             .with(&format!("timeout = \"{timeout}\"\nsessions = 1"));
     }
-    tokens.set_all("fast_sign = true");
+    tokens.set_all(FAST);
     rig.start();
     rig.wait_for_members(labels.len());
     (rig, tokens)
 }
 
+/// Longer than a program takes to ask again: whoever is preferred for that always has something.
+const FAST: &str = "fast_sign = true\nservice_time_us = 200";
 const HANGS: &str = "fast_sign = true\nhang_in_sign = true";
 
 /// Of two tokens one does not answer: it keeps one program, and what all the others ask is done by the other token.
@@ -68,7 +70,7 @@ fn no_program_waits_for_a_token_while_another_is_free() {
             (counts().into_iter().zip(before).filter(goes_on).count() == 4).then_some(())
         });
         is_over.store(true, Ordering::SeqCst);
-        tokens.set_all("fast_sign = true");
+        tokens.set_all(FAST);
     });
 }
 
@@ -100,7 +102,7 @@ fn what_a_token_that_hangs_was_asked_directly_is_done_by_another() {
         for _ in 0..20 {
             client.execute(&sign(ec), soon()).unwrap();
         }
-        tokens.set_all("fast_sign = true");
+        tokens.set_all(FAST);
         rig.wait_for_members(2);
     }
     let client = served_directly(&rig, ec);
