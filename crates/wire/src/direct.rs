@@ -351,7 +351,7 @@ struct Round {
     operations: Vec<(Operation, Instant)>,
     /// The line of each.
     lines: Vec<u64>,
-    chunk: Box<[u8; CHUNK]>,
+    chunk: Box<[u8]>,
     out: Vec<u8>,
 }
 
@@ -360,7 +360,7 @@ impl Default for Round {
         Self {
             operations: Vec::new(),
             lines: Vec::new(),
-            chunk: Box::new([0; CHUNK]),
+            chunk: vec![0; CHUNK].into_boxed_slice(),
             out: Vec::with_capacity(KEPT),
         }
     }
