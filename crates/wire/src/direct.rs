@@ -1,32 +1,30 @@
 //! The worker's end of connections that were handed over to it: programs' own, each for uses of one key.
 
+mod line;
+
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result, Token};
+use hsmux_token::{Error, Kind, Operation, Result, Token};
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use zeroize::Zeroize;
 
-use crate::frame::{self, FrameBuffer, KEPT};
+pub use line::Handed;
+use line::{Heard, Line};
+
+use crate::frame::KEPT;
 use crate::vigil::Vigil;
-use crate::{Answer, Call, Reply, socket};
 
 /// The longest frame of such a connection: what is longer goes through the daemon.
 pub(crate) const LONGEST: usize = 32 << 10;
 
 /// Read at once: a whole frame, or of two that hear a connection each would have a part.
 const CHUNK: usize = LONGEST + 4;
-
-/// Longer than anyone waits; a deadline further off would overflow the clock.
-const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 
 /// A use that takes longer gains nothing from the short way, and others wait behind it.
 const SHORT: Duration = Duration::from_millis(2);
@@ -39,15 +37,6 @@ const WAKER: u64 = 0;
 
 /// With the number of a connection: it is at home with the thread.
 const HOME: u64 = 1 << 63;
-
-/// A program's connection, as several threads may hear it.
-pub struct Handed {
-    stream: UnixStream,
-    version: u16,
-    key: ObjectId,
-    /// Those of this process.
-    everywhere: Arc<AtomicUsize>,
-}
 
 /// Some connections, served by one thread.
 ///
@@ -89,51 +78,6 @@ fn is_over(time: &mut Option<Instant>) -> bool {
 /// The CPU that this thread is on, as far as it may be said: it may be on another one at once.
 pub(crate) fn processor() -> u32 {
     rustix::thread::sched_getcpu() as u32
-}
-
-/// A program's connection, as one thread hears it.
-struct Line {
-    handed: Arc<Handed>,
-    home: bool,
-    shared: bool,
-    inbox: FrameBuffer,
-    /// Uses in a row that were not short.
-    long: u32,
-}
-
-/// What came on a line.
-enum Heard {
-    /// Nothing that is whole.
-    Nothing,
-    Asked(Operation, Instant),
-    /// What is no use of its key.
-    Refused(Error),
-    /// The program is gone, or speaks nonsense.
-    Ended,
-}
-
-impl Handed {
-    /// On which `version` is spoken, for uses of `key`; counted in `everywhere` until no thread hears it any more.
-    pub fn new(
-        stream: UnixStream,
-        version: u16,
-        key: ObjectId,
-        everywhere: Arc<AtomicUsize>,
-    ) -> Self {
-        everywhere.fetch_add(1, Ordering::Relaxed);
-        Self {
-            stream,
-            version,
-            key,
-            everywhere,
-        }
-    }
-}
-
-impl Drop for Handed {
-    fn drop(&mut self) {
-        self.everywhere.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Direct {
@@ -182,13 +126,7 @@ impl Direct {
         let data = epoll::EventData::new_u64(number | if home { HOME } else { 0 });
         let events = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
         epoll::add(&self.epoll, &handed.stream, data, events)?;
-        place.insert(Line {
-            handed,
-            home,
-            shared,
-            inbox: FrameBuffer::default(),
-            long: 0,
-        });
+        place.insert(Line::new(handed, shared, home));
         self.open.fetch_add(1, Ordering::Relaxed);
         self.at_home.fetch_add(usize::from(home), Ordering::Relaxed);
         self.shared
@@ -371,70 +309,5 @@ impl Round {
     fn served(&mut self) -> u64 {
         self.operations.clear();
         self.lines.drain(..).count() as u64
-    }
-}
-
-impl Line {
-    fn hear(&mut self, chunk: &mut [u8]) -> Heard {
-        match socket::read_some(&self.handed.stream, chunk) {
-            Ok(0) => return Heard::Ended,
-            Ok(read) => {
-                self.inbox.extend(&chunk[..read]);
-                // What is not for a worker may be a PIN all the same.
-                if self.inbox.holds_secret() {
-                    chunk[..read].zeroize();
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
-            Err(_) => return Heard::Ended,
-        }
-        let call = match self.inbox.next(LONGEST) {
-            // The rest may come to another thread.
-            Ok(None) if self.shared => return Heard::Ended,
-            Ok(None) => return Heard::Nothing,
-            Ok(Some(frame)) => frame::decode_call(frame),
-            Err(error) => Err(error),
-        };
-        // One call at a time: what follows before its answer would never be heard.
-        match call {
-            Ok(Call::Execute(items)) if self.inbox.pending() == 0 => self.judge(items),
-            _ => Heard::Ended,
-        }
-    }
-
-    /// Whether it is what the connection was handed over for.
-    fn judge(&self, items: Vec<crate::Item>) -> Heard {
-        let Ok([item]) = <[crate::Item; 1]>::try_from(items) else {
-            return Heard::Ended;
-        };
-        let of_key = item.operation.key_use();
-        if of_key.is_none_or(|(_, key, ..)| key != self.handed.key) {
-            let why = "this connection is for uses of another key";
-            return Heard::Refused(Error::request(Kind::Forbidden, why));
-        }
-        if let Err(error) = item.operation.check() {
-            return Heard::Refused(error);
-        }
-        let remaining = Duration::from_micros(item.remaining_us).min(MAX_REMAINING);
-        Heard::Asked(item.operation, Instant::now() + remaining)
-    }
-
-    /// Whether the answer is on its way: a program that does not read is not waited for.
-    fn answer(&self, result: Result<Outcome>, out: &mut Vec<u8>) -> bool {
-        let reply = Reply {
-            cpu: Some(processor()),
-            ..Reply::new(0, Answer::Results(vec![result]))
-        };
-        out.clear();
-        let written = frame::encode_reply(self.handed.version, &reply, out).is_ok_and(|()| {
-            socket::write_some(&self.handed.stream, out).is_ok_and(|n| n == out.len())
-        });
-        out.shrink_to(KEPT);
-        written
-    }
-
-    /// The daemon has the same socket: closing this end alone would end nothing.
-    fn end(&self) {
-        let _ = self.handed.stream.shutdown(Shutdown::Both);
     }
 }
