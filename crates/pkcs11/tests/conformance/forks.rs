@@ -1,12 +1,15 @@
 //! A fork's child: not initialised, whatever the parent was doing, and free to initialise anew.
 
+use std::path::PathBuf;
 use std::ptr::null_mut;
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hsmux_pkcs11::entry::*;
 use hsmux_token::ck::*;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
+use tempfile::TempDir;
 
 use crate::calls::*;
 use crate::every;
@@ -42,14 +45,34 @@ fn check(good: bool, line: u32) -> Result<(), u32> {
     if good { Ok(()) } else { Err(line) }
 }
 
+/// A process that is logged in, before it forks; alone, for a process has one module.
+struct Parent {
+    server: Server,
+    socket: PathBuf,
+    _folder: TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Parent {
+    fn start() -> (Self, Session) {
+        let turn = alone();
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("socket");
+        let server = Server::start(&socket);
+        server::initialise(&socket).unwrap();
+        let parent = Self {
+            server,
+            socket,
+            _folder: folder,
+            _turn: turn,
+        };
+        (parent, user())
+    }
+}
+
 #[test]
 fn a_child_is_not_initialised_and_may_initialise() {
-    let _turn = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let server = Server::start(&socket);
-    server::initialise(&socket).unwrap();
-    let s = user();
+    let (parent, s) = Parent::start();
     let key = s.one(CKO_PRIVATE_KEY, EC);
     s.init(C_SignInit, plain(CKM_ECDSA), key).unwrap();
     in_child(|| {
@@ -60,7 +83,7 @@ fn a_child_is_not_initialised_and_may_initialise() {
         )?;
         check(s.state() == none.map(|()| 0), line!())?;
         check(ok(unsafe { C_Finalize(null_mut()) }) == none, line!())?;
-        server::initialise(&socket).map_err(|_| line!())?;
+        server::initialise(&parent.socket).map_err(|_| line!())?;
         check(s.state() == Err(CKR_SESSION_HANDLE_INVALID), line!())?;
         let s = open(0).map_err(|_| line!())?;
         check(s.state() == Ok(CKS_RO_PUBLIC_SESSION), line!())?;
@@ -74,7 +97,7 @@ fn a_child_is_not_initialised_and_may_initialise() {
     // The parent's operation and connections are as they were.
     assert_eq!(given(64, s.whole(C_Sign, &[1; 32])).0, CKR_OK);
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
-    drop(server);
+    drop(parent);
 }
 
 /// What PKCS#11 lets work without C_Initialize (3.0, section 5.4).
@@ -87,12 +110,7 @@ const BEFORE_INITIALIZE: &[&str] = &[
 
 #[test]
 fn every_function_tells_a_child_that_it_is_not_initialised() {
-    let _turn = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let _server = Server::start(&socket);
-    server::initialise(&socket).unwrap();
-    let s = user();
+    let (parent, s) = Parent::start();
     let mut functions = every::of_2_40();
     functions.extend(every::of_3_0());
     functions.retain(|function| !BEFORE_INITIALIZE.contains(&function.name));
@@ -109,7 +127,7 @@ fn every_function_tells_a_child_that_it_is_not_initialised() {
         for function in &functions {
             check(function.on(s.0) == CKR_CRYPTOKI_NOT_INITIALIZED, line!())?;
         }
-        server::initialise(&socket).map_err(|_| line!())?;
+        server::initialise(&parent.socket).map_err(|_| line!())?;
         open(0).map(|_| ()).map_err(|_| line!())
     });
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
@@ -117,12 +135,7 @@ fn every_function_tells_a_child_that_it_is_not_initialised() {
 
 #[test]
 fn a_child_of_a_parent_at_work_does_not_hang() {
-    let _turn = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let _server = Server::start(&socket);
-    server::initialise(&socket).unwrap();
-    let s = user();
+    let (parent, s) = Parent::start();
     let key = s.one(CKO_PRIVATE_KEY, EC);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -142,7 +155,7 @@ fn a_child_of_a_parent_at_work_does_not_hang() {
                     open(0).map(|_| ()) == Err(CKR_CRYPTOKI_NOT_INITIALIZED),
                     line!(),
                 )?;
-                server::initialise(&socket).map_err(|_| line!())?;
+                server::initialise(&parent.socket).map_err(|_| line!())?;
                 let s = open(0).map_err(|_| line!())?;
                 s.login(PIN).map_err(|_| line!())
             });
@@ -154,16 +167,11 @@ fn a_child_of_a_parent_at_work_does_not_hang() {
 
 #[test]
 fn a_child_that_does_nothing_leaves_the_parents_connection_alone() {
-    let _turn = alone();
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("socket");
-    let server = Server::start(&socket);
-    server::initialise(&socket).unwrap();
-    let s = user();
-    let opened = server.served.opened.load(Ordering::SeqCst);
+    let (parent, s) = Parent::start();
+    let opened = parent.server.served.opened.load(Ordering::SeqCst);
     in_child(|| check(s.state().is_err(), line!()));
     in_child(|| Ok(()));
     assert!(s.one(CKO_PRIVATE_KEY, EC) > 0);
-    assert_eq!(server.served.opened.load(Ordering::SeqCst), opened);
+    assert_eq!(parent.server.served.opened.load(Ordering::SeqCst), opened);
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
 }
