@@ -3,6 +3,7 @@
 //! Below this line PKCS#11 is pointers; above it, slices and results. Each function here is one
 //! PKCS#11 function (two where the standard splits one act), and names it in its error.
 
+mod image;
 mod keys;
 mod objects;
 mod observe;
@@ -19,6 +20,7 @@ use hsmux_token::ck::{
 };
 use hsmux_token::{Error, Kind, Result};
 
+use image::Image;
 pub(crate) use observe::announce;
 pub use observe::observe;
 pub(crate) use registry::LibraryRef;
@@ -39,6 +41,7 @@ pub(crate) struct Library {
     ours: bool,
     /// What keeps the code in memory; taken out only to close it after C_Finalize.
     code: Option<libloading::os::unix::Library>,
+    _image: Image,
 }
 
 /// Calls a function of the table; an empty place is CKR_FUNCTION_NOT_SUPPORTED. Unsafe, as the function is.
@@ -67,18 +70,19 @@ fn check(call: &str, code: CK_RV) -> Result<()> {
 
 impl Library {
     /// dlopen(3), C_GetFunctionList, C_Initialize.
-    fn load(path: PathBuf) -> Result<Self> {
+    fn load(path: PathBuf, image: Image) -> Result<Self> {
         use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
         type Get = unsafe extern "C" fn(*mut *mut CK_FUNCTION_LIST) -> CK_RV;
         announce("dlopen");
         // SAFETY: loading runs the module's constructors. A module is the operator's choice, and
         // by default it is loaded in a process of its own.
-        let code = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
-            // dlerror(3) names the file as well, or another one that it needs.
-            let (own, why) = (format!("{}: ", path.display()), e.to_string());
-            let why = why.strip_prefix(&own).unwrap_or(&why);
-            unloadable(&path, &format!("cannot be loaded: {why}"))
-        })?;
+        let code =
+            unsafe { Library::open(Some(image.path()), RTLD_NOW | RTLD_LOCAL) }.map_err(|e| {
+                // dlerror(3) names the file as well, or another one that it needs.
+                let (own, why) = (format!("{}: ", path.display()), e.to_string());
+                let why = why.strip_prefix(&own).unwrap_or(&why);
+                unloadable(&path, &format!("cannot be loaded: {why}"))
+            })?;
         // SAFETY: the type is that of C_GetFunctionList in the standard.
         let get = unsafe { code.get::<Get>(b"C_GetFunctionList\0") }
             .map_err(|_| unloadable(&path, "not a PKCS#11 module: it has no C_GetFunctionList"))?;
@@ -95,6 +99,7 @@ impl Library {
             path,
             ours: false,
             code: Some(code),
+            _image: image,
         };
         library.initialize()?;
         Ok(library)

@@ -1,5 +1,6 @@
 //! [`ModuleToken`]: one token of a vendor's module, in this process.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -41,19 +42,31 @@ pub struct ModuleToken {
     aborted: AtomicBool,
 }
 
+type Load = fn(&Path) -> Result<LibraryRef>;
+
 impl ModuleToken {
     /// Loads the module, finds the token, opens its sessions and logs in once.
     ///
     /// A login that the breaker holds back is [`hsmux_token::Kind::PinHeld`]; a module or token
     /// that is not there is [`hsmux_token::Kind::Environment`] and says what is there instead.
     pub fn open(options: Options) -> Result<Arc<Self>> {
-        let name = options.name.clone();
-        Self::open_unnamed(options).map_err(|e| e.at(name))
+        Self::open_in(LibraryRef::open, options)
     }
 
-    fn open_unnamed(options: Options) -> Result<Arc<Self>> {
+    /// The same in a copy of the module, which is loaded beside the one that others use: it remembers nothing of what
+    /// that one has seen. Not every vendor's module can be in a process twice.
+    pub fn open_beside(options: Options) -> Result<Arc<Self>> {
+        Self::open_in(LibraryRef::beside, options)
+    }
+
+    fn open_in(load: Load, options: Options) -> Result<Arc<Self>> {
+        let name = options.name.clone();
+        Self::open_unnamed(load, options).map_err(|e| e.at(name))
+    }
+
+    fn open_unnamed(load: Load, options: Options) -> Result<Arc<Self>> {
         let _turn = wait_for_others(&options);
-        let library = LibraryRef::open(&options.module)?;
+        let library = load(&options.module)?;
         let slot = slots::choose(&library, &options.slot)?;
         let sessions = Sessions::open(library, slot, options.sessions)?;
         {

@@ -3,13 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_token::{Result, Token};
+use hsmux_token::{Result, Token, TokenInfo};
 
 /// Makes the connection of one seat: loads a module or starts a worker, and logs in.
 pub trait Connector: Send + Sync {
     /// Blocks for as long as the vendor's module takes; called on a thread of its own, again after
     /// each loss. A PIN that was refused is never sent twice: the second call says so.
     fn connect(&self) -> Result<Arc<dyn Token>>;
+
+    /// A connection that is to serve in place of one that serves, and remembers nothing of what that one's module has
+    /// seen. Only asked for where [`Care::replace`] says so.
+    fn connect_afresh(&self, _serving: &TokenInfo) -> Result<Arc<dyn Token>> {
+        self.connect()
+    }
 
     /// How the pool looks after the member while it serves.
     fn care(&self) -> Care {
@@ -41,7 +47,7 @@ pub struct Care {
     /// Keys that others add or remove are looked for, all the time.
     pub look: bool,
     /// A connection that has become slow, or does not see what others have added, is replaced by a
-    /// fresh one: [`Connector::connect`] is called while the old one serves.
+    /// fresh one: [`Connector::connect_afresh`] is called while the old one serves.
     pub replace: bool,
     /// The same of a token that can leave its slot: a card has one login and one reader, which a second
     /// process would share.

@@ -292,5 +292,8 @@ fn own_file() -> Option<std::ffi::OsString> {
         })
     })?;
     let path = line.splitn(6, ' ').nth(5)?.trim_start();
-    Some(path.into())
+    // A copy in memory has the name of its file.
+    let copied = path.strip_prefix("/memfd:");
+    let file = copied.and_then(|name| name.strip_suffix(" (deleted)"));
+    Some(file.unwrap_or(path).into())
 }

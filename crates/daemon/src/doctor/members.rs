@@ -56,16 +56,16 @@ pub fn examine(config: &Config, probe: &Probe<'_>) -> Vec<Finding> {
     findings
 }
 
-/// A module in the daemon cannot be ended and begun anew, as a worker can.
+/// A module in the daemon cannot be ended, as a worker can.
 fn in_the_daemon(config: &Config, member: &Member) -> Option<Finding> {
     if config.broker.is_none() || member.isolation != Isolation::Thread || member.node.is_some() {
         return None;
     }
-    let problem = "its module is in the daemon (isolation = \"thread\"): where keys that other programs add or \
-                   remove make it slow or blind no fresh worker takes over, a call that does not return keeps a \
-                   thread, and a crash ends the daemon";
-    let advice = "the HTTP service is faster so; leave isolation out where other programs change keys, or the \
-                  module is not trusted";
+    let problem = "its module is in the daemon (isolation = \"thread\"): a call that does not return keeps a \
+                   thread, a crash ends the daemon, and where other programs' keys make it slow or blind it is \
+                   loaded once more, which of other modules than SoftHSM only watch = true allows";
+    let advice =
+        "the HTTP service is faster so; leave isolation out where the module is not trusted";
     Some(Finding::new(Level::Note, &member.name, problem, advice))
 }
 

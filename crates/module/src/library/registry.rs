@@ -5,10 +5,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use hsmux_token::Result;
 use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Kind, Result};
 
 use super::Library;
+use super::image::Image;
 
 /// A share in a loaded module.
 pub(crate) struct LibraryRef {
@@ -44,19 +45,39 @@ impl LibraryRef {
             loaded.users += 1;
             Arc::clone(&loaded.library)
         } else {
-            let library = Arc::new(Library::load(path)?);
-            *loaded = Some(Loaded {
-                library: Arc::clone(&library),
-                users: 1,
-                process: std::process::id(),
-            });
-            library
+            let image = Image::itself(&path);
+            Loaded::first(&mut loaded, Library::load(path, image)?)
         };
         drop(loaded);
         Ok(Self {
             library: Some(library),
             place,
         })
+    }
+
+    /// Loads a copy of the module beside the one that is loaded, and shares it with nobody.
+    pub(crate) fn beside(path: &Path) -> Result<Self> {
+        let image = Image::copy(path).map_err(|error| {
+            let message = format!("{} cannot be copied: {error}", path.display());
+            Error::token(Kind::Environment, message)
+        })?;
+        let place = Arc::<Place>::default();
+        let library = Library::load(path.to_owned(), image)?;
+        let library = Some(Loaded::first(&mut place.0.lock(), library));
+        Ok(Self { library, place })
+    }
+}
+
+impl Loaded {
+    /// Puts down what the first user has loaded.
+    fn first(place: &mut Option<Self>, library: Library) -> Arc<Library> {
+        let library = Arc::new(library);
+        *place = Some(Self {
+            library: Arc::clone(&library),
+            users: 1,
+            process: std::process::id(),
+        });
+        library
     }
 }
 

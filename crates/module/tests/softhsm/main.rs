@@ -1,6 +1,7 @@
 //! [`ModuleToken`] on real tokens: SoftHSM, one configuration for this process, a token for each test.
 #![allow(unsafe_code)]
 
+mod beside;
 mod copies;
 mod fixture;
 mod keys;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use hsmux_module::Options;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result, Token};
+use hsmux_token::{Error, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
 use super::{Config, Isolation, Member, PinSource};
@@ -41,7 +41,7 @@ impl Config {
         let watch = member.watch.unwrap_or(self.pool.watch);
         let care = Care {
             look: watch,
-            replace: watch && isolation == Isolation::Process,
+            replace: watch,
             cards: member.watch == Some(true),
         };
         let seat = |number| {
@@ -191,6 +191,12 @@ struct MemberConnector {
 }
 
 impl MemberConnector {
+    fn options(&self) -> Result<Options> {
+        let mut options = self.member.open_options(&self.state)?;
+        options.name.clone_from(&self.name);
+        Ok(options)
+    }
+
     fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
         ProcessConnector::new(&self.worker, options)
             .environment(self.environment.clone())
@@ -200,10 +206,20 @@ impl MemberConnector {
 
 impl Connector for MemberConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let mut options = self.member.open_options(&self.state)?;
-        options.name.clone_from(&self.name);
+        let options = self.options()?;
         match self.isolation {
             Isolation::Thread => ThreadConnector::new(options).connect(),
+            Isolation::Process => self.start(options),
+        }
+    }
+
+    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
+        let options = self.options()?;
+        match self.isolation {
+            Isolation::Thread if self.member.watch == Some(true) => {
+                ThreadConnector::new(options).connect_beside()
+            }
+            Isolation::Thread => ThreadConnector::new(options).connect_afresh(serving),
             Isolation::Process => self.start(options),
         }
     }

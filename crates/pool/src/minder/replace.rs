@@ -46,7 +46,7 @@ impl Core {
         let record = &old.record;
         self.is_nobodys_home(old)?;
         let reading = self.reading(record);
-        let token = record.seat.connector.connect()?;
+        let token = record.seat.connector.connect_afresh(&old.info)?;
         let info = token.info();
         let fresh = Arc::new(Connection {
             record: Arc::clone(record),

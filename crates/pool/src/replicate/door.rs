@@ -48,7 +48,17 @@ impl Connector for Door {
     }
 
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let mut token = self.connector.connect()?;
+        self.admit(self.connector.connect()?)
+    }
+
+    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
+        self.admit(self.connector.connect_afresh(serving)?)
+    }
+}
+
+impl Door {
+    /// Lets a token in when it is up to date.
+    fn admit(&self, mut token: Arc<dyn Token>) -> Result<Arc<dyn Token>> {
         let Some(writer) = self.writer.upgrade() else {
             return Ok(token);
         };
@@ -61,7 +71,8 @@ impl Connector for Door {
         let mut told = up_to_date(&token);
         if told.as_ref().is_some_and(|told| told.unseen) {
             token.abort("its module has not seen what came to its token");
-            token = self.connector.connect()?;
+            let again = self.connector.connect_afresh(&token.info());
+            token = again.or_else(|_| self.connector.connect())?;
             told = up_to_date(&token);
         }
         let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);

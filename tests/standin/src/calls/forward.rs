@@ -2,11 +2,14 @@
 //! the use of keys the faults that are ordered.
 
 use std::cell::Cell;
+use std::fs::File;
+use std::os::fd::IntoRawFd;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use hsmux_token::ck::*;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::code;
 use crate::churn::folder_of;
@@ -43,8 +46,12 @@ impl Behind {
             eprintln!("hsmux-standin: {}: {error}", module.display());
             CKR_ARGUMENTS_BAD
         };
+        let copy = copy(module).map_err(|error| {
+            eprintln!("hsmux-standin: {}: {error}", module.display());
+            CKR_ARGUMENTS_BAD
+        })?;
         // SAFETY: loading runs the constructors of a module that the test has chosen.
-        let library = unsafe { Library::open(Some(module), RTLD_NOW | RTLD_LOCAL) };
+        let library = unsafe { Library::open(Some(copy), RTLD_NOW | RTLD_LOCAL) };
         let library = library.map_err(failed)?;
         // SAFETY: the type is that of C_GetFunctionList in the standard.
         let get = unsafe { library.get::<Get>(b"C_GetFunctionList\0") }.map_err(failed)?;
@@ -80,6 +87,14 @@ impl Behind {
             real,
         })
     }
+}
+
+/// The path of a copy in memory, open as long as the process lives: a stand-in that is loaded twice has two modules behind it,
+/// as two modules of a vendor's would have two memories.
+fn copy(module: &Path) -> std::io::Result<String> {
+    let mut copy = File::from(memfd_create("behind", MemfdFlags::CLOEXEC)?);
+    std::io::copy(&mut File::open(module)?, &mut copy)?;
+    Ok(format!("/proc/self/fd/{}", copy.into_raw_fd()))
 }
 
 /// Calls a function of the module behind. Unsafe, as the function is.

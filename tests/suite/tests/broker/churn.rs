@@ -100,35 +100,54 @@ fn a_key_of_another_program_is_known_within_a_second() {
     assert!(few, "come {come:?}, gone {gone:?}");
 }
 
-#[test]
-fn a_worker_that_a_foreign_change_makes_slow_is_replaced_and_no_request_fails() {
+/// A SoftHSM as it was before 2.4.0, which a change by another process makes slow.
+fn old_softhsm(more: &str) -> Broker {
     let mut rig = Rig::prepare(Setup::Daemon, 1);
     let mut old = StandIn::new(&rig.path(""), "old", &["hsm1"]);
     old.set_module(&format!("forward = \"{SOFTHSM}\""));
     old.set_all("churn = { base_us = 20_000, each_ns = 0 }");
     rig.config.members = old.members().collect();
-    let broker = Broker::over(rig, OTHERS);
-    let worker = broker.rig.workers();
-    answers(&broker, "aes", 200);
-    assert_eq!(replaced(&broker), 0);
+    rig.config.members[0].more.push_str(more);
+    Broker::over(rig, OTHERS)
+}
+
+/// Other programs change the keys of a slow one again and again; what has served it before each.
+fn changes_again_and_again(broker: &Broker) {
+    answers(broker, "aes", 200);
+    assert_eq!(replaced(broker), 0);
     // Enough to know how fast it is.
     let batch: Vec<_> = (0..50).map(|_| TEXT).collect();
     let batch = format!(r#"{{"batch_input": [{}]}}"#, batch.join(","));
     let encipher = || broker.good("POST", "encrypt/label:aes", &batch);
-    for _ in 0..20 {
-        encipher();
+    for round in 1..=3 {
+        for _ in 0..20 {
+            encipher();
+        }
+        let other = format!("other{round}");
+        add(broker, &other);
+        until("a fresh one serves", PATIENCE, || {
+            encipher();
+            (replaced(broker) >= round).then_some(())
+        });
+        answers(broker, &other, 200);
     }
-    add(&broker, "other");
-    until("a fresh worker serves", PATIENCE, || {
-        encipher();
-        (replaced(&broker) >= 1).then_some(())
-    });
-    for _ in 0..20 {
-        encipher();
-    }
-    assert_ne!(broker.rig.workers(), worker);
-    assert_eq!(broker.rig.workers().len(), 1);
-    answers(&broker, "other", 200);
     let log = broker.rig.daemon.as_ref().expect("a daemon").log();
     assert!(log.contains("a fresh worker serves in its place"), "{log}");
+}
+
+#[test]
+fn a_worker_that_a_foreign_change_makes_slow_is_replaced_and_no_request_fails() {
+    let broker = old_softhsm("");
+    let worker = broker.rig.workers();
+    changes_again_and_again(&broker);
+    assert_ne!(broker.rig.workers(), worker);
+    assert_eq!(broker.rig.workers().len(), 1);
+}
+
+/// In the daemon itself there is no process to end.
+#[test]
+fn a_module_in_the_daemon_that_a_foreign_change_makes_slow_is_replaced_by_a_copy_of_it() {
+    let broker = old_softhsm("isolation = \"thread\"\n");
+    changes_again_and_again(&broker);
+    assert!(broker.rig.workers().is_empty());
 }

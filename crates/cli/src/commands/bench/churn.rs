@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use hsmux_bench::churn::{self, Options, runs};
 
 use super::run::{interrupt, verdict};
@@ -17,7 +17,8 @@ use crate::{output, progress};
 #[command(after_help = "Examples:\n  \
     hsmux bench churn\n  \
     hsmux bench churn --old-module target/release/libhsmux_standin.so --html churn.html\n  \
-    hsmux bench churn --runs 4 --more 500 --time 1s --json\n\n\
+    hsmux bench churn --runs 4 --more 500 --time 1s --json\n  \
+    hsmux bench churn --isolation thread\n\n\
     It makes SoftHSM tokens in a temporary folder and needs no configuration. Two ways to the key, the module\n\
     alone and a broker over it, over SoftHSM as it is here and, with --old-module, over one that behaves as it\n\
     did before 2.4.0: such a SoftHSM itself, or hsmux's stand-in for it, which its tests build and nobody\n\
@@ -56,6 +57,9 @@ pub struct Churn {
     /// How long a run is measured
     #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
     time: Duration,
+    /// Where a broker has its module: in worker processes, or in itself
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]
+    isolation: Isolation,
     /// Worker processes of a broker
     #[arg(long, default_value_t = 2, value_name = "N")]
     workers: usize,
@@ -64,7 +68,21 @@ pub struct Churn {
     html: Option<PathBuf>,
 }
 
+/// As `isolation` of a `[[token]]`.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Isolation {
+    Process,
+    Thread,
+}
+
 impl Churn {
+    fn isolation(&self) -> churn::Isolation {
+        match self.isolation {
+            Isolation::Process => churn::Isolation::Workers(self.workers),
+            Isolation::Thread => churn::Isolation::Thread,
+        }
+    }
+
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
         let old = self.old_module.as_deref().map(std::path::absolute);
@@ -83,7 +101,7 @@ impl Churn {
             &std::env::current_exe()?,
             &self.module,
             old.as_deref(),
-            churn::Isolation::Workers(self.workers),
+            self.isolation(),
             &options,
         )?;
         spinner.finish_and_clear();

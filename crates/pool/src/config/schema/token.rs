@@ -29,7 +29,7 @@ pub(super) const TOKEN: Section = Section {
             "isolation",
             r#""process""#,
             r#""process""#,
-            "\"process\": a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe; one that becomes slow or blind by keys that others change is not replaced.",
+            "\"process\": a worker process; \"thread\": within the daemon, for modules that are fast and thread-safe; one that becomes slow or blind by keys that others change is loaded once more beside itself: SoftHSM's module, or any with `watch = true`.",
         ),
         key(
             "node",

@@ -26,6 +26,11 @@ fn usual() -> Options {
     }
 }
 
+/// Where a broker has its module, by the word of the configuration.
+fn isolations() -> [(&'static str, Isolation); 2] {
+    [("thread", Isolation::Thread), ("process", workers())]
+}
+
 /// Worker processes of a broker on this machine.
 fn workers() -> Isolation {
     Isolation::Workers(std::thread::available_parallelism().map_or(1, usize::from))

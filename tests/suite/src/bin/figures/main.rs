@@ -104,10 +104,7 @@ const PARTS: &[Part] = &[
         page.compared(cards::sixteen(effort))
     }),
     ("cards-published", |effort, page| {
-        let reports = published::scaling_of_cards(effort)?;
-        reports
-            .into_iter()
-            .try_for_each(|report| page.compared(Ok(report)))
+        page.all_compared(published::scaling_of_cards(effort))
     }),
     ("cards-clone", |effort, page| {
         page.compared(Ok(clone::twenty_keys(effort)))
@@ -120,10 +117,10 @@ const PARTS: &[Part] = &[
         page.counted("The daemon itself", footprint::footprint(effort))
     }),
     ("broker-churn-standin", |effort, page| {
-        page.compared(broker::over_the_stand_in(effort))
+        page.all_compared(broker::over_the_stand_in(effort))
     }),
     ("broker-churn-foreign", |effort, page| {
-        page.compared(broker::foreign_churn(effort))
+        page.all_compared(broker::foreign_churn(effort))
     }),
     ("broker-engine", |effort, page| {
         page.compared(broker::below_http(effort))
@@ -138,9 +135,7 @@ const PARTS: &[Part] = &[
         page.counted("The broker", broker::many_connections(effort))
     }),
     ("gateway-handshakes", |effort, page| {
-        gateway::handshakes(effort)?
-            .into_iter()
-            .try_for_each(|report| page.compared(Ok(report)))
+        page.all_compared(gateway::handshakes(effort))
     }),
     ("gateway-slow", |effort, page| {
         let (report, facts) = gateway::slow_tokens(effort)?;

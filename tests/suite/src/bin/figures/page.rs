@@ -39,6 +39,12 @@ impl Page {
         Ok(())
     }
 
+    /// The same of several.
+    pub fn all_compared(&mut self, reports: Result<Vec<Report>>) -> Result<()> {
+        let mut reports = reports?.into_iter();
+        reports.try_for_each(|report| self.compared(Ok(report)))
+    }
+
     /// Takes in what was counted, and shows it.
     pub fn counted(&mut self, title: &str, facts: Result<Vec<Fact>>) -> Result<()> {
         println!("{title}\n");

@@ -4,20 +4,27 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::churn::{Keys, Options, Row, Serves, TURNS, run, runs, ways};
+use hsmux_bench::churn::{Isolation, Keys, Options, Row, Serves, Store, TURNS, run, runs, ways};
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
 
-use super::{folder, store, usual, workers};
+use super::{folder, isolations, store, usual};
 use crate::Effort;
 use crate::progress::{Turns, preparing};
 
 /// Runs beside the published, by their keys.
 const MORE: [usize; 2] = [1000, 5000];
 
-/// The published table: the bare module and a broker over SoftHSM and over the stand-in for an old one.
-pub fn over_the_stand_in(effort: Effort) -> Result<Report> {
+/// The published table: the bare module and a broker over SoftHSM and over the stand-in for an old one, which
+/// the broker has in itself, then in worker processes.
+pub fn over_the_stand_in(effort: Effort) -> Result<Vec<Report>> {
+    let each = isolations().into_iter();
+    each.map(|(word, isolation)| published(effort, word, isolation))
+        .collect()
+}
+
+fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report> {
     preparing("tokens for the published key churn");
     let options = Options {
         runs: runs(10, &MORE),
@@ -30,9 +37,10 @@ pub fn over_the_stand_in(effort: Effort) -> Result<Report> {
         &built(Program::Hsmux),
         SOFTHSM.as_ref(),
         Some(&built(Program::StandIn)),
-        workers(),
+        isolation,
         &options,
     )?;
+    let broker = &format!("broker, isolation = {word}");
     let step = options.settle + 2 * options.time;
     let mut turns = Turns::new(vec![step; options.runs.len() * ways.len()]);
     let found = run(&options, &mut ways, &mut |what| {
@@ -42,7 +50,7 @@ pub fn over_the_stand_in(effort: Effort) -> Result<Report> {
     println!("{found}");
     let (mut series, mut goals) = (Vec::new(), Vec::new());
     for row in &found.rows {
-        let [bare, broker] = ["bare old", "broker, old"].map(|way| name(row, way));
+        let [bare, broker] = ["bare old", broker].map(|way| name(row, way));
         let fresh = format!("{broker}, fresh");
         goals.push(Goal {
             of: broker.clone(),
@@ -60,9 +68,11 @@ pub fn over_the_stand_in(effort: Effort) -> Result<Report> {
     }
     // The table of the issue; what is beside it is shown.
     goals.truncate(10);
-    let title = "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
-                 the bare stand-in";
-    Ok(Report::new(title, series, &goals))
+    let title = format!(
+        "Published key churn over the stand-in for an old module: the broker within 2 s of each change, beside \
+         the bare stand-in; isolation = {word}"
+    );
+    Ok(Report::new(&title, series, &goals))
 }
 
 fn name(row: &Row, way: &str) -> String {
@@ -92,24 +102,40 @@ const KEYS: usize = 5000;
 /// After each change: some ten changes a second.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// A store, and what changes its keys.
+type Changed = (Store, RefCell<Keys>);
+
 /// Another process that changes keys all the time, on the token in use or on another one.
-pub fn foreign_churn(effort: Effort) -> Result<Report> {
+pub fn foreign_churn(effort: Effort) -> Result<Vec<Report>> {
     preparing(&format!("two tokens of {KEYS} keys"));
     let folder = folder()?;
-    let (own, other) = (store(&folder, "own")?, store(&folder, "other")?);
-    let filled = |store: &hsmux_bench::churn::Store| -> Result<RefCell<Keys>> {
+    let filled = |name: &str| -> Result<Changed> {
+        let store = store(&folder, name)?;
         let mut keys = store.keys()?;
         keys.bring_to(KEYS - 1)?;
-        Ok(RefCell::new(keys))
+        Ok((store, RefCell::new(keys)))
     };
-    let (own_keys, other_keys) = (filled(&own)?, filled(&other)?);
+    let (own, other) = (filled("own")?, filled("other")?);
+    let each = isolations().into_iter();
+    each.map(|(word, isolation)| changed_meanwhile(effort, word, isolation, &own, &other))
+        .collect()
+}
+
+fn changed_meanwhile(
+    effort: Effort,
+    word: &str,
+    isolation: Isolation,
+    (own, own_keys): &Changed,
+    (_, other_keys): &Changed,
+) -> Result<Report> {
     let options = usual();
+    let way = format!("broker, isolation = {word}");
     let bare = RefCell::new(own.bare(&options)?);
-    let broker = RefCell::new(own.broker(workers(), &options)?);
+    let broker = RefCell::new(own.broker(isolation, &options)?);
     let mut variants = Vec::new();
-    let ways: [(&str, &RefCell<dyn Serves>); 2] = [("bare", &bare), ("broker", &broker)];
+    let ways: [(&str, &RefCell<dyn Serves>); 2] = [("bare", &bare), (&way, &broker)];
     for (way, service) in ways {
-        for (on, keys) in [("another token", &other_keys), ("its token", &own_keys)] {
+        for (on, keys) in [("another token", other_keys), ("its token", own_keys)] {
             let run = move || {
                 let mut keys = keys.borrow_mut();
                 let changing = keys.change(PAUSE)?;
@@ -130,8 +156,8 @@ pub fn foreign_churn(effort: Effort) -> Result<Report> {
         }
     }
     let goal = Goal {
-        of: "broker, changes on its token".into(),
-        against: "broker, changes on another token".into(),
+        of: format!("{way}, changes on its token"),
+        against: format!("{way}, changes on another token"),
         bound: Bound::RateRatioAtLeast(0.9),
     };
     let title = format!(

@@ -1,0 +1,73 @@
+//! A module that is in the process once more, as a copy.
+
+use std::collections::HashSet;
+use std::fs;
+
+use hsmux_module::{ModuleToken, Options};
+use hsmux_token::ck::*;
+use hsmux_token::{Kind, Mechanism, Verb};
+
+use crate::fixture::{Run, ec_pair, options, token};
+use crate::keys::with;
+
+/// What the kernel calls a copy.
+const COPY: &str = "/memfd:/usr/lib/softhsm/libsofthsm2.so";
+
+/// How many copies are mapped, and how many are open.
+fn copies() -> (usize, usize) {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    let mapped = maps.lines().filter(|line| line.contains(COPY));
+    // The fifth word is the inode (proc_pid_maps(5)).
+    let mapped: HashSet<_> = mapped.map(|line| line.split_whitespace().nth(4)).collect();
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let open = open.filter_map(|file| fs::read_link(file.path()).ok());
+    let open = open.filter(|target| target.to_string_lossy().contains(COPY));
+    (mapped.len(), open.count())
+}
+
+#[test]
+fn a_copy_of_a_module_serves_on_its_own_and_leaves_nothing() {
+    let first = token("beside");
+    let key = first.made(ec_pair(1)).pop().unwrap().object.id;
+    let sign = with(Verb::Sign, key, Mechanism::plain(CKM_ECDSA), &[7; 32]);
+    let signs = |token: &ModuleToken| assert_eq!(token.bytes(sign.clone()).unwrap().len(), 64);
+    let beside = || ModuleToken::open_beside(options("beside")).unwrap();
+
+    let mut serving = beside();
+    signs(&serving);
+    signs(&first);
+    // Were it the same module, this would end the sessions of both.
+    drop(first);
+    for _ in 0..5 {
+        signs(&serving);
+        serving = beside();
+        assert_eq!(copies(), (1, 1));
+    }
+    let by_another = serving.made(ec_pair(2)).pop().unwrap().object.id;
+    let first = ModuleToken::open(options("beside")).unwrap();
+    let sign = with(
+        Verb::Sign,
+        by_another,
+        Mechanism::plain(CKM_ECDSA),
+        &[7; 32],
+    );
+    first.bytes(sign).unwrap();
+    drop(serving);
+    assert_eq!(copies(), (0, 0));
+    signs(&first);
+}
+
+#[test]
+fn what_cannot_be_copied_is_named() {
+    let options = Options {
+        module: "/nowhere/module.so".into(),
+        ..options("beside-nowhere")
+    };
+    let error = ModuleToken::open_beside(options).map(drop).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment);
+    let text = error.to_string();
+    assert!(
+        text.contains("/nowhere/module.so cannot be copied"),
+        "{text}"
+    );
+}
