@@ -25,6 +25,8 @@ pub mod library;
 mod login;
 mod mechanisms;
 mod object;
+mod place;
+pub mod provider;
 mod rv;
 mod session;
 mod setup;
