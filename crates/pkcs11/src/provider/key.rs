@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use hsmux_software::{PublicKey, Values};
-use hsmux_token::{Attributes, KeyKind, Mechanism, Object, Operation, Outcome, Result, Secret, ck};
+use hsmux_token::{Attributes, KeyKind, Mechanism, Object, Operation, Outcome, Result, ck};
 
 use super::context::Context;
 use super::names;
@@ -27,24 +27,16 @@ pub struct Private {
     context: Arc<Context>,
     entry: Arc<Entry>,
     offered: Mechanisms,
-    /// For the login of each process.
-    pin: Option<Secret>,
 }
 
 impl Private {
     /// A key of the pool.
-    pub fn new(
-        context: Arc<Context>,
-        key: Object,
-        offered: Mechanisms,
-        pin: Option<Secret>,
-    ) -> Self {
+    pub fn new(context: Arc<Context>, key: Object, offered: Mechanisms) -> Self {
         let home = Home::Token(key.id);
         Self {
             context,
             entry: Arc::new(Entry::new(0, home, 0, key.attributes)),
             offered,
-            pin,
         }
     }
 
@@ -56,8 +48,7 @@ impl Private {
 
     /// Has the pool do something with it.
     pub fn execute(&self, operation: &Operation) -> Result<Outcome> {
-        let pin = self.pin.as_ref();
-        self.context.with(pin, |backend| backend.execute(operation))
+        self.context.with(|backend| backend.execute(operation))
     }
 }
 
@@ -84,13 +75,13 @@ impl Key {
     /// What it says of itself; `None` for what it does not know.
     pub fn describe(&self, name: &CStr) -> Option<Value<'_>> {
         if name == names::BITS {
-            return Some(Value::Int(self.public.bits() as i64));
+            return Some(Value::size(self.public.bits()));
         }
         if name == names::SECURITY_BITS {
-            return Some(Value::Int(self.security_bits()));
+            return Some(Value::size(self.security_bits()));
         }
         if name == names::MAX_SIZE {
-            return Some(Value::Int(self.max_len() as i64));
+            return Some(Value::size(self.max_len()));
         }
         if name == names::DEFAULT_DIGEST {
             return Some(Value::Text("SHA256"));
@@ -135,10 +126,10 @@ impl Key {
     }
 
     /// NIST SP 800-57 part 1, table 2.
-    fn security_bits(&self) -> i64 {
+    fn security_bits(&self) -> usize {
         let bits = self.public.bits();
         if self.public.kind() != KeyKind::Rsa {
-            return (bits / 2).min(256) as i64;
+            return (bits / 2).min(256);
         }
         match bits {
             15360.. => 256,

@@ -12,6 +12,7 @@
 pub mod entry;
 
 mod context;
+mod find;
 mod key;
 mod names;
 mod pem;

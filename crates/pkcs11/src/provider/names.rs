@@ -68,9 +68,7 @@ const CURVES: &[(&str, &str)] = &[
 /// The digest of a name.
 pub fn hash(name: &str) -> Option<Hash> {
     let is = |known: &&str| known.eq_ignore_ascii_case(name);
-    let row = HASHES
-        .iter()
-        .find(|row| row.1.iter().any(|known| is(&known)))?;
+    let row = HASHES.iter().find(|row| row.1.iter().any(is))?;
     Some(row.0)
 }
 

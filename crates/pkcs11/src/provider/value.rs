@@ -19,6 +19,11 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
+    /// A length, or another number of the kind.
+    pub fn size(size: usize) -> Self {
+        Self::Int(i64::try_from(size).unwrap_or(i64::MAX))
+    }
+
     /// The number, if it is one that fits.
     pub fn int(&self) -> Option<i64> {
         match self {

@@ -115,8 +115,9 @@ impl Core {
         let Some(gets) = self.bio_gets else {
             return 0;
         };
+        let room = c_int::try_from(buffer.len()).unwrap_or(c_int::MAX);
         // SAFETY: the buffer is as long as is said; the rest by this function's own contract.
-        let got = unsafe { gets(bio, buffer.as_mut_ptr().cast(), buffer.len() as c_int) };
+        let got = unsafe { gets(bio, buffer.as_mut_ptr().cast(), room) };
         usize::try_from(got).map_or(0, |got| got.min(buffer.len()))
     }
 }

@@ -30,12 +30,11 @@ macro_rules! callbacks {
         $(#[$note])*
         #[allow(unused_unsafe)]
         unsafe extern "C" fn $name($($arg: $kind),*) $(-> $answer)? {
-            // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid until
-            // the call returns, and contexts are those that this library has given, one thread at a time.
-            $crate::entry::caught(
-                $crate::provider::entry::guard::Nothing::NOTHING,
-                move || unsafe { $body },
-            )
+            $crate::entry::caught($crate::provider::entry::guard::Nothing::NOTHING, move || {
+                // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid
+                // until the call returns, and contexts are those that this library has given, for one thread at a time.
+                unsafe { $body }
+            })
         }
     )*};
 }
