@@ -54,7 +54,7 @@ pub enum Key {
     /// Make a certification request (PKCS#10) with a key
     Csr(Csr),
     /// Write what stands in a server's PEM file in place of a private key
-    Reference(Reference),
+    Reference(Box<Reference>),
     /// Certificates
     #[command(subcommand)]
     Cert(Cert),

@@ -134,3 +134,94 @@ fn salt(value: &Value) -> Result<Salt> {
 fn invalid(message: impl Into<String>) -> Error {
     Error::request(Kind::Invalid, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::Attributes;
+
+    use super::*;
+
+    fn rsa(bits: usize) -> PublicKey {
+        let mut modulus = vec![0xff; bits.div_ceil(8)];
+        modulus[0] = 0xff >> (8 * modulus.len() - bits);
+        let attributes = Attributes::default()
+            .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
+            .with(ck::CKA_MODULUS, modulus)
+            .with(ck::CKA_PUBLIC_EXPONENT, vec![1, 0, 1]);
+        PublicKey::from_attributes(&attributes).unwrap()
+    }
+
+    fn scheme(said: &[(&CStr, Value)]) -> Scheme {
+        let mut scheme = Scheme::default();
+        for (name, value) in said {
+            scheme.set(name, value).unwrap();
+        }
+        scheme
+    }
+
+    /// As libssl says it, by texts, and as others may, by numbers.
+    #[test]
+    fn pss_is_said_in_two_ways() {
+        let digest = (names::DIGEST, Value::Text("SHA2-384"));
+        let texts = [
+            digest.clone(),
+            (names::PAD_MODE, Value::Text("pss")),
+            (names::SALT, Value::Text("digest")),
+        ];
+        let numbers = [
+            digest,
+            (names::PAD_MODE, Value::Int(6)),
+            (names::SALT, Value::Int(-1)),
+        ];
+        for said in [texts, numbers] {
+            let mechanism = scheme(&said).mechanism(&rsa(2048), true).unwrap();
+            assert_eq!(mechanism.kind, ck::CKM_SHA384_RSA_PKCS_PSS);
+            let pss = Pss {
+                hash: ck::CKM_SHA384,
+                mgf: ck::CKG_MGF1_SHA384,
+                salt: 48,
+            };
+            assert_eq!(mechanism.params, Params::Pss(pss));
+        }
+    }
+
+    #[test]
+    fn a_salt_has_the_length_that_was_said() {
+        // The most by RFC 8017, section 9.1.1: 222 bytes with SHA-256 for 2048 and 2049 bits, and one more then.
+        for (bits, said, expected) in [
+            (2048, "max", 222),
+            (2048, "auto", 222),
+            (2049, "max", 222),
+            (2050, "max", 223),
+            (2048, "auto-digestmax", 32),
+            (2048, "20", 20),
+            (2048, "0", 0),
+        ] {
+            let scheme = scheme(&[
+                (names::DIGEST, Value::Text("SHA256")),
+                (names::PAD_MODE, Value::Text("pss")),
+                (names::SALT, Value::Text(said)),
+            ]);
+            let Params::Pss(pss) = scheme.mechanism(&rsa(bits), false).unwrap().params else {
+                panic!("PSS");
+            };
+            assert_eq!(pss.salt, expected, "{said}, {bits} bits");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (name, value) in [
+            (names::DIGEST, Value::Text("MD5-SHA1")),
+            (names::PAD_MODE, Value::Text("none")),
+            (names::PAD_MODE, Value::Int(3)),
+            (names::SALT, Value::Text("much")),
+            (names::SALT, Value::Int(-7)),
+        ] {
+            let refused = Scheme::default().set(name, &value);
+            assert!(refused.is_err(), "{name:?}: {value:?}");
+        }
+        let without_digest = Scheme::default().mechanism(&rsa(2048), true);
+        assert!(without_digest.is_err());
+    }
+}

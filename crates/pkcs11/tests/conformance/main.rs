@@ -13,6 +13,7 @@ mod forks;
 mod initialise;
 mod keys;
 mod lengths;
+mod loaded;
 mod logins;
 mod objects;
 mod openssl;

@@ -71,10 +71,9 @@ impl Web {
         let algorithms = [("rsa", "rsa_pss_rsae_sha256"), ("ec", "ECDSA+SHA256")];
         for version in ["tls1_2", "tls1_3"] {
             for (key, algorithm) in algorithms {
-                let name = match self.kind.by_name {
-                    true => format!("-servername {key}.test"),
-                    false => String::new(),
-                };
+                let by_name = self.kind.by_name;
+                let name = by_name.then(|| format!("-servername {key}.test"));
+                let name = name.unwrap_or_default();
                 self.rig
                     .run("openssl")
                     .args(&format!(
