@@ -16,8 +16,6 @@ const RANDOM: usize = 1 << 16;
 
 /// The library as one application has initialised it.
 pub struct App {
-    /// The process that called C_Initialize; a fork's child is another.
-    pub process: u32,
     /// Who does the work.
     pub backend: Box<dyn Backend>,
     /// What is open.
@@ -31,7 +29,6 @@ impl App {
     /// A library without sessions; the backend need not be there yet.
     pub fn new(backend: Box<dyn Backend>) -> Self {
         Self {
-            process: std::process::id(),
             backend,
             sessions: Sessions::default(),
             objects: Objects::default(),

@@ -1,7 +1,7 @@
-//! libhsmux_pkcs11.so: the pool as one PKCS#11 token.
+//! libhsmux_pkcs11.so: the pool as one PKCS#11 token, and as a provider of OpenSSL 3.
 //!
-//! A thin exported shell (`entry`, the only part with `unsafe`) over a safe library: pointers become
-//! slices there, and what is inside knows nothing of C. Nothing is held on any token between two
+//! Thin exported shells (`entry`, and `provider::entry` for OpenSSL) over a safe library: pointers become
+//! slices and values there, and what is inside knows nothing of C. Nothing is held on any token between two
 //! calls. With the daemon, no thread is started and no PIN of a token is known here.
 //!
 //! | variable | what it does |
@@ -25,6 +25,8 @@ pub mod library;
 mod login;
 mod mechanisms;
 mod object;
+mod place;
+pub mod provider;
 mod rv;
 mod session;
 mod setup;

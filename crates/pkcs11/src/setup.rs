@@ -1,6 +1,6 @@
 //! Which backend it is to be: by the environment and the configuration file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,15 +19,37 @@ const SOCKET: &str = "HSMUX_SOCKET";
 /// How long an operation may take where no configuration file says.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The backend that the environment and the configuration ask for.
+/// What an application says of the pool's place; where it says nothing, the environment does.
+#[derive(Clone, Default, Debug)]
+pub struct Source {
+    /// The daemon's socket; then no configuration file is read.
+    pub socket: Option<PathBuf>,
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+}
+
+impl Source {
+    fn socket(&self) -> Option<PathBuf> {
+        let said = self.socket.is_some() || self.config.is_some();
+        let environment = || std::env::var_os(SOCKET).map(PathBuf::from);
+        let socket = if said {
+            self.socket.clone()
+        } else {
+            environment()
+        };
+        socket.filter(|path| !path.as_os_str().is_empty())
+    }
+}
+
+/// The backend that the source, the environment and the configuration ask for.
 ///
 /// `threads` says whether the application lets the library start some.
-pub fn backend(threads: bool) -> Result<Box<dyn Backend>> {
-    if let Some(socket) = std::env::var_os(SOCKET).filter(|path| !path.is_empty()) {
+pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
+    if let Some(socket) = source.socket() {
         let endpoint = Endpoint::from(Path::new(&socket));
         return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
     }
-    let file = config::default_path();
+    let file = source.config.clone().unwrap_or_else(config::default_path);
     let config = config::load(&file).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         mistake(lines.join("\n"))

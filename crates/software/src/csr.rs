@@ -122,8 +122,8 @@ fn general_name(name: &str) -> der::Result<GeneralName> {
 }
 
 /// The AlgorithmIdentifier of a mechanism that hashes (RFC 4055, RFC 5758, RFC 8410; FIPS 202 forms by
-/// NIST's registry).
-fn algorithm(mechanism: &Mechanism) -> Option<Vec<u8>> {
+/// NIST's registry); `None` of one that certificates are not signed by here.
+pub fn algorithm(mechanism: &Mechanism) -> Option<Vec<u8>> {
     if mechanism.kind == ck::CKM_EDDSA {
         let ed25519 = ObjectIdentifier::new_unwrap("1.3.101.112");
         return Some(tlv(Tag::Sequence, &[&oid(ed25519)]));

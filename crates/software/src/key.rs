@@ -22,6 +22,20 @@ struct Inner {
     form: Form,
 }
 
+/// What is computed with, as bytes: big-endian numbers without leading zeros, a point that is bare and uncompressed.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Values<'a> {
+    /// Of an RSA key.
+    Rsa {
+        /// CKA_MODULUS.
+        modulus: Vec<u8>,
+        /// CKA_PUBLIC_EXPONENT.
+        exponent: Vec<u8>,
+    },
+    /// Of a key on a curve.
+    Point(&'a [u8]),
+}
+
 enum Form {
     Rsa(rsa::Key),
     Curve(curve::Key),
@@ -126,6 +140,17 @@ impl PublicKey {
         match &self.0.form {
             Form::Rsa(key) => key.len(),
             Form::Curve(key) => key.signature_len(),
+        }
+    }
+
+    /// The public values.
+    pub fn values(&self) -> Values<'_> {
+        match &self.0.form {
+            Form::Rsa(key) => Values::Rsa {
+                modulus: key.modulus(),
+                exponent: key.exponent(),
+            },
+            Form::Curve(key) => Values::Point(&key.point),
         }
     }
 

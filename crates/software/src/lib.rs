@@ -11,13 +11,15 @@ mod edwards;
 mod hash;
 mod identify;
 mod key;
+pub mod pem;
 mod prehash;
+pub mod reference;
 mod rsa;
 mod spec;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
 pub use identify::identify;
-pub use key::PublicKey;
+pub use key::{PublicKey, Values};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, Curve, KeySpec};

@@ -1,5 +1,6 @@
 //! `hsmux key`.
 
+mod request;
 mod table;
 
 use std::io::{IsTerminal, Write};
@@ -15,6 +16,7 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::progress;
 
+pub use request::{Csr, Reference};
 pub use table::show;
 
 /// Commands about keys and certificates. Keys are named by PKCS#11 URIs (RFC 7512).
@@ -51,6 +53,8 @@ pub enum Key {
     },
     /// Make a certification request (PKCS#10) with a key
     Csr(Csr),
+    /// Write what stands in a server's PEM file in place of a private key
+    Reference(Box<Reference>),
     /// Certificates
     #[command(subcommand)]
     Cert(Cert),
@@ -95,25 +99,6 @@ pub struct Clone {
     wrapping_key: Option<String>,
 }
 
-/// Options of `hsmux key csr`.
-#[derive(Args, Debug)]
-#[command(after_help = "Example:\n  \
-    hsmux key csr 'pkcs11:object=web' --subject 'CN=www.example.com,O=Example' \\\n    \
-      --name www.example.com --name example.com --out web.csr")]
-pub struct Csr {
-    /// The private key
-    key: String,
-    /// The distinguished name (RFC 4514)
-    #[arg(long, value_name = "NAME")]
-    subject: String,
-    /// A DNS name, address, mail address or URI for subjectAltName; may stand several times
-    #[arg(long = "name", value_name = "NAME")]
-    names: Vec<String>,
-    /// The file to write [default: standard output]
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-}
-
 /// Commands about certificates.
 #[derive(Subcommand, Debug)]
 pub enum Cert {
@@ -143,6 +128,7 @@ impl Key {
             Self::Verify { key } => verify(context, key),
             Self::Delete { key, yes } => delete(context, key, yes),
             Self::Csr(csr) => csr.run(context),
+            Self::Reference(reference) => reference.run(context),
             Self::Cert(Cert::Import { file, label, id }) => {
                 let der = hex::encode(certificate(&file)?);
                 let request = Request::CertImport { der, label, id };
@@ -233,23 +219,6 @@ impl Clone {
         show_response(context, Response::Lines(lines))?;
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
         Ok(Exit::Done)
-    }
-}
-
-impl Csr {
-    fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let request = Request::KeyCsr {
-            key: self.key,
-            subject: self.subject,
-            names: self.names,
-        };
-        match (context.ask(&request)?, self.out) {
-            (Response::Text(pem), Some(file)) => {
-                std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
-                Ok(Exit::Done)
-            }
-            (response, _) => show_response(context, response),
-        }
     }
 }
 

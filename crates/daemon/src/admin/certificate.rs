@@ -2,10 +2,9 @@
 
 use std::time::Instant;
 
-use base64::Engine;
 use der::{Decode, Encode};
 use hsmux_pool::{Catalogue, Pool};
-use hsmux_software::{PublicKey, csr, digest, prehash, prehashed_input};
+use hsmux_software::{PublicKey, csr, digest, pem, prehash, prehashed_input};
 use hsmux_token::{
     Attributes, Blob, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Token,
     Uri, Verb, ck,
@@ -29,7 +28,7 @@ pub fn request(
     let mechanism = csr::mechanism(&public);
     let signature = sign(pool, key.id, &mechanism, &info, deadline)?;
     public.verify(&mechanism, &info, &signature)?;
-    Ok(pem(
+    Ok(pem::encode(
         "CERTIFICATE REQUEST",
         &csr::assemble(&info, &mechanism, &signature)?,
     ))
@@ -111,13 +110,4 @@ fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Ob
     catalogue
         .get(&id)
         .map(|entry| std::sync::Arc::clone(&entry.object))
-}
-
-/// RFC 7468.
-fn pem(label: &str, der: &[u8]) -> String {
-    let text = base64::engine::general_purpose::STANDARD.encode(der);
-    let lines = text.as_bytes().chunks(64).map(String::from_utf8_lossy);
-    let body: Vec<_> = lines.collect();
-    let body = body.join("\n");
-    format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n")
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hsmux_token::Mechanism;
 use hsmux_token::ck::*;
+use hsmux_token::{Mechanism, Operation};
 
 use super::function::Function;
 use super::input::Input;
@@ -16,6 +16,7 @@ use crate::object::Entry;
 use crate::rv::{Result, Rv};
 
 /// An operation under way. After an error other than CKR_BUFFER_TOO_SMALL it is over.
+#[derive(Clone)]
 pub struct Active {
     /// Which function it is of.
     pub function: Function,
@@ -33,6 +34,7 @@ pub struct Active {
 }
 
 /// An answer that waits for a larger buffer.
+#[derive(Clone)]
 pub(super) struct Kept {
     data: Bytes,
     answer: Bytes,
@@ -127,6 +129,14 @@ impl Active {
         }
         let data = self.data(data.unwrap_or_default())?;
         self.target.verify(app, &self.mechanism, &data, signature)
+    }
+
+    /// What a member is asked in the end, for who asks by himself.
+    pub fn operation(&self, last: &[u8]) -> Result<Operation> {
+        match &self.target {
+            Target::Member(asked) => Ok(asked.operation(&self.mechanism, self.data(last)?)),
+            Target::Digest | Target::Public(_) => Err(Rv(CKR_KEY_TYPE_INCONSISTENT)),
+        }
     }
 
     /// The key has been given its PIN; `false` if it did not wait for one.

@@ -13,6 +13,7 @@ use crate::rv::{Result, Rv};
 const LIMIT: usize = (16 << 20) - (64 << 10);
 
 /// Data on its way.
+#[derive(Clone)]
 pub enum Input {
     /// Gathered, for mechanisms that want all of it.
     Gather(Vec<u8>),

@@ -11,6 +11,7 @@ use crate::object::Entry;
 use crate::rv::{Result, Rv};
 
 /// What does the keyed step.
+#[derive(Clone)]
 pub enum Target {
     /// Nothing: the digest is the answer.
     Digest,
@@ -30,13 +31,18 @@ pub struct Asked {
 }
 
 impl Asked {
-    fn ask(self, app: &App, mechanism: &Mechanism, data: Bytes) -> Result<Outcome> {
-        let operation = Operation::Use {
+    /// What that is for these data.
+    pub fn operation(self, mechanism: &Mechanism, data: Bytes) -> Operation {
+        Operation::Use {
             verb: self.verb,
             key: self.key,
             mechanism: mechanism.clone(),
             data: data.into(),
-        };
+        }
+    }
+
+    fn ask(self, app: &App, mechanism: &Mechanism, data: Bytes) -> Result<Outcome> {
+        let operation = self.operation(mechanism, data);
         app.backend.execute(&operation).map_err(of_key)
     }
 }

@@ -10,6 +10,7 @@ use super::guard::export;
 use super::pointer::give;
 use crate::library::{finalise, initialise, with};
 use crate::rv::{Result, Rv};
+use crate::setup::{self, Source};
 use crate::slot::library_info;
 
 const V2_40: CK_VERSION = CK_VERSION {
@@ -21,7 +22,7 @@ const V3_0: CK_VERSION = CK_VERSION { major: 3, minor: 0 };
 export! {
     fn C_Initialize(arguments: *mut c_void) {
         let threads = may_start_threads(arguments.cast_const().cast())?;
-        initialise(|| crate::setup::backend(threads))
+        initialise(|| setup::backend(&Source::default(), threads))
     }
 
     fn C_Finalize(reserved: *mut c_void) {

@@ -6,13 +6,17 @@ use hsmux_token::ck::{CK_RV, CKR_GENERAL_ERROR, CKR_OK};
 
 use crate::rv::{Result, Rv};
 
-/// Runs a call's body; a panic stays on this side of the border.
+/// Runs a call's body and makes a CK_RV of what comes of it.
 pub fn guard(body: impl FnOnce() -> Result) -> CK_RV {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => CKR_OK,
-        Ok(Err(Rv(code))) => code,
-        Err(_) => CKR_GENERAL_ERROR,
-    }
+    caught(CKR_GENERAL_ERROR, || match body() {
+        Ok(()) => CKR_OK,
+        Err(Rv(code)) => code,
+    })
+}
+
+/// Runs a body; a panic stays on this side of the border, and is `otherwise` on the other.
+pub fn caught<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
 /// Exports C_ functions: each has the standard's signature and a body that gives a [`Result`].

@@ -24,4 +24,5 @@ pub use object::*;
 pub use session::*;
 pub use slot::*;
 
+pub(crate) use guard::caught;
 pub(crate) use pointer::{Output, padded};

@@ -17,7 +17,7 @@ use crate::server::{self, Server};
 use crate::soft::EC;
 
 /// Runs the child's part, in which every line has to be good.
-fn in_child(child: impl FnOnce() -> Result<(), u32>) {
+pub fn in_child(child: impl FnOnce() -> Result<(), u32>) {
     assert_eq!(end_of_child(child), 0);
 }
 
@@ -41,7 +41,7 @@ fn end_of_child(child: impl FnOnce() -> Result<(), u32>) -> i32 {
     }
 }
 
-fn check(good: bool, line: u32) -> Result<(), u32> {
+pub fn check(good: bool, line: u32) -> Result<(), u32> {
     if good { Ok(()) } else { Err(line) }
 }
 

@@ -278,6 +278,27 @@ fn a_request_is_signed_and_its_certificate_imported() {
         .says("CN=www.test");
 }
 
+/// What it names may be another host's, or not made yet.
+#[test]
+fn a_reference_is_written_without_a_daemon() {
+    let rig = Rig::prepare(Setup::Daemon, 0);
+    rig.hsmux("key reference pkcs11:token=web;object=a --out a.pem")
+        .ok();
+    rig.run("openssl")
+        .args("asn1parse -in a.pem")
+        .ok()
+        .says("pkcs11:token=web;object=a;type=private");
+    let printed = rig.hsmux("key reference pkcs11:token=web;object=a").ok();
+    assert_eq!(printed.out, fs::read_to_string(rig.path("a.pem")).unwrap());
+    rig.hsmux("key reference pkcs11:object=a;type=cert")
+        .fails()
+        .says("no private key");
+    rig.hsmux("key reference pkcs11:token=web")
+        .fails()
+        .says("names no key");
+    rig.hsmux("key reference a").fails().says("pkcs11:");
+}
+
 #[test]
 fn mistakes_are_answered_in_words() {
     let rig = empty();

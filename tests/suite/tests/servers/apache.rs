@@ -1,6 +1,7 @@
 use rustix::process::Signal;
 
-use crate::web::{Kind, Login, keeps_serving};
+use crate::way::{Login, Way};
+use crate::web::{Kind, keeps_serving};
 
 const COMMAND: &[&str] = &[
     "sh",
@@ -11,7 +12,9 @@ const COMMAND: &[&str] = &[
 /// A process for each connection.
 const PREFORK: Kind = Kind {
     workers: 4,
+    way: Way::Engine,
     login: Login::Pin,
+    by_name: false,
     configuration: |port, keys| {
         let limits = "StartServers 4\nMinSpareServers 4\nServerLimit 4\nMaxRequestWorkers 4";
         configuration(port, keys, "prefork", limits)
@@ -23,13 +26,21 @@ const PREFORK: Kind = Kind {
 /// Threads in two processes.
 const EVENT: Kind = Kind {
     workers: 2,
+    way: Way::Engine,
     login: Login::Peer,
+    by_name: false,
     configuration: |port, keys| {
         let limits = "StartServers 2\nServerLimit 4\nThreadsPerChild 2\nMaxRequestWorkers 4\nMinSpareThreads 4\nMaxSpareThreads 4";
         configuration(port, keys, "event", limits)
     },
     command: COMMAND,
     reload: Signal::USR1,
+};
+
+const PROVIDER: Kind = Kind {
+    way: Way::Provider,
+    login: Login::Pin,
+    ..EVENT
 };
 
 fn configuration(port: u16, [rsa, ec]: [&str; 2], kind: &str, limits: &str) -> String {
@@ -71,4 +82,9 @@ fn prefork_keeps_serving_whatever_happens() {
 #[test]
 fn event_keeps_serving_whatever_happens() {
     keeps_serving(&EVENT);
+}
+
+#[test]
+fn event_keeps_serving_with_the_provider() {
+    keeps_serving(&PROVIDER);
 }

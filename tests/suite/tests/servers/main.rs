@@ -1,8 +1,10 @@
-//! Other people's servers, whose TLS keys are in the pool: nginx and Apache through OpenSSL's engine, NSS's by the
-//! module itself; and what haproxy cannot do.
+//! Other people's servers, whose TLS keys are in the pool: nginx and Apache through OpenSSL's engine or our provider,
+//! haproxy by the provider, NSS's by the module itself.
 
 mod apache;
 mod haproxy;
 mod nginx;
 mod nss;
+mod openssl;
+mod way;
 mod web;

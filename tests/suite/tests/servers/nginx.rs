@@ -1,17 +1,27 @@
 use rustix::process::Signal;
 
-use crate::web::{Kind, Login, keeps_serving};
+use crate::way::{Login, Way};
+use crate::web::{Kind, keeps_serving};
 
-const NGINX: Kind = Kind {
+const ENGINE: Kind = Kind {
     workers: 4,
+    way: Way::Engine,
     login: Login::Pin,
-    configuration,
+    by_name: false,
+    configuration: |port, keys| configuration(port, keys.map(|uri| format!("engine:pkcs11:{uri}"))),
     command: &["nginx", "-p", ".", "-e", "error.log", "-c", "server.conf"],
     reload: Signal::HUP,
 };
 
+const PROVIDER: Kind = Kind {
+    way: Way::Provider,
+    login: Login::Peer,
+    configuration: |port, keys| configuration(port, keys.map(str::to_owned)),
+    ..ENGINE
+};
+
 /// nginx takes every variable from its workers that `env` does not name.
-fn configuration(port: u16, [rsa, ec]: [&str; 2]) -> String {
+fn configuration(port: u16, [rsa, ec]: [String; 2]) -> String {
     format!(
         r#"worker_processes 4; user www-data; daemon off; pid nginx.pid; error_log error.log;
 env HSMUX_SOCKET; env HSMUX_CONFIG;
@@ -25,9 +35,9 @@ http {{
         listen 127.0.0.1:{port} ssl;
         ssl_protocols TLSv1.2 TLSv1.3;
         ssl_certificate ../ec.pem;
-        ssl_certificate_key "engine:pkcs11:{ec}";
+        ssl_certificate_key "{ec}";
         ssl_certificate ../rsa.pem;
-        ssl_certificate_key "engine:pkcs11:{rsa}";
+        ssl_certificate_key "{rsa}";
         root www;
     }}
 }}
@@ -37,5 +47,10 @@ http {{
 
 #[test]
 fn keeps_serving_whatever_happens() {
-    keeps_serving(&NGINX);
+    keeps_serving(&ENGINE);
+}
+
+#[test]
+fn keeps_serving_with_the_provider() {
+    keeps_serving(&PROVIDER);
 }

@@ -7,26 +7,24 @@ use std::os::unix::fs::PermissionsExt;
 use hsmux_suite::{Load, PATIENCE, Process, Rig, Run, Setup, on_a_free_port, until};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::way::{Login, Way};
+
 /// What servers of one kind differ in.
 pub struct Kind {
     /// Worker processes.
     pub workers: usize,
-    /// What follows the name of a key in its URI.
+    /// What its OpenSSL loads.
+    pub way: Way,
+    /// How it may use the keys.
     pub login: Login,
-    /// The program's file in the rig's folder `server`, with the port and the URIs of both keys.
+    /// Whether clients have to say whose certificate they want (SNI), or the server knows both for any name.
+    pub by_name: bool,
+    /// The program's file in the rig's folder `server`, with the port and what there is for both keys.
     pub configuration: fn(port: u16, keys: [&str; 2]) -> String,
     /// What starts it in the foreground, in that folder.
     pub command: &'static [&'static str],
     /// What has it read its configuration again, as `nginx -s reload` and `apachectl graceful` send it.
     pub reload: Signal,
-}
-
-/// How a server's process shows the daemon that it may use private keys.
-pub enum Login {
-    /// With the pool's PIN, which OpenSSL's engine reads from a file.
-    Pin,
-    /// By its user, on a listener of its own.
-    Peer,
 }
 
 /// A server that runs.
@@ -46,19 +44,15 @@ group = "www-data"
 read_only = true
 "#;
 
-/// Read by whoever loads the key. The engine has to be initialised by it: nginx does not do that.
-const OPENSSL: &str = "openssl_conf = init\n[init]\nengines = engines\n[engines]\npkcs11 = pkcs11\n[pkcs11]\ninit = 1\nMODULE_PATH = ";
-
 impl Web {
     /// Started on a port that was free.
     pub fn start(kind: &'static Kind) -> Self {
         let rig = with_certificates();
-        let mut rig = open_to_others(rig, &kind.login);
+        let mut rig = open_to_others(rig, kind.login);
         rig.start();
         fs::create_dir_all(rig.path("server/www")).expect("a folder");
         fs::write(rig.path("server/www/hello.txt"), "hello, world\n").expect("a page");
-        let openssl = format!("{OPENSSL}{}\n", rig.module().display());
-        fs::write(rig.path("openssl.cnf"), openssl).expect("write openssl.cnf");
+        kind.way.write_configuration(&rig);
         let (process, port) = on_a_free_port(
             "the server",
             |port| on_port(port, &rig, kind),
@@ -77,13 +71,16 @@ impl Web {
         let algorithms = [("rsa", "rsa_pss_rsae_sha256"), ("ec", "ECDSA+SHA256")];
         for version in ["tls1_2", "tls1_3"] {
             for (key, algorithm) in algorithms {
+                let by_name = self.kind.by_name;
+                let name = by_name.then(|| format!("-servername {key}.test"));
+                let name = name.unwrap_or_default();
                 self.rig
                     .run("openssl")
                     .args(&format!(
                         "s_client -connect 127.0.0.1:{} -ign_eof",
                         self.port
                     ))
-                    .args(&format!("-{version} -sigalgs {algorithm}"))
+                    .args(&format!("-{version} -sigalgs {algorithm} {name}"))
                     .args(&format!("-CAfile {key}.pem -verify_return_error"))
                     .input("GET /hello.txt HTTP/1.0\r\n\r\n")
                     .ok()
@@ -173,7 +170,7 @@ pub fn with_certificates() -> Rig {
 }
 
 /// Lets www-data through to a listener for it.
-fn open_to_others(mut rig: Rig, login: &Login) -> Rig {
+pub fn open_to_others(mut rig: Rig, login: Login) -> Rig {
     let by = match login {
         Login::Pin => "pin = { file = \"pool.pin\" }\n",
         Login::Peer => "login = \"peer\"\nallow_users = [\"www-data\"]\n",
@@ -186,12 +183,7 @@ fn open_to_others(mut rig: Rig, login: &Login) -> Rig {
 }
 
 fn on_port(port: u16, rig: &Rig, kind: &'static Kind) -> Process {
-    let pin = match kind.login {
-        Login::Pin => format!(";pin-source=file:{}", rig.path("pool.pin").display()),
-        Login::Peer => String::new(),
-    };
-    let [rsa, ec] =
-        ["rsa", "ec"].map(|key| format!("pkcs11:token=web;object={key};type=private{pin}"));
+    let [rsa, ec] = ["rsa", "ec"].map(|key| kind.way.key(rig, key, kind.login));
     let text = (kind.configuration)(port, [&rsa, &ec]);
     fs::write(rig.path("server/server.conf"), text).expect("write the configuration");
     let run = rig

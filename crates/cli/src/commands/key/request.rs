@@ -1,0 +1,75 @@
+//! `hsmux key csr`, `hsmux key reference`: texts in PEM.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use hsmux_daemon::admin::{Request, Response};
+use hsmux_software::reference;
+use hsmux_token::Uri;
+
+use crate::commands::show;
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux key csr`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux key csr 'pkcs11:object=web' --subject 'CN=www.example.com,O=Example' \\\n    \
+      --name www.example.com --name example.com --out web.csr")]
+pub struct Csr {
+    /// The private key
+    key: String,
+    /// The distinguished name (RFC 4514)
+    #[arg(long, value_name = "NAME")]
+    subject: String,
+    /// A DNS name, address, mail address or URI for subjectAltName; may stand several times
+    #[arg(long = "name", value_name = "NAME")]
+    names: Vec<String>,
+    /// The file to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// Options of `hsmux key reference`.
+#[derive(Args, Debug)]
+#[command(after_help = "Example:\n  \
+    hsmux key reference 'pkcs11:token=keys;object=web' >> /etc/haproxy/web.pem\n\n\
+    It names the key and has no secret. OpenSSL 3 reads it where libhsmux_pkcs11.so is one of its providers: see\n\
+    docs/servers.md. The daemon is not asked, so that the file can be written anywhere.")]
+pub struct Reference {
+    /// The private key, with the pool's label as its token
+    key: Uri,
+    /// The file to write [default: standard output]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Csr {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let request = Request::KeyCsr {
+            key: self.key,
+            subject: self.subject,
+            names: self.names,
+        };
+        give(context, context.ask(&request)?, self.out)
+    }
+}
+
+impl Reference {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let pem = reference::to_pem(&self.key)?;
+        give(context, Response::Text(pem), self.out)
+    }
+}
+
+/// Writes a text to a file, where there is one to write to.
+fn give(context: &Context, response: Response, out: Option<PathBuf>) -> anyhow::Result<Exit> {
+    match (response, out) {
+        (Response::Text(pem), Some(file)) => {
+            std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
+            Ok(Exit::Done)
+        }
+        (response, _) => show(context, response),
+    }
+}

@@ -1,0 +1,164 @@
+//! Where the state of this process is, or nothing: what a fork's child must not touch.
+//!
+//! A child inherits the parent's state, which its threads may have locked. So the state is a pointer that is
+//! swapped, never a value that is changed under a lock; the child knows it by the process id, lets go of it as it
+//! is, and starts anew.
+
+use std::ops::Deref;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::{ArcSwapOption, Guard};
+use hsmux_token::fork::{is_still, take_inherited};
+
+/// The process whose marked descriptors are its own; 0 before the first.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+
+/// The process that is closing what it has inherited at this moment; 0 for none.
+static CLOSING: AtomicU32 = AtomicU32::new(0);
+
+/// A place for one value, which belongs to the process that has put it there.
+pub struct Place<T> {
+    current: ArcSwapOption<Owned<T>>,
+    /// The process that is making a value at this moment; 0 for none.
+    making: AtomicU32,
+}
+
+/// A value with the process that has made it; a fork's child is another.
+pub struct Owned<T> {
+    process: u32,
+    value: T,
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Place<T> {
+    /// Nothing.
+    pub const fn empty() -> Self {
+        Self {
+            current: ArcSwapOption::const_empty(),
+            making: AtomicU32::new(0),
+        }
+    }
+
+    /// The value of this process.
+    pub fn get(&self) -> Guard<Option<Arc<Owned<T>>>> {
+        let current = self.current.load();
+        match &*current {
+            Some(owned) if owned.process != std::process::id() => {
+                drop(current);
+                self.leave_to_parent();
+                self.current.load()
+            }
+            _ => current,
+        }
+    }
+
+    /// Puts a value there, unless this process has one. One thread at a time makes it.
+    pub fn put<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Put, E> {
+        let process = std::process::id();
+        let turn = Turn::take(&self.making, process);
+        if self.get().is_some() {
+            return Ok(Put::Already);
+        }
+        // Whatever is marked from here on is this process's own.
+        close_inherited();
+        let value = make()?;
+        self.current.store(Some(Arc::new(Owned { process, value })));
+        drop(turn);
+        Ok(Put::Done)
+    }
+
+    /// Takes the value of this process out.
+    pub fn take(&self) -> Option<Arc<Owned<T>>> {
+        drop(self.get());
+        self.current.swap(None)
+    }
+
+    /// In a fork's child: what was inherited is the parent's. It stays as it is, and is never dropped: destructors
+    /// would lock and talk.
+    fn leave_to_parent(&self) {
+        if let Some(inherited) = self.current.swap(None) {
+            if inherited.process == std::process::id() {
+                // Another thread of the child has been faster, and has put its own there already.
+                self.current.store(Some(inherited));
+                return;
+            }
+            close_inherited();
+            std::mem::forget(inherited);
+        }
+    }
+}
+
+impl<T> Drop for Place<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+/// What [`Place::put`] has found.
+#[derive(PartialEq, Eq, Debug)]
+pub enum Put {
+    /// Nothing: the value is the new one.
+    Done,
+    /// A value of this process, which stays.
+    Already,
+}
+
+/// What the daemon, the parent's workers and other processes would notice is closed, once in each process, before it
+/// opens anything of the kind; no byte is written or read, and no lock is waited for that a thread of the parent may hold.
+#[allow(unsafe_code)]
+fn close_inherited() {
+    let process = std::process::id();
+    if OWNER.load(Ordering::Acquire) == process {
+        return;
+    }
+    let _turn = Turn::take(&CLOSING, process);
+    let owner = OWNER.load(Ordering::Acquire);
+    if owner == 0 || owner == process {
+        OWNER.store(process, Ordering::Release);
+        return;
+    }
+    for (inherited, inode) in take_inherited() {
+        // SAFETY: it is only looked at; where the child has closed it, that fails.
+        if !is_still(unsafe { BorrowedFd::borrow_raw(inherited) }, inode) {
+            continue;
+        }
+        // SAFETY: what the parent owned it by is never dropped in this process, nor does any thread of it run here.
+        drop(unsafe { OwnedFd::from_raw_fd(inherited) });
+    }
+    OWNER.store(process, Ordering::Release);
+}
+
+/// Only one thread of a process goes on at a time. A lock would do, but for a fork in the middle.
+struct Turn<'a>(&'a AtomicU32);
+
+impl<'a> Turn<'a> {
+    fn take(busy: &'a AtomicU32, process: u32) -> Self {
+        loop {
+            let seen = busy.load(Ordering::Acquire);
+            let free = seen != process;
+            if free
+                && busy
+                    .compare_exchange(seen, process, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+            {
+                return Self(busy);
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Release);
+    }
+}

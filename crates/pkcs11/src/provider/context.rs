@@ -1,0 +1,126 @@
+//! The way to the pool: for each process its own, for a fork's child makes another when it is first needed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arc_swap::ArcSwapOption;
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Result, Secret, Uri};
+use hsmux_wire::View;
+
+use super::find;
+use super::key::{Key, Private};
+use crate::backend::Backend;
+use crate::mechanisms::Mechanisms;
+use crate::place::Place;
+use crate::setup::{self, Source};
+
+/// What one activation of the provider knows.
+pub struct Context {
+    source: Source,
+    line: Place<Line>,
+    /// With which each process logs in.
+    pin: ArcSwapOption<Secret>,
+    /// Why no key was found the last time.
+    said: Mutex<String>,
+}
+
+/// A process's backend.
+struct Line {
+    backend: Box<dyn Backend>,
+    logged_in: AtomicBool,
+}
+
+impl Context {
+    /// The pool at its source; nothing is read or connected to before it is needed.
+    pub fn new(source: Source) -> Self {
+        Self {
+            source,
+            line: Place::empty(),
+            pin: ArcSwapOption::empty(),
+            said: Mutex::default(),
+        }
+    }
+
+    /// Runs a call on the backend of this process, which has logged in if there is a PIN.
+    pub fn with<T>(&self, call: impl FnOnce(&dyn Backend) -> Result<T>) -> Result<T> {
+        loop {
+            if let Some(line) = &*self.line.get() {
+                if let Some(pin) = &*self.pin.load() {
+                    line.login(pin)?;
+                }
+                return call(&*line.backend);
+            }
+            self.line.put(|| Line::new(&self.source))?;
+        }
+    }
+
+    /// The key that a URI names. Why there is none stands on standard error, for OpenSSL clears what its decoders
+    /// have said, and haproxy would have nothing to say; once, for they ask for each family of keys.
+    pub fn find(self: &Arc<Self>, uri: &Uri) -> Option<Key> {
+        let (found, say) = match self.look_for(uri) {
+            Ok(key) => (Some(key), String::new()),
+            Err(error) => (None, error.to_string()),
+        };
+        // A fork's child may find it locked for ever.
+        if let Some(mut said) = self.said.try_lock()
+            && *said != say
+        {
+            if !say.is_empty() {
+                crate::debug::always(&say);
+            }
+            *said = say;
+        }
+        found
+    }
+
+    fn look_for(self: &Arc<Self>, uri: &Uri) -> Result<Key> {
+        let seen = self.view()?;
+        let view = if seen.logged_in {
+            seen
+        } else {
+            self.log_in(find::pin(uri, &seen)?)?
+        };
+        let found = find::one(&view, uri)?;
+        let public = find::public(&view, found)?;
+        let offered = Mechanisms::new(&view.info);
+        let private = Private::new(Arc::clone(self), found.clone(), offered);
+        Ok(Key {
+            public,
+            private: Some(private),
+        })
+    }
+
+    /// Shows the pool with a PIN, which is kept for the processes to come if it is the right one.
+    fn log_in(&self, pin: Secret) -> Result<View> {
+        if let Some(line) = &*self.line.get() {
+            // A daemon that has come back may have been given another PIN.
+            line.logged_in.store(false, Ordering::Release);
+        }
+        self.pin.store(Some(Arc::new(pin)));
+        self.view().inspect_err(|_| self.pin.store(None))
+    }
+
+    fn view(&self) -> Result<View> {
+        let view = self.with(|backend| backend.view(0))?;
+        view.ok_or_else(|| Error::protocol("no catalogue, where all is new"))
+    }
+}
+
+impl Line {
+    fn new(source: &Source) -> Result<Self> {
+        Ok(Self {
+            backend: setup::backend(source, true)?,
+            logged_in: AtomicBool::new(false),
+        })
+    }
+
+    /// Once, or twice where threads come together; a daemon that comes back is told again by the backend.
+    fn login(&self, pin: &Secret) -> Result<()> {
+        if !self.logged_in.load(Ordering::Acquire) {
+            self.backend.login(pin.clone())?;
+            self.logged_in.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,42 @@
+//! What stands around every function that OpenSSL calls.
+
+use std::ffi::c_int;
+
+/// What a function says that could not do what it was asked.
+pub trait Nothing {
+    /// 0 or null.
+    const NOTHING: Self;
+}
+
+impl Nothing for () {
+    const NOTHING: Self = ();
+}
+
+impl Nothing for c_int {
+    const NOTHING: Self = 0;
+}
+
+impl<T> Nothing for *const T {
+    const NOTHING: Self = std::ptr::null();
+}
+
+impl<T> Nothing for *mut T {
+    const NOTHING: Self = std::ptr::null_mut();
+}
+
+/// Functions for OpenSSL's tables; a panic stays on this side of the border.
+macro_rules! callbacks {
+    ($($(#[$note:meta])* fn $name:ident($($arg:ident: $kind:ty),* $(,)?) $(-> $answer:ty)? $body:block)*) => {$(
+        $(#[$note])*
+        #[allow(unused_unsafe)]
+        unsafe extern "C" fn $name($($arg: $kind),*) $(-> $answer)? {
+            $crate::entry::caught($crate::provider::entry::guard::Nothing::NOTHING, move || {
+                // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid
+                // until the call returns, and contexts are those that this library has given, for one thread at a time.
+                unsafe { $body }
+            })
+        }
+    )*};
+}
+
+pub(super) use callbacks;

@@ -1,0 +1,142 @@
+//! OSSL_provider_init, and what the provider as a whole answers (provider-base(7)).
+
+use std::ffi::{CStr, c_int, c_void};
+use std::path::PathBuf;
+use std::ptr::null;
+use std::sync::Arc;
+
+use super::abi::{Algorithm, Dispatch, INTEGER, Item, Opaque, Param, UTF8_PTR};
+use super::core::{Core, REASON};
+use super::guard::callbacks;
+use super::{decoder, keymgmt, param, signature};
+use crate::entry::caught;
+use crate::provider::context::Context;
+use crate::provider::names;
+use crate::provider::value::Value;
+use crate::setup::Source;
+
+/// OSSL_OP_*: what can be asked for.
+const KEYMGMT: c_int = 10;
+const SIGNATURE: c_int = 12;
+const DECODER: c_int = 21;
+
+/// What each activation of the provider has.
+pub struct Provider {
+    pub core: Core,
+    pub context: Arc<Context>,
+}
+
+static FUNCTIONS: [Dispatch; 6] = [
+    Dispatch::new(1024, teardown as *const ()),
+    Dispatch::new(1025, gettable_params as *const ()),
+    Dispatch::new(1026, get_params as *const ()),
+    Dispatch::new(1027, query_operation as *const ()),
+    Dispatch::new(1029, reasons as *const ()),
+    Dispatch::END,
+];
+
+const NAME: &CStr = c"name";
+const VERSION: &CStr = c"version";
+const BUILD: &CStr = c"buildinfo";
+const STATUS: &CStr = c"status";
+
+static PARAMS: [Param; 5] = [
+    Param::named(NAME, UTF8_PTR),
+    Param::named(VERSION, UTF8_PTR),
+    Param::named(BUILD, UTF8_PTR),
+    Param::named(STATUS, INTEGER),
+    Param::END,
+];
+
+static REASONS: [Item; 2] = [
+    Item {
+        id: REASON,
+        text: c"the pool says no".as_ptr(),
+    },
+    Item {
+        id: 0,
+        text: null(),
+    },
+];
+
+const OWN_VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => c"",
+    };
+
+/// What OpenSSL calls when it has loaded the module as a provider (provider(7)).
+///
+/// # Safety
+/// OpenSSL's contract: its table of functions ends with number 0, and both places can be written to.
+#[allow(non_snake_case)]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn OSSL_provider_init(
+    handle: *const c_void,
+    functions: *const Dispatch,
+    out: *mut *const Dispatch,
+    provider: *mut *mut c_void,
+) -> c_int {
+    caught(0, || {
+        // SAFETY: by this function's own contract.
+        let core = unsafe { Core::new(handle, functions) };
+        let path = |name| core.setting(name).map(PathBuf::from);
+        let source = Source {
+            socket: path(c"socket"),
+            config: path(c"config"),
+        };
+        let context = Arc::new(Context::new(source));
+        let made = Box::new(Provider { core, context });
+        // SAFETY: by this function's own contract.
+        unsafe {
+            *out = FUNCTIONS.as_ptr();
+            *provider = Box::into_raw(made).cast();
+        }
+        1
+    })
+}
+
+callbacks! {
+    fn teardown(provider: *mut Provider) {
+        drop(Box::from_raw(provider));
+    }
+
+    fn gettable_params(_provider: *const Provider) -> *const Param {
+        PARAMS.as_ptr()
+    }
+
+    fn get_params(_provider: *const Provider, params: *mut Param) -> c_int {
+        c_int::from(param::all(params).all(|param| match answer(param.name()) {
+            Some(value) => param.put(&value),
+            None => true,
+        }))
+    }
+
+    fn query_operation(_provider: *const Provider, operation: c_int, no_cache: *mut c_int) -> *const Algorithm {
+        if let Some(no_cache) = no_cache.as_mut() {
+            *no_cache = 0;
+        }
+        match operation {
+            KEYMGMT => keymgmt::ALGORITHMS.as_ptr(),
+            SIGNATURE => signature::ALGORITHMS.as_ptr(),
+            DECODER => decoder::ALGORITHMS.as_ptr(),
+            _ => null(),
+        }
+    }
+
+    fn reasons(_provider: *const Opaque) -> *const Item {
+        REASONS.as_ptr()
+    }
+}
+
+fn answer(name: &CStr) -> Option<Value<'static>> {
+    if name == NAME {
+        Some(Value::Name(names::PROVIDER))
+    } else if name == VERSION || name == BUILD {
+        Some(Value::Name(OWN_VERSION))
+    } else if name == STATUS {
+        Some(Value::Int(1))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,180 @@
+//! OpenSSL's arrays of parameters become values, and values are put into them (OSSL_PARAM(3)).
+
+use std::ffi::{CStr, c_void};
+
+use zeroize::Zeroizing;
+
+use super::abi::{self, Param};
+use crate::provider::value::Value;
+
+/// The parameters of an array.
+///
+/// # Safety
+/// `params` is null or the begin of an array with an end, valid for as long as what comes of it is used.
+pub unsafe fn all<'a>(params: *mut Param) -> impl Iterator<Item = &'a mut Param> {
+    let mut at = params;
+    std::iter::from_fn(move || {
+        // SAFETY: it is within the array, whose end has not been gone past.
+        let param = unsafe { at.as_mut()? };
+        if param.key.is_null() {
+            return None;
+        }
+        // SAFETY: there is one more, for this one is not the end.
+        at = unsafe { at.add(1) };
+        Some(param)
+    })
+}
+
+impl Param {
+    /// Its name.
+    ///
+    /// # Safety
+    /// It is one of OpenSSL's, or has the name of a static.
+    pub unsafe fn name(&self) -> &CStr {
+        // SAFETY: by this function's own contract, a name ends with a zero.
+        unsafe { CStr::from_ptr(self.key) }
+    }
+
+    /// Its value, if it has one that can be read.
+    ///
+    /// # Safety
+    /// Its data are null or valid for its size.
+    pub unsafe fn value(&self) -> Option<Value<'_>> {
+        if self.data.is_null() {
+            return None;
+        }
+        let bytes = if self.kind == abi::UTF8_PTR {
+            // SAFETY: of this kind the data are a pointer to a text.
+            let text = unsafe { *self.data.cast::<*const i8>() };
+            // SAFETY: it is null, or ends with a zero.
+            return (!text.is_null())
+                .then(|| unsafe { CStr::from_ptr(text.cast()) })
+                .and_then(|text| text.to_str().ok())
+                .map(Value::Text);
+        } else {
+            // SAFETY: by this function's own contract.
+            unsafe { std::slice::from_raw_parts(self.data.cast::<u8>(), self.size) }
+        };
+        match (self.kind, self.size) {
+            (abi::INTEGER, 4) => Some(Value::Int(
+                i32::from_ne_bytes(bytes.try_into().ok()?).into(),
+            )),
+            (abi::INTEGER, 8) => Some(Value::Int(i64::from_ne_bytes(bytes.try_into().ok()?))),
+            (abi::UNSIGNED, _) => Some(Value::Number(reversed(bytes).into())),
+            (abi::UTF8, _) => {
+                // The size of a text may count its zero.
+                let text = bytes.split(|byte| *byte == 0).next()?;
+                std::str::from_utf8(text).ok().map(Value::Text)
+            }
+            (abi::OCTETS, _) => Some(Value::Bytes(bytes.into())),
+            _ => None,
+        }
+    }
+
+    /// Puts a value there, or its length where only that is asked for; `false` if it does not fit.
+    ///
+    /// # Safety
+    /// Its data are null or writable for its size.
+    pub unsafe fn put(&mut self, value: &Value) -> bool {
+        let number;
+        let bytes: &[u8] = match (self.kind, value) {
+            (abi::UTF8_PTR, Value::Name(text)) => {
+                self.returned = text.to_bytes().len();
+                if !self.data.is_null() {
+                    // SAFETY: of this kind the data are a place for a pointer.
+                    unsafe { *self.data.cast::<*const c_void>() = text.as_ptr().cast() };
+                }
+                return true;
+            }
+            (abi::INTEGER | abi::UNSIGNED, Value::Int(int)) => {
+                number = int.to_be_bytes();
+                &number
+            }
+            (abi::UNSIGNED, Value::Number(bytes)) | (abi::OCTETS, Value::Bytes(bytes)) => bytes,
+            (abi::UTF8, Value::Text(text)) => text.as_bytes(),
+            (abi::UTF8, Value::Name(text)) => text.to_bytes(),
+            _ => return false,
+        };
+        let is_number = matches!(self.kind, abi::INTEGER | abi::UNSIGNED);
+        let bytes = match (value, self.size) {
+            // Ours are small and positive.
+            (Value::Int(_), 4) => &bytes[4..],
+            _ => bytes,
+        };
+        self.returned = bytes.len();
+        if self.data.is_null() {
+            return true;
+        }
+        if bytes.len() > self.size {
+            return false;
+        }
+        // SAFETY: by this function's own contract.
+        let place = unsafe { std::slice::from_raw_parts_mut(self.data.cast::<u8>(), self.size) };
+        if is_number {
+            self.returned = self.size;
+            place.fill(0);
+            let turned = reversed(bytes);
+            place[..bytes.len()].copy_from_slice(&turned);
+        } else {
+            place[..bytes.len()].copy_from_slice(bytes);
+            // A text's zero, where there is room for it.
+            if let (abi::UTF8, Some(end)) = (self.kind, place.get_mut(bytes.len())) {
+                *end = 0;
+            }
+        }
+        true
+    }
+}
+
+/// An array with values of our own, for a callback.
+pub struct Array {
+    params: Vec<Param>,
+    _values: Vec<Zeroizing<Vec<u8>>>,
+}
+
+impl Array {
+    /// Copies the values.
+    pub fn of<'v>(values: impl IntoIterator<Item = (&'static CStr, Value<'v>)>) -> Self {
+        let (mut params, mut kept) = (Vec::new(), Vec::new());
+        for (name, value) in values {
+            let (kind, mut bytes) = match value {
+                Value::Int(int) => (abi::INTEGER, int.to_ne_bytes().to_vec()),
+                Value::Number(bytes) => (abi::UNSIGNED, reversed(&bytes)),
+                Value::Text(text) => (abi::UTF8, text.as_bytes().to_vec()),
+                Value::Name(text) => (abi::UTF8, text.to_bytes().to_vec()),
+                Value::Bytes(bytes) => (abi::OCTETS, bytes.into_owned()),
+            };
+            let size = bytes.len();
+            // Some look for a text's zero.
+            bytes.push(0);
+            params.push(Param::new(name, kind, bytes.as_mut_ptr().cast(), size));
+            kept.push(Zeroizing::new(bytes));
+        }
+        params.push(Param::END);
+        Self {
+            params,
+            _values: kept,
+        }
+    }
+
+    /// One more, whose value is elsewhere.
+    pub fn with(mut self, param: Param) -> Self {
+        let end = self.params.len() - 1;
+        self.params.insert(end, param);
+        self
+    }
+
+    /// For OpenSSL, for as long as this lives.
+    pub fn as_ptr(&self) -> *const Param {
+        self.params.as_ptr()
+    }
+}
+
+/// The bytes of a number in this machine's order, or back.
+fn reversed(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    if cfg!(target_endian = "little") {
+        bytes.reverse();
+    }
+    bytes
+}

@@ -1,0 +1,157 @@
+//! A key as OpenSSL holds it (provider-keymgmt(7)): what it is, and whom to ask for its signatures.
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use hsmux_software::{PublicKey, Values};
+use hsmux_token::{Attributes, KeyKind, Mechanism, Object, Operation, Outcome, Result, ck};
+
+use super::context::Context;
+use super::names;
+use super::value::Value;
+use crate::crypt::{Active, Function};
+use crate::mechanisms::Mechanisms;
+use crate::object::{Entry, Home};
+
+/// A public key, and the private one where it is the pool's.
+pub struct Key {
+    /// The public key.
+    pub public: PublicKey,
+    /// The private key.
+    pub private: Option<Private>,
+}
+
+/// What the pool knows a private key by, in any process.
+pub struct Private {
+    context: Arc<Context>,
+    entry: Arc<Entry>,
+    offered: Mechanisms,
+}
+
+impl Private {
+    /// A key of the pool.
+    pub fn new(context: Arc<Context>, key: Object, offered: Mechanisms) -> Self {
+        let home = Home::Token(key.id);
+        Self {
+            context,
+            entry: Arc::new(Entry::new(0, home, 0, key.attributes)),
+            offered,
+        }
+    }
+
+    /// Begins a signature; nobody is asked for anything.
+    pub fn sign(&self, mechanism: Mechanism) -> crate::rv::Result<Active> {
+        let key = Arc::clone(&self.entry);
+        Active::keyed(Function::Sign, mechanism, key, &self.offered)
+    }
+
+    /// Has the pool do something with it.
+    pub fn execute(&self, operation: &Operation) -> Result<Outcome> {
+        self.context.with(|backend| backend.execute(operation))
+    }
+}
+
+impl Key {
+    /// A public key from OpenSSL's parameters; `None` where they are not those of one.
+    pub fn import<'v>(kind: KeyKind, value: impl Fn(&CStr) -> Option<Value<'v>>) -> Option<Self> {
+        let attributes = match kind {
+            KeyKind::Rsa => Attributes::default()
+                .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
+                .with(ck::CKA_MODULUS, bytes(value(names::MODULUS)?)?)
+                .with(ck::CKA_PUBLIC_EXPONENT, bytes(value(names::EXPONENT)?)?),
+            _ => Attributes::default()
+                .with_number(ck::CKA_KEY_TYPE, ck::CKK_EC)
+                .with(ck::CKA_EC_PARAMS, curve_name(value(names::GROUP)?.text()?)?)
+                .with(ck::CKA_EC_POINT, bytes(value(names::POINT)?)?),
+        };
+        let public = PublicKey::from_attributes(&attributes).ok()?;
+        Some(Self {
+            public,
+            private: None,
+        })
+    }
+
+    /// What it says of itself; `None` for what it does not know.
+    pub fn describe(&self, name: &CStr) -> Option<Value<'_>> {
+        if name == names::BITS {
+            return Some(Value::size(self.public.bits()));
+        }
+        if name == names::SECURITY_BITS {
+            return Some(Value::size(self.security_bits()));
+        }
+        if name == names::MAX_SIZE {
+            return Some(Value::size(self.max_len()));
+        }
+        if name == names::DEFAULT_DIGEST {
+            return Some(Value::Text("SHA256"));
+        }
+        if name == names::POINT_FORMAT && self.public.kind() == KeyKind::Ec {
+            return Some(Value::Text("uncompressed"));
+        }
+        let name = if name == names::ENCODED_POINT {
+            names::POINT
+        } else {
+            name
+        };
+        let mut values = self.public_values().into_iter();
+        values.find(|(key, _)| *key == name).map(|found| found.1)
+    }
+
+    /// The public key as OpenSSL's parameters.
+    pub fn public_values(&self) -> Vec<(&'static CStr, Value<'_>)> {
+        match self.public.values() {
+            Values::Rsa { modulus, exponent } => vec![
+                (names::MODULUS, Value::Number(modulus.into())),
+                (names::EXPONENT, Value::Number(exponent.into())),
+            ],
+            Values::Point(point) => {
+                let curve = self.public.curve().map(names::of_curve);
+                let group = curve.map(|curve| (names::GROUP, Value::Text(curve)));
+                let point = (names::POINT, Value::Bytes(Cow::Borrowed(point)));
+                group.into_iter().chain([point]).collect()
+            }
+        }
+    }
+
+    /// The most that a signature has in X.509's form, in bytes.
+    pub fn max_len(&self) -> usize {
+        let len = self.public.signature_len();
+        if self.public.kind() == KeyKind::Rsa {
+            return len;
+        }
+        // Two INTEGERs, each with a byte more where its first bit is set, and a SEQUENCE around.
+        let both = 2 * (len / 2 + 3);
+        both + if both < 128 { 2 } else { 3 }
+    }
+
+    /// NIST SP 800-57 part 1, table 2.
+    fn security_bits(&self) -> usize {
+        let bits = self.public.bits();
+        if self.public.kind() != KeyKind::Rsa {
+            return (bits / 2).min(256);
+        }
+        match bits {
+            15360.. => 256,
+            7680.. => 192,
+            4096.. => 152,
+            3072.. => 128,
+            2048.. => 112,
+            1024.. => 80,
+            _ => 0,
+        }
+    }
+}
+
+fn bytes(value: Value<'_>) -> Option<Vec<u8>> {
+    match value {
+        Value::Number(bytes) | Value::Bytes(bytes) => Some(bytes.into_owned()),
+        _ => None,
+    }
+}
+
+/// CKA_EC_PARAMS by a curve's name: a PrintableString (PKCS#11 3.0, section 2.3.3).
+fn curve_name(name: &str) -> Option<Vec<u8>> {
+    let len = u8::try_from(name.len()).ok().filter(|len| *len < 128)?;
+    Some([&[0x13, len], name.as_bytes()].concat())
+}

@@ -1,0 +1,227 @@
+//! How a signature is made: what EVP_PKEY_CTX_set_rsa_padding(3) and its like have said.
+
+use std::ffi::CStr;
+
+use hsmux_software::PublicKey;
+use hsmux_token::{Error, Hash, KeyKind, Kind, Mechanism, Params, Pss, Result, ck};
+
+use super::names;
+use super::value::Value;
+
+/// RSA_PKCS1_PADDING and RSA_PKCS1_PSS_PADDING (openssl/rsa.h).
+const PADDINGS: [(Padding, i64, &str); 2] =
+    [(Padding::Pkcs1, 1, "pkcs1"), (Padding::Pss, 6, "pss")];
+
+/// Digest and padding, as far as they have been said.
+#[derive(Clone, Default, Debug)]
+pub struct Scheme {
+    /// The digest.
+    pub hash: Option<Hash>,
+    padding: Padding,
+    salt: Salt,
+    mgf: Option<Hash>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Padding {
+    #[default]
+    Pkcs1,
+    Pss,
+}
+
+/// Bytes of salt; RSA_PSS_SALTLEN_* (EVP_PKEY_CTX_set_rsa_pss_saltlen(3)).
+#[derive(Clone, Copy, Default, Debug)]
+enum Salt {
+    /// As many as the digest has.
+    Digest,
+    /// As many as the key has room for.
+    #[default]
+    Most,
+    /// The digest's, if there is room.
+    MostOfDigest,
+    Bytes(u64),
+}
+
+impl Scheme {
+    /// Takes a parameter; what is not known means nothing here.
+    pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
+        if name == names::DIGEST {
+            self.hash = Some(hash(value)?);
+        } else if name == names::MGF1_DIGEST {
+            self.mgf = Some(hash(value)?);
+        } else if name == names::PAD_MODE {
+            self.padding = padding(value)?;
+        } else if name == names::SALT {
+            self.salt = salt(value)?;
+        }
+        Ok(())
+    }
+
+    /// The mechanism for a key: one that `hashes`, or the one that takes a digest.
+    pub fn mechanism(&self, key: &PublicKey, hashes: bool) -> Result<Mechanism> {
+        let (raw, params) = match (key.kind(), self.padding) {
+            (KeyKind::Rsa, Padding::Pkcs1) => (ck::CKM_RSA_PKCS, Params::None),
+            (KeyKind::Rsa, Padding::Pss) => (ck::CKM_RSA_PKCS_PSS, Params::Pss(self.pss(key)?)),
+            _ => (ck::CKM_ECDSA, Params::None),
+        };
+        let kind = if hashes {
+            hashing(self.known_hash()?, raw)?
+        } else {
+            raw
+        };
+        Ok(Mechanism { kind, params })
+    }
+
+    fn pss(&self, key: &PublicKey) -> Result<Pss> {
+        let hash = self.known_hash()?;
+        // RFC 8017, section 9.1.1: the encoded message has one bit less than the modulus.
+        let room = (key.bits() - 1).div_ceil(8) as u64;
+        let most = room.saturating_sub(hash.len() as u64 + 2);
+        let salt = match self.salt {
+            Salt::Digest => hash.len() as u64,
+            Salt::Most => most,
+            Salt::MostOfDigest => most.min(hash.len() as u64),
+            Salt::Bytes(bytes) => bytes,
+        };
+        Ok(Pss {
+            hash: hash.mechanism(),
+            mgf: self.mgf.unwrap_or(hash).mgf(),
+            salt,
+        })
+    }
+
+    fn known_hash(&self) -> Result<Hash> {
+        self.hash.ok_or_else(|| invalid("no digest was said"))
+    }
+}
+
+/// The mechanism that hashes, and goes on as `raw`.
+fn hashing(hash: Hash, raw: u64) -> Result<u64> {
+    let is = |prehash: hsmux_token::Prehash| prehash.hash == hash && prehash.raw == raw;
+    let mut all = hsmux_token::entries().iter();
+    let found = all.find(|entry| entry.prehash.is_some_and(is));
+    let found =
+        found.ok_or_else(|| invalid(format!("{hash:?}: no signatures with this digest")))?;
+    Ok(found.kind)
+}
+
+fn hash(value: &Value) -> Result<Hash> {
+    let known = value.text().and_then(names::hash);
+    known.ok_or_else(|| invalid(format!("digest {value:?}: there is none of this name")))
+}
+
+fn padding(value: &Value) -> Result<Padding> {
+    let is =
+        |row: &&(Padding, i64, &str)| value.int() == Some(row.1) || value.text() == Some(row.2);
+    let known = PADDINGS.iter().find(is);
+    let known =
+        known.ok_or_else(|| invalid(format!("padding {value:?}: there are pkcs1 and pss")))?;
+    Ok(known.0)
+}
+
+fn salt(value: &Value) -> Result<Salt> {
+    let number = value.int().or_else(|| value.text()?.parse().ok());
+    match (number, value.text()) {
+        (Some(-1), _) | (_, Some("digest")) => Some(Salt::Digest),
+        (Some(-2 | -3), _) | (_, Some("auto" | "max")) => Some(Salt::Most),
+        (Some(-4), _) | (_, Some("auto-digestmax")) => Some(Salt::MostOfDigest),
+        (Some(bytes), _) => u64::try_from(bytes).ok().map(Salt::Bytes),
+        _ => None,
+    }
+    .ok_or_else(|| invalid(format!("saltlen {value:?}: not a length of salt")))
+}
+
+fn invalid(message: impl Into<String>) -> Error {
+    Error::request(Kind::Invalid, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::Attributes;
+
+    use super::*;
+
+    fn rsa(bits: usize) -> PublicKey {
+        let mut modulus = vec![0xff; bits.div_ceil(8)];
+        modulus[0] = 0xff >> (8 * modulus.len() - bits);
+        let attributes = Attributes::default()
+            .with_number(ck::CKA_KEY_TYPE, ck::CKK_RSA)
+            .with(ck::CKA_MODULUS, modulus)
+            .with(ck::CKA_PUBLIC_EXPONENT, vec![1, 0, 1]);
+        PublicKey::from_attributes(&attributes).unwrap()
+    }
+
+    fn scheme(said: &[(&CStr, Value)]) -> Scheme {
+        let mut scheme = Scheme::default();
+        for (name, value) in said {
+            scheme.set(name, value).unwrap();
+        }
+        scheme
+    }
+
+    /// As libssl says it, by texts, and as others may, by numbers.
+    #[test]
+    fn pss_is_said_in_two_ways() {
+        let digest = (names::DIGEST, Value::Text("SHA2-384"));
+        let texts = [
+            digest.clone(),
+            (names::PAD_MODE, Value::Text("pss")),
+            (names::SALT, Value::Text("digest")),
+        ];
+        let numbers = [
+            digest,
+            (names::PAD_MODE, Value::Int(6)),
+            (names::SALT, Value::Int(-1)),
+        ];
+        for said in [texts, numbers] {
+            let mechanism = scheme(&said).mechanism(&rsa(2048), true).unwrap();
+            assert_eq!(mechanism.kind, ck::CKM_SHA384_RSA_PKCS_PSS);
+            let pss = Pss {
+                hash: ck::CKM_SHA384,
+                mgf: ck::CKG_MGF1_SHA384,
+                salt: 48,
+            };
+            assert_eq!(mechanism.params, Params::Pss(pss));
+        }
+    }
+
+    #[test]
+    fn a_salt_has_the_length_that_was_said() {
+        // The most by RFC 8017, section 9.1.1: 222 bytes with SHA-256 for 2048 and 2049 bits, and one more then.
+        for (bits, said, expected) in [
+            (2048, "max", 222),
+            (2048, "auto", 222),
+            (2049, "max", 222),
+            (2050, "max", 223),
+            (2048, "auto-digestmax", 32),
+            (2048, "20", 20),
+            (2048, "0", 0),
+        ] {
+            let scheme = scheme(&[
+                (names::DIGEST, Value::Text("SHA256")),
+                (names::PAD_MODE, Value::Text("pss")),
+                (names::SALT, Value::Text(said)),
+            ]);
+            let Params::Pss(pss) = scheme.mechanism(&rsa(bits), false).unwrap().params else {
+                panic!("PSS");
+            };
+            assert_eq!(pss.salt, expected, "{said}, {bits} bits");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused() {
+        for (name, value) in [
+            (names::DIGEST, Value::Text("MD5-SHA1")),
+            (names::PAD_MODE, Value::Text("none")),
+            (names::PAD_MODE, Value::Int(3)),
+            (names::SALT, Value::Text("much")),
+            (names::SALT, Value::Int(-7)),
+        ] {
+            let refused = Scheme::default().set(name, &value);
+            assert!(refused.is_err(), "{name:?}: {value:?}");
+        }
+        let without_digest = Scheme::default().mechanism(&rsa(2048), true);
+        assert!(without_digest.is_err());
+    }
+}

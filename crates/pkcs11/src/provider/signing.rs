@@ -1,0 +1,130 @@
+//! A signature between its init and its end (provider-signature(7)).
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+use std::sync::Arc;
+
+use hsmux_software::{csr, prehashed_input};
+use hsmux_token::{Error, KeyKind, Kind, Result};
+
+use super::key::{Key, Private};
+use super::names;
+use super::scheme::Scheme;
+use super::value::Value;
+use crate::crypt::Active;
+use crate::rv::Rv;
+
+/// What OpenSSL has a context for; it copies one for each signature that it asks for.
+#[derive(Clone, Default)]
+pub struct Signing {
+    key: Option<Arc<Key>>,
+    scheme: Scheme,
+    hashes: bool,
+    /// From the first data on.
+    active: Option<Active>,
+}
+
+impl Signing {
+    /// Begins anew, with another key or with the one that it has; what comes is `hashed` here, or is a digest.
+    pub fn begin(
+        &mut self,
+        key: Option<Arc<Key>>,
+        digest: Option<&str>,
+        hashes: bool,
+    ) -> Result<()> {
+        if key.is_some() {
+            self.key = key;
+        }
+        self.private()?;
+        self.active = None;
+        self.hashes = hashes;
+        if let Some(digest) = digest.filter(|name| !name.is_empty()) {
+            self.scheme.set(names::DIGEST, &Value::Text(digest))?;
+        }
+        Ok(())
+    }
+
+    /// Takes a parameter; what is not known means nothing here.
+    pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
+        self.scheme.set(name, value)
+    }
+
+    /// What a parameter is now.
+    pub fn get(&self, name: &CStr) -> Option<Value<'_>> {
+        if name == names::DIGEST {
+            return names::of_hash(self.scheme.hash?).map(Value::Text);
+        }
+        if name == names::ALGORITHM_ID {
+            let mechanism = self
+                .scheme
+                .mechanism(&self.key.as_ref()?.public, true)
+                .ok()?;
+            return csr::algorithm(&mechanism).map(|der| Value::Bytes(Cow::Owned(der)));
+        }
+        None
+    }
+
+    /// The most that a signature has, in bytes.
+    pub fn max_len(&self) -> usize {
+        self.key.as_ref().map_or(0, |key| key.max_len())
+    }
+
+    /// Takes a part of the data.
+    pub fn feed(&mut self, part: &[u8]) -> Result<()> {
+        self.active()?.feed(part).map_err(refused)
+    }
+
+    /// The signature of all parts and the `last`, as X.509 has it.
+    pub fn finish(&mut self, last: &[u8]) -> Result<Vec<u8>> {
+        let last = self.input(last)?;
+        let operation = self.active()?.operation(&last).map_err(refused)?;
+        self.active = None;
+        let private = self.private()?;
+        let signature = private.execute(&operation)?.into_bytes()?;
+        let mechanism = operation.mechanism().ok_or_else(no_key)?;
+        csr::signature_value(mechanism, &signature)
+    }
+
+    /// What a mechanism that does not hash takes of a digest: in a DigestInfo, or as much of it as a curve's order
+    /// has (FIPS 186-5, section 6.4.1).
+    fn input<'a>(&self, data: &'a [u8]) -> Result<Cow<'a, [u8]>> {
+        if self.hashes {
+            return Ok(data.into());
+        }
+        let public = &self.key.as_ref().ok_or_else(no_key)?.public;
+        if let Some(hash) = self.scheme.hash.filter(|hash| hash.len() != data.len()) {
+            let message = format!("{} bytes are no digest of {hash:?}", data.len());
+            return Err(Error::request(Kind::Invalid, message));
+        }
+        match (self.scheme.hash, public.kind()) {
+            (Some(hash), KeyKind::Rsa) => {
+                let raw = self.scheme.mechanism(public, false)?;
+                Ok(prehashed_input(hash, &raw, data))
+            }
+            (None, KeyKind::Rsa) => Ok(data.into()),
+            _ => Ok(data[..data.len().min(public.signature_len() / 2)].into()),
+        }
+    }
+
+    fn active(&mut self) -> Result<&mut Active> {
+        if self.active.is_none() {
+            let key = self.key.as_ref().ok_or_else(no_key)?;
+            let mechanism = self.scheme.mechanism(&key.public, self.hashes)?;
+            self.active = Some(self.private()?.sign(mechanism).map_err(refused)?);
+        }
+        self.active.as_mut().ok_or_else(no_key)
+    }
+
+    fn private(&self) -> Result<&Private> {
+        let private = self.key.as_ref().and_then(|key| key.private.as_ref());
+        private.ok_or_else(no_key)
+    }
+}
+
+fn no_key() -> Error {
+    Error::request(Kind::Invalid, "no private key of the pool to sign with")
+}
+
+fn refused(rv: Rv) -> Error {
+    Error::vendor("C_Sign", rv.0)
+}

@@ -1,0 +1,49 @@
+//! The values of OpenSSL's parameters, free of pointers (OSSL_PARAM(3)).
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+/// What a parameter has, or is to have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Value<'a> {
+    /// A number that fits.
+    Int(i64),
+    /// A positive number of any length, big-endian.
+    Number(Cow<'a, [u8]>),
+    /// A text.
+    Text(&'a str),
+    /// A text that is always there, also for who takes a pointer to it.
+    Name(&'static CStr),
+    /// Octets.
+    Bytes(Cow<'a, [u8]>),
+}
+
+impl Value<'_> {
+    /// A length, or another number of the kind.
+    pub fn size(size: usize) -> Self {
+        Self::Int(i64::try_from(size).unwrap_or(i64::MAX))
+    }
+
+    /// The number, if it is one that fits.
+    pub fn int(&self) -> Option<i64> {
+        match self {
+            Self::Int(number) => Some(*number),
+            Self::Number(bytes) if bytes.len() < 8 => {
+                let number = bytes
+                    .iter()
+                    .fold(0, |all, byte| all << 8 | i64::from(*byte));
+                Some(number)
+            }
+            _ => None,
+        }
+    }
+
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Name(name) => name.to_str().ok(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! OpenSSL's own commands with the provider: what they sign is verified without it.
+
+use std::fs;
+
+use hsmux_suite::{Rig, Run};
+
+use crate::way::{Login, Way, write_file};
+use crate::web::{open_to_others, with_certificates};
+
+/// A daemon, and `rsa.both` and `ec.both`, with certificate and reference.
+fn rig() -> Rig {
+    let mut rig = open_to_others(with_certificates(), Login::Peer);
+    rig.start();
+    Way::Provider.write_configuration(&rig);
+    for key in ["rsa", "ec"] {
+        let uri = format!("pkcs11:token=web;object={key}");
+        write_file(&rig, &format!("{key}.both"), key, &uri);
+    }
+    fs::write(rig.path("data"), "what is signed").unwrap();
+    rig
+}
+
+/// `openssl` with the provider.
+fn openssl(rig: &Rig, line: &str) -> Run {
+    let run = rig.run("openssl").env("HSMUX_CONFIG", "");
+    run.env("OPENSSL_CONF", rig.path("openssl.cnf")).args(line)
+}
+
+/// `openssl` as it is.
+fn plain(rig: &Rig, line: &str) -> Run {
+    rig.run("openssl").args(line)
+}
+
+#[test]
+fn what_it_signs_is_verified_with_the_public_key() {
+    let rig = rig();
+    for (key, options) in [
+        ("ec", "-sha256"),
+        ("ec", "-sha512"),
+        ("rsa", "-sha256"),
+        ("rsa", "-sha384"),
+        (
+            "rsa",
+            "-sha256 -sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:digest",
+        ),
+        (
+            "rsa",
+            "-sha512 -sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:max",
+        ),
+    ] {
+        openssl(
+            &rig,
+            &format!("dgst {options} -sign {key}.both -out signature data"),
+        )
+        .ok();
+        let public = rig.keys.public(key);
+        plain(
+            &rig,
+            &format!("dgst {options} -signature signature -verify"),
+        )
+        .arg(public)
+        .arg("data")
+        .ok()
+        .says("Verified OK");
+    }
+}
+
+#[test]
+fn a_digest_is_signed() {
+    let rig = rig();
+    plain(&rig, "dgst -sha256 -binary -out digest data").ok();
+    for (key, options) in [
+        ("ec", "-pkeyopt digest:sha256"),
+        ("rsa", "-pkeyopt digest:sha256"),
+        (
+            "rsa",
+            "-pkeyopt digest:sha256 -pkeyopt rsa_padding_mode:pss -pkeyopt rsa_pss_saltlen:32",
+        ),
+    ] {
+        let sign = format!("pkeyutl -sign -inkey {key}.both -in digest {options} -out signature");
+        openssl(&rig, &sign).ok();
+        plain(
+            &rig,
+            &format!("pkeyutl -verify -pubin -in digest {options} -sigfile signature -inkey"),
+        )
+        .arg(rig.keys.public(key))
+        .ok();
+    }
+    openssl(
+        &rig,
+        "pkeyutl -sign -inkey rsa.both -in data -pkeyopt digest:sha256 -out signature",
+    )
+    .fails()
+    .says("14 bytes are no digest of Sha256");
+}
+
+#[test]
+fn a_certificate_and_its_request_are_made() {
+    let rig = rig();
+    for key in ["ec", "rsa"] {
+        let files = format!("-key {key}.both -subj /CN={key}.test -out made.pem");
+        openssl(&rig, &format!("req -new -x509 -days 30 {files}")).ok();
+        plain(&rig, "verify -CAfile made.pem made.pem").ok();
+        openssl(&rig, &format!("req -new -sha384 {files}")).ok();
+        plain(&rig, "req -verify -noout -in made.pem").ok();
+        let public = openssl(&rig, &format!("pkey -pubout -in {key}.both"))
+            .ok()
+            .out;
+        assert_eq!(public, fs::read_to_string(rig.keys.public(key)).unwrap());
+    }
+}
+
+/// There is none to be read.
+#[test]
+fn the_private_key_stays_where_it_is() {
+    let rig = rig();
+    openssl(&rig, "pkey -in ec.both").fails();
+    openssl(&rig, "pkey -in rsa.both -outform DER").fails();
+}
