@@ -8,6 +8,12 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
+/// dlopen(3): is it loaded? The same number with glibc and musl.
+const RTLD_NOLOAD: i32 = 4;
+
+/// Bytes that memfd_create(2) takes of a name.
+const NAME_MAX: usize = 249;
+
 /// What is loaded. To be dropped after the code is unloaded.
 pub(super) struct Image {
     path: PathBuf,
@@ -47,16 +53,6 @@ impl Image {
     }
 }
 
-/// What the copy is called in /proc/self/maps: as its file, as far as memfd_create(2) takes names.
-fn called(path: &Path) -> &[u8] {
-    let path = path.as_os_str().as_bytes();
-    path.get(path.len().saturating_sub(NAME_MAX)..)
-        .unwrap_or(path)
-}
-
-/// Bytes of a name.
-const NAME_MAX: usize = 249;
-
 impl Drop for Image {
     fn drop(&mut self) {
         use libloading::os::unix::{Library, RTLD_LAZY};
@@ -70,5 +66,9 @@ impl Drop for Image {
     }
 }
 
-/// dlopen(3): is it loaded? The same number with glibc and musl.
-const RTLD_NOLOAD: i32 = 4;
+/// What the copy is called in /proc/self/maps: as its file, as far as there is room.
+fn called(path: &Path) -> &[u8] {
+    let path = path.as_os_str().as_bytes();
+    path.get(path.len().saturating_sub(NAME_MAX)..)
+        .unwrap_or(path)
+}
