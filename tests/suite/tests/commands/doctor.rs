@@ -172,7 +172,8 @@ fn a_brokers_token_whose_module_is_in_the_daemon_is_noted() {
     rig.start();
     let said = rig.hsmux("doctor").ok();
     said.says(note)
-        .says("no fresh worker takes over")
+        .says("a crash ends the daemon")
+        .says("only watch = true allows")
         .says("nothing is wrong")
         .never_says("note: hsm2");
 }
