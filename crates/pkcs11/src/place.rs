@@ -53,8 +53,8 @@ impl<T> Place<T> {
         let current = self.current.load();
         match &*current {
             Some(owned) if owned.process != std::process::id() => {
+                self.leave_to_parent(&current);
                 drop(current);
-                self.leave_to_parent();
                 self.current.load()
             }
             _ => current,
@@ -84,15 +84,15 @@ impl<T> Place<T> {
 
     /// In a fork's child: what was inherited is the parent's. It stays as it is, and is never dropped: destructors
     /// would lock and talk.
-    fn leave_to_parent(&self) {
-        if let Some(inherited) = self.current.swap(None) {
-            if inherited.process == std::process::id() {
-                // Another thread of the child has been faster, and has put its own there already.
-                self.current.store(Some(inherited));
-                return;
-            }
+    fn leave_to_parent(&self, inherited: &Guard<Option<Arc<Owned<T>>>>) {
+        // Of the child's threads one does it; another may have put the child's own there already, which stays.
+        let was = Guard::into_inner(self.current.compare_and_swap(inherited, None));
+        if was
+            .as_ref()
+            .is_some_and(|was| was.process != std::process::id())
+        {
             close_inherited();
-            std::mem::forget(inherited);
+            std::mem::forget(was);
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result, Secret, Uri};
+use hsmux_token::{Error, Kind, Result, Secret, Uri};
 use hsmux_wire::View;
 
 use super::find;
@@ -29,6 +30,23 @@ pub struct Context {
 struct Line {
     backend: Box<dyn Backend>,
     logged_in: AtomicBool,
+    refused: Mutex<Option<Refused>>,
+}
+
+/// The PIN that was refused last.
+struct Refused {
+    pin: Secret,
+    error: Error,
+    since: Instant,
+}
+
+/// So long a refused PIN is not shown again: decoders ask for each family of keys, and many keys have the same PIN.
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Refused {
+    fn is_of(&self, pin: &Secret) -> bool {
+        self.pin.expose() == pin.expose() && self.since.elapsed() < PAUSE
+    }
 }
 
 impl Context {
@@ -44,15 +62,32 @@ impl Context {
 
     /// Runs a call on the backend of this process, which has logged in if there is a PIN.
     pub fn with<T>(&self, call: impl FnOnce(&dyn Backend) -> Result<T>) -> Result<T> {
+        self.on_line(|line| {
+            self.show_pin(line)?;
+            call(&*line.backend)
+        })
+    }
+
+    fn on_line<T>(&self, call: impl FnOnce(&Line) -> Result<T>) -> Result<T> {
         loop {
             if let Some(line) = &*self.line.get() {
-                if let Some(pin) = &*self.pin.load() {
-                    line.login(pin)?;
-                }
-                return call(&*line.backend);
+                return call(line);
             }
             self.line.put(|| Line::new(&self.source))?;
         }
+    }
+
+    /// A PIN that was right once and is refused now is not shown again: who loads a key brings another.
+    fn show_pin(&self, line: &Line) -> Result<()> {
+        let pin = self.pin.load();
+        let Some(known) = &*pin else {
+            return Ok(());
+        };
+        line.login(known).inspect_err(|error| {
+            if error.kind() == Kind::PinIncorrect {
+                self.pin.compare_and_swap(&pin, None);
+            }
+        })
     }
 
     /// The key that a URI names. Why there is none stands on standard error, for OpenSSL clears what its decoders
@@ -79,10 +114,11 @@ impl Context {
         let view = if seen.logged_in {
             seen
         } else {
-            self.log_in(find::pin(uri, &seen)?)?
+            self.log_in(find::pin(uri, &seen)?)
+                .map_err(|error| error.at(uri))?
         };
         let found = find::one(&view, uri)?;
-        let public = find::public(&view, found)?;
+        let public = find::public(&view, found, uri)?;
         let offered = Mechanisms::new(&view.info);
         let private = Private::new(Arc::clone(self), found.clone(), offered);
         Ok(Key {
@@ -93,12 +129,13 @@ impl Context {
 
     /// Shows the pool with a PIN, which is kept for the processes to come if it is the right one.
     fn log_in(&self, pin: Secret) -> Result<View> {
-        if let Some(line) = &*self.line.get() {
+        self.on_line(|line| {
             // A daemon that has come back may have been given another PIN.
             line.logged_in.store(false, Ordering::Release);
-        }
+            line.login(&pin)
+        })?;
         self.pin.store(Some(Arc::new(pin)));
-        self.view().inspect_err(|_| self.pin.store(None))
+        self.view()
     }
 
     fn view(&self) -> Result<View> {
@@ -112,15 +149,32 @@ impl Line {
         Ok(Self {
             backend: setup::backend(source, true)?,
             logged_in: AtomicBool::new(false),
+            refused: Mutex::default(),
         })
     }
 
-    /// Once, or twice where threads come together; a daemon that comes back is told again by the backend.
+    /// Once, and one thread at a time; a daemon that comes back is told again by the backend.
     fn login(&self, pin: &Secret) -> Result<()> {
-        if !self.logged_in.load(Ordering::Acquire) {
-            self.backend.login(pin.clone())?;
-            self.logged_in.store(true, Ordering::Release);
+        if self.logged_in.load(Ordering::Acquire) {
+            return Ok(());
         }
+        let mut refused = self.refused.lock();
+        if self.logged_in.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(last) = refused.as_ref().filter(|last| last.is_of(pin)) {
+            return Err(last.error.clone());
+        }
+        self.backend.login(pin.clone()).inspect_err(|error| {
+            if error.kind() == Kind::PinIncorrect {
+                *refused = Some(Refused {
+                    pin: pin.clone(),
+                    error: error.clone(),
+                    since: Instant::now(),
+                });
+            }
+        })?;
+        self.logged_in.store(true, Ordering::Release);
         Ok(())
     }
 }

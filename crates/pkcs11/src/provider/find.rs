@@ -35,16 +35,22 @@ pub fn one<'v>(view: &'v View, uri: &Uri) -> Result<&'v Object> {
     Ok(key)
 }
 
-/// The public half, which a private key on a curve need not tell.
-pub fn public(view: &View, private: &Object) -> Result<PublicKey> {
+/// The public half of the private key that a URI means; one on a curve need not tell it.
+pub fn public(view: &View, private: &Object, uri: &Uri) -> Result<PublicKey> {
     let id = private.id.with_class(Class::PUBLIC_KEY);
     let other = view.objects.iter().find(|object| object.id == id);
     let halves = [Some(private), other].into_iter().flatten();
     let mut known = halves.filter_map(|half| PublicKey::from_attributes(&half.attributes).ok());
-    let fits = |key: &PublicKey| matches!(key.kind(), KeyKind::Rsa | KeyKind::Ec);
+    let fits = |key: &PublicKey| match key.kind() {
+        KeyKind::Rsa => true,
+        KeyKind::Ec => key.curve().is_ok(),
+        _ => false,
+    };
     known.find(fits).ok_or_else(|| {
-        let message =
-            "the key is none of RSA or of a known curve, or its public key is not in the pool";
+        let message = format!(
+            "{uri}: neither RSA nor ECDSA on a known curve, or its public key is not in the pool \
+             beside it"
+        );
         Error::request(Kind::Unsupported, message)
     })
 }

@@ -125,7 +125,7 @@ impl Key {
         both + if both < 128 { 2 } else { 3 }
     }
 
-    /// NIST SP 800-57 part 1, table 2.
+    /// NIST SP 800-57 part 1, table 2; for 4096 bits as OpenSSL has it (FIPS 140-2 IG, 7.5).
     fn security_bits(&self) -> usize {
         let bits = self.public.bits();
         if self.public.kind() != KeyKind::Rsa {

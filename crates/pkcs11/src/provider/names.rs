@@ -22,6 +22,8 @@ pub const DEFAULT_DIGEST: &CStr = c"default-digest";
 pub const MODULUS: &CStr = c"n";
 /// RSA's exponent.
 pub const EXPONENT: &CStr = c"e";
+/// What only a private key has: RSA's exponent, the number on a curve.
+pub const PRIVATE: [&CStr; 2] = [c"d", c"priv"];
 /// The curve.
 pub const GROUP: &CStr = c"group";
 /// The point.

@@ -35,14 +35,29 @@ enum Salt {
     /// As many as the digest has.
     Digest,
     /// As many as the key has room for.
-    #[default]
     Most,
-    /// The digest's, if there is room.
+    /// The digest's, if there is room: OpenSSL's own default from 3.1 on, for tokens may refuse more (FIPS 186-5,
+    /// section 5.4).
+    #[default]
     MostOfDigest,
     Bytes(u64),
 }
 
 impl Scheme {
+    /// What is usual, with a digest.
+    pub fn with(hash: Option<Hash>) -> Self {
+        Self {
+            hash,
+            ..Self::default()
+        }
+    }
+
+    /// OpenSSL's name of RSA's padding.
+    pub fn padding(&self) -> Option<&'static str> {
+        let row = PADDINGS.iter().find(|row| row.0 == self.padding)?;
+        Some(row.2)
+    }
+
     /// Takes a parameter; what is not known means nothing here.
     pub fn set(&mut self, name: &CStr, value: &Value) -> Result<()> {
         if name == names::DIGEST {
@@ -194,6 +209,8 @@ mod tests {
             (2049, "max", 222),
             (2050, "max", 223),
             (2048, "auto-digestmax", 32),
+            (2048, "-1", 32),
+            (2048, "-3", 222),
             (2048, "20", 20),
             (2048, "0", 0),
         ] {

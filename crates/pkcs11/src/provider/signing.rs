@@ -25,7 +25,8 @@ pub struct Signing {
 }
 
 impl Signing {
-    /// Begins anew, with another key or with the one that it has; what comes is `hashed` here, or is a digest.
+    /// Begins anew, with another key or with the one that it has, and with the padding that is the usual one; what
+    /// comes is hashed here (`hashes`), or is a digest.
     pub fn begin(
         &mut self,
         key: Option<Arc<Key>>,
@@ -38,6 +39,7 @@ impl Signing {
         self.private()?;
         self.active = None;
         self.hashes = hashes;
+        self.scheme = Scheme::with(self.scheme.hash);
         if let Some(digest) = digest.filter(|name| !name.is_empty()) {
             self.scheme.set(names::DIGEST, &Value::Text(digest))?;
         }
@@ -49,19 +51,31 @@ impl Signing {
         self.scheme.set(name, value)
     }
 
-    /// What a parameter is now.
-    pub fn get(&self, name: &CStr) -> Option<Value<'_>> {
-        if name == names::DIGEST {
-            return names::of_hash(self.scheme.hash?).map(Value::Text);
-        }
-        if name == names::ALGORITHM_ID {
-            let mechanism = self
-                .scheme
-                .mechanism(&self.key.as_ref()?.public, true)
-                .ok()?;
-            return csr::algorithm(&mechanism).map(|der| Value::Bytes(Cow::Owned(der)));
-        }
-        None
+    /// What a parameter is now; `None` of one that is not known here.
+    pub fn get(&self, name: &CStr) -> Result<Option<Value<'_>>> {
+        Ok(if name == names::DIGEST {
+            self.scheme.hash.and_then(names::of_hash).map(Value::Text)
+        } else if name == names::PAD_MODE {
+            self.scheme.padding().map(Value::Text)
+        } else if name == names::ALGORITHM_ID {
+            Some(Value::Bytes(self.algorithm()?.into()))
+        } else {
+            None
+        })
+    }
+
+    /// The DER of the AlgorithmIdentifier. Where there is none that is an error: OpenSSL's ASN1_item_sign_ctx and CMS
+    /// do not look whether they were given one.
+    fn algorithm(&self) -> Result<Vec<u8>> {
+        let public = &self.key.as_ref().ok_or_else(no_key)?.public;
+        let mechanism = self.scheme.mechanism(public, true)?;
+        csr::algorithm(&mechanism).ok_or_else(|| {
+            let message = format!(
+                "{}: certificates and messages are not signed by it here; leave the padding pkcs1",
+                mechanism.name()
+            );
+            Error::request(Kind::Unsupported, message)
+        })
     }
 
     /// The most that a signature has, in bytes.
@@ -74,15 +88,19 @@ impl Signing {
         self.active()?.feed(part).map_err(refused)
     }
 
-    /// The signature of all parts and the `last`, as X.509 has it.
-    pub fn finish(&mut self, last: &[u8]) -> Result<Vec<u8>> {
+    /// The signature of all parts and the `last`, as X.509 has it; nobody is asked for one that may not fit.
+    pub fn finish(&mut self, last: &[u8], room: usize) -> Result<Vec<u8>> {
+        fits(self.max_len(), room)?;
         let last = self.input(last)?;
         let operation = self.active()?.operation(&last).map_err(refused)?;
         self.active = None;
         let private = self.private()?;
         let signature = private.execute(&operation)?.into_bytes()?;
         let mechanism = operation.mechanism().ok_or_else(no_key)?;
-        csr::signature_value(mechanism, &signature)
+        let signature = csr::signature_value(mechanism, &signature)?;
+        // A token may give more than it should.
+        fits(signature.len(), room)?;
+        Ok(signature)
     }
 
     /// What a mechanism that does not hash takes of a digest: in a DigestInfo, or as much of it as a curve's order
@@ -119,6 +137,14 @@ impl Signing {
         let private = self.key.as_ref().and_then(|key| key.private.as_ref());
         private.ok_or_else(no_key)
     }
+}
+
+fn fits(len: usize, room: usize) -> Result<()> {
+    if len <= room {
+        return Ok(());
+    }
+    let message = format!("a signature may have {len} bytes, and there is room for {room}");
+    Err(Error::request(Kind::Invalid, message))
 }
 
 fn no_key() -> Error {

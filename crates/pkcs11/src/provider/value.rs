@@ -28,12 +28,9 @@ impl Value<'_> {
     pub fn int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
-            Self::Number(bytes) if bytes.len() < 8 => {
-                let number = bytes
-                    .iter()
-                    .fold(0, |all, byte| all << 8 | i64::from(*byte));
-                Some(number)
-            }
+            Self::Number(bytes) => bytes.iter().try_fold(0_i64, |all, byte| {
+                all.checked_mul(1 << 8)?.checked_add(i64::from(*byte))
+            }),
             _ => None,
         }
     }

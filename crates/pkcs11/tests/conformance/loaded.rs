@@ -15,6 +15,10 @@ use crate::server::Server;
 
 pub type New = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 pub type Free = unsafe extern "C" fn(*mut c_void);
+pub type NewContext = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+pub type Init =
+    unsafe extern "C" fn(*mut c_void, *const c_char, *const c_void, *const Param) -> c_int;
+pub type Final = unsafe extern "C" fn(*mut c_void, *mut u8, *mut usize, usize) -> c_int;
 pub type Take = unsafe extern "C" fn(*const Param, *mut c_void) -> c_int;
 type Decode = unsafe extern "C" fn(
     *mut c_void,
@@ -168,11 +172,7 @@ impl Key<'_> {
 
     /// EVP_DigestSign, in two parts.
     pub fn sign(&self, algorithm: &str) -> Option<Vec<u8>> {
-        type NewContext = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-        type Init =
-            unsafe extern "C" fn(*mut c_void, *const c_char, *const c_void, *const Param) -> c_int;
         type Update = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> c_int;
-        type Final = unsafe extern "C" fn(*mut c_void, *mut u8, *mut usize, usize) -> c_int;
         let table = self.openssl.fetch(SIGNATURE, algorithm, "");
         let (first, rest) = MESSAGE.split_at(4);
         unsafe {

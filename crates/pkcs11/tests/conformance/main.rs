@@ -6,6 +6,7 @@
 
 mod calls;
 mod ciphers;
+mod contexts;
 mod daemons;
 mod every;
 mod exports;

@@ -14,6 +14,7 @@ pub const DECODER: c_int = 21;
 
 /// OSSL_PARAM_*.
 pub const INTEGER: c_uint = 1;
+pub const UNSIGNED: c_uint = 2;
 pub const UTF8: c_uint = 4;
 pub const OCTETS: c_uint = 5;
 const UTF8_PTR: c_uint = 6;

@@ -1,6 +1,7 @@
 //! The provider of OpenSSL 3: from a file's reference to a signature, as OpenSSL goes.
 
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::atomic::Ordering;
 
 use hsmux_software::PublicKey;
 use hsmux_token::Attributes;
@@ -50,6 +51,7 @@ fn what_names_no_key_of_the_pool_is_none() {
             .load("-----BEGIN PKCS#11 PROVIDER URI-----\n", "EC")
             .is_none()
     );
+    assert!(place.load(&file("pkcs11:object=ec"), "EC").is_some());
 }
 
 #[test]
@@ -58,8 +60,12 @@ fn private_keys_are_shown_after_the_login_that_some_reference_has_a_pin_for() {
     let without = file("pkcs11:object=ec");
     assert!(place.load(&without, "EC").is_none());
     std::fs::write(place.folder.path().join("pin"), "wrong").unwrap();
-    assert!(place.load(&place.file(EC), "EC").is_none());
+    for family in ["RSA", "EC"] {
+        assert!(place.load(&place.file(EC), family).is_none());
+    }
     assert!(place.load(&without, "EC").is_none());
+    let served = &place.server.as_ref().unwrap().served;
+    assert_eq!(served.wrong_pins.load(Ordering::SeqCst), 1, "shown once");
     std::fs::write(place.folder.path().join("pin"), PIN).unwrap();
     assert!(place.load(&place.file(RSA), "RSA").is_some());
     let key = place.load(&without, "EC").expect("a key");
@@ -138,10 +144,11 @@ impl Shared<'_> {
     }
 }
 
+type Import = unsafe extern "C" fn(*mut c_void, c_int, *const Param) -> c_int;
+
 /// X509_check_private_key: the certificate's key is brought to our side, and compared.
 #[test]
 fn a_public_key_is_imported_to_be_compared() {
-    type Import = unsafe extern "C" fn(*mut c_void, c_int, *const Param) -> c_int;
     type Match = unsafe extern "C" fn(*const c_void, *const c_void, c_int) -> c_int;
     type Has = unsafe extern "C" fn(*const c_void, c_int) -> c_int;
     let place = place();
@@ -168,7 +175,9 @@ fn a_public_key_is_imported_to_be_compared() {
             assert_eq!(key.manager.get::<Has>(21)(public.data, 2), 0, "nothing yet");
             let imported = key.manager.get::<Import>(40)(public.data, 2, params.as_ptr());
             assert_eq!(imported, 1);
-            assert_eq!(key.manager.get::<Match>(23)(key.data, public.data, 2), same);
+            let matches: Match = key.manager.get(23);
+            assert_eq!(matches(key.data, public.data, 2), same);
+            assert_eq!(matches(key.data, public.data, 4), 1, "one curve");
             assert_eq!(
                 key.manager.get::<Has>(21)(public.data, 1),
                 0,
@@ -176,6 +185,29 @@ fn a_public_key_is_imported_to_be_compared() {
             );
             assert_eq!(key.manager.get::<Has>(21)(key.data, 3), 1);
         }
+    }
+}
+
+/// OpenSSL signs with it in its own provider.
+#[test]
+fn a_private_key_of_another_is_not_imported() {
+    let place = place();
+    let key = place.load(&place.file(EC), "EC").expect("a key");
+    let mut point = key.parameter(c"pub", OCTETS);
+    let (mut group, mut number) = (*b"prime256v1", [7; 32]);
+    let params = [
+        param(c"group", UTF8, &mut group),
+        param(c"pub", OCTETS, &mut point),
+        param(c"priv", UNSIGNED, &mut number),
+        END,
+    ];
+    unsafe {
+        let whole = key.manager.get::<New>(1)(place.openssl.provider);
+        assert_eq!(
+            key.manager.get::<Import>(40)(whole, 0x87, params.as_ptr()),
+            0
+        );
+        key.manager.get::<Free>(10)(whole);
     }
 }
 

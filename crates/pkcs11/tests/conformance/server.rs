@@ -30,6 +30,7 @@ pub struct Served {
     pub opened: AtomicUsize,
     pub closed: AtomicUsize,
     pub views: AtomicUsize,
+    pub wrong_pins: AtomicUsize,
     boot: u64,
     users: Mutex<HashSet<[u8; 16]>>,
 }
@@ -42,6 +43,7 @@ impl Server {
             opened: AtomicUsize::new(0),
             closed: AtomicUsize::new(0),
             views: AtomicUsize::new(0),
+            wrong_pins: AtomicUsize::new(0),
             boot: BOOTS.fetch_add(1, Ordering::Relaxed),
             users: Mutex::default(),
         });
@@ -115,7 +117,10 @@ impl Talk {
                 self.served.users.lock().unwrap().insert(self.client);
                 Ok(Answer::Done)
             }
-            Call::Login(_) => Err(Error::request(Kind::PinIncorrect, "wrong")),
+            Call::Login(_) => {
+                self.served.wrong_pins.fetch_add(1, Ordering::SeqCst);
+                Err(Error::request(Kind::PinIncorrect, "wrong"))
+            }
             Call::Logout => {
                 self.served.users.lock().unwrap().remove(&self.client);
                 Ok(Answer::Done)

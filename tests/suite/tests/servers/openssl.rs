@@ -39,6 +39,7 @@ fn what_it_signs_is_verified_with_the_public_key() {
         ("ec", "-sha512"),
         ("rsa", "-sha256"),
         ("rsa", "-sha384"),
+        ("rsa", "-sha256 -sigopt rsa_padding_mode:pss"),
         (
             "rsa",
             "-sha256 -sigopt rsa_padding_mode:pss -sigopt rsa_pss_saltlen:digest",
@@ -108,6 +109,20 @@ fn a_certificate_and_its_request_are_made() {
             .out;
         assert_eq!(public, fs::read_to_string(rig.keys.public(key)).unwrap());
     }
+}
+
+/// CMS asks the context for its padding before it signs; and OpenSSL does not look whether there is an identifier.
+#[test]
+fn a_message_is_signed() {
+    let rig = rig();
+    for key in ["ec", "rsa"] {
+        let sign = format!("cms -sign -in data -signer {key}.both -out message");
+        openssl(&rig, &sign).ok();
+        let verify = format!("cms -verify -in message -CAfile {key}.pem -purpose any");
+        plain(&rig, &verify).ok().says("what is signed");
+    }
+    let pss = "req -new -x509 -key rsa.both -subj /CN=rsa.test -sigopt rsa_padding_mode:pss";
+    openssl(&rig, pss).fails().says("leave the padding pkcs1");
 }
 
 /// There is none to be read.

@@ -32,7 +32,8 @@ macro_rules! callbacks {
         unsafe extern "C" fn $name($($arg: $kind),*) $(-> $answer)? {
             $crate::entry::caught($crate::provider::entry::guard::Nothing::NOTHING, move || {
                 // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid
-                // until the call returns, and contexts are those that this library has given, for one thread at a time.
+                // until the call returns. Contexts are those that this library has given, for one thread at a time;
+                // keys, too, for any number of threads, which only read them.
                 unsafe { $body }
             })
         }

@@ -106,8 +106,8 @@ callbacks! {
     }
 
     fn get_params(_provider: *const Provider, params: *mut Param) -> c_int {
-        c_int::from(param::all(params).all(|param| match answer(param.name()) {
-            Some(value) => param.put(&value),
+        c_int::from(param::all(params).all(|param| match answer((*param).name()) {
+            Some(value) => (*param).put(&value),
             None => true,
         }))
     }

@@ -15,9 +15,16 @@ use crate::provider::names;
 /// What OpenSSL has a pointer to: a key, or the place for one that is to be imported.
 pub type Held = Option<Arc<Key>>;
 
+/// It is looked at by several threads at the same time.
+const _: () = {
+    const fn is_shared<T: Send + Sync>() {}
+    is_shared::<Held>();
+};
+
 /// OSSL_KEYMGMT_SELECT_*.
 const PRIVATE: c_int = 1;
 const PUBLIC: c_int = 2;
+const PAIR: c_int = PRIVATE | PUBLIC;
 
 /// OSSL_OP_SIGNATURE.
 const SIGNATURE: c_int = 12;
@@ -111,7 +118,11 @@ callbacks! {
         }
     }
 
-    fn dup(key: *const Held, _selection: c_int) -> *mut Held {
+    /// The whole key: a part of it is none.
+    fn dup(key: *const Held, selection: c_int) -> *mut Held {
+        if selection & PAIR != PAIR {
+            return std::ptr::null_mut();
+        }
         Box::into_raw(Box::new((*key).clone()))
     }
 
@@ -119,8 +130,8 @@ callbacks! {
         let Some(key) = &*key else {
             return 0;
         };
-        c_int::from(param::all(params).all(|param| match key.describe(param.name()) {
-            Some(value) => param.put(&value),
+        c_int::from(param::all(params).all(|param| match key.describe((*param).name()) {
+            Some(value) => (*param).put(&value),
             None => true,
         }))
     }
@@ -132,11 +143,16 @@ callbacks! {
         c_int::from(selection & PRIVATE == 0 || key.private.is_some())
     }
 
-    fn matches(one: *const Held, other: *const Held, _selection: c_int) -> c_int {
+    /// Two keys, or only what keys of one curve have in common.
+    fn matches(one: *const Held, other: *const Held, selection: c_int) -> c_int {
         let (Some(one), Some(other)) = (&*one, &*other) else {
             return 0;
         };
-        c_int::from(one.public == other.public)
+        c_int::from(if selection & PAIR == 0 {
+            one.public.curve().ok() == other.public.curve().ok()
+        } else {
+            one.public == other.public
+        })
     }
 
     fn import_rsa(key: *mut Held, _selection: c_int, params: *mut Param) -> c_int {
@@ -192,12 +208,22 @@ callbacks! {
     }
 }
 
-/// A public key that OpenSSL's own provider has: to be compared with one of ours.
+/// A public key that OpenSSL's own provider has: to be compared with one of ours. A private key is not even looked at:
+/// who has it signs with it himself.
 unsafe fn import(key: &mut Held, kind: KeyKind, params: *mut Param) -> c_int {
     // SAFETY: an array of OpenSSL's, which lives as long as this call.
+    let is_private = unsafe {
+        let mut all = param::all(params);
+        all.any(|param| names::PRIVATE.contains(&(*param).name()))
+    };
+    if is_private {
+        return 0;
+    }
+    // SAFETY: as above.
     let value = |name: &std::ffi::CStr| unsafe {
         let mut all = param::all(params);
-        all.find(|param| param.name() == name)?.value()
+        let param = &*all.find(|param| (**param).name() == name)?;
+        param.value()
     };
     *key = Key::import(kind, value).map(Arc::new);
     c_int::from(key.is_some())

@@ -1,24 +1,23 @@
 //! OpenSSL's arrays of parameters become values, and values are put into them (OSSL_PARAM(3)).
 
-use std::ffi::{CStr, c_void};
-
-use zeroize::Zeroizing;
+use std::ffi::{CStr, c_char, c_void};
 
 use super::abi::{self, Param};
 use crate::provider::value::Value;
 
-/// The parameters of an array.
+/// The parameters of an array, as pointers: several threads may read the same, and only places for answers are
+/// written to.
 ///
 /// # Safety
 /// `params` is null or the begin of an array with an end, valid for as long as what comes of it is used.
-pub unsafe fn all<'a>(params: *mut Param) -> impl Iterator<Item = &'a mut Param> {
+pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
     let mut at = params;
     std::iter::from_fn(move || {
-        // SAFETY: it is within the array, whose end has not been gone past.
-        let param = unsafe { at.as_mut()? };
-        if param.key.is_null() {
+        // SAFETY: null, or within the array, whose end has not been gone past.
+        if at.is_null() || unsafe { (*at).key.is_null() } {
             return None;
         }
+        let param = at;
         // SAFETY: there is one more, for this one is not the end.
         at = unsafe { at.add(1) };
         Some(param)
@@ -45,10 +44,10 @@ impl Param {
         }
         let bytes = if self.kind == abi::UTF8_PTR {
             // SAFETY: of this kind the data are a pointer to a text.
-            let text = unsafe { *self.data.cast::<*const i8>() };
+            let text = unsafe { *self.data.cast::<*const c_char>() };
             // SAFETY: it is null, or ends with a zero.
             return (!text.is_null())
-                .then(|| unsafe { CStr::from_ptr(text.cast()) })
+                .then(|| unsafe { CStr::from_ptr(text) })
                 .and_then(|text| text.to_str().ok())
                 .map(Value::Text);
         } else {
@@ -60,7 +59,7 @@ impl Param {
                 i32::from_ne_bytes(bytes.try_into().ok()?).into(),
             )),
             (abi::INTEGER, 8) => Some(Value::Int(i64::from_ne_bytes(bytes.try_into().ok()?))),
-            (abi::UNSIGNED, _) => Some(Value::Number(reversed(bytes).into())),
+            (abi::UNSIGNED, _) => Some(Value::Number(turned(bytes).into())),
             (abi::UTF8, _) => {
                 // The size of a text may count its zero.
                 let text = bytes.split(|byte| *byte == 0).next()?;
@@ -112,9 +111,10 @@ impl Param {
         let place = unsafe { std::slice::from_raw_parts_mut(self.data.cast::<u8>(), self.size) };
         if is_number {
             self.returned = self.size;
-            place.fill(0);
-            let turned = reversed(bytes);
-            place[..bytes.len()].copy_from_slice(&turned);
+            let (before, last) = place.split_at_mut(self.size - bytes.len());
+            before.fill(0);
+            last.copy_from_slice(bytes);
+            turn(place);
         } else {
             place[..bytes.len()].copy_from_slice(bytes);
             // A text's zero, where there is room for it.
@@ -129,17 +129,17 @@ impl Param {
 /// An array with values of our own, for a callback.
 pub struct Array {
     params: Vec<Param>,
-    _values: Vec<Zeroizing<Vec<u8>>>,
+    _values: Vec<Vec<u8>>,
 }
 
 impl Array {
-    /// Copies the values.
+    /// Copies the values, none of which is a secret.
     pub fn of<'v>(values: impl IntoIterator<Item = (&'static CStr, Value<'v>)>) -> Self {
         let (mut params, mut kept) = (Vec::new(), Vec::new());
         for (name, value) in values {
             let (kind, mut bytes) = match value {
                 Value::Int(int) => (abi::INTEGER, int.to_ne_bytes().to_vec()),
-                Value::Number(bytes) => (abi::UNSIGNED, reversed(&bytes)),
+                Value::Number(bytes) => (abi::UNSIGNED, turned(&bytes)),
                 Value::Text(text) => (abi::UTF8, text.as_bytes().to_vec()),
                 Value::Name(text) => (abi::UTF8, text.to_bytes().to_vec()),
                 Value::Bytes(bytes) => (abi::OCTETS, bytes.into_owned()),
@@ -148,7 +148,7 @@ impl Array {
             // Some look for a text's zero.
             bytes.push(0);
             params.push(Param::new(name, kind, bytes.as_mut_ptr().cast(), size));
-            kept.push(Zeroizing::new(bytes));
+            kept.push(bytes);
         }
         params.push(Param::END);
         Self {
@@ -171,10 +171,14 @@ impl Array {
 }
 
 /// The bytes of a number in this machine's order, or back.
-fn reversed(bytes: &[u8]) -> Vec<u8> {
+fn turned(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
+    turn(&mut bytes);
+    bytes
+}
+
+fn turn(bytes: &mut [u8]) {
     if cfg!(target_endian = "little") {
         bytes.reverse();
     }
-    bytes
 }

@@ -47,9 +47,10 @@ static FUNCTIONS: [Dispatch; 14] = [
     Dispatch::END,
 ];
 
-static GETTABLE: [Param; 3] = [
+static GETTABLE: [Param; 4] = [
     Param::named(names::ALGORITHM_ID, OCTETS),
     Param::named(names::DIGEST, UTF8),
+    Param::named(names::PAD_MODE, UTF8),
     Param::END,
 ];
 static SETTABLE: [Param; 5] = [
@@ -117,10 +118,11 @@ callbacks! {
     }
 
     fn get_params(active: *const Active, params: *mut Param) -> c_int {
-        let signing = &(*active).signing;
-        c_int::from(param::all(params).all(|param| match signing.get(param.name()) {
-            Some(value) => param.put(&value),
-            None => true,
+        let Active { core, signing } = &*active;
+        c_int::from(param::all(params).all(|param| match core.told(signing.get((*param).name())) {
+            Some(Some(value)) => (*param).put(&value),
+            Some(None) => true,
+            None => false,
         }))
     }
 
@@ -169,14 +171,11 @@ impl Active {
             *len = self.signing.max_len();
             return 1;
         }
-        let Some(signature) = self.core.told(self.signing.finish(last)) else {
+        let Some(signature) = self.core.told(self.signing.finish(last, room)) else {
             return 0;
         };
-        if signature.len() > room {
-            return 0;
-        }
         *len = signature.len();
-        // SAFETY: there is room for as much as was said.
+        // SAFETY: it is no longer than the room that `finish` was told of.
         unsafe { place.copy_from_nonoverlapping(signature.as_ptr(), signature.len()) };
         1
     }
@@ -185,6 +184,8 @@ impl Active {
 unsafe fn set(signing: &mut Signing, params: *mut Param) -> Result<()> {
     // SAFETY: null, or an array of OpenSSL's, which lives as long as this call.
     for param in unsafe { param::all(params) } {
+        // SAFETY: as above; nobody writes to it.
+        let param = unsafe { &*param };
         // SAFETY: as above.
         if let (name, Some(value)) = unsafe { (param.name(), param.value()) } {
             signing.set(name, &value)?;
