@@ -35,8 +35,8 @@ pub struct Csr {
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
     hsmux key reference 'pkcs11:token=keys;object=web' >> /etc/haproxy/web.pem\n\n\
-    It names the key and has no secret. OpenSSL 3 reads it where libhsmux_pkcs11.so is one of its providers: see\n\
-    docs/servers.md. The daemon is not asked, so that the file can be written anywhere.")]
+    It names the key and has no secret. OpenSSL 3 reads it where libhsmux_pkcs11.so is one of\n\
+    its providers (docs/servers.md). The daemon is not asked, so that the file can be written anywhere.")]
 pub struct Reference {
     /// The private key, with the pool's label as its token
     key: Uri,
