@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Batch, Error, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
 };
 
 use super::{Member, Writer};
@@ -71,8 +71,10 @@ impl Door {
         let mut told = up_to_date(&token);
         if told.as_ref().is_some_and(|told| told.unseen) {
             token.abort("its module has not seen what came to its token");
-            let again = self.connector.connect_afresh(&token.info());
-            token = again.or_else(|_| self.connector.connect())?;
+            token = match self.connector.connect_afresh(&token.info()) {
+                Err(error) if error.kind() == Kind::Unsupported => self.connector.connect()?,
+                again => again?,
+            };
             told = up_to_date(&token);
         }
         let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);
