@@ -41,6 +41,7 @@ mod monitor;
 mod pace;
 mod plain;
 mod proxy_header;
+mod reserve;
 mod service;
 mod signer;
 mod sites;

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use crate::files::Files;
 use crate::house::{Door, House};
 use crate::metrics::Metrics;
+use crate::reserve::Reserve;
 use crate::sites::Sites;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
@@ -34,7 +35,7 @@ pub struct Service {
     end: watch::Sender<bool>,
     closing: watch::Sender<bool>,
     runtime: Option<Runtime>,
-    _pulse: Pulse,
+    pulse: Option<Pulse>,
 }
 
 impl Service {
@@ -62,7 +63,7 @@ impl Service {
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(threads())
+            .worker_threads(serving_threads())
             .thread_name("hsmux-gateway")
             .enable_all()
             .build()
@@ -93,7 +94,8 @@ impl Service {
         runtime.spawn(watch.run(house, current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         let handle = runtime.handle().clone();
-        let pulse = Pulse::start(move || drop(handle.spawn(async {})))?;
+        let mut reserve = Reserve::new(&handle);
+        let pulse = Pulse::start(move |beat| reserve.beat(beat))?;
         Ok(Self {
             addresses,
             leave: section.leave_time,
@@ -102,7 +104,7 @@ impl Service {
             end,
             closing,
             places,
-            _pulse: pulse,
+            pulse: Some(pulse),
             runtime: Some(runtime),
         })
     }
@@ -113,12 +115,6 @@ impl Service {
     }
 }
 
-/// Two for each CPU: handshakes are work, a thread waits for its turn behind clients and others on this machine, and
-/// meanwhile the others of the same CPU go on. And one of [`serving_threads`].
-fn threads() -> usize {
-    2 * serving_threads() - 1
-}
-
 impl Drop for Service {
     /// A word to who asks for it, then no more connections, then no more requests, then what runs, which is
     /// waited for.
@@ -126,6 +122,8 @@ impl Drop for Service {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
+        // The thread in reserve helps to the end.
+        self.pulse = None;
         let _ = self.leaving.send(true);
         std::thread::sleep(self.leave);
         let _ = self.end.send(true);

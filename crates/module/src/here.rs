@@ -29,6 +29,9 @@ const YIELDS: usize = 4;
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
+/// How many have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
 /// How many operations run at once on the threads that ask for them: one for each CPU.
 pub fn most() -> usize {
     static CPUS: LazyLock<usize> =
@@ -36,9 +39,12 @@ pub fn most() -> usize {
     *CPUS
 }
 
-/// Whether an operation runs so now.
-pub fn runs_here() -> bool {
-    RUNNING.load(Ordering::Relaxed) > 0
+/// How many operations run so now, and how many have ended, of the whole process.
+pub fn running_and_ended() -> (usize, u64) {
+    (
+        RUNNING.load(Ordering::Relaxed),
+        ENDED.load(Ordering::Relaxed),
+    )
 }
 
 /// The right to run one operation on this thread.
@@ -61,6 +67,7 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
+        ENDED.fetch_add(1, Ordering::Relaxed);
         RUNNING.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -37,7 +37,7 @@ mod token;
 mod worth;
 
 pub use admin::{change_pin, init_pin, init_token};
-pub use here::{most as most_here, runs_here};
+pub use here::{most as most_here, running_and_ended as here};
 pub use key_writer::KeyWriter;
 pub use library::observe;
 pub use options::{Options, SlotSelector};

@@ -52,7 +52,7 @@ pub use guest::{Guest, Visit};
 pub use hsmux_wire::together;
 pub use options::{Options, Policy};
 pub use pool::{Pool, serving_threads};
-pub use pulse::Pulse;
+pub use pulse::{Beat, Pulse};
 pub use scheduler::Spread;
 pub use status::{ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus};
 pub use traffic::{SeatTraffic, Traffic};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsmux_audit::Trail;
 use hsmux_pool::config::BrokerSection;
-use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
+use hsmux_pool::{Beat, Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use tokio::runtime::{Builder, Runtime};
@@ -95,7 +95,11 @@ impl Service {
         let watch = Watch::new(Arc::clone(&broker), https, section.clone());
         runtime.spawn(watch.run(current));
         let handle = runtime.handle().clone();
-        let pulse = Pulse::start(move || drop(handle.spawn(async {})))?;
+        let pulse = Pulse::start(move |beat| {
+            if beat == Beat::Stands {
+                drop(handle.spawn(async {}));
+            }
+        })?;
         let service = Self {
             broker,
             addresses,
