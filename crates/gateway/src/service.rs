@@ -93,8 +93,7 @@ impl Service {
         let addresses = sockets.serve(&house, &runtime)?;
         runtime.spawn(watch.run(house, current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
-        let handle = runtime.handle().clone();
-        let mut reserve = Reserve::new(&handle);
+        let mut reserve = Reserve::new(runtime.handle());
         let pulse = Pulse::start(move |beat| reserve.beat(beat))?;
         Ok(Self {
             addresses,
@@ -122,8 +121,6 @@ impl Drop for Service {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        // The thread in reserve helps to the end.
-        self.pulse = None;
         let _ = self.leaving.send(true);
         std::thread::sleep(self.leave);
         let _ = self.end.send(true);
@@ -138,6 +135,8 @@ impl Drop for Service {
             tracing::warn!("the gateway ends while requests run that took longer than {drain:?}");
         }
         let _ = self.closing.send(true);
+        // The runtime waits for its threads, also for the one that rests.
+        self.pulse = None;
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
