@@ -16,6 +16,7 @@ mod h2;
 mod handshakes;
 mod haproxy_restarts;
 mod hello;
+mod here;
 mod http2_backends;
 mod kept;
 mod kinds;
