@@ -63,12 +63,13 @@ pub struct Options {
     pub payload: usize,
     /// How long after a change a run is measured.
     pub settle: Duration,
-    /// How long a run is measured, in [`TURNS`] turns with its twin.
+    /// How long a run is measured, in turns with its twin that take [`TURN`] each: at least two.
     pub time: Duration,
 }
 
-/// Turns that the one whose keys change and its twin take in a run.
-pub const TURNS: usize = 4;
+/// How long the one whose keys change works before its twin has its turn: less than a shared machine stays as slow or
+/// as fast as it is. Of twenty the median tells a few per cent; a single one is off by ten.
+pub const TURN: Duration = Duration::from_millis(250);
 
 /// One run of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -216,13 +217,13 @@ impl Way {
                 Ok(())
             })?);
         }
-        let turn = options.time / TURNS as u32;
         let mut pass = || {
-            std::thread::sleep(turn);
+            std::thread::sleep(TURN);
             Ok(())
         };
+        let count = options.time.as_millis() / TURN.as_millis();
         let mut turns = Vec::new();
-        for number in 0..TURNS {
+        for number in 0..count.max(2) {
             // Who begins has the warmer machine, or the colder one.
             let twin_first = (number % 2 == 1).then(|| self.twin.load(&mut pass));
             let own = self.subject.load(&mut pass)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::give_to_the_owner_of_the_folder;
 use rustix::fs::{FlockOperation, flock};
 
@@ -15,29 +15,20 @@ const TURN: Duration = Duration::from_millis(20);
 
 /// A lock that is held.
 pub(crate) struct FileLock {
-    _unshared: Mark,
-    file: File,
+    file: Unshared<File>,
 }
 
 impl FileLock {
     /// Waits for the lock; [`ErrorKind::WouldBlock`] when it is not free within `patience`.
     pub(crate) fn take(path: &Path, patience: Duration) -> Result<Self> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = Unshared::make(|| options.open(path))?;
         give_to_the_owner_of_the_folder(&file, path);
         let deadline = Instant::now() + patience;
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    return Ok(Self {
-                        _unshared: Mark::of(&file),
-                        file,
-                    });
-                }
+                Ok(()) => return Ok(Self { file }),
                 Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                     std::thread::sleep(TURN);
                 }

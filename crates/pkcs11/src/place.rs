@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
-use hsmux_token::fork::{is_still, take_inherited};
+use hsmux_token::fork::{self, is_still, take_inherited};
 
 /// The process whose marked descriptors are its own; 0 before the first.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -122,6 +122,9 @@ fn close_inherited() {
     }
     let _turn = Turn::take(&CLOSING, process);
     let owner = OWNER.load(Ordering::Acquire);
+    if owner == 0 {
+        heed_forks();
+    }
     if owner == 0 || owner == process {
         OWNER.store(process, Ordering::Release);
         return;
@@ -135,6 +138,19 @@ fn close_inherited() {
         drop(unsafe { OwnedFd::from_raw_fd(inherited) });
     }
     OWNER.store(process, Ordering::Release);
+}
+
+/// From here on no fork comes between the making of a descriptor and its mark. Children inherit this.
+#[allow(unsafe_code)]
+fn heed_forks() {
+    let [before, parent, child] = [
+        fork::before as unsafe extern "C" fn(),
+        fork::after_in_parent,
+        fork::after_in_child,
+    ];
+    // SAFETY: they touch counters alone, whatever the thread that forks holds; the C library forgets them with this one.
+    // Where it has no memory for them, forks go on unheeded.
+    unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
 }
 
 /// Only one thread of a process goes on at a time. A lock would do, but for a fork in the middle.

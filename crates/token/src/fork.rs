@@ -4,8 +4,16 @@
 //! They are numbers in their places and not a list, for the child can wait for no lock that a thread of its parent may
 //! have held.
 
+mod gate;
+
+use std::io;
+use std::ops::Deref;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use gate::Pass;
+pub use gate::{after_in_child, after_in_parent, before};
 
 /// Descriptors above this are not kept in mind; the usual limit of a process is 1024.
 const MOST: usize = 1 << 16;
@@ -13,16 +21,73 @@ const MOST: usize = 1 << 16;
 /// The inode of what is marked in the place of its descriptor; 0 where nothing is.
 static MARKED: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
-/// Marks a descriptor for as long as it is open.
+/// A descriptor that is this process's alone, for as long as it is open; a file, a socket.
 ///
-/// It has to be dropped before the descriptor is closed, whose number is another's then: in a struct
-/// it stands before it.
+/// A fork's child has it closed by whoever asks [`take_inherited`], in whatever moment the fork comes, where [`before`]
+/// and its likes are told of forks.
 #[derive(Debug)]
-pub struct Mark(usize);
+pub struct Unshared<D: AsFd> {
+    // Another descriptor may have the number as soon as this one is closed: the mark goes first.
+    _mark: Mark,
+    descriptor: D,
+    closing: Option<Pass>,
+}
+
+impl<D: AsFd> Unshared<D> {
+    /// Makes it and marks it. `make` must not block, for a fork waits for it.
+    pub fn make<E>(make: impl FnOnce() -> Result<D, E>) -> Result<Self, E> {
+        let _pass = Pass::enter();
+        make().map(Self::from)
+    }
+}
+
+impl Unshared<UnixStream> {
+    /// Two sockets that are connected to each other.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let _pass = Pass::enter();
+        let (one, other) = UnixStream::pair()?;
+        Ok((one.into(), other.into()))
+    }
+}
+
+/// Marks one that was made before: a fork meanwhile has given it to the child.
+impl<D: AsFd> From<D> for Unshared<D> {
+    fn from(descriptor: D) -> Self {
+        Self {
+            _mark: Mark::of(&descriptor),
+            descriptor,
+            closing: None,
+        }
+    }
+}
+
+impl<D: AsFd> Deref for Unshared<D> {
+    type Target = D;
+
+    fn deref(&self) -> &D {
+        &self.descriptor
+    }
+}
+
+impl<D: AsFd> AsFd for Unshared<D> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl<D: AsFd> Drop for Unshared<D> {
+    fn drop(&mut self) {
+        // Until the last of the fields has been dropped.
+        self.closing = Some(Pass::enter());
+    }
+}
+
+/// The mark of an open descriptor.
+#[derive(Debug)]
+struct Mark(usize);
 
 impl Mark {
-    /// Marks an open descriptor.
-    pub fn of(fd: impl AsFd) -> Self {
+    fn of(fd: impl AsFd) -> Self {
         let fd = fd.as_fd();
         let number = usize::try_from(fd.as_raw_fd()).unwrap_or(MOST);
         if let Some(place) = MARKED.get(number) {
@@ -63,17 +128,16 @@ fn inode(fd: BorrowedFd<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_mark_lasts_as_long_as_it_is_kept() {
         let (kept, left) = UnixStream::pair().unwrap();
-        let _kept = Mark::of(&kept);
-        drop(Mark::of(&left));
+        let kept = Unshared::from(kept);
+        drop(Unshared::from(left.try_clone().unwrap()));
         let [(number, inode)] = take_inherited()[..] else {
             panic!("one is marked");
         };
-        assert_eq!(number, kept.as_raw_fd());
+        assert_eq!(number, kept.as_fd().as_raw_fd());
         assert!(is_still(kept.as_fd(), inode) && !is_still(left.as_fd(), inode));
         assert_eq!(take_inherited(), []);
     }

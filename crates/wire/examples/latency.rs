@@ -184,8 +184,10 @@ fn daemon(callers: usize, lanes: usize) {
         name: "echo".into(),
         info: TokenInfo::default(),
         version: 2,
-        lanes: (0..lanes).map(|_| spawn_lane(&mut children)).collect(),
-        admin: spawn_lane(&mut children),
+        lanes: (0..lanes)
+            .map(|_| spawn_lane(&mut children).into())
+            .collect(),
+        admin: spawn_lane(&mut children).into(),
         depth: 2,
         keeper: Box::new(()),
     };

@@ -62,7 +62,7 @@ impl Caller {
         let peer = Peer::of(&stream)?;
         let caller = watch.adopt(|watch| Self {
             watch,
-            outlet: Outlet::new(stream, 0),
+            outlet: Outlet::new(stream.into(), 0),
             inbox: Mutex::new((FrameBuffer::default(), halves.of(peer.uid))),
             peer,
             service,

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Result};
 use minicbor::{Decode, Encode};
 use rustix::event::PollFlags;
@@ -18,8 +18,7 @@ const CHUNK: usize = 8 << 10;
 
 /// A socket, what was read of the next frame, and room to write one.
 pub struct Connection {
-    _unshared: Mark,
-    stream: UnixStream,
+    stream: Unshared<UnixStream>,
     inbox: FrameBuffer,
     chunk: Box<[u8; CHUNK]>,
     out: Vec<u8>,
@@ -62,10 +61,9 @@ impl std::fmt::Display for Broken {
 
 impl Connection {
     /// Takes over a connected socket.
-    pub fn new(stream: UnixStream) -> Self {
+    pub fn new(stream: impl Into<Unshared<UnixStream>>) -> Self {
         Self {
-            _unshared: Mark::of(&stream),
-            stream,
+            stream: stream.into(),
             inbox: FrameBuffer::default(),
             chunk: Box::new([0; CHUNK]),
             out: Vec::new(),

@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use rustix::event::epoll::EventFlags;
 
@@ -13,7 +14,7 @@ use crate::socket;
 
 /// A socket's way out: what it does not take at once is written by the reactor later.
 pub(crate) struct Outlet {
-    stream: UnixStream,
+    stream: Unshared<UnixStream>,
     tag: u16,
     pending: Mutex<Pending>,
 }
@@ -26,7 +27,7 @@ struct Pending {
 }
 
 impl Outlet {
-    pub fn new(stream: UnixStream, tag: u16) -> Self {
+    pub fn new(stream: Unshared<UnixStream>, tag: u16) -> Self {
         Self {
             stream,
             tag,

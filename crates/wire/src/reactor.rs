@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, NameMap, Result};
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -37,9 +37,8 @@ pub struct Reactor {
 }
 
 struct Core {
-    _unshared: [Mark; 2],
-    epoll: OwnedFd,
-    waker: OwnedFd,
+    epoll: Unshared<OwnedFd>,
+    waker: Unshared<OwnedFd>,
     stopping: AtomicBool,
     vigilant: AtomicBool,
     /// Frames that a process on this machine works on.
@@ -189,12 +188,12 @@ impl Watch {
 
 impl Core {
     fn new() -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let epoll = Unshared::make(|| epoll::create(epoll::CreateFlags::CLOEXEC))?;
+        let waker = Unshared::make(|| eventfd(0, flags))?;
         let data = epoll::EventData::new_u64(WAKER);
         epoll::add(&epoll, &waker, data, epoll::EventFlags::IN)?;
         Ok(Self {
-            _unshared: [Mark::of(&epoll), Mark::of(&waker)],
             epoll,
             waker,
             stopping: AtomicBool::new(false),

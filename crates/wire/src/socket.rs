@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::Unshared;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -67,18 +68,17 @@ impl std::fmt::Display for Peer {
 }
 
 /// Connects by the deadline. A server that is stopped, with a full backlog, would block for ever.
-pub(crate) fn open(endpoint: &Endpoint, deadline: Instant) -> io::Result<UnixStream> {
+pub(crate) fn open(endpoint: &Endpoint, deadline: Instant) -> io::Result<Unshared<UnixStream>> {
     let Endpoint::Unix(path) = endpoint;
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let unconnected = || {
+        let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+        socket_with(family, SocketType::STREAM, flags, None).map(UnixStream::from)
+    };
+    let socket = Unshared::make(unconnected)?;
     let left = left(deadline).max(Duration::from_millis(1));
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(left))?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 /// Writes what the socket takes at once; `WouldBlock` when that is nothing.

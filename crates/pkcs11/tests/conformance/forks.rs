@@ -32,7 +32,7 @@ fn end_of_child(child: impl FnOnce() -> Result<(), u32>) -> i32 {
                 Ok(Err(line)) => line.min(254).cast_signed(),
                 Err(_) => 255,
             };
-            unsafe { nix::libc::_exit(status) }
+            unsafe { libc::_exit(status) }
         }
         ForkResult::Parent { child } => match waitpid(child, None) {
             Ok(WaitStatus::Exited(_, status)) => status,

@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use hsmux_token::Line;
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Answer, Connection, Keeper, decode};
@@ -33,9 +33,8 @@ const KILLED_WITHIN: Duration = Duration::from_secs(1);
 /// A child process with its control socket.
 pub(super) struct Child {
     process: Mutex<std::process::Child>,
-    _unshared: Mark,
-    pidfd: OwnedFd,
-    control: Mutex<Option<(Mark, UnixStream)>>,
+    pidfd: Unshared<OwnedFd>,
+    control: Mutex<Option<Unshared<UnixStream>>>,
     /// Where it writes down what it has served directly: read without asking it, also when it has died.
     tally: OnceLock<File>,
 }
@@ -43,33 +42,32 @@ pub(super) struct Child {
 impl Child {
     /// Starts `program role`, with a socket for its standard input and no standard output.
     pub fn spawn(program: &Path, role: &str, environment: &Environment) -> io::Result<Self> {
-        let (control, far) = UnixStream::pair()?;
+        let (control, far) = Unshared::pair()?;
         let mut process = environment
             .apply(&mut Command::new(program))
             .arg(role)
-            .stdin(Stdio::from(OwnedFd::from(far)))
+            .stdin(Stdio::from(OwnedFd::from(far.try_clone()?)))
             .stdout(Stdio::null())
             // Ctrl+C is for the parent, which ends its workers when their work is done.
             .process_group(0)
             .spawn()?;
         let pid = Pid::from_child(&process);
-        let pidfd = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| {
+        let pidfd = Unshared::make(|| pidfd_open(pid, PidfdFlags::empty())).inspect_err(|_| {
             let _ = process.kill();
             let _ = process.wait();
         })?;
         Ok(Self {
             process: Mutex::new(process),
-            _unshared: Mark::of(&pidfd),
             pidfd,
-            control: Mutex::new(Some((Mark::of(&control), control))),
+            control: Mutex::new(Some(control)),
             tally: OnceLock::new(),
         })
     }
 
     /// The parent's end of the control socket, to talk over while it starts.
-    pub fn control(&self) -> io::Result<UnixStream> {
+    pub fn control(&self) -> io::Result<Unshared<UnixStream>> {
         match &*self.control.lock() {
-            Some((_, control)) => control.try_clone(),
+            Some(control) => Unshared::make(|| control.try_clone()),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }
@@ -129,9 +127,7 @@ impl Keeper for Child {
             self.tally.get_or_init(|| made.into())
         };
         match &*self.control.lock() {
-            Some((_, control)) => {
-                handover::send_connection(control, line.connection, tally, &terms)
-            }
+            Some(control) => handover::send_connection(control, line.connection, tally, &terms),
             None => Err(io::ErrorKind::NotConnected.into()),
         }
     }

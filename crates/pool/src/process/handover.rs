@@ -53,7 +53,7 @@ pub(super) struct Given {
 }
 
 /// Sends the lanes with one byte, which is all that is in the message.
-pub(super) fn send(over: &UnixStream, lanes: &[UnixStream]) -> io::Result<()> {
+pub(super) fn send(over: &UnixStream, lanes: &[impl AsFd]) -> io::Result<()> {
     let lanes: Vec<BorrowedFd<'_>> = lanes.iter().map(AsFd::as_fd).collect();
     send_with(over, b"L", &lanes, SendFlags::NOSIGNAL)
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
 use hsmux_wire::{
@@ -22,8 +23,8 @@ pub(super) struct Started {
     pub child: Child,
     pub version: u16,
     pub info: TokenInfo,
-    pub lanes: Vec<UnixStream>,
-    pub admin: UnixStream,
+    pub lanes: Vec<Unshared<UnixStream>>,
+    pub admin: Unshared<UnixStream>,
 }
 
 /// Held while a worker starts: SoftHSM fails when two of its processes start together, so that the
@@ -48,7 +49,7 @@ pub(super) fn start(
     let child = Child::spawn(program, order.role(), environment).map_err(failed)?;
     // One lane more, for administration.
     let count = (order.lanes().max(1) as usize + 1).min(handover::MOST);
-    let pairs = (0..count).map(|_| UnixStream::pair());
+    let pairs = (0..count).map(|_| Unshared::pair());
     let pairs: std::io::Result<Vec<_>> = pairs.collect();
     let (mut lanes, theirs): (Vec<_>, Vec<_>) = pairs.map_err(failed)?.into_iter().unzip();
     let control = child.control().map_err(failed)?;
@@ -78,7 +79,7 @@ pub(super) fn start(
 }
 
 struct Talk {
-    control: UnixStream,
+    control: Unshared<UnixStream>,
     deadline: Instant,
     /// The vendor's call that it came to last.
     doing: Option<String>,
@@ -104,11 +105,15 @@ impl From<Broken> for Failure {
 }
 
 impl Talk {
-    fn run(&mut self, lanes: Vec<UnixStream>, order: &Order) -> Result<(u16, TokenInfo), Failure> {
+    fn run(
+        &mut self,
+        lanes: Vec<Unshared<UnixStream>>,
+        order: &Order,
+    ) -> Result<(u16, TokenInfo), Failure> {
         handover::send(&self.control, &lanes).map_err(Broken::Unsent)?;
         // The worker's ends are the worker's alone from here: its death must end the lanes.
         drop(lanes);
-        let control = self.control.try_clone().map_err(Broken::Unsent)?;
+        let control = Unshared::make(|| self.control.try_clone()).map_err(Broken::Unsent)?;
         let mut control = Connection::new(control);
         let deadline = Some(self.deadline);
         let greeting = control.exchange(&hello(), deadline)?;

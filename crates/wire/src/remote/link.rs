@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 
+use hsmux_token::fork::Unshared;
 use hsmux_token::{Line, TokenInfo};
 
 /// Knows what stands behind the lanes, and what became of it when they end.
@@ -57,9 +58,9 @@ pub struct Link {
     /// The frame version agreed.
     pub version: u16,
     /// One operation runs on each at a time; at most 65,000.
-    pub lanes: Vec<UnixStream>,
+    pub lanes: Vec<Unshared<UnixStream>>,
     /// For reading objects, so that this takes no lane.
-    pub admin: UnixStream,
+    pub admin: Unshared<UnixStream>,
     /// How many operations a lane carries at most: they run one after the other, and those that wait
     /// together travel in one frame. What finds all lanes full waits here.
     pub depth: usize,

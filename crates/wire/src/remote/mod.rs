@@ -7,6 +7,7 @@ mod shared;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use hsmux_token::fork::Unshared;
 use hsmux_token::{Batch, Error, Kind, Line, Pace, Result, Seen, Snapshot, Token, TokenInfo};
 
 use crate::connection::Connection;
@@ -35,7 +36,7 @@ impl RemoteToken {
     pub fn start(reactor: Arc<Reactor>, link: Link) -> Result<Arc<Self>> {
         let failed =
             |error| Error::token(Kind::Environment, format!("cannot watch a lane: {error}"));
-        let hang_up = link.admin.try_clone().map_err(failed)?;
+        let hang_up = Unshared::make(|| link.admin.try_clone()).map_err(failed)?;
         let shared = reactor.adopt(|watch| Shared::new(watch, link, hang_up));
         let token = Arc::new(Self { shared, reactor });
         token.shared.watch_all().map_err(failed)?;

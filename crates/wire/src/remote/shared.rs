@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Batch, Error, TokenInfo};
 use rustix::event::epoll::EventFlags;
@@ -23,8 +23,6 @@ use crate::{Answer, Call, socket};
 const PEER: u16 = u16::MAX;
 
 pub(super) struct Shared {
-    /// Of all its sockets, for the peer ends with them.
-    _unshared: Vec<Mark>,
     watch: Watch,
     pub name: String,
     pub info: Arc<TokenInfo>,
@@ -32,7 +30,7 @@ pub(super) struct Shared {
     lanes: Box<[Lane]>,
     pub admin: Mutex<Connection>,
     /// The administration's socket again, to end it while somebody waits for its answer.
-    hang_up: UnixStream,
+    hang_up: Unshared<UnixStream>,
     pub keeper: Box<dyn Keeper>,
     pub board: Mutex<Board>,
     /// Held from the choice of a lane until its frame is written: answers come without a number, in
@@ -54,14 +52,12 @@ struct Lane {
 }
 
 impl Shared {
-    pub fn new(watch: Watch, link: Link, hang_up: UnixStream) -> Self {
+    pub fn new(watch: Watch, link: Link, hang_up: Unshared<UnixStream>) -> Self {
         let lane = |(tag, stream)| Lane {
             outlet: Outlet::new(stream, tag),
             inbox: Mutex::default(),
         };
-        let all = link.lanes.iter().chain([&link.admin, &hang_up]);
         Self {
-            _unshared: all.map(Mark::of).collect(),
             watch,
             board: Mutex::new(Board::new(link.lanes.len(), link.depth)),
             name: link.name,

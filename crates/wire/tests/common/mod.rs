@@ -92,8 +92,8 @@ pub fn start(
         name: "the worker of test".into(),
         info: TokenInfo::default(),
         version: 2,
-        lanes,
-        admin,
+        lanes: lanes.into_iter().map(Into::into).collect(),
+        admin: admin.into(),
         depth,
         keeper,
     };

@@ -19,9 +19,9 @@ use crate::{output, progress};
     hsmux bench churn --old-module target/release/libhsmux_standin.so --html churn.html\n  \
     hsmux bench churn --runs 4 --more 500 --time 1s --json\n  \
     hsmux bench churn --isolation thread\n\n\
-    It makes SoftHSM tokens in a temporary folder and needs no configuration. Two ways to the key, the module\n\
-    alone and a broker over it, over SoftHSM as it is here and, with --old-module, over one that behaves as it\n\
-    did before 2.4.0: such a SoftHSM itself, or hsmux's stand-in for it, which its tests build and nobody\n\
+    It makes SoftHSM tokens in a temporary folder and needs no configuration. Two ways to the key, the module \
+    alone and a broker over it, over SoftHSM as it is here and, with --old-module, over one that behaves as it \
+    did before 2.4.0: such a SoftHSM itself, or hsmux's stand-in for it, which its tests build and nobody \
     installs.")]
 pub struct Churn {
     /// SoftHSM's module
@@ -54,8 +54,8 @@ pub struct Churn {
     /// How long after a change a run is measured
     #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
     settle: Duration,
-    /// How long a run is measured
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
+    /// How long a run is measured, in turns of 250 ms with a token that nobody changes
+    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "6s")]
     time: Duration,
     /// Where a broker has its module: in worker processes, or in itself
     #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]

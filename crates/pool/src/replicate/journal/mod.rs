@@ -11,7 +11,7 @@ pub(super) use record::{Intent, Part, Record};
 pub(super) use state::State;
 
 use super::files;
-use hsmux_token::fork::Mark;
+use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use rustix::fs::{FlockOperation, flock};
@@ -36,8 +36,7 @@ pub(super) struct Journal {
 }
 
 struct Lock {
-    _unshared: Mark,
-    file: File,
+    file: Unshared<File>,
 }
 
 impl Drop for Lock {
@@ -153,15 +152,10 @@ pub(super) fn tombstones(folder: &Path) -> Vec<ObjectId> {
 
 fn lock(folder: &Path, deadline: Instant) -> Result<Lock> {
     let path = folder.join("journal.lock");
-    let file = files::open_private(&path)?;
+    let file = Unshared::make(|| files::open_private(&path))?;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                return Ok(Lock {
-                    _unshared: Mark::of(&file),
-                    file,
-                });
-            }
+            Ok(()) => return Ok(Lock { file }),
             // flock(2) has no time-out.
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
                 std::thread::sleep(TURN);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use hsmux_bench::Measurement;
-use hsmux_bench::churn::{Isolation, Keys, Options, Row, Serves, Store, TURNS, run, runs, ways};
+use hsmux_bench::churn::{Isolation, Keys, Options, Row, Serves, Store, TURN, run, runs, ways};
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_suite::{Program, SOFTHSM, built};
 use hsmux_token::{Error, Kind, Result};
@@ -28,7 +28,7 @@ fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report>
     preparing("tokens for the published key churn");
     let options = Options {
         runs: runs(10, &MORE),
-        time: effort.turn,
+        time: 2 * effort.turn.max(Duration::from_secs(2)),
         ..usual()
     };
     let folder = folder()?;
@@ -58,7 +58,7 @@ fn published(effort: Effort, word: &str, isolation: Isolation) -> Result<Report>
             bound: Bound::RateRatioAtLeast(0.95),
         });
         for (at, way) in found.ways.iter().enumerate() {
-            let [own, twin] = measured(row, at, options.time);
+            let [own, twin] = measured(row, at);
             if *way == "bare old" {
                 series.push((bare.clone(), own));
             } else if *way == "broker, old" {
@@ -81,9 +81,9 @@ fn name(row: &Row, way: &str) -> String {
 
 /// The turns of a way in a run, and those of its twin.
 #[allow(clippy::cast_sign_loss)] // No rate is negative.
-fn measured(row: &Row, way: usize, time: Duration) -> [Vec<Measurement>; 2] {
+fn measured(row: &Row, way: usize) -> [Vec<Measurement>; 2] {
     let found = &row.found[way];
-    let seconds = time.as_secs_f64() / TURNS as f64;
+    let seconds = TURN.as_secs_f64();
     let of = |rate: f64, failed| Measurement {
         failed,
         ..Measurement::elsewhere((rate * seconds) as u64, seconds, rate)
