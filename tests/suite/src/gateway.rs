@@ -50,16 +50,7 @@ pub fn certify(rig: &Rig, name: &str, key: &str, days: i32) -> PathBuf {
 /// `<key>.pem`. It is signed by a key of its own.
 pub fn certify_public(rig: &Rig, key: &str) -> PathBuf {
     let openssl = |line: &str| rig.run("openssl").args(line).ok();
-    // Not by pkcs11-tool: that of Debian 12 reads the curve's name from memory that it has freed, and at times fails.
-    rig.run("openssl")
-        .env("PKCS11_MODULE_PATH", rig.module())
-        .args("pkey -engine pkcs11 -inform engine -pubin -pubout")
-        .args(&format!("-out {key}.pub -in"))
-        .arg(format!(
-            "pkcs11:token={};object={key};type=public",
-            rig.label()
-        ))
-        .ok();
+    rig.public_key(&format!("object={key}"), &format!("{key}.pub"));
     openssl(&format!(
         "req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={key} -keyout {key}-ca.key \
          -out {key}.csr"

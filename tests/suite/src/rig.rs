@@ -270,6 +270,18 @@ impl Rig {
         self.run(built(Program::Hsmux)).args(line)
     }
 
+    /// Writes the public half of a key, by these attributes of its URI, as PEM.
+    ///
+    /// Not by pkcs11-tool: that of Debian 12 reads the curve's name from memory that it has freed, and at times fails.
+    pub fn public_key(&self, attributes: &str, file: &str) {
+        let uri = format!("pkcs11:token={};{attributes};type=public", self.label());
+        self.run("openssl")
+            .env("PKCS11_MODULE_PATH", self.module())
+            .args("pkey -engine pkcs11 -inform engine -pubin -pubout")
+            .args(&format!("-out {file} -in {uri}"))
+            .ok();
+    }
+
     /// `pkcs11-tool` on the rig's token, logged in.
     pub fn pkcs11_tool(&self, line: &str) -> Run {
         self.run("pkcs11-tool")

@@ -62,15 +62,7 @@ fn signs(pool: &CardPool, (kind, id, _): (&str, &str, &str)) {
         _ => "ECDSA-SHA256 --signature-format openssl",
     };
     fs::write(pool.rig.path("data"), "what is signed").unwrap();
-    pool.rig
-        .pkcs11_tool(&format!(
-            "--read-object --type pubkey --id {id} -o public.der"
-        ))
-        .ok();
-    pool.rig
-        .run("openssl")
-        .args("pkey -pubin -inform DER -in public.der -out public.pem")
-        .ok();
+    pool.rig.public_key(&format!("id=%{id}"), "public.pem");
     pool.rig
         .pkcs11_tool(&format!("--sign --id {id} -m {mechanism}"))
         .args("-i data -o signature")

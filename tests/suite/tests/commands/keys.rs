@@ -79,12 +79,7 @@ fn a_key_pair_works_on_each_member_alone() {
     let rig = empty();
     rig.hsmux("key generate ec:p256 --label web --id 0a").ok();
     fs::write(rig.path("digest"), [7; 32]).unwrap();
-    bare(
-        &rig,
-        "hsm1",
-        "--read-object --type pubkey --id 0a -o public.der",
-    )
-    .ok();
+    rig.public_key("id=%0a", "public.pem");
     for token in ["hsm1", "hsm2", "hsm3"] {
         bare(
             &rig,
@@ -93,7 +88,7 @@ fn a_key_pair_works_on_each_member_alone() {
         )
         .ok();
         rig.run("openssl")
-            .args("pkeyutl -verify -pubin -keyform DER -inkey public.der -in digest -sigfile signature")
+            .args("pkeyutl -verify -pubin -inkey public.pem -in digest -sigfile signature")
             .ok();
     }
 }
