@@ -46,9 +46,14 @@ fn signatures(gateway: &Gateway, what: &str) -> u64 {
 
 /// The most memory that the gateway has held, in kilobytes.
 fn peak(gateway: &Gateway) -> u64 {
+    status(gateway, "VmHWM:")
+}
+
+/// A number of the daemon's process, proc_pid_status(5).
+fn status(gateway: &Gateway, field: &str) -> u64 {
     let daemon = gateway.rig.daemon.as_ref().expect("a daemon").id();
     let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("its process");
-    let field = status.split_once("VmHWM:").expect("its peak").1;
+    let field = status.split_once(field).expect("the field").1;
     let number = field.split_whitespace().next().expect("a number");
     number.parse().expect("a number")
 }
@@ -79,6 +84,7 @@ fn clients_that_stop_after_their_hello_are_let_go_and_hold_up_nobody() {
     assert_eq!(all, (1002, 0, 0));
     let held = peak(&gateway) - before;
     assert!(held < 1000 * COST, "{held} kB more for a thousand clients");
+    assert_eq!(status(&gateway, "THP_enabled:"), 0, "huge pages");
 }
 
 const WAITING: usize = 2000;
