@@ -61,11 +61,13 @@ impl Gate {
     }
 
     fn enter(&'static self) -> Pass {
-        let patience = Patience::new();
+        let mut patience = None;
         loop {
             // Each side says what it is about to do before it looks at the other: one of two sees it.
             self.inside.fetch_add(1, Ordering::SeqCst);
-            if self.forking.load(Ordering::SeqCst) == 0 || patience.is_over() {
+            if self.forking.load(Ordering::SeqCst) == 0
+                || patience.get_or_insert_with(Patience::new).is_over()
+            {
                 return Pass(&self.inside);
             }
             leave(&self.inside);
