@@ -1,12 +1,16 @@
 //! A fork's child: not initialised, whatever the parent was doing, and free to initialise anew.
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::ptr::null_mut;
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use hsmux_pkcs11::entry::*;
 use hsmux_token::ck::*;
+use hsmux_token::fork::Unshared;
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, fork};
 use tempfile::TempDir;
@@ -138,7 +142,7 @@ fn a_child_of_a_parent_at_work_does_not_hang() {
     let (parent, s) = Parent::start();
     let key = s.one(CKO_PRIVATE_KEY, EC);
     let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
                 let s = open(0).unwrap();
@@ -173,5 +177,27 @@ fn a_child_that_does_nothing_leaves_the_parents_connection_alone() {
     in_child(|| Ok(()));
     assert!(s.one(CKO_PRIVATE_KEY, EC) > 0);
     assert_eq!(parent.server.served.opened.load(Ordering::SeqCst), opened);
+    assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
+}
+
+#[test]
+fn a_fork_waits_for_a_descriptor_that_is_being_made() {
+    let (_parent, _session) = Parent::start();
+    let (begun, made) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // It takes its time: a fork that does not wait is over long before.
+            Unshared::make(|| {
+                begun.store(true, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(100));
+                made.store(true, Ordering::SeqCst);
+                UnixStream::pair().map(|(one, _)| one)
+            })
+        });
+        while !begun.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        in_child(|| check(made.load(Ordering::SeqCst), line!()));
+    });
     assert_eq!(unsafe { C_Finalize(null_mut()) }, CKR_OK);
 }
