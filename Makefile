@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench cluster install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,12 @@ bench: ## The figures of the README, measured side by side in one run (QUICK=1 f
 	scripts/deps.sh bench
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
+
+ATTACKS ?=
+attacks: ## Attacks over loopback, and what an honest user notices (QUICK=1 for a few, ATTACKS="hosts memory" for some)
+	scripts/deps.sh attacks
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin
+	$(as_root) tests/attacks/run $(if $(QUICK),--quick) --bin $(or $(CARGO_TARGET_DIR),target)/release $(ATTACKS)
 
 as_root = $(if $(filter-out 0,$(shell id -u)),sudo)
 choices = TOKENS WORDPRESS FULL RESTART KEYS HSMS TIME KEEP REPORTS TMPDIR CARGO_TARGET_DIR

@@ -1,0 +1,103 @@
+"""1.3: memory before login. Nobody of these attackers has a PIN."""
+
+import select
+import struct
+import time
+
+from common import frames
+from common.actors import Attackers
+from common.honest import signer
+from common.measure import fails_nothing, keeps_memory, keeps_rate, observe
+from common.pool import Pool
+
+NUMBER = "1.3"
+MOST_MB = 200
+RATE = 0.9
+
+
+def many_random(length, count=1024):
+    return frames.frame(frames.execute(*[frames.random(length)] * count))
+
+
+def long_list(bytes_wanted, item):
+    """Execute with as many copies of one encoded item as fit."""
+    count = (bytes_wanted - 16) // len(item)
+    head = b"\x82\x00\x81\x9a" + struct.pack(">I", count)
+    body = head + item * count
+    return struct.pack("<I", len(body)) + body
+
+
+def flood(path, frame, connections, then):
+    """So many connections send a frame. Then they wait and read nothing ("hold"), read a little at a time and ask
+    again ("read"), or break off and come back, 200 times a second ("again")."""
+
+    def attack(_, stop, begun):
+        opened, poll = {}, select.poll()
+        while not stop.is_set():
+            while len(opened) < connections and not stop.is_set():
+                try:
+                    connection = frames.Connection(path, timeout=5)
+                except (OSError, frames.Refused):
+                    time.sleep(0.05)
+                    break
+                connection.socket.setblocking(False)
+                connection.rest = frame
+                opened[connection.socket.fileno()] = connection
+                poll.register(connection.socket, select.POLLOUT)
+            begun()
+            for number, _ in poll.poll(20):
+                connection = opened[number]
+                if goes_on(connection):
+                    more = select.POLLOUT if connection.rest else select.POLLIN if then == "read" else 0
+                    poll.modify(number, more)
+                else:
+                    poll.unregister(number)
+                    opened.pop(number).close()
+            if then == "again":
+                time.sleep(0.005)
+            elif then == "read":
+                time.sleep(0.01)
+
+    def goes_on(connection):
+        try:
+            if connection.rest:
+                sent = connection.socket.send(memoryview(connection.rest)[:1 << 18])
+                connection.rest = connection.rest[sent:]
+                return connection.rest or then != "again"
+            said = connection.socket.recv(1 << 12)
+            # An answer that ends here is short of a page.
+            if said and len(said) < 1 << 12:
+                connection.rest = frame
+            return said
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    return attack
+
+
+def trials(bench):
+    item = b"\x82\x82\x01\x81\x01\x01"  # [Random [1], 1 us]
+    nested = b"\x81" * (bench.pick(1 << 16, 15 << 20))
+    mib, slow = many_random(1 << 20), many_random(16 << 10)
+    part = struct.pack("<I", 60 << 10) + b"\x82\x00" * 30_000
+    variants = [
+        ("one frame of 14 KiB: 1,024 requests for 1 MiB of random bytes", mib, 1, "hold"),
+        ("the same on 100 connections, answers unread", mib, 100, "hold"),
+        ("the same, broken off and begun again", mib, 100, "again"),
+        ("1,024 requests for 16 KiB on 100 connections, answers read slowly", slow, 100, "read"),
+        ("a frame of 16 MiB with 2.7 million items, 100 connections", long_list(16 << 20, item), 100, "hold"),
+        ("the same, 4 connections, again and again", long_list(16 << 20, item), 4, "again"),
+        ("arrays within arrays, 100 connections", struct.pack("<I", len(nested)) + nested, 100, "again"),
+        ("the catalogue, unread, 2,000 connections", frames.frame(frames.CATALOGUE), 2000, "hold"),
+        ("frames of 60 KiB that are never whole, 1,000 connections", part, 1000, "hold"),
+    ]
+    for title, frame, connections, then in variants[:2] if bench.quick else variants:
+        with Pool(bench.binaries) as pool:
+            attack = flood(pool.socket, frame, connections, then)
+            trial = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
+            keeps_memory(trial, MOST_MB)
+            keeps_rate(trial, RATE)
+            fails_nothing(trial)
+            yield trial

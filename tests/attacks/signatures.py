@@ -1,0 +1,110 @@
+"""1.7: clients that replay a ClientHello, each time another signature of a slow token."""
+
+import select
+import socket
+import ssl
+
+from common.actors import ANOTHER, Attackers
+from common.honest import handshaker
+from common.measure import observe
+from common.pool import SOFTHSM, Pool
+from common.web import certify
+
+NUMBER = "1.7"
+SERVICE_US = 200_000
+TIMES = 3
+NAME = "a.example"
+
+SECTIONS = """
+[gateway]
+listen = ["127.0.0.1:0"]
+metrics = "127.0.0.1:0"
+{gateway}
+
+[[site]]
+names = ["a.example"]
+certificates = ["ec.pem"]
+keys = ["pkcs11:object=ec"]
+root = "www"
+"""
+
+
+class SlowPool(Pool):
+    """A gateway whose only token takes its time for each signature."""
+
+    gateway = ""
+
+    def softhsm_member(self, label):
+        line = super().softhsm_member(label)
+        certify(self, NAME)
+        self.path("www").mkdir()
+        self.path("standin.so").write_bytes((self.binaries / "libhsmux_standin.so").read_bytes())
+        self.path("standin.so.toml").write_text(f'forward = "{SOFTHSM}"\n[[token]]\nlabel = "{label}"\n'
+                                                f"service_time_us = {SERVICE_US}\n")
+        return line.replace(SOFTHSM, str(self.path("standin.so")))
+
+
+def client_hello(name=NAME):
+    """The first bytes of a handshake."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    out = ssl.MemoryBIO()
+    try:
+        tls.wrap_bio(ssl.MemoryBIO(), out, server_hostname=name).do_handshake()
+    except ssl.SSLWantReadError:
+        return out.read()
+
+
+def replay(port, clients, sources, head=None):
+    """So many connections, from so many addresses in turn; each begins anew once it has an answer."""
+    hello = client_hello()
+
+    def attack(_, stop, begun):
+        opened, poll, count = {}, select.poll(), 0
+        while not stop.is_set():
+            while len(opened) < clients and not stop.is_set():
+                address = f"127.0.{1 + count // 250 % sources // 250}.{2 + count % min(sources, 250)}"
+                count += 1
+                try:
+                    stream = socket.create_connection(("127.0.0.1", port), 5, (address, 0))
+                    stream.sendall((head(count) if head else b"") + hello)
+                except OSError:
+                    break
+                opened[stream.fileno()] = stream
+                poll.register(stream, select.POLLIN)
+            begun()
+            for number, _ in poll.poll(50):
+                poll.unregister(number)
+                opened.pop(number).close()
+
+    return attack
+
+
+def proxied(count):
+    """A PROXY header of one client behind the proxy (version 2): always the same address."""
+    return (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + socket.inet_aton("192.0.2.66") + socket.inet_aton("192.0.2.1")
+            + (1024 + count % 60000).to_bytes(2, "big") + b"\x01\xbb")
+
+
+def trials(bench):
+    seconds = max(bench.seconds, bench.pick(4.0, 8.0))
+    variants = [
+        ("100 clients of one address", 100, 1),
+        ("300 clients of one address", 300, 1),
+        ("1,000 clients of one address", 1000, 1),
+    ]
+    for title, clients, sources in variants[:1] if bench.quick else variants:
+        with SlowPool(bench.binaries, sections=SECTIONS.format(gateway="")) as pool:
+            port = pool.port("the gateway serves.*?addresses=")
+            trial = observe(pool, f"{title}, a token of {SERVICE_US // 1000} ms", handshaker(port, NAME),
+                            Attackers(replay(port, clients, sources), uid=ANOTHER), seconds, settle=3.0)
+            stays_within(trial)
+            yield trial
+
+
+def stays_within(trial):
+    before, during = trial.phase("before"), trial.phase("during")
+    for what, quiet, now in (("median", before.p50, during.p50), ("p99", before.p99, during.p99)):
+        trial.check(f"an honest handshake stays within {TIMES} times its quiet {what}", now <= TIMES * quiet,
+                    f"{now:.2f} s, quiet {quiet:.2f} s")
+    trial.check("no honest handshake fails", during.failed == 0, during.failed or "")
