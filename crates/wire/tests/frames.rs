@@ -7,7 +7,9 @@ use common::{mutate, sign};
 use hsmux_token::{
     Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Scope, Secret, ck,
 };
-use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_reply, encode, encode_reply};
+use hsmux_wire::frame::{
+    FrameBuffer, MAX_FRAME, decode, decode_call, decode_reply, encode, encode_reply,
+};
 use hsmux_wire::{Answer, Call, Item, Reply};
 
 fn written(call: &Call) -> Vec<u8> {
@@ -185,4 +187,28 @@ fn a_secret_in_pieces_is_put_together() {
         }
         assert_eq!(found, [&first[4..], &login[4..], &first[4..]], "{cut}");
     }
+}
+
+/// 16 MiB of operations would need a gigabyte once decoded.
+#[test]
+fn a_call_of_too_many_items_is_refused_before_it_is_decoded() {
+    let one = Item {
+        operation: Operation::Random { len: 1 },
+        remaining_us: 1,
+    };
+    let mut item = Vec::new();
+    minicbor::encode(&one, &mut item).unwrap();
+    let call = |count: u32| {
+        let head = [&[0x82, 0, 0x81, 0x9a][..], &count.to_be_bytes()].concat();
+        [head, item.repeat(count as usize)].concat()
+    };
+    assert!(decode_call(call(70_000)).is_err());
+    let refused = decode_call(call(1_000_000)).unwrap_err().to_string();
+    assert!(refused.contains("more than 65536 data items"), "{refused}");
+    let Ok(Call::Execute(items)) =
+        decode_call(written(&Call::Execute(vec![one; 1024]))[4..].into())
+    else {
+        panic!("as many as may be");
+    };
+    assert_eq!(items.len(), 1024);
 }

@@ -1,0 +1,213 @@
+//! Frames out of a stream of bytes.
+
+use hsmux_token::{Error, Result};
+use zeroize::Zeroize;
+
+use super::{HEADER, KEPT, MAX_SECRET, carries_secret, check_len};
+
+/// Puts a stream of bytes together to frames.
+///
+/// [`Self::next`] is called until it answers `None` before more is read.
+#[derive(Default)]
+pub struct FrameBuffer {
+    /// Bytes of frames that are not under way in `part`.
+    bytes: Vec<u8>,
+    taken: usize,
+    part: Option<Part>,
+}
+
+/// The begin of a frame's item. One that may carry a secret has its whole room at once: moved or grown, it would
+/// leave half a PIN behind.
+struct Part {
+    item: Vec<u8>,
+    len: usize,
+}
+
+impl Part {
+    fn begin(item: &mut [u8], len: usize) -> Self {
+        let secret = carries_secret(item);
+        let mut part = Self {
+            item: Vec::with_capacity(if secret { len } else { item.len() }),
+            len,
+        };
+        part.item.extend_from_slice(item);
+        if secret {
+            item.zeroize();
+        }
+        part
+    }
+
+    /// Takes what belongs to it; answers the rest.
+    fn extend<'a>(&mut self, read: &'a [u8]) -> &'a [u8] {
+        let missing = self.len - self.item.len();
+        let (mine, rest) = read.split_at(missing.min(read.len()));
+        if self.item.capacity() - self.item.len() < mine.len() {
+            // Twice as much as has come, and never more than will.
+            let more = self.item.len().min(missing).max(mine.len());
+            self.item.reserve_exact(more);
+        }
+        self.item.extend_from_slice(mine);
+        rest
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if carries_secret(&self.item) {
+            self.item.zeroize();
+        }
+    }
+}
+
+impl FrameBuffer {
+    /// Takes what was read.
+    pub fn extend(&mut self, read: &[u8]) {
+        let rest = match &mut self.part {
+            Some(part) => part.extend(read),
+            None => read,
+        };
+        if !rest.is_empty() {
+            self.bytes.drain(..std::mem::take(&mut self.taken));
+            self.bytes.extend_from_slice(rest);
+        }
+    }
+
+    /// Whether the frame that is under way carries a secret, as far as can be seen.
+    pub(crate) fn holds_secret(&self) -> bool {
+        let of_bytes = || self.bytes[self.taken..].get(HEADER..).unwrap_or_default();
+        carries_secret(self.part.as_ref().map_or_else(of_bytes, |part| &part.item))
+    }
+
+    /// Bytes that wait for the rest of their frame.
+    pub(crate) fn pending(&self) -> usize {
+        let part = self.part.as_ref().map_or(0, |part| part.item.len());
+        part + self.bytes.len() - self.taken
+    }
+
+    /// The length of the frame that is under way, as soon as it is known; 0 until then.
+    pub(crate) fn under_way(&self) -> usize {
+        let header = || self.bytes[self.taken..].first_chunk::<HEADER>();
+        match &self.part {
+            Some(part) => part.len,
+            None => header().map_or(0, |header| u32::from_le_bytes(*header) as usize),
+        }
+    }
+
+    /// The next whole frame's item. One that is longer than `limit`, or than [`MAX_SECRET`] with a secret, is an
+    /// error that ends the stream.
+    pub fn next(&mut self, limit: usize) -> Result<Option<Vec<u8>>> {
+        if let Some(part) = &mut self.part {
+            let whole = part.item.len() == part.len;
+            let item = whole.then(|| std::mem::take(&mut part.item));
+            if whole {
+                self.part = None;
+            }
+            return Ok(item);
+        }
+        let rest = &mut self.bytes[self.taken..];
+        let Some(header) = rest.first_chunk::<HEADER>() else {
+            return Ok(None);
+        };
+        let len = u32::from_le_bytes(*header) as usize;
+        check_len(len, limit).map_err(Error::protocol)?;
+        let item = &mut rest[HEADER..];
+        if carries_secret(item) {
+            check_len(len, MAX_SECRET).map_err(Error::protocol)?;
+        }
+        let Some(whole) = item.get_mut(..len) else {
+            // From the second byte on it is known whether a secret is to come.
+            if item.len() > 1 {
+                self.part = Some(Part::begin(item, len));
+                self.take(self.bytes.len() - self.taken);
+            }
+            return Ok(None);
+        };
+        let frame = whole.to_vec();
+        if carries_secret(whole) {
+            whole.zeroize();
+        }
+        self.take(HEADER + len);
+        Ok(Some(frame))
+    }
+
+    fn take(&mut self, count: usize) {
+        self.taken += count;
+        if self.taken == self.bytes.len() {
+            self.taken = 0;
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(item: &[u8]) -> Vec<u8> {
+        let len = u32::try_from(item.len()).unwrap().to_le_bytes();
+        [&len[..], item].concat()
+    }
+
+    fn login(len: usize) -> Vec<u8> {
+        let mut item = vec![0x82, 4, 0x81, 0x59, 0, 0];
+        item.resize(len, b'1');
+        frame(&item)
+    }
+
+    #[test]
+    fn a_secret_stays_where_its_first_byte_was_put() {
+        let stream = login(MAX_SECRET);
+        let mut buffer = FrameBuffer::default();
+        let mut first = None;
+        for byte in &stream[..stream.len() - 1] {
+            buffer.extend(&[*byte]);
+            assert_eq!(buffer.next(MAX_SECRET).unwrap(), None);
+            if let Some(part) = &buffer.part {
+                let at = part.item.as_ptr();
+                assert_eq!(*first.get_or_insert(at), at);
+                assert_eq!(buffer.bytes, []);
+            }
+        }
+        buffer.extend(&stream[stream.len() - 1..]);
+        let whole = buffer.next(MAX_SECRET).unwrap().unwrap();
+        assert_eq!(first, Some(whole.as_ptr()));
+        assert_eq!(whole, stream[HEADER..]);
+    }
+
+    /// The frame is refused as soon as it is known what it is, however it comes.
+    #[test]
+    fn a_long_secret_is_refused_at_its_second_byte() {
+        let stream = login(MAX_SECRET + 1);
+        for step in [1, 2, 5, 6, 64] {
+            let mut buffer = FrameBuffer::default();
+            let mut came = 0;
+            let refused = stream.chunks(step).find_map(|part| {
+                buffer.extend(part);
+                came += part.len();
+                buffer.next(1 << 20).err()
+            });
+            let refused = refused.expect("an error").to_string();
+            assert!(refused.contains("4096 are the most"), "{refused}");
+            assert!(came < HEADER + 2 + step, "{came} in steps of {step}");
+        }
+    }
+
+    #[test]
+    fn room_is_made_for_what_has_come_and_not_for_what_is_claimed() {
+        let mut buffer = FrameBuffer::default();
+        buffer.extend(&(1_u32 << 24).to_le_bytes());
+        for round in 1..=40_usize {
+            buffer.extend(&[0; 1000]);
+            assert_eq!(buffer.next(1 << 24).unwrap(), None);
+            let room = buffer.part.as_ref().unwrap().item.capacity();
+            assert!(room <= 2000 * round, "{room} after {round}");
+        }
+        let mut short = FrameBuffer::default();
+        short.extend(&frame(&[0; 1500])[..1000]);
+        assert_eq!(short.next(1500).unwrap(), None);
+        short.extend(&[0; 508]);
+        assert_eq!(short.next(1500).unwrap().unwrap().capacity(), 1500);
+        assert_eq!(short.pending(), 4, "the next one's first bytes");
+    }
+}
