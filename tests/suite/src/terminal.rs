@@ -60,30 +60,57 @@ impl Terminal {
     /// before (`TCSAFLUSH`): so the answer comes after the echo is off.
     #[track_caller]
     pub fn answer_hidden(&mut self, question: &str, line: &str) -> &mut Self {
-        let deadline = Instant::now() + PATIENCE;
-        let place = loop {
-            if let Some(place) = self.seen[self.answered..].find(question) {
-                break self.answered + place + question.len();
-            }
-            let more = self.look(deadline);
-            assert!(more, "{question:?} was never asked\n{}", self.seen);
-        };
-        self.answered = place;
+        self.wait_for(question);
         until("the echo is turned off", PATIENCE, || {
             let modes = tcgetattr(&self.keyboard).expect("ask for the terminal's modes");
             (!modes.local_modes.contains(LocalModes::ECHO)).then_some(())
         });
+        self.type_line(line)
+    }
+
+    /// Waits for a question, and types an answer that is shown.
+    #[track_caller]
+    pub fn answer(&mut self, question: &str, line: &str) -> &mut Self {
+        self.wait_for(question);
+        self.type_line(line)
+    }
+
+    fn type_line(&mut self, line: &str) -> &mut Self {
         writeln!(self.keyboard, "{line}").expect("type a line");
         self
     }
 
+    #[track_caller]
+    fn wait_for(&mut self, question: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        let end = loop {
+            if let Some(start) = self.seen[self.answered..].find(question) {
+                break self.answered + start + question.len();
+            }
+            let more = self.look(deadline);
+            assert!(more, "{question:?} was never asked\n{}", self.seen);
+        };
+        self.answered = end;
+    }
+
     /// Waits for the end, and gives all that was on the screen; panics unless the exit code is 0.
     #[track_caller]
-    pub fn ok(mut self) -> String {
+    pub fn ok(self) -> String {
+        self.ends(true)
+    }
+
+    /// The same for a program that fails.
+    #[track_caller]
+    pub fn fails(self) -> String {
+        self.ends(false)
+    }
+
+    #[track_caller]
+    fn ends(mut self, well: bool) -> String {
         let deadline = Instant::now() + PATIENCE;
         while self.look(deadline) {}
         let status = self.child.wait().expect("wait for a child");
-        assert!(status.success(), "{status}\n{}", self.seen);
+        assert_eq!(status.success(), well, "{status}\n{}", self.seen);
         std::mem::take(&mut self.seen)
     }
 

@@ -1,9 +1,10 @@
 //! `hsmux key`.
 
+mod choice;
+mod delete;
 mod request;
 mod table;
 
-use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -16,6 +17,8 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::progress;
 
+pub use choice::KeyChoice;
+pub use delete::Delete;
 pub use request::{Csr, Reference};
 pub use table::show;
 
@@ -34,23 +37,11 @@ pub enum Key {
     /// Prove all replicas anew
     #[command(after_help = "Examples:\n  \
         hsmux key verify\n  \
-        hsmux key verify 'pkcs11:object=web'\n\n\
+        hsmux key verify --label web\n\n\
         Exit code 3 when a replica did not prove that it holds the key, or when one is missing.")]
-    Verify {
-        /// Which keys [default: all]
-        key: Option<String>,
-    },
+    Verify(KeyChoice),
     /// Delete objects from all members
-    #[command(after_help = "Examples:\n  \
-        hsmux key delete 'pkcs11:object=old;type=private'\n  \
-        hsmux key delete 'pkcs11:object=old' --yes")]
-    Delete {
-        /// Which objects
-        key: String,
-        /// Do not ask
-        #[arg(long)]
-        yes: bool,
-    },
+    Delete(Delete),
     /// Make a certification request (PKCS#10) with a key
     Csr(Csr),
     /// Write what stands in a server's PEM file in place of a private key
@@ -81,13 +72,13 @@ pub struct Generate {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     hsmux key clone                                  # all keys to all members\n  \
-    hsmux key clone 'pkcs11:object=web' --to hsm3\n  \
+    hsmux key clone --label web --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --wrapping-key 'pkcs11:object=kek'\n\n\
     A key travels wrapped under the public key of the target, or under --wrapping-key.")]
 pub struct Clone {
-    /// Which keys [default: all]
-    key: Option<String>,
+    #[command(flatten)]
+    choice: KeyChoice,
     /// The member to copy from [default: one that holds the key]
     #[arg(long, value_name = "MEMBER")]
     from: Option<String>,
@@ -125,8 +116,8 @@ impl Key {
                 ask(context, "making the key on the members", &request)
             }
             Self::Clone(clone) => clone.run(context),
-            Self::Verify { key } => verify(context, key),
-            Self::Delete { key, yes } => delete(context, key, yes),
+            Self::Verify(choice) => verify(context, &choice),
+            Self::Delete(delete) => delete.run(context),
             Self::Csr(csr) => csr.run(context),
             Self::Reference(reference) => reference.run(context),
             Self::Cert(Cert::Import { file, label, id }) => {
@@ -153,7 +144,8 @@ fn keys(admin: &AdminClient, request: &Request) -> anyhow::Result<Vec<KeyRow>> {
     }
 }
 
-fn verify(context: &Context, key: Option<String>) -> anyhow::Result<Exit> {
+fn verify(context: &Context, choice: &KeyChoice) -> anyhow::Result<Exit> {
+    let key = choice.uri()?.map(|uri| uri.to_string());
     let admin = context.admin()?;
     let waiting = progress::spinner("proving all replicas");
     let rows = keys(&admin, &Request::KeyVerify { key });
@@ -172,28 +164,12 @@ fn verify(context: &Context, key: Option<String>) -> anyhow::Result<Exit> {
     Ok(if complete { Exit::Done } else { Exit::Degraded })
 }
 
-fn delete(context: &Context, key: String, yes: bool) -> anyhow::Result<Exit> {
-    if !yes {
-        let terminal = std::io::stdin().is_terminal();
-        anyhow::ensure!(terminal, "deleting {key} from all members needs --yes");
-        print!("Delete {key} from all members, for ever? [y/N] ");
-        std::io::stdout().flush()?;
-        let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer)?;
-        anyhow::ensure!(
-            answer.trim().eq_ignore_ascii_case("y"),
-            "nothing was deleted"
-        );
-    }
-    ask(context, "deleting", &Request::KeyDelete { key })
-}
-
 impl Clone {
     /// One request for each key, so that there is progress to show.
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let admin = context.admin()?;
-        let whole = match &self.key {
-            Some(key) => vec![key.clone()],
+        let whole = match self.choice.uri()? {
+            Some(uri) => vec![uri.to_string()],
             None => incomplete(&admin)?,
         };
         let bar = progress::bar(whole.len() as u64, "copying");

@@ -33,8 +33,9 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             let id = id.as_deref().map(hex).transpose()?;
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
         }
-        Request::KeyDelete { key } => {
-            Response::Lines(keys::delete(pool, &find::uri(key)?, deadline)?)
+        Request::KeyFind { key } => Response::Keys(keys::find(pool, &find::uri(key)?)?),
+        Request::KeyDelete { key, objects } => {
+            Response::Lines(keys::delete(pool, &find::uri(key)?, objects, deadline)?)
         }
         Request::KeyVerify { key } => {
             let which = key.as_deref().map(find::uri).transpose()?;

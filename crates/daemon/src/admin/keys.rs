@@ -114,9 +114,31 @@ pub fn make(pool: &Pool, operation: &Operation, deadline: Instant) -> Result<Vec
     Ok(rows_of(pool, &ids))
 }
 
-/// Deletes all objects that match from all members.
-pub fn delete(pool: &Pool, uri: &Uri, deadline: Instant) -> Result<Vec<String>> {
+/// The objects that match, with their replicas.
+pub fn find(pool: &Pool, uri: &Uri) -> Result<Vec<KeyRow>> {
     let entries = find::entries(&pool.catalogue(), uri)?;
+    let ids: Vec<_> = entries.iter().map(|entry| entry.object.id).collect();
+    Ok(rows_of(pool, &ids))
+}
+
+/// Deletes all objects that match from all members, if they are the ones that the administrator was shown.
+pub fn delete(
+    pool: &Pool,
+    uri: &Uri,
+    shown: &BTreeSet<(String, String)>,
+    deadline: Instant,
+) -> Result<Vec<String>> {
+    let entries = find::entries(&pool.catalogue(), uri)?;
+    let matching = entries.iter().map(|entry| {
+        let id = entry.object.id;
+        (id.class.name().to_owned(), hex::encode(id.name))
+    });
+    if matching.collect::<BTreeSet<_>>() != *shown {
+        let message = format!(
+            "{uri}: other objects match now than those that were listed; nothing was deleted, list them again"
+        );
+        return Err(Error::request(Kind::Invalid, message));
+    }
     let mut lines = Vec::new();
     for entry in entries {
         let id = entry.object.id;

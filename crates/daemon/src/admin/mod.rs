@@ -12,7 +12,7 @@ mod recorder;
 mod service;
 mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
@@ -70,10 +70,17 @@ pub enum Request {
         /// CKA_ID in hexadecimal; without it a random one.
         id: Option<String>,
     },
-    /// Deletes all objects that match, from all members; answered by [`Response::Lines`].
-    KeyDelete {
+    /// The objects that match; answered by [`Response::Keys`].
+    KeyFind {
         /// Which.
         key: String,
+    },
+    /// Deletes objects from all members; answered by [`Response::Lines`].
+    KeyDelete {
+        /// A URI that matches them.
+        key: String,
+        /// Class and name of each, as [`Request::KeyFind`] lists them. If others match by now, nothing is deleted.
+        objects: BTreeSet<(String, String)>,
     },
     /// Proves all replicas anew; answered by [`Response::Keys`].
     KeyVerify {
@@ -148,7 +155,7 @@ impl Request {
     /// Whether it changes anything, so that the audit trail has a line of how it ended.
     pub fn acts(&self) -> bool {
         match self {
-            Self::Status | Self::Keys | Self::PinList => false,
+            Self::Status | Self::Keys | Self::KeyFind { .. } | Self::PinList => false,
             Self::Deed { stage, .. } => *stage != Stage::Begun,
             _ => true,
         }
@@ -165,6 +172,7 @@ impl Request {
             // over what `[audit]` says, and turns to a new file.
             Self::Status
             | Self::Keys
+            | Self::KeyFind { .. }
             | Self::PinList
             | Self::Deed { .. }
             | Self::Reload

@@ -1,10 +1,11 @@
 //! Administration, reload, audit trail, start and end.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 
 use hsmux_daemon::Daemon;
-use hsmux_daemon::admin::{AdminClient, Request, Response};
+use hsmux_daemon::admin::{AdminClient, KeyRow, Request, Response};
 use hsmux_token::{Kind, Operation, TokenFlags};
 use hsmux_wire::{Answer, Call};
 use rustix::process::{Signal, getpid, kill_process};
@@ -62,8 +63,33 @@ fn what_fails_is_answered_and_on_the_trail() {
     assert!(outcome.contains("nobody"), "{outcome}");
 
     let key = "pkcs11:object=absent".to_owned();
-    let failure = admin.ask(&Request::KeyDelete { key }).unwrap_err();
+    let objects = BTreeSet::new();
+    let failure = admin.ask(&Request::KeyDelete { key, objects }).unwrap_err();
     assert!(failure.message.contains("absent"), "{failure}");
+}
+
+#[test]
+fn nothing_is_deleted_that_was_not_listed() {
+    let rig = Rig::start("");
+    let key = "pkcs11:type=public".to_owned();
+    let Response::Keys(rows) = rig.ask(&Request::KeyFind { key: key.clone() }) else {
+        panic!("no keys");
+    };
+    let listed = |row: &KeyRow| (row.object.class.clone(), row.object.name.clone());
+    let mut objects: BTreeSet<_> = rows.iter().map(listed).collect();
+    let one = objects.pop_first().unwrap();
+    assert!(!objects.is_empty(), "several objects match");
+    let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let delete = |objects: &BTreeSet<_>| {
+        let (key, objects) = (key.clone(), objects.clone());
+        admin.ask(&Request::KeyDelete { key, objects })
+    };
+    let failure = delete(&objects).unwrap_err();
+    assert!(failure.message.contains("nothing was deleted"), "{failure}");
+    objects.insert(one);
+    // The fake token cannot delete; the request comes as far as that.
+    let failure = delete(&objects).unwrap_err();
+    assert!(!failure.message.contains("listed"), "{failure}");
 }
 
 #[test]

@@ -98,9 +98,9 @@ fn acts() -> Vec<Act> {
         ),
         (
             Always,
-            "key delete pkcs11:object=pair --yes",
+            "key delete pkcs11:object=old --all --yes --confirm old",
             "key-delete",
-            json!({"key": "pkcs11:object=pair"}),
+            json!({"key": "pkcs11:object=old"}),
         ),
         (After, "stop", "stop", json!({})),
     ]

@@ -184,26 +184,14 @@ fn keys_are_cloned_under_a_key_that_both_tokens_hold() {
     }
 }
 
-#[test]
-fn a_key_is_deleted_everywhere() {
-    let rig = empty();
-    rig.hsmux("key generate ec:p256 --label web").ok();
-    rig.hsmux("key delete pkcs11:object=web")
-        .fails()
-        .says("--yes");
-    rig.hsmux("key delete pkcs11:object=web --yes").ok();
-    for token in ["hsm1", "hsm2", "hsm3"] {
-        bare(&rig, token, "-O").ok().never_says("web");
-    }
-}
-
 /// A member that was away when a key was deleted does not bring it back.
 #[test]
 fn a_deleted_key_does_not_rise_again() {
     let rig = empty();
     rig.hsmux("key generate ec:p256 --label web").ok();
     rig.hsmux("token park hsm3").ok();
-    rig.hsmux("key delete pkcs11:object=web --yes").ok();
+    rig.hsmux("key delete --label web --all --yes --confirm web")
+        .ok();
     bare(&rig, "hsm3", "-O").ok().says("web");
     rig.hsmux("token resume hsm3").ok();
     rig.wait_for_members(3);

@@ -5,6 +5,7 @@ mod admin;
 mod bench;
 mod config;
 mod doctor;
+mod key_delete;
 mod keys;
 mod listeners;
 mod pins;

@@ -219,7 +219,8 @@ fn what_ends_it() {
         rig.reload();
     });
     ends(&rig, "the key is deleted", &|rig, _| {
-        rig.hsmux("key delete pkcs11:object=ec --yes").ok();
+        rig.hsmux("key delete --label ec --all --yes --confirm ec")
+            .ok();
     });
     assert!(rig.daemon.as_mut().unwrap().running());
 }

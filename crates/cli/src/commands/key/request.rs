@@ -6,8 +6,8 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::{Request, Response};
 use hsmux_software::reference;
-use hsmux_token::Uri;
 
+use super::KeyChoice;
 use crate::commands::show;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -15,11 +15,11 @@ use crate::exit::Exit;
 /// Options of `hsmux key csr`.
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  \
-    hsmux key csr 'pkcs11:object=web' --subject 'CN=www.example.com,O=Example' \\\n    \
+    hsmux key csr --label web --subject 'CN=www.example.com,O=Example' \\\n    \
       --name www.example.com --name example.com --out web.csr")]
 pub struct Csr {
-    /// The private key
-    key: String,
+    #[command(flatten)]
+    choice: KeyChoice,
     /// The distinguished name (RFC 4514)
     #[arg(long, value_name = "NAME")]
     subject: String,
@@ -38,8 +38,8 @@ pub struct Csr {
     It names the key and has no secret. OpenSSL 3 reads it where libhsmux_pkcs11.so is one of\n\
     its providers (docs/servers.md). The daemon is not asked, so that the file can be written anywhere.")]
 pub struct Reference {
-    /// The private key, with the pool's label as its token
-    key: Uri,
+    #[command(flatten)]
+    choice: KeyChoice,
     /// The file to write [default: standard output]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -48,7 +48,7 @@ pub struct Reference {
 impl Csr {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let request = Request::KeyCsr {
-            key: self.key,
+            key: self.choice.required()?.to_string(),
             subject: self.subject,
             names: self.names,
         };
@@ -58,7 +58,7 @@ impl Csr {
 
 impl Reference {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let pem = reference::to_pem(&self.key)?;
+        let pem = reference::to_pem(&self.choice.required()?)?;
         give(context, Response::Text(pem), self.out)
     }
 }
@@ -68,6 +68,9 @@ fn give(context: &Context, response: Response, out: Option<PathBuf>) -> anyhow::
     match (response, out) {
         (Response::Text(pem), Some(file)) => {
             std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
+            if !context.json {
+                println!("wrote {}", file.display());
+            }
             Ok(Exit::Done)
         }
         (response, _) => show(context, response),

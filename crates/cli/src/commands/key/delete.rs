@@ -1,0 +1,137 @@
+//! `hsmux key delete`: list what matches, ask, delete exactly that.
+
+use std::collections::BTreeSet;
+use std::io::{IsTerminal, Write};
+
+use clap::Args;
+use hsmux_daemon::admin::{KeyRow, Request};
+
+use super::choice::KeyChoice;
+use super::{ask, keys};
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::output;
+
+/// Options of `hsmux key delete`.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    hsmux key delete --label old --dry-run\n  \
+    hsmux key delete --label old --type public\n  \
+    hsmux key delete --label old --all\n  \
+    hsmux key delete --label old --all --yes --confirm old\n\n\
+    A private or secret key is deleted after its label was typed, or given with --confirm.")]
+pub struct Delete {
+    #[command(flatten)]
+    choice: KeyChoice,
+    /// Delete all objects that match, if there are several
+    #[arg(long)]
+    all: bool,
+    /// List what would be deleted, and delete nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Do not ask; private and secret keys need --confirm as well
+    #[arg(long)]
+    yes: bool,
+    /// Label of a private or secret key (its id if it has no label); may be repeated
+    #[arg(long, value_name = "LABEL")]
+    confirm: Vec<String>,
+}
+
+impl Delete {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let uri = self.choice.required()?.to_string();
+        let found = keys(&context.admin()?, &Request::KeyFind { key: uri.clone() })?;
+        if self.dry_run && context.json {
+            output::json(&found)?;
+            return Ok(Exit::Done);
+        }
+        let list: Vec<_> = found.iter().map(line).collect();
+        if !context.json {
+            println!("{}", list.join("\n"));
+        }
+        if self.dry_run {
+            println!("dry run: nothing was deleted");
+            return Ok(Exit::Done);
+        }
+        if found.len() > 1 && !self.all {
+            let why = format!(
+                "{} objects match {uri}; nothing was deleted. Add --all to delete them all, or --type or --id for one",
+                found.len()
+            );
+            return Err(Exit::Usage.because(why));
+        }
+        self.confirmed(&found)?;
+        let objects = found
+            .into_iter()
+            .map(|row| (row.object.class, row.object.name))
+            .collect();
+        ask(
+            context,
+            "deleting",
+            &Request::KeyDelete { key: uri, objects },
+        )
+    }
+
+    /// Asks for what is not on the command line yet.
+    fn confirmed(&self, found: &[KeyRow]) -> anyhow::Result<()> {
+        let keys: BTreeSet<_> = found.iter().filter_map(key_name).collect();
+        for name in &keys {
+            if self.confirm.iter().any(|given| given == name) {
+                continue;
+            }
+            anyhow::ensure!(
+                std::io::stdin().is_terminal(),
+                "deleting the key {name:?} from all members needs --confirm {name}; nothing was deleted"
+            );
+            let question =
+                format!("To delete the key {name:?} from all members for ever, type its name: ");
+            anyhow::ensure!(
+                answer(&question)? == *name,
+                "that is not {name:?}; nothing was deleted"
+            );
+        }
+        if !keys.is_empty() || self.yes {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            std::io::stdin().is_terminal(),
+            "deleting from all members needs --yes; nothing was deleted"
+        );
+        anyhow::ensure!(
+            answer("Delete from all members, for ever? [y/N] ")?.eq_ignore_ascii_case("y"),
+            "nothing was deleted"
+        );
+        Ok(())
+    }
+}
+
+fn answer(question: &str) -> anyhow::Result<String> {
+    print!("{question}");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
+}
+
+/// The label of a private or secret key, or its id.
+fn key_name(row: &KeyRow) -> Option<String> {
+    let object = &row.object;
+    let key = matches!(object.class.as_str(), "private key" | "secret key");
+    let name = Some(&object.label).filter(|label| !label.is_empty());
+    key.then(|| name.unwrap_or(&object.id).clone())
+}
+
+fn line(row: &KeyRow) -> String {
+    let object = &row.object;
+    format!(
+        "{} {:?}, id {}, on {}",
+        object.class,
+        object.label,
+        if object.id.is_empty() {
+            "none"
+        } else {
+            &object.id
+        },
+        object.members.join(" ")
+    )
+}
