@@ -5,7 +5,7 @@ import time
 
 from common import frames
 from common.actors import Attackers
-from common.honest import signer
+from common.honest import newcomer, signer
 from common.measure import fails_nothing, keeps_memory, keeps_rate, observe
 from common.pool import POOL_PIN, Pool
 
@@ -16,7 +16,7 @@ MOST_MB = 200
 CONNECTIONS = 60
 
 
-def crowd(path, make_call, connections=CONNECTIONS, login=True):
+def crowd(path, make_call, connections=CONNECTIONS, login=True, direct=False):
     """So many connections ask for the same again as soon as they are answered."""
 
     def attack(_, stop, begun):
@@ -26,6 +26,8 @@ def crowd(path, make_call, connections=CONNECTIONS, login=True):
             if login:
                 connection.call(frames.login(POOL_PIN.encode()))
             call = call or make_call(connection)
+            if direct:
+                frames.go_direct(connection, connection.find(frames.PRIVATE_KEY, "ec"), call)
             connection.socket.setblocking(False)
             connection.rest, connection.wanted = call, None
             opened[connection.socket.fileno()] = connection
@@ -75,6 +77,28 @@ def comers_and_goers(path):
     return attack
 
 
+def crowd_of_direct(path):
+    """The same over connections that workers serve themselves."""
+    return crowd(path, signature, direct=True)
+
+
+def holders(path, count):
+    """Connections that greet, and then stay."""
+
+    def attack(_, stop, begun):
+        opened = []
+        while not stop.is_set():
+            while len(opened) < count and not stop.is_set():
+                try:
+                    opened.append(frames.Connection(path, timeout=5))
+                except (OSError, frames.Refused):
+                    break
+            begun()
+            stop.wait(0.05)
+
+    return attack
+
+
 def wrong_pins(path):
     """Connections that try PINs; each costs the daemon a slow hash."""
     return crowd(path, lambda _: frames.frame(frames.login(b"not the PIN")), 60, login=False)
@@ -104,6 +128,9 @@ def long_signature(connection):
 def trials(bench):
     variants = [
         ("60 connections that sign", lambda path: crowd(path, signature)),
+        ("60 connections that sign at the worker itself", crowd_of_direct),
+        ("60 connections that sign at the worker itself, beside another such", crowd_of_direct),
+        ("9,000 connections that only stay", lambda path: holders(path, 9000)),
         ("60 connections that sign 1,024 times in each call", lambda path: crowd(path, batch)),
         ("60 connections that ask for 1 MiB of random bytes", lambda path: crowd(path, long_random)),
         ("60 connections that send 4 MiB to be signed", lambda path: crowd(path, long_signature)),
@@ -111,9 +138,15 @@ def trials(bench):
         ("60 connections that try wrong PINs", wrong_pins),
         ("500 connections a second that greet and go", comers_and_goers),
     ]
-    for title, make in variants[:1] if bench.quick else variants:
+    for title, make in bench.choose(variants, 1):
         with Pool(bench.binaries) as pool:
-            trial = observe(pool, title, signer(pool), Attackers(make(pool.socket)), bench.seconds)
+            if "beside another such" in title:
+                honest = signer(pool, direct=True)
+            elif "stay" in title:
+                honest = newcomer(pool)
+            else:
+                honest = signer(pool)
+            trial = observe(pool, title, honest, Attackers(make(pool.socket)), bench.seconds)
             keeps_rate(trial, RATE)
             keeps_memory(trial, MOST_MB)
             fails_nothing(trial)

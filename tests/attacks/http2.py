@@ -134,21 +134,20 @@ def trials(bench):
     variants = [
         (f"{connections} connections of 256 streams for a file of 60 KiB, window closed",
          lambda port: stalled(port, NAME, "/middle", connections, 256)),
+        ("PING, 20 connections, answers read", lambda port: flood(port, NAME, ping, 20)),
         (f"{connections} connections of 256 streams for a file of 8 MiB, window closed",
          lambda port: stalled(port, NAME, "/long", connections, 256)),
         (f"{connections} connections of 256 streams to a server behind, window closed",
          lambda port: stalled(port, "b.example", "/", connections, 256)),
         (f"{connections} connections of 256 streams with 8 KiB of fields each",
          lambda port: stalled(port, NAME, "/short", connections, 256, [("x-long", "y" * 8000)])),
-        ("PING, 20 connections, answers read", lambda port: flood(port, NAME, ping, 20)),
         ("SETTINGS, 20 connections, answers read", lambda port: flood(port, NAME, settings, 20)),
         ("WINDOW_UPDATE of 1, 20 connections", lambda port: flood(port, NAME, window, 20)),
         ("empty DATA, 20 connections", lambda port: flood(port, NAME, empty, 20)),
         ("streams that are reset at once, 20 connections", lambda port: flood(port, NAME, resets, 20)),
     ]
-    chosen = [variants[0], variants[4]] if bench.quick else variants
     try:
-        for title, make in chosen:
+        for title, make in bench.choose(variants, 2):
             with WebPool(bench.binaries, sections=SECTIONS.format(port=backend_port)) as pool:
                 port = pool.port("the gateway serves.*?addresses=")
                 trial = observe(pool, title, browser(port, NAME, "/short"), Attackers(make(port), uid=ANOTHER),

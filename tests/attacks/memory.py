@@ -93,7 +93,7 @@ def trials(bench):
         ("the catalogue, unread, 2,000 connections", frames.frame(frames.CATALOGUE), 2000, "hold"),
         ("frames of 60 KiB that are never whole, 1,000 connections", part, 1000, "hold"),
     ]
-    for title, frame, connections, then in variants[:2] if bench.quick else variants:
+    for title, frame, connections, then in bench.choose(variants, 2):
         with Pool(bench.binaries) as pool:
             attack = flood(pool.socket, frame, connections, then)
             trial = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)

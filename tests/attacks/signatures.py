@@ -93,7 +93,7 @@ def trials(bench):
         ("300 clients of one address", 300, 1),
         ("1,000 clients of one address", 1000, 1),
     ]
-    for title, clients, sources in variants[:1] if bench.quick else variants:
+    for title, clients, sources in bench.choose(variants, 1):
         with SlowPool(bench.binaries, sections=SECTIONS.format(gateway="")) as pool:
             port = pool.port("the gateway serves.*?addresses=")
             trial = observe(pool, f"{title}, a token of {SERVICE_US // 1000} ms", handshaker(port, NAME),

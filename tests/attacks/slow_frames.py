@@ -73,7 +73,7 @@ def trials(bench):
         ("the same as random requests", begin(0, longest, longest - 16), 8 << 20, 5, 0.005),
         ("60 logins of 3 KiB, a byte each 5 ms", begin(login, 3000, 2990), 0, 60, 0.005),
     ]
-    for title, head, fill, connections, pause in variants[:1] if bench.quick else variants:
+    for title, head, fill, connections, pause in bench.choose(variants, 1):
         with Pool(bench.binaries) as pool:
             attack = trickle(pool.socket, head, fill, connections, pause)
             trial = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)

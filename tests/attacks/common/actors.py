@@ -101,8 +101,11 @@ class Worker:
         """(begin, seconds) of each; a failed one has negative seconds."""
         self.stop.set()
         times = array.array("d")
-        if self.mine.poll(60):
-            times.frombytes(self.mine.recv_bytes())
+        try:
+            if self.mine.poll(60):
+                times.frombytes(self.mine.recv_bytes())
+        except EOFError:
+            pass  # It was killed.
         self.process.join(5)
         if self.process.is_alive():
             self.process.kill()

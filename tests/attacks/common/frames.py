@@ -118,6 +118,18 @@ class Connection:
         self.socket.close()
 
 
+def go_direct(connection, key, call, most=500):
+    """Has the connection handed over to a worker, once the daemon has seen by some calls that the token is fast."""
+    for _ in range(most):
+        try:
+            connection.call(hand_over(key))
+            return
+        except Refused as error:
+            last = error
+            connection.ask(call)
+    raise last
+
+
 def outcome(result):
     failed, value = result
     if failed:

@@ -8,8 +8,8 @@ from . import frames
 from .pool import POOL_PIN
 
 
-def signer(pool, label="ec"):
-    """Signs with a key of the pool, through the daemon, one signature after the other."""
+def signer(pool, label="ec", direct=False):
+    """Signs with a key of the pool, through the daemon or a worker itself, one signature after the other."""
     path = pool.socket
 
     def make():
@@ -17,10 +17,29 @@ def signer(pool, label="ec"):
         connection.call(frames.login(POOL_PIN.encode()))
         key = connection.find(frames.PRIVATE_KEY, label)
         call = frames.frame(frames.execute(frames.use(frames.SIGN, key, frames.plain(frames.CKM_ECDSA), b"\7" * 32)))
+        if direct:
+            frames.go_direct(connection, key, call)
 
         def step():
             _, (results,) = connection.ask(call)
             frames.outcome(results[0])
+
+        return step
+
+    return make
+
+
+def newcomer(pool):
+    """Comes with a new connection each time, and reads the catalogue."""
+    path = pool.socket
+
+    def make():
+        def step():
+            connection = frames.Connection(path)
+            try:
+                connection.call(frames.CATALOGUE)
+            finally:
+                connection.close()
 
         return step
 

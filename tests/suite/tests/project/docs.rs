@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use hsmux_suite::{Program, Rig, Setup, built, source};
 
@@ -125,4 +126,61 @@ fn the_readme_has_a_good_configuration() {
         rig.write_pin(label, "1234");
     }
     rig.hsmux("config check").ok().says("good");
+}
+
+/// The pages about security name tests, as `` `end/of/path.rs::test` ``; a claim of the threat model names one at least.
+#[test]
+fn every_test_that_a_claim_names_exists() {
+    let files = rust_files(&source());
+    for page in ["docs/threat-model.md", "docs/security.md"] {
+        let text = fs::read_to_string(source().join(page)).unwrap();
+        let named: Vec<_> = text
+            .split('`')
+            .filter_map(|word| word.split_once(".rs::"))
+            .collect();
+        assert!(named.len() > 20, "{page} names {} tests", named.len());
+        for (file, test) in named {
+            assert!(
+                has_test(&files, file, test),
+                "{page}: there is no {file}.rs::{test}"
+            );
+        }
+    }
+    let model = fs::read_to_string(source().join("docs/threat-model.md")).unwrap();
+    let (_, borders) = model.split_once("## Borders").unwrap();
+    let (borders, _) = borders.split_once("## Remaining risks").unwrap();
+    let claims = borders
+        .lines()
+        .filter(|line| line.starts_with("| ") && !line.starts_with("| claim"));
+    for claim in claims {
+        assert!(claim.contains(".rs::"), "no test holds this claim: {claim}");
+    }
+}
+
+fn has_test(files: &[PathBuf], file: &str, test: &str) -> bool {
+    let mut named = files
+        .iter()
+        .filter(|path| path.ends_with(format!("{file}.rs")));
+    named.any(|path| {
+        fs::read_to_string(path)
+            .unwrap()
+            .contains(&format!("fn {test}("))
+    })
+}
+
+/// The sources below `crates` and `tests`.
+fn rust_files(root: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![root.join("crates"), root.join("tests")];
+    let mut files = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
 }
