@@ -131,7 +131,7 @@ fn the_readme_has_a_good_configuration() {
 /// The pages about security name tests, as `` `end/of/path.rs::test` ``; a claim of the threat model names one at least.
 #[test]
 fn every_test_that_a_claim_names_exists() {
-    let files = rust_files(&source());
+    let files = rust_files(source());
     for page in ["docs/threat-model.md", "docs/security.md"] {
         let text = fs::read_to_string(source().join(page)).unwrap();
         let named: Vec<_> = text
