@@ -2,6 +2,7 @@
 
 import select
 import time
+from functools import partial
 
 from common import frames
 from common.actors import Attackers
@@ -139,15 +140,19 @@ def trials(bench):
         ("500 connections a second that greet and go", comers_and_goers),
     ]
     for title, make in bench.choose(variants, 1):
-        with Pool(bench.binaries) as pool:
-            if "beside another such" in title:
-                honest = signer(pool, direct=True)
-            elif "stay" in title:
-                honest = newcomer(pool)
-            else:
-                honest = signer(pool)
-            trial = observe(pool, title, honest, Attackers(make(pool.socket)), bench.seconds)
-            keeps_rate(trial, RATE)
-            keeps_memory(trial, MOST_MB)
-            fails_nothing(trial)
-            yield trial
+        yield bench.attempt(partial(trial, bench, title, make))
+
+
+def trial(bench, title, make):
+    with Pool(bench.binaries) as pool:
+        if "beside another such" in title:
+            honest = signer(pool, direct=True)
+        elif "stay" in title:
+            honest = newcomer(pool)
+        else:
+            honest = signer(pool)
+        done = observe(pool, title, honest, Attackers(make(pool.socket)), bench.seconds)
+        keeps_rate(done, bench.share(RATE))
+        keeps_memory(done, MOST_MB)
+        fails_nothing(done)
+        return done

@@ -4,6 +4,7 @@ import select
 import ssl
 import struct
 import time
+from functools import partial
 
 from common import http2
 from common.actors import ANOTHER, Attackers
@@ -121,7 +122,6 @@ def flood(port, name, frames, connections):
 
 def trials(bench):
     backend = Backend(b"x" * 100_000)
-    backend_port = backend.port
     connections = bench.pick(50, 200)
     ping = http2.frame(http2.PING, 0, 0, b"pingpong") * 400
     settings = http2.settings(window=65535) * 400
@@ -148,13 +148,17 @@ def trials(bench):
     ]
     try:
         for title, make in bench.choose(variants, 2):
-            with WebPool(bench.binaries, sections=SECTIONS.format(port=backend_port)) as pool:
-                port = pool.port("the gateway serves.*?addresses=")
-                trial = observe(pool, title, browser(port, NAME, "/short"), Attackers(make(port), uid=ANOTHER),
-                                bench.seconds)
-                keeps_memory(trial, MOST_MB)
-                keeps_rate(trial, RATE)
-                fails_nothing(trial)
-                yield trial
+            yield bench.attempt(partial(trial, bench, title, make, backend.port))
     finally:
         backend.close()
+
+
+def trial(bench, title, make, behind):
+    with WebPool(bench.binaries, sections=SECTIONS.format(port=behind)) as pool:
+        port = pool.port("the gateway serves.*?addresses=")
+        attackers = Attackers(make(port), uid=ANOTHER)
+        done = observe(pool, title, browser(port, NAME, "/short"), attackers, bench.seconds)
+        keeps_memory(done, MOST_MB)
+        keeps_rate(done, bench.share(RATE))
+        fails_nothing(done)
+        return done

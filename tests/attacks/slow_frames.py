@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+from functools import partial
 
 from common import frames
 from common.actors import Attackers
@@ -74,15 +75,19 @@ def trials(bench):
         ("60 logins of 3 KiB, a byte each 5 ms", begin(login, 3000, 2990), 0, 60, 0.005),
     ]
     for title, head, fill, connections, pause in bench.choose(variants, 1):
-        with Pool(bench.binaries) as pool:
-            attack = trickle(pool.socket, head, fill, connections, pause)
-            trial = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
-            keeps_rate(trial, RATE)
-            keeps_memory(trial, MOST_MB)
-            fails_nothing(trial)
-            yield trial
+        yield bench.attempt(partial(trial, bench, title, (head, fill, connections, pause)))
     if not bench.quick:
         yield longest_frame(bench)
+
+
+def trial(bench, title, words):
+    with Pool(bench.binaries) as pool:
+        attack = trickle(pool.socket, *words)
+        done = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
+        keeps_rate(done, bench.share(RATE))
+        keeps_memory(done, MOST_MB)
+        fails_nothing(done)
+        return done
 
 
 def longest_frame(bench):

@@ -10,6 +10,8 @@ from .pool import resident
 SAMPLE_S = 0.02
 # With more checks those that hold are counted, not listed.
 MOST_LINES = 8
+# Of its rate a user has at least so much again when an attack is over.
+BACK = 0.1
 
 
 @dataclass
@@ -132,10 +134,12 @@ def phase(times, name, begin, end, most):
 
 
 def keeps_rate(trial, share):
-    """Against the mean of before and after: other work on the machine comes and goes."""
+    """Against the mean of before and after, if it was quieter then: other work on the machine comes and goes."""
     before, during, after = (phase.rate for phase in trial.phases)
-    part = 2 * during / (before + after) if before + after else 0.0
+    usual = (before + max(before, after)) / 2
+    part = during / usual if usual else 0.0
     trial.check(f"another user keeps {share} of the rate", part >= share, f"{part:.2f}")
+    trial.check("and has it again afterwards", after >= BACK * before, f"{after:.0f}/s")
 
 
 def keeps_memory(trial, most):
