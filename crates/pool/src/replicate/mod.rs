@@ -34,6 +34,8 @@ mod clone;
 mod door;
 mod each;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod journal;
 mod json;
 mod keys;

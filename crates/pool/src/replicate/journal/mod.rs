@@ -247,13 +247,24 @@ fn reserve(writer: &Writer, path: &Path) -> Result<()> {
     }
 }
 
+/// All that a journal says, in one line.
+fn snapshot(state: &State) -> serde_json::Result<Vec<u8>> {
+    let state = Box::new(state.clone());
+    let mut line = serde_json::to_vec(&Record::Snapshot { state })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The one line that these lines come to, for fuzz targets; `None` where they are damaged.
+pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
+    let read = sum(lines, Path::new("journal")).ok()?;
+    snapshot(&read.state).ok()
+}
+
 /// Puts one line in place of all.
 fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
-    let state = Box::new(writer.state.clone());
-    let mut line = serde_json::to_vec(&Record::Snapshot { state })
-        .map_err(|e| damaged(path, &e.to_string()))?;
-    line.push(b'\n');
+    let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
     files::replace(path, &line, 0o600)?;
     writer.file = files::open_private(path)?;
     writer.len = line.len() as u64;
