@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench attacks cluster install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,10 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 	scripts/deps.sh $(if $(WORDPRESS),wordpress,cluster)
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
+
+fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
+	scripts/deps.sh build
+	TIME='$(TIME)' RUNS='$(RUNS)' TARGET='$(TARGET)' CORPUS='$(CORPUS)' scripts/fuzz.sh
 
 install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh

@@ -14,6 +14,8 @@
 mod chain;
 mod event;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod keys;
 mod line;
 mod queue;

@@ -8,6 +8,8 @@
 pub mod auth;
 mod deed;
 pub mod engine;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod key;
 pub mod metrics;

@@ -31,6 +31,8 @@ pub mod balancer;
 mod certificate;
 mod connection;
 mod files;
+#[doc(hidden)]
+pub mod fuzzing;
 mod house;
 mod http;
 mod joined;

@@ -47,6 +47,8 @@ pub mod cvc;
 pub mod dkek;
 mod error;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod pcsc;
 pub mod pkcs15;
 pub mod provision;

@@ -1,5 +1,7 @@
 //! The worker's end of connections that were handed over to it: programs' own, each for uses of one key.
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod line;
 
 use std::collections::HashMap;

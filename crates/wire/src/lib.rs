@@ -27,6 +27,8 @@ pub use accept::{Entrance, Listening};
 pub use client::Client;
 pub use connection::{Broken, Connection, decode};
 pub use cork::together;
+#[doc(hidden)]
+pub use direct::fuzzing;
 pub use direct::{Direct, Handed, Supervisor};
 pub use hello::{Greeting, SPOKEN, Versions, agree};
 pub use lane::serve_lane;

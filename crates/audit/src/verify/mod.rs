@@ -54,6 +54,13 @@ pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result
     Ok(verifier.finish())
 }
 
+/// The lines of one file.
+pub(crate) fn verify_lines(lines: impl BufRead, file: &Path, known: Known) -> Result<Report> {
+    let mut verifier = Verifier::new(known);
+    verifier.read_lines(lines, file, &|_| {})?;
+    Ok(verifier.finish())
+}
+
 /// The number of the first line that has one.
 fn first_line(file: &Path) -> Result<Option<u64>> {
     let mut lines = open(file)?;
@@ -76,14 +83,14 @@ fn open(file: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 18, open))
 }
 
-fn read(lines: &mut BufReader<File>, line: &mut Vec<u8>, file: &Path) -> Result<usize> {
+fn read(lines: &mut impl BufRead, line: &mut Vec<u8>, file: &Path) -> Result<usize> {
     line.clear();
     lines
         .read_until(b'\n', line)
         .map_err(|e| unreadable(file, &e))
 }
 
-fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
+pub(crate) fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
     serde_json::from_slice(line)
 }
 
@@ -137,8 +144,16 @@ impl Verifier {
     }
 
     fn read(&mut self, file: &Path, progress: &dyn Fn(u64)) -> Result<()> {
+        self.read_lines(open(file)?, file, progress)
+    }
+
+    fn read_lines(
+        &mut self,
+        mut lines: impl BufRead,
+        file: &Path,
+        progress: &dyn Fn(u64),
+    ) -> Result<()> {
         self.report.files.push(file.to_owned());
-        let mut lines = open(file)?;
         let mut line = Vec::new();
         self.at = (file.to_owned(), 0);
         while read(&mut lines, &mut line, file)? > 0 {

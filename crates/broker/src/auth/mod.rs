@@ -2,7 +2,7 @@
 
 mod certificate;
 mod jws;
-mod jwt;
+pub(crate) mod jwt;
 mod tokens;
 mod trust;
 

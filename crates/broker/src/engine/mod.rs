@@ -37,7 +37,7 @@ pub use keyring::Keyring;
 pub use mac::Mac;
 pub use rsa::Padding;
 pub use sign::{Recipe, Scheme, verify};
-pub use spelling::{is_external, spelling};
+pub use spelling::{asked, is_external, spelling};
 
 use crate::key::{Key, Version};
 use crate::refusal::Refusal;

@@ -122,6 +122,12 @@ impl<Item> Batch<Item> {
         &mut self.single
     }
 
+    /// How many there are, one where it is no batch.
+    pub fn items(&self) -> usize {
+        let entries = self.whole.entries.as_ref();
+        entries.map_or(1, |Bounded(entries)| entries.len())
+    }
+
     /// Does `work` for the item or for each of the batch.
     pub async fn answer<Working>(
         self,

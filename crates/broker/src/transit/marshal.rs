@@ -66,6 +66,16 @@ impl Marshaling {
     }
 }
 
+/// For fuzz targets: what is read as r and s is written as it was.
+pub fn check(der: &[u8]) {
+    for len in [64, 96, 132] {
+        if let Some(raw) = Marshaling::Asn1.read(der, len) {
+            assert_eq!(raw.len(), len);
+            assert_eq!(Marshaling::Asn1.write(&raw).ok().as_deref(), Some(der));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

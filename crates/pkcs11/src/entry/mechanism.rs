@@ -79,12 +79,12 @@ struct Raw {
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(non_snake_case)]
-struct OldGcm {
-    pIv: *mut u8,
-    ulIvLen: CK_ULONG,
-    pAAD: *mut u8,
-    ulAADLen: CK_ULONG,
-    ulTagBits: CK_ULONG,
+pub struct OldGcm {
+    pub pIv: *mut u8,
+    pub ulIvLen: CK_ULONG,
+    pub pAAD: *mut u8,
+    pub ulAADLen: CK_ULONG,
+    pub ulTagBits: CK_ULONG,
 }
 
 impl Raw {

@@ -3,6 +3,8 @@
 //! PKCS#11 3.0, section 5. The tables at the end of a family stand for functions of one shape.
 
 mod crypt;
+#[doc(hidden)]
+pub mod fuzzing;
 mod general;
 mod guard;
 mod key;

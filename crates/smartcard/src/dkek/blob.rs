@@ -101,7 +101,15 @@ impl WrappedKey {
 
     /// Wraps a key as a card would; `allowed` as in [`Self::allowed_algorithms`].
     pub fn seal(key: &KeyMaterial, allowed: &[u8], dkek: &Dkek) -> Result<Self, DkekError> {
-        let kind = key.kind();
+        Self::seal_fields(key.kind(), &key.encode(), allowed, dkek)
+    }
+
+    fn seal_fields(
+        kind: WrappedKind,
+        fields: &[u8],
+        allowed: &[u8],
+        dkek: &Dkek,
+    ) -> Result<Self, DkekError> {
         let mut bytes = dkek.check_value().0.to_vec();
         bytes.push(kind as u8);
         for value in [kind.default_algorithm(), allowed, &[], &[]] {
@@ -110,20 +118,26 @@ impl WrappedKey {
             bytes.extend_from_slice(&length.to_be_bytes());
             bytes.extend_from_slice(value);
         }
-        bytes.extend_from_slice(&encipher(key, dkek));
+        bytes.extend_from_slice(&encipher(fields, dkek));
         let mac = mac_of(dkek, &bytes).finalize().into_bytes();
         bytes.extend_from_slice(&mac);
         Self::parse(&bytes)
     }
 }
 
+/// For fuzz targets: wraps any clear text, after a byte for its kind.
+pub fn wrap_clear_text(input: &[u8], dkek: &Dkek) -> Option<WrappedKey> {
+    let (kind, fields) = input.split_first()?;
+    let kind = WrappedKind::try_from(*kind).ok()?;
+    WrappedKey::seal_fields(kind, fields, &[], dkek).ok()
+}
+
 /// The ciphertext of a key; its clear text is never in a vector that grows.
-fn encipher(key: &KeyMaterial, dkek: &Dkek) -> Vec<u8> {
-    let fields = key.encode();
+fn encipher(fields: &[u8], dkek: &Dkek) -> Vec<u8> {
     let length = NONCE + fields.len();
     let mut buffer = Zeroizing::new(vec![0; (length / BLOCK + 1) * BLOCK]);
     buffer[..NONCE].copy_from_slice(&*random::<NONCE>());
-    buffer[NONCE..length].copy_from_slice(&fields);
+    buffer[NONCE..length].copy_from_slice(fields);
     let kenc = dkek.encryption_key();
     let cipher = cbc::Encryptor::<Aes256>::new(&(*kenc).into(), &[0; BLOCK].into());
     let sealed = cipher.encrypt_padded_mut::<Iso7816>(&mut buffer, length);

@@ -13,6 +13,8 @@ mod material;
 mod share_file;
 
 pub use blob::WrappedKey;
+#[doc(hidden)]
+pub use blob::wrap_clear_text;
 pub use key::{CheckValue, Dkek, DkekShare};
 pub use key_file::WrappedKeyFile;
 pub use material::{Field, KeyMaterial, WrappedKind};

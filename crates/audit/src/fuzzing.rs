@@ -1,0 +1,28 @@
+//! Entry for fuzz targets: a trail in memory.
+
+use std::path::Path;
+
+use crate::keys::PublicKey;
+use crate::line;
+use crate::verify::{self, Known, Report};
+
+/// What verification finds in these lines, with the key that signed them.
+pub fn verify(lines: &[u8], key: &PublicKey) -> Report {
+    let known = Known {
+        keys: vec![key.clone()],
+        ..Known::default()
+    };
+    verify::verify_lines(lines, Path::new("audit.log"), known).expect("memory can be read")
+}
+
+/// The lines that a signature vouches for.
+pub fn signed<'a>(lines: &'a [u8], report: &Report) -> Vec<&'a [u8]> {
+    let (Some(first), Some(last)) = (report.first, report.signed_to) else {
+        return Vec::new();
+    };
+    let vouched = |line: &&[u8]| {
+        let number = verify::parse(line).ok().map(|parsed| parsed.seq);
+        line::parts(line).is_some() && number.is_some_and(|seq| (first..=last).contains(&seq))
+    };
+    lines.split(|byte| *byte == b'\n').filter(vouched).collect()
+}

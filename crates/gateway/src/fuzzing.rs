@@ -1,0 +1,51 @@
+//! Entry for fuzz targets: what comes before a site is chosen.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use hsmux_pool::config::ProxyVersion;
+use hyper::header::{HOST, HeaderValue};
+use hyper::{Request, Uri, Version};
+
+use crate::http::{host as named, without_port};
+use crate::proxy_header;
+
+/// Who a PROXY header says that the client is, and how long the header is.
+pub fn proxy(bytes: &[u8]) -> Option<(Option<SocketAddr>, usize)> {
+    let mut rest = bytes;
+    let address = {
+        let read = pin!(proxy_header::read(&mut rest));
+        let Poll::Ready(read) = read.poll(&mut Context::from_waker(Waker::noop())) else {
+            panic!("bytes in memory were waited for");
+        };
+        read.ok()?
+    };
+    Some((address, bytes.len() - rest.len()))
+}
+
+/// Headers of both versions that name this client.
+pub fn write_proxy(client: SocketAddr) -> [Vec<u8>; 2] {
+    [ProxyVersion::V1, ProxyVersion::V2].map(|version| proxy_header::write(version, client, client))
+}
+
+/// The host that a request names, whose first line is an authority and whose others are Host fields.
+pub fn host(bytes: &[u8]) {
+    let mut lines = bytes.split(|byte| *byte == b'\n');
+    let authority = lines.next().unwrap_or_default();
+    let mut request = Request::new(());
+    if let Ok(uri) = Uri::try_from(authority) {
+        *request.uri_mut() = uri;
+        *request.version_mut() = Version::HTTP_2;
+    }
+    for value in lines
+        .take(4)
+        .filter_map(|line| HeaderValue::from_bytes(line).ok())
+    {
+        request.headers_mut().append(HOST, value);
+    }
+    if let Some(host) = named(&request) {
+        assert!(host.len() <= bytes.len());
+        assert!(host.starts_with(without_port(host)));
+    }
+}

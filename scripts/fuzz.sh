@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets one after the other: TIME seconds or RUNS executions each, all of them or TARGET alone.
+# What they find is in fuzz/artifacts/TARGET, what they learn in CORPUS (fuzz/corpus).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+version=0.13.2
+time=${TIME:-60} runs=${RUNS:--1}
+[ -z "${RUNS:-}" ] || time=${TIME:-0}
+corpus=${CORPUS:-fuzz/corpus}
+
+cargo +nightly --version >/dev/null 2>&1 || {
+    echo "Sanitizers need a nightly toolchain: rustup toolchain install nightly --profile minimal" >&2
+    exit 1
+}
+cargo fuzz --version 2>/dev/null | grep -qx "cargo-fuzz $version" || {
+    echo "cargo-fuzz $version is missing; building it takes a minute, once"
+    cargo install --locked --quiet --debug --version "$version" cargo-fuzz
+}
+
+# Inputs as long as what is read there usually is: a frame, a file, a line.
+longest() {
+    case $1 in
+    configuration | journal | audit_lines | jwk) echo 4096 ;;
+    calls | replies | direct | cvc | key_blobs | dkek_files | batches | jws) echo 1024 ;;
+    *) echo 512 ;;
+    esac
+}
+
+cargo +nightly fuzz build ${TARGET:+"$TARGET"}
+for target in ${TARGET:-$(ls fuzz/seeds)}; do
+    echo "== $target"
+    mkdir -p "$corpus/$target" "fuzz/artifacts/$target"
+    # No single allocation is much longer than an input: 16 MB is what reading a frame may take.
+    cargo +nightly fuzz run "$target" "$corpus/$target" "fuzz/seeds/$target" -- \
+        -max_total_time="$time" -runs="$runs" -max_len="$(longest "$target")" -len_control=20 \
+        -malloc_limit_mb=16 -rss_limit_mb=1024 -timeout=10 -print_final_stats=1
+done

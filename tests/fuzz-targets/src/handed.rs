@@ -1,0 +1,43 @@
+//! Connections that were handed over: a program writes, a worker reads.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use hsmux_token::{Class, ObjectId};
+use hsmux_wire::fuzzing::{Asked, Rig};
+
+use crate::frames::operation_is_looked_at;
+use crate::pieces::{pieces, split, stream};
+
+/// The key that the connection is for: seeds name it.
+const KEY: ObjectId = ObjectId {
+    class: Class::PRIVATE_KEY,
+    name: [7; 32],
+};
+
+/// Longer than a worker lets anybody wait.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What a worker carries out is a use of this key that can be checked.
+pub fn direct(input: &[u8]) {
+    thread_local! {
+        static RIG: RefCell<Rig> = RefCell::new(Rig::new(KEY));
+    }
+    let Some((how, rest)) = split(input) else {
+        return;
+    };
+    let shared = how & 0x40 != 0;
+    let stream = stream(how, rest);
+    let asked = RIG.with_borrow_mut(|rig| rig.hear(pieces(how, &stream), shared));
+    match asked {
+        Asked::Use(operation, until) => {
+            let (_, key, ..) = operation.key_use().expect("a use of a key");
+            assert_eq!(key, KEY);
+            assert!(operation.check().is_ok());
+            assert!(until <= Instant::now() + DAY);
+            operation_is_looked_at(&operation);
+        }
+        Asked::Nothing => assert!(!shared || stream.is_empty(), "half a frame was kept"),
+        Asked::Refused(_) | Asked::Ended => {}
+    }
+}
