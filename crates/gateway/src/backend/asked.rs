@@ -1,6 +1,8 @@
 //! The body of a request on its way to a backend.
 
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -10,12 +12,21 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 
+use crate::http::remove_ours;
+
 /// The client's, or none where that had none.
 ///
 /// A backend that answers, or ends, before it has taken all of it leaves a client behind that is still sending. What comes
 /// is read for a while then, and forgotten: a connection that is closed with something unread takes the answer
 /// back that was on its way (RFC 9112, section 9.6).
-pub struct Asked(Option<Incoming>);
+pub struct Asked {
+    body: Option<Incoming>,
+    outcome: Outcome,
+}
+
+/// What has become of a client's body; `None`: it had none.
+#[derive(Clone, Default)]
+pub struct Outcome(Option<Arc<AtomicBool>>);
 
 /// How long, and how much of it, at most.
 const LINGERS: Duration = Duration::from_secs(5);
@@ -24,13 +35,31 @@ const MOST: usize = 1 << 20;
 impl Asked {
     /// Of a request without a body.
     pub fn nothing() -> Self {
-        Self(None)
+        Self {
+            body: None,
+            outcome: Outcome::default(),
+        }
+    }
+
+    /// To ask later what has become of it.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome.clone()
+    }
+}
+
+impl Outcome {
+    /// Whether it was malformed, or ended too early.
+    pub fn has_failed(&self) -> bool {
+        let failed = self.0.as_ref();
+        failed.is_some_and(|failed| failed.load(Relaxed))
     }
 }
 
 impl From<Incoming> for Asked {
     fn from(body: Incoming) -> Self {
-        Self(Some(body))
+        let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
+        let body = Some(body);
+        Self { body, outcome }
     }
 }
 
@@ -42,42 +71,59 @@ impl Body for Asked {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        let body = &mut self.get_mut().0;
-        let Some(rest) = body else {
+        let this = self.get_mut();
+        let Some(rest) = &mut this.body else {
             return Poll::Ready(None);
         };
-        let frame = ready!(Pin::new(rest).poll_frame(context));
-        if !matches!(frame, Some(Ok(_))) {
-            *body = None;
+        let mut frame = ready!(Pin::new(rest).poll_frame(context));
+        match &mut frame {
+            Some(Ok(frame)) => {
+                if let Some(trailers) = frame.trailers_mut() {
+                    remove_ours(trailers);
+                }
+            }
+            ended => {
+                if let (Some(Err(_)), Some(failed)) = (ended, &this.outcome.0) {
+                    failed.store(true, Relaxed);
+                }
+                this.body = None;
+            }
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.as_ref().is_none_or(Incoming::is_end_stream)
+        self.body.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         let nothing = SizeHint::with_exact(0);
-        self.0.as_ref().map_or(nothing, Incoming::size_hint)
+        self.body.as_ref().map_or(nothing, Incoming::size_hint)
     }
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let rest = self.0.take().filter(|body| !body.is_end_stream());
+        let rest = self.body.take().filter(|body| !body.is_end_stream());
         if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(timeout(LINGERS, forget(rest)));
+            runtime.spawn(has_failed(rest));
         }
     }
 }
 
-async fn forget(mut rest: Incoming) {
-    let mut read = 0;
-    while let Some(Ok(frame)) = rest.frame().await {
-        read += frame.data_ref().map_or(0, Bytes::len);
-        if read > MOST {
-            return;
+/// Reads a body that nobody needs, for a while, and says whether that has failed.
+pub async fn has_failed(mut rest: Incoming) -> bool {
+    let reading = async {
+        let mut read = 0;
+        while let Some(frame) = rest.frame().await {
+            read += frame?.data_ref().map_or(0, Bytes::len);
+            if read > MOST {
+                break;
+            }
         }
-    }
+        Ok::<_, hyper::Error>(())
+    };
+    timeout(LINGERS, reading)
+        .await
+        .is_ok_and(|read| read.is_err())
 }

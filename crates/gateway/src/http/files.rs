@@ -95,7 +95,8 @@ impl Open {
         let file = std::fs::File::options()
             .read(true)
             .custom_flags(nonblocking)
-            .open(path)?;
+            .open(path)
+            .map_err(absent)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() && !metadata.is_dir() {
             return Err(io::ErrorKind::NotFound.into());
@@ -113,6 +114,19 @@ impl Open {
     }
 }
 
+/// There is no file whose path the system does not take: too long, in circles, or with a zero byte.
+fn absent(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
+            io::ErrorKind::NotFound.into()
+        }
+        _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
+            io::ErrorKind::NotFound.into()
+        }
+        _ => error,
+    }
+}
+
 impl Backend for Files {
     type File = Open;
     type Metadata = Metadata;
@@ -124,7 +138,7 @@ impl Backend for Files {
     }
 
     fn metadata(&self, path: PathBuf) -> Self::MetadataFuture {
-        ready(std::fs::metadata(path))
+        ready(std::fs::metadata(path).map_err(absent))
     }
 }
 

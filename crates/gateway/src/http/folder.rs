@@ -2,23 +2,36 @@
 
 use std::path::Path;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Incoming};
 use hyper::header::{
     IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
 };
 use hyper::{Method, Request, Response, StatusCode};
+use percent_encoding::percent_decode_str;
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
+use crate::backend::has_failed;
 use crate::house::House;
 
-use super::Answer;
 use super::files::Files;
+use super::forward::malformed;
 use super::kept::Page;
+use super::{Answer, text};
 
 /// A file of the folder.
 pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
+    if is_hidden(request.uri().path()) {
+        return text(StatusCode::NOT_FOUND, "there is no such file");
+    }
+    let (head, body) = request.into_parts();
+    // No file needs a body, but a malformed one is told.
+    if !body.is_end_stream() && has_failed(body).await {
+        return malformed();
+    }
+    let request = Request::from_parts(head, Empty::<Bytes>::new());
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
     if let Some(page) = path.and_then(|path| house.kept.get(folder, path)) {
         let body = Full::from(page.bytes.clone());
@@ -46,7 +59,7 @@ pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) ->
 }
 
 /// Whether the answer does not hang on what the client has already, or on the part of it that it wants.
-fn is_for_all_of_it(request: &Request<Incoming>) -> bool {
+fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     let some = [
         RANGE,
         IF_MATCH,
@@ -57,4 +70,52 @@ fn is_for_all_of_it(request: &Request<Incoming>) -> bool {
     ];
     let headers = request.headers();
     request.method() == Method::GET && !some.iter().any(|header| headers.contains_key(header))
+}
+
+/// What sites publish under a name that begins with a dot (RFC 8615).
+const PUBLIC: &str = ".well-known";
+
+/// Whether a path leads to a file, or through a folder, whose name begins with a dot.
+fn is_hidden(path: &str) -> bool {
+    let path = percent_decode_str(path).collect::<Vec<_>>();
+    let names = path
+        .split(|byte| *byte == b'/')
+        .filter(|name| !matches!(name, [] | [b'.']));
+    let mut names = names.enumerate();
+    names.any(|(at, name)| name.starts_with(b".") && (at > 0 || name != PUBLIC.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_hidden;
+
+    #[test]
+    fn names_that_begin_with_a_dot_are_hidden() {
+        for path in [
+            "/.git/config",
+            "/%2egit/config",
+            "//.git",
+            "/a%2f.env",
+            "/a/.env",
+            "/a/%2E%65nv",
+            "/./.git",
+            "/../a",
+            "/.well-known/.git/config",
+            "/a/.well-known/b",
+            "/.well-knowns",
+            "/.Well-known/a",
+        ] {
+            assert!(is_hidden(path), "{path}");
+        }
+        for path in [
+            "/",
+            "/a.b/c.",
+            "/./a",
+            "/.well-known/security.txt",
+            "/%2ewell-known/acme-challenge/a",
+            "/a%252f.b/c",
+        ] {
+            assert!(!is_hidden(path), "{path}");
+        }
+    }
 }

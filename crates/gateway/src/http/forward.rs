@@ -1,17 +1,23 @@
 //! A request to a backend, and its answer.
 
+use std::net::SocketAddr;
+
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{HOST, HeaderValue, TE};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 
-use super::upgrade::Wish;
-use super::{Answer, Call, headers, text};
+use super::upgrade::{WEBSOCKET, Wish, is_websocket};
+use super::{Answer, Call, Host, headers, text};
 use crate::backend::{Answered, Asked, Failure};
 
-/// Passes a request on.
-pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer {
-    let Ok(wish) = Wish::of(&mut request) else {
+/// Passes a request for a host on.
+pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
+    let upgrades = &call.served.site.upgrades;
+    if is_websocket(&request) && !upgrades.iter().any(|allowed| allowed == WEBSOCKET) {
+        return text(StatusCode::NOT_IMPLEMENTED, "this site has no WebSockets");
+    }
+    let Ok(wish) = Wish::of(&mut request, upgrades) else {
         return text(
             StatusCode::INTERNAL_SERVER_ERROR,
             "there are no random numbers",
@@ -30,7 +36,7 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
         );
     }
     let trailers = http2 && headers::takes_trailers(request.headers());
-    if address(&mut request, call).is_none() {
+    if address(&mut request, host, call.from).is_none() {
         return text(StatusCode::BAD_REQUEST, "no host of this name can be");
     }
     if let Some(wish) = &wish {
@@ -41,8 +47,11 @@ pub async fn pass_on(call: &Call<'_>, mut request: Request<Incoming>) -> Answer 
         let value = HeaderValue::from_static("trailers");
         request.headers_mut().insert(TE, value);
     }
-    let answer = match ask(call, request.map(Asked::from)).await {
+    let request = request.map(Asked::from);
+    let body = request.body().outcome();
+    let answer = match ask(call, request).await {
         Ok(answer) => answer,
+        Err(_) if body.has_failed() => return malformed(),
         Err(apology) => return apology,
     };
     match wish {
@@ -61,20 +70,23 @@ pub fn plain(mut answer: Response<Answered>) -> Answer {
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
+/// The answer to a request whose body is no message of HTTP, or ended too early.
+pub fn malformed() -> Answer {
+    let status = StatusCode::BAD_REQUEST;
+    text(status, "the body of the request is malformed or incomplete")
+}
+
 /// Makes the request one of the backend's; `None`: its host is none.
-fn address(request: &mut Request<Incoming>, call: &Call<'_>) -> Option<()> {
-    let host = headers::host(request).map(str::to_owned);
+fn address(request: &mut Request<Incoming>, host: &Host, from: SocketAddr) -> Option<()> {
     let path = request.uri().path_and_query();
     // One of no letters at all is `/`, too.
     let path = path.filter(|path| path.as_str() != "/").cloned();
     *request.uri_mut() = path.map(Uri::from).unwrap_or_default();
     *request.version_mut() = Version::HTTP_11;
     headers::strip(request.headers_mut());
-    if let Some(host) = &host {
-        let value = HeaderValue::from_str(host).ok()?;
-        request.headers_mut().insert(HOST, value);
-    }
-    headers::introduce(request.headers_mut(), call.from, host.as_deref());
+    let host = HeaderValue::from_str(&host.to_string()).ok()?;
+    request.headers_mut().insert(HOST, host.clone());
+    headers::introduce(request.headers_mut(), from, host);
     Some(())
 }
 

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
-use hyper::http::uri::Authority;
 use hyper::{Request, Uri, Version};
 
 /// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
@@ -17,36 +16,37 @@ static HOP: [HeaderName; 7] = [
     header::UPGRADE,
 ];
 
-/// What a client may not say of itself: nobody who speaks HTTP stands before the gateway.
-const OURS: [&str; 6] = [
+/// Fields that a client may not set: back ends take them for the gateway's words, or those of a proxy before it.
+const OURS: [&str; 8] = [
     "forwarded",
-    "x-forwarded-for",
-    "x-forwarded-host",
-    "x-forwarded-port",
-    "x-forwarded-proto",
+    "true-client-ip",
+    "x-arr-clientcert",
+    "x-client-dn",
+    "x-client-ip",
+    "x-client-verify",
+    "x-cluster-client-ip",
     "x-real-ip",
 ];
 
-/// The host that a request asks for, with the port if it has one.
-pub fn host<B>(request: &Request<B>) -> Option<&str> {
-    let authority = request.uri().authority().map(Authority::as_str);
-    authority.or_else(|| request.headers().get(header::HOST)?.to_str().ok())
-}
+/// All fields that begin so are such, too: what a proxy says of the connection and of the client's certificate.
+const OURS_BEGIN: [&str; 6] = [
+    "client-cert",
+    "ssl-client-",
+    "x-amzn-mtls-",
+    "x-client-cert",
+    "x-forwarded",
+    "x-ssl-",
+];
 
-/// A host without its port.
-pub fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    }
-}
-
-/// The protocol that a request of HTTP/1.1 wants to change to.
-pub fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+/// The first protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`.
+pub fn upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValue> {
     let wants = tokens(request.headers()).any(|token| token.eq_ignore_ascii_case("upgrade"));
-    let to = request.headers().get(header::UPGRADE);
-    to.filter(|_| wants && request.version() == Version::HTTP_11)
-        .cloned()
+    if !wants || request.version() != Version::HTTP_11 {
+        return None;
+    }
+    let to = listed(request.headers(), header::UPGRADE);
+    let mut to = to.filter_map(|to| allowed.iter().find(|it| it.eq_ignore_ascii_case(to)));
+    HeaderValue::from_str(to.next()?).ok()
 }
 
 /// Whether a client takes fields after the body (RFC 9110, section 10.1.4).
@@ -77,21 +77,38 @@ pub fn strip(headers: &mut HeaderMap) {
 }
 
 /// Tells the backend who asks, and for what.
-pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: Option<&str>) {
-    for name in OURS {
+pub fn introduce(headers: &mut HeaderMap, from: SocketAddr, host: HeaderValue) {
+    remove_ours(headers);
+    let ip = from.ip().to_canonical().to_string();
+    if let Ok(ip) = HeaderValue::from_str(&ip) {
+        headers.insert("x-forwarded-for", ip);
+    }
+    headers.insert("x-forwarded-host", host);
+    headers.insert("x-forwarded-proto", HeaderValue::from_static("https"));
+}
+
+/// Takes away what a client may not say, of a head or of the fields after a body.
+pub fn remove_ours(headers: &mut HeaderMap) {
+    let ours = headers.keys().filter(|name| is_ours(name.as_str()));
+    for name in ours.cloned().collect::<Vec<_>>() {
         headers.remove(name);
     }
-    let ip = from.ip().to_canonical().to_string();
-    let said = [
-        ("x-forwarded-for", Some(&*ip)),
-        ("x-forwarded-host", host),
-        ("x-forwarded-proto", Some("https")),
-    ];
-    for (name, value) in said {
-        if let Some(Ok(value)) = value.map(HeaderValue::from_str) {
-            headers.insert(name, value);
-        }
-    }
+}
+
+/// Whether some server would read a field's name as one of [`OURS`]: those that hand fields over as variables write each
+/// byte that is no letter and no digit as `_`.
+fn is_ours(name: &str) -> bool {
+    let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
+        true => byte,
+        false => b'-',
+    };
+    let begins = |ours: &&str| {
+        name.len() >= ours.len() && ours.bytes().eq(name.bytes().take(ours.len()).map(letter))
+    };
+    let is = |ours: &&str| name.len() == ours.len() && begins(ours);
+    name.contains('_')
+        || OURS.iter().any(|ours| is(ours))
+        || OURS_BEGIN.iter().any(|ours| begins(ours))
 }
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
@@ -138,7 +155,7 @@ mod tests {
         introduce(
             request.headers_mut(),
             "[::ffff:9.8.7.6]:5".parse().unwrap(),
-            Some("here"),
+            HeaderValue::from_static("here"),
         );
         assert_eq!(request.headers()["x-forwarded-for"], "9.8.7.6");
         assert_eq!(request.headers()["x-forwarded-host"], "here");
@@ -151,8 +168,14 @@ mod tests {
             ("connection", "keep-alive, Upgrade"),
             ("upgrade", "websocket"),
         ];
-        assert_eq!(upgrade(&request(&both)).unwrap(), "websocket");
-        assert_eq!(upgrade(&request(&both[1..])), None);
+        let allowed = ["websocket".to_owned()];
+        assert_eq!(upgrade(&request(&both), &allowed).unwrap(), "websocket");
+        assert_eq!(upgrade(&request(&both[1..]), &allowed), None);
+        assert_eq!(upgrade(&request(&both), &[]), None);
+        let several = [("connection", "upgrade"), ("upgrade", "h2c, WebSocket")];
+        assert_eq!(upgrade(&request(&several), &allowed).unwrap(), "websocket");
+        let other = [("connection", "upgrade"), ("upgrade", "h2c")];
+        assert_eq!(upgrade(&request(&other), &allowed), None);
     }
 
     #[test]
@@ -164,15 +187,20 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_no_part_of_a_name() {
-        let hosts = [
-            ("a.example:443", "a.example"),
-            ("a.example", "a.example"),
-            ("[::1]:443", "[::1]"),
-            ("[::1]", "[::1]"),
-        ];
-        for (host, name) in hosts {
-            assert_eq!(without_port(host), name);
+    fn a_field_is_known_in_every_spelling() {
+        for name in [
+            "forwarded",
+            "x-forwarded",
+            "x.forwarded.for",
+            "x-forwarded-anything",
+            "x!real!ip",
+            "client-cert-chain",
+            "a_b",
+        ] {
+            assert!(is_ours(name), "{name}");
+        }
+        for name in ["forward", "x-real-ips", "client", "cookie", "x-ssl"] {
+            assert!(!is_ours(name), "{name}");
         }
     }
 }

@@ -6,6 +6,7 @@
 //! | `folder` | a folder in place of a backend |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
+//! | `host` | the host that a request names |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
@@ -14,6 +15,7 @@ mod files;
 mod folder;
 mod forward;
 mod headers;
+mod host;
 mod kept;
 mod paced;
 mod upgrade;
@@ -42,7 +44,8 @@ use crate::sites::Served;
 use paced::Paced;
 use upgrade::is_websocket;
 
-pub use headers::{host, without_port};
+pub use headers::remove_ours;
+pub use host::{HTTP, HTTPS, Host};
 pub use kept::Kept;
 
 /// What goes back to a client.
@@ -160,16 +163,12 @@ impl Call<'_> {
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no proxy for other servers",
             )
-        } else if !self.is_for_us(&request) {
-            // RFC 9110, section 15.5.20.
-            text(
-                StatusCode::MISDIRECTED_REQUEST,
-                "this connection is for another site",
-            )
-        } else if let Behind::Folder(root) = &self.served.site.behind {
-            folder::answer(self.house, root, request).await
         } else {
-            forward::pass_on(self, request).await
+            match (self.host(&request), &self.served.site.behind) {
+                (Err((status, why)), _) => text(status, why),
+                (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
+                (Ok(host), _) => forward::pass_on(self, &host, request).await,
+            }
         };
         if let Some(value) = &self.served.hsts {
             let hsts = answer.headers_mut().entry(STRICT_TRANSPORT_SECURITY);
@@ -178,13 +177,21 @@ impl Call<'_> {
         answer
     }
 
-    /// Whether the host that it asks for is of the site whose certificate and rules the connection has.
-    fn is_for_us(&self, request: &Request<Incoming>) -> bool {
-        let Some(host) = host(request) else {
-            return true;
-        };
+    /// The host of a request, which has to be of the site whose certificate and rules the connection has.
+    fn host(&self, request: &Request<Incoming>) -> Result<Host, (StatusCode, &'static str)> {
+        let host = Host::of(request, HTTPS).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let sites = self.house.sites.load();
-        sites.is_of(&self.served.site, without_port(host))
+        if sites.is_of(&self.served.site, host.name()) {
+            return Ok(host);
+        }
+        // Browsers use a connection of HTTP/2 for other names of its certificate, and after 421 one of their own (RFC
+        // 9110, section 15.5.20). They name the host in `:authority`.
+        let is_reuse = request.version() == Version::HTTP_2 && request.uri().authority().is_some();
+        let status = match is_reuse && sites.find(Some(host.name())).is_some() {
+            true => StatusCode::MISDIRECTED_REQUEST,
+            false => StatusCode::BAD_REQUEST,
+        };
+        Err((status, "this connection is for another site"))
     }
 }
 

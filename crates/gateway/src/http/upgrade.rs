@@ -29,18 +29,25 @@ pub struct Wish {
     accept: Option<String>,
 }
 
+/// The protocol that sites allow unless they say otherwise.
+pub const WEBSOCKET: &str = "websocket";
+
 /// RFC 6455, section 1.3.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request opens a WebSocket on a stream of HTTP/2.
 pub fn is_websocket<B>(request: &Request<B>) -> bool {
     let protocol = request.extensions().get::<Protocol>();
-    request.method() == Method::CONNECT && protocol.is_some_and(|it| it.as_str() == "websocket")
+    request.method() == Method::CONNECT && protocol.is_some_and(|it| it.as_str() == WEBSOCKET)
 }
 
 impl Wish {
-    /// That of a request, if it has one. One of HTTP/2 becomes what HTTP/1.1 asks in its place.
-    pub fn of(request: &mut Request<Incoming>) -> Result<Option<Self>, ErrorStack> {
+    /// That of a request, if it has one for a protocol that is `allowed`: any other is ignored (RFC 9110, section 7.8).
+    /// One of HTTP/2 becomes what HTTP/1.1 asks in its place.
+    pub fn of(
+        request: &mut Request<Incoming>,
+        allowed: &[String],
+    ) -> Result<Option<Self>, ErrorStack> {
         let (protocol, accept) = if is_websocket(request) {
             let mut key = [0; 16];
             boring::rand::rand_bytes(&mut key)?;
@@ -50,8 +57,8 @@ impl Wish {
             if let Ok(key) = HeaderValue::from_str(&key) {
                 request.headers_mut().insert(SEC_WEBSOCKET_KEY, key);
             }
-            (HeaderValue::from_static("websocket"), Some(accept))
-        } else if let Some(protocol) = headers::upgrade(request) {
+            (HeaderValue::from_static(WEBSOCKET), Some(accept))
+        } else if let Some(protocol) = headers::upgrade(request, allowed) {
             (protocol, None)
         } else {
             return Ok(None);
@@ -77,25 +84,27 @@ impl Wish {
             .accept
             .as_ref()
             .is_none_or(|right| accept.is_some_and(|it| it == right));
+        let spoken = answer.headers().get(UPGRADE);
+        let same =
+            spoken.is_some_and(|it| it.as_bytes().eq_ignore_ascii_case(self.protocol.as_bytes()));
         // On a stream of HTTP/2 success says that it is a WebSocket now.
         let astray = self.accept.is_some() && answer.status().is_success();
-        if astray || agrees && !right {
+        if astray || agrees && !(right && same) {
             return text(
                 StatusCode::BAD_GATEWAY,
-                "the server behind this one speaks no WebSocket here",
+                "the server behind this one does not speak the protocol that it was asked for",
             );
         }
         if !agrees {
             return super::forward::plain(answer);
         }
         let backend = hyper::upgrade::on(&mut answer);
-        let protocol = answer.headers().get(UPGRADE).cloned();
         headers::strip(answer.headers_mut());
         if self.accept.is_some() {
             *answer.status_mut() = StatusCode::OK;
             answer.headers_mut().remove(SEC_WEBSOCKET_ACCEPT);
-        } else if let Some(protocol) = protocol {
-            ask(answer.headers_mut(), protocol);
+        } else {
+            ask(answer.headers_mut(), self.protocol);
         }
         join(call, self.client, backend);
         answer.map(|_| Empty::new().map_err(|never| match never {}).boxed_unsync())

@@ -13,13 +13,13 @@ use hsmux_pool::config::Acme;
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::Request;
 use hyper::client::conn::http1;
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::http::Answer;
+use crate::http::{Answer, Host};
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 
@@ -50,7 +50,7 @@ pub fn token(path: &str) -> Option<&str> {
 }
 
 /// A token's key authorization; `None`: nobody has begun such a challenge.
-pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option<Bytes>, Failure> {
+pub async fn fetch(acme: &Acme, token: &str, host: &Host) -> Result<Option<Bytes>, Failure> {
     if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
@@ -62,7 +62,7 @@ pub async fn fetch(acme: &Acme, token: &str, asked: &HeaderMap) -> Result<Option
             read.map_err(|e| Failure::Trouble(format!("{}: {e}", folder.display())))?
         }
         Acme::Client(at) => {
-            let asked = timeout(PATIENCE, ask(at, token, asked.get(HOST)));
+            let asked = timeout(PATIENCE, ask(at, token, host));
             let answer = asked.await.unwrap_or_else(|late| Err(late.into()));
             answer.map_err(|why| match why.downcast_ref::<io::Error>() {
                 Some(e) if e.kind() == io::ErrorKind::ConnectionRefused => Failure::Nobody,
@@ -124,14 +124,11 @@ fn read(folder: &Path, file: &str) -> io::Result<Option<Bytes>> {
 async fn ask(
     at: &str,
     token: &str,
-    host: Option<&HeaderValue>,
+    host: &Host,
 ) -> Result<Option<Bytes>, Box<dyn std::error::Error + Send + Sync>> {
     let stream = TcpStream::connect(at).await?;
     let (mut client, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let mut request = Request::get(format!("{PREFIX}{token}"));
-    if let Some(host) = host {
-        request = request.header(HOST, host);
-    }
+    let request = Request::get(format!("{PREFIX}{token}")).header(HOST, host.to_string());
     let request = request.body(Empty::<Bytes>::new())?;
     let answer = async {
         let answer = client.send_request(request).await?;
@@ -167,10 +164,13 @@ fn is_base64url(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::HTTP;
 
     async fn of(folder: &Path, token: &str) -> Option<Bytes> {
         let acme = Acme::Folder(folder.to_owned());
-        let fetched = fetch(&acme, token, &HeaderMap::new()).await;
+        let request = Request::get("/").header(HOST, "a.test").body(()).unwrap();
+        let host = Host::of(&request, HTTP).unwrap();
+        let fetched = fetch(&acme, token, &host).await;
         fetched.map_err(|failure| failure.to_string()).unwrap()
     }
 

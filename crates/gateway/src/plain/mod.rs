@@ -28,7 +28,7 @@ use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
 use crate::house::House;
-use crate::http::{Answer, host, text, without_port};
+use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{Plain, Refused};
 use crate::proxy_header;
 
@@ -102,20 +102,26 @@ pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> 
 }
 
 async fn answer(house: &House, request: Request<Incoming>) -> Answer {
+    let host = Host::of(&request, HTTP);
     let token = challenge::token(request.uri().path());
-    let (kind, answer) = match token.zip(acme(house, &request)) {
-        Some((token, acme)) => challenge_for(house, &acme, token, &request).await,
-        _ => redirect::answer(house, &request),
+    let (kind, answer) = match (host, token) {
+        _ if request.method() == Method::CONNECT => {
+            let why = "this is no proxy for other servers";
+            (Plain::Refused, text(StatusCode::METHOD_NOT_ALLOWED, why))
+        }
+        (Err(why), _) => (Plain::Refused, text(StatusCode::BAD_REQUEST, why)),
+        (Ok(host), token) => match token.zip(acme(house, &host)) {
+            Some((token, acme)) => challenge_for(house, &acme, token, &host, &request).await,
+            None => redirect::answer(house, &host, &request),
+        },
     };
     house.metrics.plain(kind);
     answer
 }
 
 /// Who answers challenges for the host that is asked for: its site, or the gateway for any other.
-fn acme(house: &House, request: &Request<Incoming>) -> Option<Acme> {
-    let host = host(request);
-    let name = host.map(without_port);
-    let site = house.sites.load().find(name);
+fn acme(house: &House, host: &Host) -> Option<Acme> {
+    let site = house.sites.load().find(Some(host.name()));
     let own = site.and_then(|served| served.site.acme.clone());
     own.or_else(|| house.section.acme.clone())
 }
@@ -125,6 +131,7 @@ async fn challenge_for(
     house: &House,
     acme: &Acme,
     token: &str,
+    host: &Host,
     request: &Request<Incoming>,
 ) -> (Plain, Answer) {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -136,7 +143,7 @@ async fn challenge_for(
         answer.headers_mut().insert(ALLOW, allowed);
         return (Plain::Refused, answer);
     }
-    let fetched = challenge::fetch(acme, token, request.headers()).await;
+    let fetched = challenge::fetch(acme, token, host).await;
     house.trouble.tell(acme, fetched.as_ref().err());
     match fetched {
         Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),

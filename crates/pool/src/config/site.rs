@@ -22,6 +22,8 @@ pub struct Site {
     pub acme: Option<Acme>,
     /// Whether HTTP/2 is offered.
     pub http2: bool,
+    /// Protocols that a connection of HTTP/1.1 may become.
+    pub upgrades: Vec<String>,
     /// How long a backend may take to begin its answer.
     pub backend_timeout: Duration,
     /// Seconds of Strict-Transport-Security; 0: none.
@@ -78,12 +80,18 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
         let span = fields.span_of("client_certificate");
         fields.source.error(span, message);
     }
+    let upgrades = fields.list("upgrades", |value| protocol(text(value)?));
+    if upgrades.is_some() && !matches!(behind, None | Some(Behind::Http(..))) {
+        let message = "upgrades is for a backend that speaks HTTP: nothing else is asked for another protocol";
+        fields.source.error(fields.span_of("upgrades"), message);
+    }
     let site = Site {
         names: names.unwrap_or_else(|| vec!["*".into()]),
         certificates: Vec::new(),
         behind: Behind::Folder(PathBuf::new()),
         acme,
         http2: fields.flag("http2").unwrap_or(true),
+        upgrades: upgrades.unwrap_or_else(|| vec!["websocket".to_owned()]),
         backend_timeout: fields
             .duration("backend_timeout")
             .unwrap_or(Duration::from_secs(30)),
@@ -117,6 +125,22 @@ fn name(name: &str) -> Result<String, String> {
     Err(format!(
         "{name:?} is not a host name; names beyond ASCII are written as xn--..."
     ))
+}
+
+/// The name of a protocol (RFC 9110, section 7.8), and perhaps its version.
+fn protocol(name: &str) -> Result<String, String> {
+    let lower = name.to_ascii_lowercase();
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let good = |part: &str| !part.is_empty() && part.bytes().all(letter);
+    if lower.split('/').count() > 2 || !lower.split('/').all(good) {
+        return Err(format!("{name:?} is not the name of a protocol"));
+    }
+    if lower == "h2c" || lower.starts_with("http/") {
+        return Err(format!(
+            "{name:?} would carry requests that nobody checks to the backend; use backend = \"h2c://HOST:PORT\""
+        ));
+    }
+    Ok(lower)
 }
 
 fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Certificate>> {

@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 
@@ -156,7 +157,7 @@ pub fn read(from: &mut impl Read) -> io::Result<Frame> {
 
 /// A literal without an index, by its name's index, or 0 and a name as its value (RFC 7541, section 6.2.2), of less
 /// than 127 bytes.
-fn field(name: u8, value: &str) -> Vec<u8> {
+pub fn field(name: u8, value: &str) -> Vec<u8> {
     let length = u8::try_from(value.len()).expect("a short text");
     [&[name, length], value.as_bytes()].concat()
 }

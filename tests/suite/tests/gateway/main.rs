@@ -17,6 +17,7 @@ mod handshakes;
 mod haproxy_restarts;
 mod hello;
 mod here;
+mod hosts;
 mod http2_backends;
 mod kept;
 mod kinds;

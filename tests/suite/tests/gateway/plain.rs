@@ -77,7 +77,7 @@ fn everybody_is_shown_the_way_to_the_site_that_was_asked_for() {
             "/page.txt?a=b%20c",
             "https://a.test/page.txt?a=b%20c",
         ),
-        ("A.Test", "/", "https://A.Test/"),
+        ("A.Test", "/", "https://a.test/"),
         (
             "any.wild.test",
             "//elsewhere.test/",
@@ -126,9 +126,24 @@ fn a_host_is_no_place_for_an_address_of_somebody_else() {
             format!("https://a.test:{own}/a\r\n"),
         ),
         (
-            "GET http://a.test/a HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+            "GET http://a.test/a HTTP/1.1\r\nHost: a.test:80\r\n\r\n",
             "308",
             "https://a.test/a\r\n".into(),
+        ),
+        (
+            "GET http://a.test/a HTTP/1.1\r\nHost: elsewhere\r\n\r\n",
+            "400",
+            String::new(),
+        ),
+        (
+            "GET /a HTTP/1.1\r\nHost: a.test\r\nHost: a.test\r\n\r\n",
+            "400",
+            String::new(),
+        ),
+        (
+            "GET /a HTTP/1.1\r\nHost: a.test:80:\r\n\r\n",
+            "400",
+            String::new(),
         ),
         (
             "OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n",

@@ -78,6 +78,58 @@ fn a_folder_shows_its_files_and_no_others() {
     }
 }
 
+#[test]
+fn a_folder_hides_names_that_begin_with_a_dot() {
+    let gateway = Gateway::with_folder();
+    for file in [
+        ".env",
+        ".git/config",
+        "more/.secret",
+        ".well-known/.secret",
+        ".well-known/security.txt",
+        ".well-known/acme-challenge/token",
+    ] {
+        let file = gateway.rig.path(&format!("www/{file}"));
+        fs::create_dir_all(file.parent().expect("a folder")).expect("a folder");
+        fs::write(file, "a secret\n").expect("a file");
+    }
+    for version in ["--http1.1", "--http2"] {
+        for path in [
+            "/.env",
+            "/%2eenv",
+            "/.git/config",
+            "//.git/config",
+            "/more/../.git/config",
+            "/%2Egit%2fconfig",
+            "/more/.secret",
+            "/more%2f%2esecret",
+            "/.well-known/.secret",
+            "/.well-known%2f.secret",
+        ] {
+            let answer = gateway.curl("a.test", path, version);
+            answer.says(" 404").never_says("a secret");
+        }
+        for path in [
+            "/.well-known/security.txt",
+            "/%2ewell-known/acme-challenge/token",
+        ] {
+            let answer = gateway.curl("a.test", path, version);
+            answer.says(" 200").says("a secret");
+        }
+    }
+}
+
+#[test]
+fn a_path_that_no_file_can_have_is_absent() {
+    let gateway = Gateway::with_folder();
+    std::os::unix::fs::symlink("circle", gateway.rig.path("www/circle")).expect("a link");
+    let (name, path) = ("a".repeat(256), "a/".repeat(3000));
+    for path in [&name, &path, "a%00b", "circle", "page.txt/more"] {
+        let answer = gateway.curl("a.test", &format!("/{path}"), "");
+        answer.says(" 404");
+    }
+}
+
 /// Who shows one has to show a good one, also where it is not asked of everybody.
 #[test]
 fn clients_show_certificates_where_they_have_to() {

@@ -12,6 +12,7 @@ use hsmux_suite::{PATIENCE, until};
 
 use crate::backends::{backend, head, in_front_of, mirror};
 use crate::h2::Client;
+use crate::hosts::say;
 use crate::rig::{BOTH, Gateway};
 
 /// `:status 200` (RFC 7541, appendix A).
@@ -151,5 +152,45 @@ fn what_is_no_websocket_is_none_over_http2() {
         assert_ne!(status, AGREED);
         let series = format!("hsmux_gateway_requests_total{{class=\"{class}\"}}");
         assert_eq!(gateway.metric(&series), 1, "{address} {protocol}");
+    }
+}
+
+/// A request for another protocol goes on as one of HTTP/1.1 (RFC 9110, section 7.8).
+#[test]
+fn a_connection_becomes_what_its_site_allows_and_nothing_else() {
+    let ask = |protocol: &str| {
+        let lines = format!("Connection: Upgrade, close\r\nUpgrade: {protocol}\r\n");
+        format!("GET / HTTP/1.1\r\nHost: a.test\r\n{lines}\r\nhello")
+    };
+    for (more, protocols) in [
+        ("", &["h2c", "TLS/1.2", "other"][..]),
+        ("upgrades = []", &["websocket"]),
+    ] {
+        let gateway = in_front_of("http", &backend(mirror), more);
+        for protocol in protocols {
+            let said = say(&gateway, "a.test", ask(protocol).as_bytes());
+            assert!(said.starts_with("HTTP/1.1 200 "), "{protocol}: {said}");
+            assert!(!said.contains("\nupgrade:"), "{protocol}: {said}");
+        }
+    }
+    for (protocol, agreed) in [("other/2", true), ("another", false)] {
+        let address = backend(move |mut stream| {
+            let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+            let head = head(&mut reader);
+            assert!(head.contains("\nupgrade: other/2\r\n"), "{head}");
+            let answer = format!(
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n"
+            );
+            stream.write_all(answer.as_bytes()).expect("a client");
+            let mut word = [0; 5];
+            // There is none where the answer was not what the client had asked for.
+            if reader.read_exact(&mut word).is_ok() {
+                twice(&mut stream, word);
+            }
+        });
+        let gateway = in_front_of("http", &address, "upgrades = [\"other/2\"]");
+        let said = say(&gateway, "a.test", ask("h2c, Other/2").as_bytes());
+        assert_eq!(said.contains("hellohello"), agreed, "{said}");
+        assert_eq!(said.starts_with("HTTP/1.1 502 "), !agreed, "{said}");
     }
 }

@@ -178,6 +178,12 @@ pub(super) const SITE: Section = Section {
             "Whether HTTP/2 is offered beside HTTP/1.1.",
         ),
         key(
+            "upgrades",
+            r#"["websocket"]"#,
+            r#"["websocket"]"#,
+            "Protocols that a connection of HTTP/1.1 may become, by `Upgrade`, if the backend agrees. A request for any other goes on as one of HTTP/1.1. `[]`: no WebSockets either.",
+        ),
+        key(
             "backend_timeout",
             r#""30s""#,
             r#""30s""#,
