@@ -15,6 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::files::{self, Files};
+use crate::memory::Memory;
 use crate::metrics::{Held, Metrics, Refused};
 use crate::sites::Sites;
 use crate::{connection, http, plain};
@@ -38,6 +39,8 @@ pub struct House {
     pub handshakes: Arc<Semaphore>,
     /// What they and the servers behind take of the process.
     pub files: Files,
+    /// What they hold of its memory.
+    pub memory: Arc<Memory>,
     /// Short files of the sites' folders.
     pub kept: Arc<http::Kept>,
     /// The end is near: balancers had better go elsewhere.

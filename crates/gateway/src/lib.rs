@@ -11,6 +11,7 @@
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
+//! | `memory` | how much memory they hold together |
 //! | `lifetime` | until when certificates are good |
 //! | `signer`, `ledger` | signatures of the pool, and their lines on the audit trail |
 //! | `tickets` | sessions that other hosts resume |
@@ -38,6 +39,7 @@ mod http;
 mod joined;
 mod ledger;
 mod lifetime;
+mod memory;
 mod metrics;
 mod monitor;
 mod pace;

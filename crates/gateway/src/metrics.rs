@@ -10,6 +10,7 @@ use prometheus::{
 
 use crate::files::Files;
 use crate::lifetime;
+use crate::memory::Memory;
 use crate::sites::Sites;
 use crate::standing;
 
@@ -31,6 +32,8 @@ pub struct Metrics {
     plain: IntCounterVec,
     tickets: IntGauge,
     files: IntGauge,
+    memory: IntGauge,
+    closed: IntCounterVec,
 }
 
 /// One more of something, until this is dropped.
@@ -57,6 +60,15 @@ pub enum Refused {
     Unsigned,
     Tls,
     Backend,
+}
+
+/// Why a connection that served something was closed.
+#[derive(Clone, Copy, Debug)]
+pub enum Closed {
+    /// It was stalled, and others needed what it held.
+    Memory,
+    /// It has sent too many small frames of HTTP/2.
+    Flood,
 }
 
 /// What a request without TLS was given.
@@ -112,6 +124,15 @@ impl Metrics {
             files: gauge(
                 "files_left",
                 "Files that are left for connections, and for what is behind them.",
+            )?,
+            memory: gauge(
+                "memory_bytes",
+                "Bytes that requests and bodies of clients hold.",
+            )?,
+            closed: counters(
+                "closed",
+                "Connections of HTTP that were closed while they served something.",
+                &["reason"],
             )?,
             tickets: gauge(
                 "ticket_key_since_seconds",
@@ -172,6 +193,15 @@ impl Metrics {
         self.refused.with_label_values(&[why.word()]).inc();
     }
 
+    /// A connection was closed.
+    pub fn closed(&self, why: Closed) {
+        let reason = match why {
+            Closed::Memory => "memory",
+            Closed::Flood => "flood",
+        };
+        self.closed.with_label_values(&[reason]).inc();
+    }
+
     /// A request has had an answer with this status.
     pub fn request(&self, status: u16) {
         let class = usize::from(status / 100).saturating_sub(1);
@@ -199,7 +229,9 @@ impl Metrics {
     }
 
     /// The page, with what is known of these sites by now.
-    pub fn page(&self, sites: &Sites, files: &Files) -> String {
+    pub fn page(&self, sites: &Sites, files: &Files, memory: &Memory) -> String {
+        self.memory
+            .set(i64::try_from(memory.used()).unwrap_or(i64::MAX));
         self.files
             .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();

@@ -49,7 +49,8 @@ impl House {
         match path {
             "/metrics" => (
                 StatusCode::OK,
-                self.metrics.page(&self.sites.load(), &self.files),
+                self.metrics
+                    .page(&self.sites.load(), &self.files, &self.memory),
             ),
             "/health" => match self.trouble() {
                 None => (StatusCode::OK, "ok\n".into()),

@@ -17,7 +17,8 @@ use tokio::time::timeout;
 
 use crate::files::Files;
 use crate::house::{Door, House};
-use crate::metrics::Metrics;
+use crate::memory::Memory;
+use crate::metrics::{Closed, Metrics};
 use crate::reserve::Reserve;
 use crate::sites::Sites;
 use crate::tickets::Tickets;
@@ -84,6 +85,7 @@ impl Service {
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
             files: Files::of(tcp::files()),
+            memory: Memory::new(section.memory),
             kept: Arc::default(),
             leaving: leaves,
             end: ended,
@@ -91,6 +93,8 @@ impl Service {
         });
         let places = (Arc::clone(&house.connections), section.connections);
         let addresses = sockets.serve(&house, &runtime)?;
+        let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
+        runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
         runtime.spawn(watch.run(house, current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         let mut reserve = Reserve::new(runtime.handle());

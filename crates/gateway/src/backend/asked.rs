@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 
 use crate::http::remove_ours;
+use crate::memory::Admission;
 
 /// The client's, or none where that had none.
 ///
@@ -22,6 +23,8 @@ use crate::http::remove_ours;
 pub struct Asked {
     body: Option<Incoming>,
     outcome: Outcome,
+    /// What is held for what the client may send ahead.
+    _held: Option<Admission>,
 }
 
 /// What has become of a client's body; `None`: it had none.
@@ -38,6 +41,17 @@ impl Asked {
         Self {
             body: None,
             outcome: Outcome::default(),
+            _held: None,
+        }
+    }
+
+    /// Of a request with this body, and what is held for it.
+    pub fn new(body: Incoming, held: Option<Admission>) -> Self {
+        let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
+        Self {
+            body: Some(body),
+            outcome,
+            _held: held,
         }
     }
 
@@ -52,14 +66,6 @@ impl Outcome {
     pub fn has_failed(&self) -> bool {
         let failed = self.0.as_ref();
         failed.is_some_and(|failed| failed.load(Relaxed))
-    }
-}
-
-impl From<Incoming> for Asked {
-    fn from(body: Incoming) -> Self {
-        let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
-        let body = Some(body);
-        Self { body, outcome }
     }
 }
 

@@ -24,6 +24,7 @@ mod tls;
 pub use asked::{Asked, has_failed};
 pub use exchange::Failure;
 pub use line::Line;
+pub use sender::WINDOW;
 pub use shared::Answered;
 
 use std::error::Error as StdError;

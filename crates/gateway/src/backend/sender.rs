@@ -29,13 +29,13 @@ pub type Most = Arc<dyn Fn() -> u32 + Send + Sync>;
 
 /// What a server may send of one answer before its client has taken it, and what is kept of a request. All answers of a
 /// connection have as much, so that none waits for the client of another.
-const WINDOW: u32 = 64 << 10;
+pub const WINDOW: u32 = 32 << 10;
 
 /// Requests at once before the server has said how many it takes.
 const FIRST: usize = 10;
 
-/// The head of an answer, as of HTTP/1.1.
-const HEAD: u32 = 64 << 10;
+/// The head of an answer, and over HTTP/1.1 also what is read of it at once.
+const HEAD: u32 = 32 << 10;
 
 impl<B> Sender<B>
 where
@@ -60,7 +60,10 @@ pub async fn one_by_one<B>(
 where
     B: Body<Data: Send, Error: Into<BoxError>> + Send + 'static,
 {
-    let begun = http1::handshake(TokioIo::new(stream)).await;
+    let begun = http1::Builder::new()
+        .max_buf_size(HEAD as usize)
+        .handshake(TokioIo::new(stream))
+        .await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
     tokio::spawn(async move { drop(connection.with_upgrades().await) });
     sender.ready().await.map_err(|e| reasons(&e))?;

@@ -19,7 +19,7 @@ use crate::house::House;
 use super::files::Files;
 use super::forward::malformed;
 use super::kept::Page;
-use super::{Answer, text};
+use super::{Answer, PART, text};
 
 /// A file of the folder.
 pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
@@ -43,6 +43,7 @@ pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) ->
     let path = path.map(str::to_owned);
     let files = Files::new(&house.files, path.is_some());
     let Ok(found) = ServeDir::with_backend(folder, files.clone())
+        .with_buf_chunk_size(PART)
         .oneshot(request)
         .await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {

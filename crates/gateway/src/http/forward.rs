@@ -1,15 +1,19 @@
 //! A request to a backend, and its answer.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{HOST, HeaderValue, TE};
 use hyper::{Request, Response, StatusCode, Uri, Version};
+use tokio::time::timeout;
 
 use super::upgrade::{WEBSOCKET, Wish, is_websocket};
-use super::{Answer, Call, Host, headers, text};
-use crate::backend::{Answered, Asked, Failure};
+use super::{Answer, Call, Host, UPLOAD, UPLOADS, busy, headers, text};
+use crate::backend::{Answered, Asked, Failure, WINDOW};
+use crate::memory::Account;
 
 /// Passes a request for a host on.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
@@ -47,7 +51,12 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
         let value = HeaderValue::from_static("trailers");
         request.headers_mut().insert(TE, value);
     }
-    let request = request.map(Asked::from);
+    let Some(request) = take_body(call.account, request) else {
+        return busy();
+    };
+    if http2 && !is_ready(call).await {
+        return busy();
+    }
     let body = request.body().outcome();
     let answer = match ask(call, request).await {
         Ok(answer) => answer,
@@ -68,6 +77,30 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
 pub fn plain(mut answer: Response<Answered>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
+}
+
+/// Holds what the client may send before the back end takes it; `None`: nothing is left for it.
+fn take_body(account: &Arc<Account>, request: Request<Incoming>) -> Option<Request<Asked>> {
+    let (head, body) = request.into_parts();
+    let held = if body.is_end_stream() {
+        None
+    } else {
+        let length = body.size_hint().upper();
+        let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into()));
+        Some(account.upload(length as usize, UPLOADS as usize)?)
+    };
+    Some(Request::from_parts(head, Asked::new(body, held)))
+}
+
+/// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much
+/// before it is asked to.
+async fn is_ready(call: &Call<'_>) -> bool {
+    let ready = poll_fn(|context| call.account.poll_ready(context));
+    let is_ready = timeout(call.served.site.backend_timeout, ready)
+        .await
+        .is_ok();
+    *call.ahead.lock() = is_ready.then(|| call.account.charge(WINDOW as usize));
+    is_ready
 }
 
 /// The answer to a request whose body is no message of HTTP, or ended too early.

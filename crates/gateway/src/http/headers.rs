@@ -55,6 +55,13 @@ pub fn takes_trailers(headers: &HeaderMap) -> bool {
     said.any(|coding| coding.eq_ignore_ascii_case("trailers"))
 }
 
+/// The bytes of a request's head, about.
+pub fn size<B>(request: &Request<B>) -> usize {
+    let fields = request.headers().iter();
+    let fields = fields.map(|(name, value)| name.as_str().len() + value.len());
+    fields.sum::<usize>() + request.uri().path().len()
+}
+
 /// Whether a head is short enough for a connection that others use as well: nginx ends that by what is too long for it.
 pub fn fit_beside_others(headers: &HeaderMap, uri: &Uri) -> bool {
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());

@@ -3,15 +3,18 @@
 //! | file | one idea |
 //! |---|---|
 //! | `files` | a folder's files, opened and read |
+//! | `flood` | too many small frames of HTTP/2 |
 //! | `folder` | a folder in place of a backend |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
 //! | `host` | the host that a request names |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
+//! | `watched` | a client's stream, watched for floods |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
 mod files;
+mod flood;
 mod folder;
 mod forward;
 mod headers;
@@ -19,6 +22,7 @@ mod host;
 mod kept;
 mod paced;
 mod upgrade;
+mod watched;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -28,21 +32,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use hsmux_pool::config::Behind;
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONNECTION, HeaderValue, STRICT_TRANSPORT_SECURITY};
+use hyper::header::{CONNECTION, HeaderValue, RETRY_AFTER, STRICT_TRANSPORT_SECURITY};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
+use parking_lot::Mutex;
 
 use crate::connection::Client;
 use crate::house::{House, Place};
+use crate::memory::{Account, Admission, Charge};
 use crate::pace::Pace;
 use crate::sites::Served;
 
-use paced::Paced;
+use flood::Flood;
+use paced::{Answered, Paced, ReadAhead};
 use upgrade::is_websocket;
+use watched::Watched;
 
 pub use headers::remove_ours;
 pub use host::{HTTP, HTTPS, Host};
@@ -53,6 +61,19 @@ pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send
 
 /// What a head may take of memory: ten thousand clients may send one at once.
 const BUFFER: usize = 64 << 10;
+
+/// Requests of one client at once: what servers should allow (RFC 9113, section 6.5.2).
+const STREAMS: u32 = 100;
+
+/// What a request holds beside parts of bodies, about: a task, a stream, buffers of a connection to a back end.
+const REQUEST: usize = 16 << 10;
+
+/// What one request may send before the back end takes it, and all requests of a connection together.
+pub const UPLOAD: u32 = 64 << 10;
+pub const UPLOADS: u32 = 4 * UPLOAD;
+
+/// What is read at once from a file or a back end.
+pub const PART: usize = 32 << 10;
 
 /// Serves requests until the client, its limits or the gateway end the connection.
 pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
@@ -67,27 +88,52 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let pace = Pace::new();
     let clock = Arc::clone(&pace);
     let last = stream.get_ref().get_ref().last();
+    let account = house.memory.account();
+    let stream = Watched {
+        stream,
+        account: Arc::clone(&account),
+        flood: h2.then(Flood::new),
+        metrics: Arc::clone(&house.metrics),
+    };
+    let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
         let owed = clock.owe();
         let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
         let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
+        let account = Arc::clone(&holder);
         async move {
+            let asked = account.request(REQUEST + headers::size(&request));
             let call = Call {
                 house: &house,
                 served: &served,
                 from,
                 place: &held,
                 pace: &clock,
+                account: &account,
+                request: Mutex::new(asked),
+                ahead: Mutex::default(),
             };
             let answer = call.answer(request).await;
+            let of = Answered {
+                request: call.request.into_inner(),
+                ahead: call.ahead.into_inner(),
+                reads: match &served.site.behind {
+                    Behind::Folder(_) => ReadAhead::Part,
+                    behind if behind.is_http2() => ReadAhead::Window,
+                    _ => ReadAhead::Last,
+                },
+                is_http2: h2,
+                pace: Arc::clone(&clock),
+                account: Arc::clone(&account),
+            };
             house.metrics.request(answer.status().as_u16());
             drop(owed);
             if let Some(last) = last {
                 last.set();
             }
-            Ok::<_, Infallible>(answer.map(|body| Paced::new(body, clock)))
+            Ok::<_, Infallible>(answer.map(|body| Paced::new(body, of)))
         }
     });
     let patience = house.section.idle_timeout;
@@ -100,6 +146,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         _ = connection.as_mut() => return,
         () = house.farewell() => {}
         () = pace.rest(patience), if h2 => {}
+        () = account.ended() => return,
     }
     // What has been asked is answered, to who takes it.
     connection.as_mut().graceful_shutdown();
@@ -107,6 +154,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     tokio::select! {
         _ = connection => {}
         () = pace.rest(patience), if h2 => {}
+        () = account.ended() => {}
     }
 }
 
@@ -138,7 +186,10 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(256)
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(UPLOAD)
+        .initial_connection_window_size(UPLOADS)
+        .max_send_buf_size(PART)
         // RFC 8441: WebSocket.
         .enable_connect_protocol()
         // Finds clients that are gone while we owe them something; else their rest ends before.
@@ -154,11 +205,17 @@ pub struct Call<'a> {
     /// What its connection holds, and whether that is busy.
     pub place: &'a Arc<Place>,
     pub pace: &'a Arc<Pace>,
+    /// What its connection holds, what it holds itself, and what a back end may send before its client takes it.
+    pub account: &'a Arc<Account>,
+    pub request: Mutex<Option<Admission>>,
+    pub ahead: Mutex<Option<Charge>>,
 }
 
 impl Call<'_> {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let mut answer = if request.method() == Method::CONNECT && !is_websocket(&request) {
+        let mut answer = if self.request.lock().is_none() {
+            busy()
+        } else if request.method() == Method::CONNECT && !is_websocket(&request) {
             text(
                 StatusCode::METHOD_NOT_ALLOWED,
                 "this is no proxy for other servers",
@@ -193,6 +250,15 @@ impl Call<'_> {
         };
         Err((status, "this connection is for another site"))
     }
+}
+
+/// The answer where no memory is left for a request: without a body, which would need some.
+pub fn busy() -> Answer {
+    let mut answer = Response::new(Empty::new().map_err(|never| match never {}).boxed_unsync());
+    *answer.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let soon = HeaderValue::from_static("1");
+    answer.headers_mut().insert(RETRY_AFTER, soon);
+    answer
 }
 
 /// An answer of the gateway's own.

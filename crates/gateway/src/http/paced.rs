@@ -1,4 +1,4 @@
-//! A body whose parts count as what moves on its connection.
+//! A body whose parts count as what moves on its connection, and as what it holds of the memory.
 //!
 //! HTTP/2 has no time limits of its own, and a client whose windows are closed may answer pings for ever. So
 //! the connection is at rest where nothing has moved for a while and nobody waits for us.
@@ -9,22 +9,74 @@ use std::task::{Context, Poll, ready};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
+use super::PART;
+use crate::backend::WINDOW;
+use crate::memory::{Account, Admission, Charge};
 use crate::pace::{Owed, Pace};
 
-/// A body whose parts count: hyper asks for the next one only where the client takes it.
+/// A body whose parts count. hyper asks for the next part before it knows whether the client takes it.
 pub struct Paced<B> {
     body: B,
     pace: Arc<Pace>,
     owed: Option<Owed>,
+    account: Arc<Account>,
+    /// What has been read ahead of us, if anything has.
+    ahead: Option<Charge>,
+    reads: ReadAhead,
+    is_http2: bool,
+    _request: Option<Admission>,
+}
+
+/// How much may have been read ahead of a body.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// As much as was read last: a back end of HTTP/1.1.
+    Last,
+    /// As much as a back end of HTTP/2 may send.
+    Window,
+    /// What is read at once of a file, also while that is being read.
+    Part,
+}
+
+/// What is known of the request that a body answers.
+pub struct Answered {
+    pub pace: Arc<Pace>,
+    pub account: Arc<Account>,
+    pub request: Option<Admission>,
+    pub ahead: Option<Charge>,
+    pub reads: ReadAhead,
+    pub is_http2: bool,
 }
 
 impl<B> Paced<B> {
-    pub fn new(body: B, pace: Arc<Pace>) -> Self {
+    pub fn new(body: B, of: Answered) -> Self {
         Self {
             body,
-            pace,
+            pace: of.pace,
             owed: None,
+            account: of.account,
+            ahead: of.ahead,
+            reads: of.reads,
+            is_http2: of.is_http2,
+            _request: of.request,
         }
+    }
+
+    /// A part that has been read, and as much as may have been read behind it.
+    fn hold(&mut self, frame: Frame<Bytes>) -> Frame<Bytes> {
+        frame.map_data(|bytes| {
+            let ahead = match self.reads {
+                ReadAhead::Last => bytes.len(),
+                ReadAhead::Window => WINDOW as usize,
+                ReadAhead::Part => PART,
+            };
+            self.ahead = Some(self.account.charge(ahead));
+            if self.is_http2 {
+                return self.account.hold(bytes);
+            }
+            self.account.hold_until_flushed(bytes.len());
+            bytes
+        })
     }
 }
 
@@ -37,13 +89,27 @@ impl<B: Body<Data = Bytes> + Unpin> Body for Paced<B> {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         let this = self.get_mut();
+        if this.account.poll_ready(context).is_pending() {
+            this.owed.get_or_insert_with(|| this.pace.owe());
+            return Poll::Pending;
+        }
+        if this.reads == ReadAhead::Part {
+            this.ahead.get_or_insert_with(|| this.account.charge(PART));
+        }
         let polled = Pin::new(&mut this.body).poll_frame(context);
         if polled.is_pending() {
             this.owed.get_or_insert_with(|| this.pace.owe());
+            if this.reads != ReadAhead::Part {
+                this.ahead = None;
+            }
         }
         let frame = ready!(polled);
         this.owed = None;
         this.pace.moved();
+        let frame = frame.map(|read| read.map(|frame| this.hold(frame)));
+        if this.body.is_end_stream() || frame.is_none() {
+            this.ahead = None;
+        }
         Poll::Ready(frame)
     }
 

@@ -119,7 +119,11 @@ fn ask(headers: &mut HeaderMap, protocol: HeaderValue) {
 
 /// As long as both go on the client keeps its place, and is not idle.
 fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
-    let held = (call.place.clone(), call.pace.owe());
+    let held = (
+        call.place.clone(),
+        call.pace.owe(),
+        call.request.lock().take(),
+    );
     let house = Arc::clone(call.house);
     tokio::spawn(async move {
         let _held = held;

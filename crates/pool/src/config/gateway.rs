@@ -30,6 +30,8 @@ pub struct GatewaySection {
     pub connections: usize,
     /// Handshakes under way at once.
     pub handshakes: usize,
+    /// Bytes that requests and bodies of all clients may hold.
+    pub memory: usize,
     /// How long a client may take for its handshake.
     pub handshake_timeout: Duration,
     /// How long a handshake may wait for its signature.
@@ -129,6 +131,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         let number = fields.number(name, 16..=1_000_000);
         number.map_or(or, |number| number as usize)
     };
+    let memory = fields.number("memory", 1 << 20..=1 << 40);
     let tickets = fields.flag("tickets").unwrap_or(true);
     if !tickets && fields.has("ticket_secret") {
         let message =
@@ -141,6 +144,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         tickets,
         connections: number(fields, "connections", 50_000),
         handshakes: number(fields, "handshakes", 16_384),
+        memory: memory.map_or(64 << 20, |bytes| bytes as usize),
         acme: acme(fields),
         listen: listen.unwrap_or_default(),
         http,

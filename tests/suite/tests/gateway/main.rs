@@ -28,6 +28,7 @@ mod nginx_stream;
 mod plain;
 mod proxy_headers;
 mod sites;
+mod stalled;
 mod tickets;
 mod tls_backends;
 mod unkind;

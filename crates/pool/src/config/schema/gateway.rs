@@ -50,6 +50,12 @@ pub(super) const GATEWAY: Section = Section {
             "Handshakes that may be under way at once; past it new connections are closed at once.",
         ),
         key(
+            "memory",
+            "268435456",
+            "67108864",
+            "Bytes that requests and bodies of all clients may hold before they are passed on. Past it back ends and files are read later, requests beyond the first of a connection are answered with 503, and connections that take less than they hold in 5 s are closed.",
+        ),
+        key(
             "handshake_timeout",
             r#""10s""#,
             r#""10s""#,

@@ -1,0 +1,116 @@
+use std::sync::atomic::AtomicU32;
+use std::task::{Wake, Waker};
+
+use super::*;
+
+#[derive(Default)]
+struct Woken(AtomicU32);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+fn is_ready(account: &Arc<Account>) -> bool {
+    let waker = Waker::noop();
+    account.poll_ready(&Context::from_waker(waker)).is_ready()
+}
+
+#[test]
+fn a_connection_leaves_others_most_of_what_is_left() {
+    let memory = Memory::new(8000);
+    let [greedy, honest] = [memory.account(), memory.account()];
+    let mut held = Vec::new();
+    while is_ready(&greedy) {
+        held.push(greedy.hold(Bytes::from_static(&[0; 100])));
+        assert!(held.len() < 20);
+    }
+    assert_eq!(memory.used(), 700);
+    assert!(is_ready(&honest) && honest.request(100).is_some());
+    held.clear();
+    assert!(is_ready(&greedy));
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn the_first_request_of_a_connection_is_free_and_others_are_refused_when_nothing_is_left() {
+    let memory = Memory::new(1000);
+    let all = memory.account().charge(1000);
+    let account = memory.account();
+    let first = account.request(100);
+    assert!(first.is_some() && account.request(100).is_none());
+    assert!(account.upload(10, 40).is_none());
+    drop(all);
+    let second = account.request(100);
+    assert!(second.is_some());
+    assert_eq!(memory.used(), 100);
+    drop((first, second));
+    assert_eq!(memory.used(), 0);
+}
+
+/// As many as fill the window of the connection.
+#[test]
+fn uploads_hold_no_more_than_their_window() {
+    let memory = Memory::new(100_000);
+    let account = memory.account();
+    let uploads: Vec<_> = (0..10).map(|_| account.upload(10, 40)).collect();
+    assert!(uploads.iter().all(Option::is_some));
+    assert_eq!(memory.used(), 40);
+    drop(uploads);
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn what_waits_is_woken_when_its_connection_gives_back() {
+    let memory = Memory::new(1000);
+    let account = memory.account();
+    let part = account.hold(Bytes::from_static(&[0; 900]));
+    let half = part.slice(450..);
+    let woken = Arc::new(Woken::default());
+    let waker = Waker::from(Arc::clone(&woken));
+    assert!(
+        account
+            .poll_ready(&Context::from_waker(&waker))
+            .is_pending()
+    );
+    drop(part);
+    assert_eq!((woken.0.load(Relaxed), memory.used()), (0, 900));
+    drop(half);
+    assert_eq!((woken.0.load(Relaxed), memory.used()), (1, 0));
+}
+
+#[test]
+fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
+    let memory = Memory::new(1000);
+    let part = Bytes::from_static(&[0; 100]);
+    let [small, large, busy] = [memory.account(), memory.account(), memory.account()];
+    let _held = (
+        small.hold(Bytes::from_static(&[0; 150])),
+        large.hold(Bytes::from_static(&[0; 300])),
+        busy.charge(400),
+        busy.hold(part.clone()),
+    );
+    assert!(memory.stalled().is_empty());
+    for account in [&small, &large, &busy] {
+        account.progress.lock().since -= 2 * STALLED;
+    }
+    // As much as it holds is sent.
+    for _ in 0..6 {
+        drop(busy.hold(part.clone()));
+    }
+    let stalled = memory.stalled();
+    assert!(stalled.len() == 1 && Arc::ptr_eq(&stalled[0], &large));
+}
+
+#[test]
+fn what_was_never_flushed_is_given_back_with_its_connection() {
+    let memory = Memory::new(1000);
+    let account = memory.account();
+    account.hold_until_flushed(100);
+    account.flushed();
+    assert_eq!(memory.used(), 0);
+    account.hold_until_flushed(100);
+    drop(account);
+    assert_eq!(memory.used(), 0);
+}
