@@ -147,7 +147,9 @@ class Attack:
         for line in LINES:
             self.about_hosts(line, request(line))
         self.about_hosts(b"HTTP/1.0 without Host", request(b"GET / HTTP/1.0", b""))
+        self.second_request()
         self.over_http2()
+        self.smuggled_over_http2()
         if self.name != OWN:
             return
         self.senders()
@@ -195,6 +197,46 @@ class Attack:
                 said = None
             heard = self.heard()
             self.check(f"HTTP/2, {what}: no host of another site is passed on", not heard, f"{said} {heard or ''}")
+
+    def second_request(self):
+        """The first request of a connection is good, and the next ones are not."""
+        first = b"GET /first HTTP/1.1\r\nHost: " + self.name.encode() + b"\r\n\r\n"
+        for line in (b"Host: b.example", b"Host: b.example:\xff", b""):
+            said = say(self.port, self.name, first + request(fields_=line))
+            self.check(f"a second request with {line!r}: no host of another site is passed on", not self.heard(), status(said))
+
+    def smuggled_over_http2(self):
+        """What is one request over HTTP/2, and could be two as HTTP/1.1 for the server behind."""
+        second = b"GET /smuggled HTTP/1.1\r\nHost: b.example\r\n\r\n"
+        usual = [(":method", "POST"), (":scheme", "https"), (":authority", self.name)]
+        path = (":path", "/")
+        for what, fields_, body in (
+            ("a transfer coding", [*usual, path, ("transfer-encoding", "chunked")], b"0\r\n\r\n" + second),
+            ("a length that is too short", [*usual, path, ("content-length", "0")], second),
+            ("a value with line feeds", [*usual, path, ("x", b"y\r\n\r\n" + second)], b""),
+            ("a name with line feeds", [*usual, path, (b"x: y\r\n\r\n" + second + b"z", "y")], b""),
+            ("a name with a colon", [*usual, path, (b"host: b.example\r\nx", "y")], b""),
+            ("a path with line feeds", [*usual, (":path", b"/ HTTP/1.1\r\nHost: a.example\r\n\r\n" + second)], b""),
+            ("a path with a space", [*usual, (":path", b"/ HTTP/1.1\tX: y")], b""),
+            ("an absolute path", [*usual, (":path", "http://b.example/smuggled")], b""),
+            ("a method with line feeds", [(":method", b"GET / HTTP/1.1\r\n\r\n" + second), *usual[1:], path], b""),
+            ("a scheme with a host", [usual[0], (":scheme", b"https://b.example/smuggled"), usual[2], path], b""),
+            ("a field of one connection", [*usual, path, ("connection", "host"), ("upgrade", "h2c")], b""),
+            ("CONNECT with another protocol", [(":method", "CONNECT"), (":protocol", "other"), *usual[1:], path], b""),
+            ("CONNECT to another host", [(":method", "CONNECT"), (":authority", "b.example:443")], b""),
+        ):
+            try:
+                with http2.connect(self.port, self.name) as stream:
+                    stream.settimeout(3)
+                    stream.sendall(http2.frame(http2.HEADERS, http2.END_HEADERS, 1, http2.block(fields_))
+                                   + http2.frame(http2.DATA, http2.END_STREAM, 1, body))
+                    said = http2.answer(stream)
+            except OSError:
+                said = None
+            heads = list(self.backend.heads)
+            smuggled = [head for head in heads if b"/smuggled" in head or b"upgrade" in head.lower()]
+            heard = self.heard()
+            self.check(f"HTTP/2, {what}: nothing else is passed on", not smuggled and not heard, f"{said} {heads or ''}")
 
     def senders(self):
         for name in SENDERS:

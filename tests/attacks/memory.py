@@ -78,6 +78,27 @@ def flood(path, frame, connections, then):
     return attack
 
 
+def keeper(path, size):
+    """A program without login that makes session objects, and keeps them."""
+    template = [[0, bytes(8)], [1, b"\0"], [2, b"\0"], [0x11, bytes(size)]]  # CKO_DATA, not CKA_TOKEN, not CKA_PRIVATE
+
+    def attack(_, stop, begun):
+        connections = []
+        while not stop.is_set():
+            if len(connections) < 100:
+                connections.append(frames.Connection(path))
+            for connection in connections:
+                try:
+                    connection.execute([7, [template, None]])
+                except frames.Refused:
+                    time.sleep(0.01)
+            begun()
+        for connection in connections:
+            connection.close()
+
+    return attack
+
+
 def trials(bench):
     item = b"\x82\x82\x01\x81\x01\x01"  # [Random [1], 1 us]
     nested = b"\x81" * (bench.pick(1 << 16, 15 << 20))
@@ -95,12 +116,14 @@ def trials(bench):
         ("frames of 60 KiB that are never whole, 1,000 connections", part, 1000, "hold"),
     ]
     for title, frame, connections, then in bench.choose(variants, 1):
-        yield bench.attempt(partial(trial, bench, title, frame, connections, then))
+        yield bench.attempt(partial(trial, bench, title, partial(flood, frame=frame, connections=connections, then=then)))
+    for title, size in bench.choose([("data objects of 1 MiB without login", 1 << 20), ("data objects of 1 KiB", 1 << 10)], 0):
+        yield bench.attempt(partial(trial, bench, title, partial(keeper, size=size)))
 
 
-def trial(bench, title, frame, connections, then):
+def trial(bench, title, make):
     with Pool(bench.binaries) as pool:
-        attack = flood(pool.socket, frame, connections, then)
+        attack = make(pool.socket)
         done = observe(pool, title, signer(pool), Attackers(attack), bench.seconds)
         keeps_memory(done, MOST_MB)
         keeps_rate(done, bench.share(RATE))

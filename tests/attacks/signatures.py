@@ -56,18 +56,17 @@ def client_hello(name=NAME):
         return out.read()
 
 
-def replay(port, clients, sources, head=None):
-    """So many connections, from so many addresses in turn; each begins anew once it has an answer."""
+def replay(port, clients, head=None):
+    """So many connections from one address; each begins anew once it has an answer."""
     hello = client_hello()
 
     def attack(_, stop, begun):
         opened, poll, count = {}, select.poll(), 0
         while not stop.is_set():
             while len(opened) < clients and not stop.is_set():
-                address = f"127.0.{1 + count // 250 % sources // 250}.{2 + count % min(sources, 250)}"
                 count += 1
                 try:
-                    stream = socket.create_connection(("127.0.0.1", port), 5, (address, 0))
+                    stream = socket.create_connection(("127.0.0.1", port), 5, ("127.0.0.2", 0))
                     stream.sendall((head(count) if head else b"") + hello)
                 except OSError:
                     break
@@ -81,29 +80,45 @@ def replay(port, clients, sources, head=None):
     return attack
 
 
-def proxied(count):
-    """A PROXY header of one client behind the proxy (version 2): always the same address."""
-    return (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + socket.inet_aton("192.0.2.66") + socket.inet_aton("192.0.2.1")
-            + (1024 + count % 60000).to_bytes(2, "big") + b"\x01\xbb")
+def proxied(address, port=1024):
+    """A PROXY header (version 2): the client has this address."""
+    return (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c" + socket.inet_aton(address) + socket.inet_aton("192.0.2.1")
+            + port.to_bytes(2, "big") + b"\x01\xbb")
+
+
+def behind_a_proxy(count):
+    return proxied("192.0.2.66", 1024 + count % 60000)
+
+
+def liar(count):
+    """An address that nobody had before."""
+    return proxied(f"10.{count >> 16 & 255}.{count >> 8 & 255}.{count & 255}")
+
+
+PROXY = "proxy_protocol = true"
+ONE_PROXY = PROXY + '\nproxy_from = ["127.0.0.1"]'
 
 
 def trials(bench):
+    """The title; the clients, their addresses and their headers; lines of [gateway]."""
     variants = [
-        ("100 clients of one address", 100, 1),
-        ("300 clients of one address", 300, 1),
-        ("1,000 clients of one address", 1000, 1),
+        ("100 clients of one address", 100, None, ""),
+        ("300 clients of one address", 300, None, ""),
+        ("1,000 clients of one address", 1000, None, ""),
+        ("300 clients of one address, behind a proxy", 300, behind_a_proxy, PROXY),
+        ("300 clients that are no proxy, and say so many addresses", 300, liar, ONE_PROXY),
     ]
-    for title, clients, sources in bench.choose(variants, 1):
-        yield bench.attempt(partial(trial, bench, title, clients, sources))
+    for title, clients, head, lines in bench.choose(variants, 1):
+        yield bench.attempt(partial(trial, bench, title, clients, head, lines))
 
 
-def trial(bench, title, clients, sources):
-    with SlowPool(bench.binaries, sections=SECTIONS.format(gateway="")) as pool:
+def trial(bench, title, clients, head, lines):
+    with SlowPool(bench.binaries, sections=SECTIONS.format(gateway=lines)) as pool:
         port = pool.port("the gateway serves.*?addresses=")
-        attackers = Attackers(replay(port, clients, sources), uid=ANOTHER)
+        honest = handshaker(port, NAME, proxied("192.0.2.7") if head else b"")
+        attackers = Attackers(replay(port, clients, head), uid=ANOTHER)
         seconds = max(bench.seconds, bench.pick(4.0, 8.0))
-        done = observe(pool, f"{title}, a token of {SERVICE_US // 1000} ms", handshaker(port, NAME), attackers, seconds,
-                       settle=3.0)
+        done = observe(pool, f"{title}, a token of {SERVICE_US // 1000} ms", honest, attackers, seconds, settle=3.0)
         stays_within(done, bench.pick(QUICK_TIMES, TIMES))
         return done
 

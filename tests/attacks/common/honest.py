@@ -55,14 +55,15 @@ def context(**certificate):
     return made
 
 
-def handshaker(port, name, address="127.0.0.1", timeout=60.0):
-    """A full TLS handshake with the gateway, from this address."""
+def handshaker(port, name, head=b"", address="127.0.0.1", timeout=60.0):
+    """A full TLS handshake with the gateway, from this address, after a PROXY header where there is one."""
 
     def make():
         tls = context()
 
         def step():
             with socket.create_connection(("127.0.0.1", port), timeout, (address, 0)) as stream:
+                stream.sendall(head)
                 with tls.wrap_socket(stream, server_hostname=name):
                     pass
 

@@ -143,8 +143,9 @@ def keeps_rate(trial, share):
 
 
 def keeps_memory(trial, most):
-    found = max(phase.daemon for phase in trial.phases)
-    trial.check(f"the daemon stays under {most} MB", found < most, f"{found:.0f} MB")
+    for what in ("daemon", "worker"):
+        found = max(getattr(phase, what) for phase in trial.phases)
+        trial.check(f"the {what} stays under {most} MB", found < most, f"{found:.0f} MB")
 
 
 def fails_nothing(trial):
