@@ -1,45 +1,61 @@
 //! Random bytes of the operating system: nonces, IVs and names of requests, never keys.
 //!
-//! Each thread takes them in blocks: asking the system costs as much as a fast token's whole work.
+//! No nonce is kept before its text is known. A virtual machine that starts again from a snapshot would give bytes that
+//! were kept to another text.
 
 use std::cell::RefCell;
 
 use hsmux_token::{Error, Kind, Result};
-use zeroize::{Zeroize, Zeroizing};
 
-/// Bytes that are asked for at once: up to 256 the system gives all or none (getrandom(2)).
-const BLOCK: usize = 256;
+/// Bytes of a nonce or an IV, as long as the longest of them.
+pub(crate) const NONCE_LEN: usize = 16;
 
-struct Stock {
-    bytes: Zeroizing<[u8; BLOCK]>,
-    left: usize,
-}
+/// What a nonce or an IV is made of; drawn when its text is known.
+pub(crate) type Nonce = [u8; NONCE_LEN];
 
-thread_local! {
-    static STOCK: RefCell<Stock> = RefCell::new(Stock {
-        bytes: Zeroizing::new([0; BLOCK]),
-        left: 0,
-    });
-}
+/// Bytes for names of requests that are drawn at once: up to 256 the system gives all or none (getrandom(2)).
+const NAMES: usize = 256;
 
 /// Bytes that nobody has had and nobody will have again.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
-    const { assert!(N <= BLOCK) };
-    STOCK.with_borrow_mut(|stock| {
-        if stock.left < N {
-            stock.left = 0;
-            getrandom::fill(&mut stock.bytes[..])
-                .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
-            stock.left = BLOCK;
+    let mut bytes = [0; N];
+    fill(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A nonce for each text of a request, in their order: one question costs as much as a fast token's work.
+pub(crate) fn nonces(count: usize) -> Result<impl Iterator<Item = Nonce>> {
+    let mut bytes = vec![0; count * NONCE_LEN];
+    fill(&mut bytes)?;
+    let nonce = move |at: usize| {
+        let mut nonce = [0; NONCE_LEN];
+        nonce.copy_from_slice(&bytes[at * NONCE_LEN..][..NONCE_LEN]);
+        nonce
+    };
+    Ok((0..count).map(nonce))
+}
+
+thread_local! {
+    static REQUEST_NAMES: RefCell<([u8; NAMES], usize)> = const { RefCell::new(([0; NAMES], 0)) };
+}
+
+/// The name of a request, which is no secret and protects nothing: the only bytes that are drawn in advance.
+pub(crate) fn request_name() -> Result<[u8; 16]> {
+    REQUEST_NAMES.with_borrow_mut(|(bytes, left)| {
+        if *left == 0 {
+            fill(bytes)?;
+            *left = NAMES;
         }
-        let rest = stock.left - N;
-        let taken = &mut stock.bytes[rest..stock.left];
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(taken);
-        taken.zeroize();
-        stock.left = rest;
-        Ok(bytes)
+        *left -= 16;
+        let mut name = [0; 16];
+        name.copy_from_slice(&bytes[*left..*left + 16]);
+        Ok(name)
     })
+}
+
+fn fill(bytes: &mut [u8]) -> Result<()> {
+    getrandom::fill(bytes)
+        .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))
 }
 
 #[cfg(test)]
@@ -51,12 +67,14 @@ mod tests {
     #[test]
     fn none_comes_twice_nor_is_left_as_zeros() {
         let mut seen = HashSet::new();
-        for _ in 0..1000 {
-            let (short, long) = (random::<12>().unwrap(), random::<16>().unwrap());
-            for part in [&short[..8], &short[4..], &long[..8], &long[8..]] {
-                assert_ne!(part, [0; 8]);
-            }
-            assert!(seen.insert(short.to_vec()) && seen.insert(long.to_vec()));
+        let batch: Vec<Nonce> = nonces(1000).unwrap().collect();
+        assert_eq!(batch.len(), 1000);
+        let names = (0..1000).map(|_| request_name().unwrap());
+        for bytes in batch.into_iter().chain(names) {
+            assert_ne!(bytes[..8], [0; 8]);
+            assert_ne!(bytes[8..], [0; 8]);
+            assert!(seen.insert(bytes));
         }
+        assert!(seen.insert(random().unwrap()));
     }
 }

@@ -13,7 +13,7 @@ use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck, ends_
 use subtle::ConstantTimeEq;
 
 use super::{Budget, Engine, Padding};
-use crate::random::random;
+use crate::random::{NONCE_LEN, Nonce, random};
 use crate::refusal::Refusal;
 
 /// How a key enciphers.
@@ -49,18 +49,19 @@ pub fn unreadable() -> Refusal {
 }
 
 impl Engine {
-    /// Enciphers. The nonce is new and random, never the caller's.
+    /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that is already this text's.
     pub async fn encrypt(
         &self,
         target: &Target,
         plaintext: Bytes,
         aad: &[u8],
+        drawn: Option<Nonce>,
     ) -> Result<Vec<u8>, Refusal> {
         let key = target.object;
         match &target.cipher {
             Cipher::Gcm(budget) => {
                 budget.take(&self.store).await?;
-                let nonce = random::<NONCE>()?;
+                let nonce = drawn_or_new(drawn)?;
                 let text = self
                     .with_key(Verb::Encrypt, key, gcm(nonce, aad), plaintext)
                     .await?;
@@ -68,10 +69,10 @@ impl Engine {
             }
             Cipher::RawCbc => {
                 no_aad(aad)?;
-                self.cbc_encrypt(key, plaintext).await
+                self.cbc_encrypt(key, plaintext, drawn).await
             }
             Cipher::CbcHmac(mac) => {
-                let mut sealed = self.cbc_encrypt(key, plaintext).await?;
+                let mut sealed = self.cbc_encrypt(key, plaintext, drawn).await?;
                 let tag = self.tag(*mac, &sealed, aad).await?;
                 sealed.extend(&tag);
                 Ok(sealed)
@@ -123,8 +124,13 @@ impl Engine {
         }
     }
 
-    async fn cbc_encrypt(&self, key: ObjectId, plaintext: Bytes) -> Result<Vec<u8>, Refusal> {
-        let iv = random::<BLOCK>()?;
+    async fn cbc_encrypt(
+        &self,
+        key: ObjectId,
+        plaintext: Bytes,
+        drawn: Option<Nonce>,
+    ) -> Result<Vec<u8>, Refusal> {
+        let iv: [u8; BLOCK] = drawn_or_new(drawn)?;
         let mechanism = Mechanism::with_bytes(ck::CKM_AES_CBC_PAD, iv.to_vec());
         let text = self
             .with_key(Verb::Encrypt, key, mechanism, plaintext)
@@ -154,6 +160,15 @@ impl Engine {
         let input = [aad, sealed, &bits.to_be_bytes()].concat();
         let mechanism = Mechanism::plain(ck::CKM_SHA256_HMAC);
         Ok(self.with_key(Verb::Sign, mac, mechanism, input).await?)
+    }
+}
+
+/// The first bytes of a nonce that was drawn for this text, or new ones.
+fn drawn_or_new<const N: usize>(drawn: Option<Nonce>) -> Result<[u8; N], Refusal> {
+    const { assert!(N <= NONCE_LEN) };
+    match drawn.as_ref().and_then(|drawn| drawn.first_chunk()) {
+        Some(nonce) => Ok(*nonce),
+        None => Ok(random()?),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::auth::Client;
 use crate::engine::Engine;
 use crate::key::KeyName;
 use crate::metrics::Series;
-use crate::random::random;
+use crate::random::request_name;
 use crate::refusal::Refusal;
 use crate::traces;
 
@@ -232,7 +232,7 @@ fn query(text: &str) -> Vec<(String, String)> {
 
 /// A random UUID (RFC 9562, section 5.4).
 fn request_id() -> Result<String, Refusal> {
-    let mut bytes: [u8; 16] = random()?;
+    let mut bytes = request_name()?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;
     let mut id = String::with_capacity(36);

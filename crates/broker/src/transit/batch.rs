@@ -128,6 +128,13 @@ impl<Item> Batch<Item> {
         entries.map_or(1, |Bounded(entries)| entries.len())
     }
 
+    /// The items of a batch, in their order; none of a single one.
+    pub fn entries_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Item> {
+        let entries = self.whole.entries.as_mut();
+        let entries = entries.map_or(&mut [][..], |Bounded(entries)| entries);
+        entries.iter_mut().map(|entry| &mut entry.item)
+    }
+
     /// Does `work` for the item or for each of the batch.
     pub async fn answer<Working>(
         self,

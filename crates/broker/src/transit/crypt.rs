@@ -11,6 +11,7 @@ use super::named::{Choice, Named, Use};
 use super::sealed::Sealed;
 use super::{Data, Reply, base64, bytes, loose};
 use crate::http::Call;
+use crate::random::{Nonce, nonces};
 use crate::refusal::Refusal;
 
 /// An item of any of them. What the dialect knows besides (`context`, `type`) is for keys that hsmux
@@ -26,6 +27,9 @@ pub struct Item {
     padding_scheme: Option<String>,
     oaep_hash: Option<String>,
     mode: Option<String>,
+    /// Of an item of a batch, by its place there.
+    #[serde(skip)]
+    drawn: Option<Nonce>,
 }
 
 impl Item {
@@ -50,7 +54,7 @@ impl Item {
 /// `encrypt/:name`
 pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Encrypt)?;
-    let batch: Batch<Item> = call.json().await?;
+    let batch = with_nonces(call.json().await?)?;
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
@@ -79,7 +83,7 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
 /// `rewrap/:name`
 pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
     call.may(Action::Rewrap)?;
-    let batch: Batch<Item> = call.json().await?;
+    let batch = with_nonces(call.json().await?)?;
     let key = Named::find(&call)?;
     let one = async |item: Item| {
         let of = Use::new(&call, &key);
@@ -138,6 +142,16 @@ pub async fn datakey(mut call: Call) -> Result<Reply, Refusal> {
     Ok(Reply::ok(of.run("datakey", made).await?))
 }
 
+/// Draws the nonces of a batch at once. Each stays with its item and so with one text, whichever item is done first.
+fn with_nonces(mut batch: Batch<Item>) -> Result<Batch<Item>, Refusal> {
+    let items = batch.entries_mut();
+    let drawn = nonces(items.len())?;
+    for (item, nonce) in items.zip(drawn) {
+        item.drawn = Some(nonce);
+    }
+    Ok(batch)
+}
+
 async fn encrypt_one(of: &Use<'_>, item: Item) -> Result<Data, Refusal> {
     let Some(text) = &item.plaintext else {
         return Err(Refusal::bad("missing plaintext to encrypt"));
@@ -152,7 +166,7 @@ async fn seal(of: &Use<'_>, item: &Item, plaintext: bytes::Bytes) -> Result<Data
     let sealed = of
         .call
         .engine()
-        .encrypt(&target, plaintext, &item.aad()?)
+        .encrypt(&target, plaintext, &item.aad()?, item.drawn)
         .await?;
     Ok(Data::from([
         ("ciphertext", Sealed::write(chosen.number, &sealed).into()),

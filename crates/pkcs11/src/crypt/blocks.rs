@@ -37,6 +37,8 @@ pub struct Blocks {
     block: usize,
     /// What the next part starts from.
     iv: Vec<u8>,
+    /// Blocks that may still be enciphered before a value of the counter comes again.
+    left: u128,
     /// Taken and not yet enciphered: less than a block, or the last one that may hold the padding.
     pending: Vec<u8>,
 }
@@ -61,6 +63,7 @@ impl Blocks {
             decrypts: verb == Verb::Decrypt,
             whole: mechanism.clone(),
             part,
+            left: chain.blocks_from(&iv),
             chain,
             pads,
             block,
@@ -87,6 +90,7 @@ impl Blocks {
 
     /// Takes a part and gives what can be given.
     pub fn update(&mut self, part: &[u8], run: Run) -> Result<Bytes> {
+        self.check_counter(self.pending.len() + part.len())?;
         let now = self.update_len(part.len());
         let mut data = std::mem::take(&mut self.pending);
         data.extend_from_slice(part);
@@ -120,7 +124,11 @@ impl Blocks {
                 let last = last.ok_or(Rv(CKR_DEVICE_ERROR))?;
                 self.iv = cipher_text[last..].to_vec();
             }
-            Chain::Ctr(bits) => advance(&mut self.iv, bits, data.len().div_ceil(self.block)),
+            Chain::Ctr(bits) => {
+                let blocks = data.len().div_ceil(self.block);
+                advance(&mut self.iv, bits, blocks);
+                self.left = self.left.saturating_sub(blocks as u128);
+            }
         }
         Ok(out)
     }
@@ -174,6 +182,7 @@ impl Blocks {
 
     /// How long the answer to all data at once is; an error where there can be none.
     pub fn whole_length(&self, len: usize) -> Result<Length> {
+        self.check_counter(len)?;
         let is_even = len.is_multiple_of(self.block);
         match (self.pads, self.decrypts) {
             (true, true) if is_even && len > 0 => Ok(Length::AtMost(len)),
@@ -194,6 +203,14 @@ impl Blocks {
         Ok([first, rest].concat().into())
     }
 
+    /// Refuses data for which a value of the counter would come again (PKCS#11 3.0, section 6.11.5).
+    fn check_counter(&self, len: usize) -> Result {
+        if len.div_ceil(self.block) as u128 > self.left {
+            return Err(Rv(CKR_DATA_LEN_RANGE));
+        }
+        Ok(())
+    }
+
     fn length_error(&self) -> CK_RV {
         if self.decrypts {
             CKR_ENCRYPTED_DATA_LEN_RANGE
@@ -203,16 +220,36 @@ impl Blocks {
     }
 }
 
-/// Adds to the counter in the last `bits` of a block; it wraps around, and what is before it stays.
+impl Chain {
+    /// How many blocks can follow this one before it comes again, itself included; at most `u128::MAX`.
+    fn blocks_from(self, block: &[u8]) -> u128 {
+        match (self, counter(block)) {
+            (Self::Ctr(bits), Some(value)) => {
+                let counter = counter_mask(bits);
+                (counter - (value & counter)).saturating_add(1)
+            }
+            _ => u128::MAX,
+        }
+    }
+}
+
+fn counter(block: &[u8]) -> Option<u128> {
+    <[u8; 16]>::try_from(block).ok().map(u128::from_be_bytes)
+}
+
+fn counter_mask(bits: u32) -> u128 {
+    u128::MAX
+        .checked_shr(128_u32.saturating_sub(bits))
+        .unwrap_or(0)
+}
+
+/// Adds to the counter in the last `bits` of a block; what is before it stays. After the last value it is 0,
+/// from which nothing is enciphered.
 fn advance(block: &mut [u8], bits: u32, blocks: usize) {
-    let Ok(bytes) = <[u8; 16]>::try_from(&*block) else {
+    let Some(value) = counter(block) else {
         return;
     };
-    let value = u128::from_be_bytes(bytes);
-    let counter = match bits {
-        0..128 => (1 << bits) - 1,
-        _ => u128::MAX,
-    };
+    let counter = counter_mask(bits);
     let next = value.wrapping_add(blocks as u128) & counter;
     block.copy_from_slice(&(value & !counter | next).to_be_bytes());
 }

@@ -169,7 +169,7 @@ pub fn twice(call: impl Fn(*mut u8, *mut CK_ULONG) -> CK_RV) -> Answer<Vec<u8>> 
     Ok(data)
 }
 
-type Init = unsafe extern "C" fn(Handle, *mut CK_MECHANISM, Handle) -> CK_RV;
+pub type Init = unsafe extern "C" fn(Handle, *mut CK_MECHANISM, Handle) -> CK_RV;
 pub type Whole = unsafe extern "C" fn(Handle, *mut u8, CK_ULONG, *mut u8, *mut CK_ULONG) -> CK_RV;
 pub type Final = unsafe extern "C" fn(Handle, *mut u8, *mut CK_ULONG) -> CK_RV;
 type Feed = unsafe extern "C" fn(Handle, *mut u8, CK_ULONG) -> CK_RV;

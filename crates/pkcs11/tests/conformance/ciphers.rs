@@ -60,13 +60,71 @@ fn cbc_with_padding() {
     );
 }
 
-#[test]
-fn ctr_whose_counter_wraps_around() {
-    let counter = CK_AES_CTR_PARAMS {
-        ulCounterBits: 8,
-        cb: [0xfe; 16],
+/// Counters and how many blocks may follow each (PKCS#11 3.0, section 6.11.5).
+fn counters() -> [(CK_MECHANISM, usize); 4] {
+    let counter = |bits, last| {
+        let mut cb = [0xff; 16];
+        cb[15] = last;
+        CK_AES_CTR_PARAMS {
+            ulCounterBits: bits,
+            cb,
+        }
     };
-    parts_are_like_the_whole(mechanism(CKM_AES_CTR, &counter), &[0, 1, 16, 17, 100, 160]);
+    let wide = |last| counter(128, last);
+    let parameters = [
+        (counter(8, 0xf6), 10),
+        (counter(2, 0xfd), 3),
+        (wide(0xf6), 10),
+        (wide(0xff), 1),
+    ];
+    parameters.map(|(parameter, blocks)| {
+        // They live as long as the test.
+        let parameter = Box::leak(Box::new(parameter));
+        (mechanism(CKM_AES_CTR, parameter), blocks)
+    })
+}
+
+#[test]
+fn ctr_goes_up_to_the_last_value_of_its_counter() {
+    for (mechanism, blocks) in counters() {
+        let all = blocks * 16;
+        parts_are_like_the_whole(mechanism, &[0, 1, 15, all - 1, all]);
+    }
+}
+
+#[test]
+fn ctr_takes_nothing_for_which_a_counter_would_come_again() {
+    let library = library();
+    let s = user();
+    let key = s.one(CKO_SECRET_KEY, AES);
+    for (mechanism, blocks) in counters() {
+        let (all, room) = (blocks * 16, (blocks + 1) * 16);
+        for (init, whole, update, last) in [
+            (
+                C_EncryptInit as Init,
+                C_Encrypt as Whole,
+                C_EncryptUpdate as Whole,
+                C_EncryptFinal as Final,
+            ),
+            (C_DecryptInit, C_Decrypt, C_DecryptUpdate, C_DecryptFinal),
+        ] {
+            let before = library.calls();
+            s.init(init, mechanism, key).unwrap();
+            let refused = given(room, s.whole(whole, &text(all + 1)));
+            assert_eq!(refused.0, CKR_DATA_LEN_RANGE);
+            assert_eq!(library.calls(), before);
+            for size in [1, 16, all] {
+                s.init(init, mechanism, key).unwrap();
+                for part in text(all).chunks(size) {
+                    twice(s.whole(update, part)).unwrap();
+                }
+                let refused = given(room, s.whole(update, &[1]));
+                assert_eq!(refused.0, CKR_DATA_LEN_RANGE, "after parts of {size}");
+                // The operation has ended.
+                assert_eq!(given(room, s.last(last)).0, CKR_OPERATION_NOT_INITIALIZED);
+            }
+        }
+    }
 }
 
 #[test]

@@ -318,7 +318,7 @@ pub mod toy {
 
     fn ctr(bits: u64, block: &[u8], data: &[u8]) -> Vec<u8> {
         let start = u128::from_be_bytes(block.try_into().unwrap());
-        let mask = (1u128 << bits) - 1;
+        let mask = u128::MAX >> (128 - bits);
         let stream = (0..).flat_map(|at: u128| {
             let block = start & !mask | start.wrapping_add(at) & mask;
             block.to_be_bytes()
