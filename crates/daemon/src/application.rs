@@ -13,7 +13,6 @@ use hsmux_token::{
 use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
-use crate::rights::is_marked;
 use crate::service::AppService;
 use crate::settings::is_private;
 
@@ -159,11 +158,7 @@ impl Application {
 
 /// What no C_SetAttributeValue changes of a session object, as far as it matters to what its application may do.
 fn lasting(object: &Object) -> Object {
-    let lasts = |attribute: &&Attribute| match attribute.kind {
-        ck::CKA_PRIVATE => true,
-        ck::CKA_ID => is_marked(&object.attributes),
-        _ => false,
-    };
+    let lasts = |attribute: &&Attribute| attribute.kind == ck::CKA_PRIVATE;
     let attributes = object.attributes.0.iter().filter(lasts);
     Object {
         id: object.id,
@@ -183,28 +178,5 @@ fn difference(before: Option<&View>, now: &View) -> Seen {
     Seen {
         made: now.objects.iter().filter(new).cloned().collect(),
         gone: before.iter().filter(gone).map(|object| object.id).collect(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use hsmux_token::Class;
-
-    #[test]
-    fn a_copy_of_a_broker_key_is_known_as_one_for_as_long_as_it_lives() {
-        let object = |id: &[u8]| Object {
-            id: ObjectId::of_public_key(Class::PRIVATE_KEY, b""),
-            attributes: Attributes::default()
-                .with(ck::CKA_LABEL, b"orders".to_vec())
-                .with(ck::CKA_ID, id.to_vec())
-                .with_flag(ck::CKA_PRIVATE, false),
-        };
-        let managed = lasting(&object(b"hsmb\x01..."));
-        assert!(is_marked(&managed.attributes) && !is_private(&managed));
-        assert_eq!(managed.attributes.get(ck::CKA_LABEL), None);
-        let other = lasting(&object(b"hsmb"));
-        assert_eq!(other.attributes.get(ck::CKA_ID), None);
-        assert_eq!(other.id.class, Class::PRIVATE_KEY);
     }
 }

@@ -32,9 +32,14 @@ impl Session {
             return Err(refused("each use is written down"));
         }
         settings.admit(self.who.uid)?;
+        let catalogue = shared.pool.catalogue();
+        // A worker does not know what may be done with it.
+        if catalogue.get(&key).is_some_and(|entry| entry.broker_key) {
+            return Err(refused("the broker's keys are not"));
+        }
         let rights = Rights {
             settings: &settings,
-            catalogue: &shared.pool.catalogue(),
+            catalogue: &catalogue,
             logged_in: self.application.logged_in(),
         };
         // Any use stands for all: which of them the key allows is its token's to say.

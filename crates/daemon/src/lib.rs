@@ -10,6 +10,7 @@ mod account;
 pub mod admin;
 mod application;
 mod audit;
+mod broker_keys;
 mod client;
 mod daemon;
 mod dkek;

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::{BROKER_MARK, Catalogue, HIDDEN_LABEL};
+use hsmux_pool::{Catalogue, HIDDEN_LABEL, has_broker_mark};
+use hsmux_software::PublicKey;
 use hsmux_token::{
     Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result, SessionObject,
     ck,
 };
 
+use crate::broker_keys;
 use crate::settings::{Settings, is_private};
 
 /// All that decides about one request.
@@ -68,6 +70,20 @@ impl Rights<'_> {
             let why = format!("{id:?} is private: C_Login first");
             return Err(refused(operation, Kind::NotLoggedIn, &why));
         }
+        let used = matches!(operation, Operation::Use { .. });
+        if entry.broker_key && !used {
+            let why = format!(
+                "{id:?} is a key of the broker, which alone deletes, changes and copies it: ask the broker"
+            );
+            return Err(refused(operation, Kind::Forbidden, &why));
+        }
+        if self.settings.guards(entry) && !broker_keys::permits(operation, &entry.object) {
+            let why = format!(
+                "{id:?} is a key of the broker, which alone uses it so: ask the broker to do it"
+            );
+            let kind = Kind::Vendor(ck::CKR_KEY_FUNCTION_NOT_PERMITTED);
+            return Err(refused(operation, kind, &why));
+        }
         Ok(())
     }
 
@@ -79,8 +95,11 @@ impl Rights<'_> {
             return Err(refused(operation, Kind::Forbidden, &why));
         }
         if made.is_of_broker() {
-            let why =
-                "such a CKA_ID is the broker's own, and keys that have it keep it and their label";
+            let why = "such a CKA_ID is the broker's own: choose another one";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
+        if operation.changes_token() && self.doubles_broker_key(made) {
+            let why = "it is the public half of a key of the broker, which has one";
             return Err(refused(operation, Kind::Forbidden, why));
         }
         let object = made.object();
@@ -95,14 +114,28 @@ impl Rights<'_> {
     }
 }
 
+impl Rights<'_> {
+    /// Whether it would be a second public half of a key of the broker: without the mark, it could be destroyed in
+    /// place of the first.
+    fn doubles_broker_key(&self, made: &Template<'_>) -> bool {
+        let public = match made.class {
+            Class::PUBLIC_KEY => PublicKey::from_attributes(made.attributes).ok(),
+            _ => None,
+        };
+        public.is_some_and(|public| {
+            let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
+            let entry = self.catalogue.entries.get(&id);
+            entry.is_some_and(|entry| entry.broker_key)
+        })
+    }
+}
+
 /// Attributes that an operation sets.
 struct Template<'a> {
     attributes: &'a Attributes,
     class: Class,
     /// What is known of the object that is changed or copied.
     before: Option<&'a Object>,
-    /// There will be one more on the token like that.
-    copies: bool,
 }
 
 impl Template<'_> {
@@ -120,21 +153,11 @@ impl Template<'_> {
         }
     }
 
-    /// Whether it would have the broker find a version of a key that it has not made, or one that outlives it. A
-    /// certificate may stand beside its key.
+    /// Whether it would have the broker find a version of a key that it has not made. A certificate may stand beside
+    /// its key.
     fn is_of_broker(&self) -> bool {
-        let sets = |kind| self.attributes.get(kind).is_some();
-        let renamed = || sets(ck::CKA_ID) || sets(ck::CKA_LABEL);
-        let was = self.before.is_some_and(|it| is_marked(&it.attributes));
-        let like_it = || was && (self.copies || renamed());
-        self.class != Class::CERTIFICATE && (is_marked(self.attributes) || like_it())
+        self.class != Class::CERTIFICATE && has_broker_mark(self.attributes)
     }
-}
-
-/// Whether it has the CKA_ID of a key of the broker's.
-pub fn is_marked(attributes: &Attributes) -> bool {
-    let id = attributes.get(ck::CKA_ID).unwrap_or_default();
-    id.starts_with(BROKER_MARK)
 }
 
 /// The object that is changed, or copied with changes.
@@ -149,13 +172,11 @@ fn templates<'a>(
     operation: &'a Operation,
     before: Option<&'a Object>,
 ) -> [Option<Template<'a>>; 2] {
-    let copies = matches!(operation, Operation::Copy { .. }) && operation.changes_token();
     let of = |attributes, class| {
         Some(Template {
             attributes,
             class,
             before,
-            copies,
         })
     };
     let named = |attributes: &Attributes, otherwise| {

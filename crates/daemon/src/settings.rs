@@ -86,10 +86,21 @@ impl Settings {
 
     /// Whether an object of the pool is there for those who connect here.
     pub fn offers(&self, catalogue: &Catalogue, entry: &Entry) -> bool {
-        self.shows(&entry.object) && (!self.of_host || catalogue.is_own(entry))
+        let shown = if self.guards(entry) {
+            let mut keys = self.listener.keys.iter();
+            keys.any(|uri| uri.names_by_label_or_id() && uri.matches_object(&entry.object))
+        } else {
+            self.shows(&entry.object)
+        };
+        shown && (!self.of_host || catalogue.is_own(entry))
     }
 
-    /// Whether the listener's `keys` show this object.
+    /// Whether it is a key of the broker that this listener has to name, and may not do everything with.
+    pub fn guards(&self, entry: &Entry) -> bool {
+        entry.broker_key && !self.listener.broker_keys
+    }
+
+    /// Whether the listener's `keys` show this object, if it is none of the broker's.
     pub fn shows(&self, object: &Object) -> bool {
         let keys = &self.listener.keys;
         keys.is_empty() || keys.iter().any(|uri| uri.matches_object(object))

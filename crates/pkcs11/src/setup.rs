@@ -69,6 +69,8 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     let pin = pin(config)?;
     let options = Options {
         threads,
+        // No listener is there that could name them.
+        hides_broker_keys: true,
         ..config.options()
     };
     let seats = config.seats(&worker::program(config), None);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hsmux_token::{Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
+use hsmux_token::{Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
 
 use crate::seatset::SeatSet;
 
@@ -46,6 +46,8 @@ pub struct Entry {
     pub replicas: Vec<Replica>,
     /// Kept for hsmux itself: not shown, not served.
     pub hidden: bool,
+    /// Of the broker: shown to those who name it.
+    pub broker_key: bool,
     pub(crate) serving: SeatSet,
     /// Seats that serve, or will once they are back and proved.
     pub(crate) hopeful: SeatSet,
@@ -86,6 +88,20 @@ pub const HIDDEN_LABEL: &str = "hsmux-transport";
 
 /// What the CKA_ID of the broker's keys begins with: it says which version of which key an object is.
 pub const BROKER_MARK: &[u8; 5] = b"hsmb\x01";
+
+/// Which byte of that CKA_ID says which of a version's keys it is: 0 is the key itself, the others serve it.
+pub const BROKER_ROLE: usize = BROKER_MARK.len() + 1;
+
+/// Whether these are attributes of a key of the broker.
+pub fn has_broker_mark(attributes: &Attributes) -> bool {
+    let id = attributes.get(ck::CKA_ID).unwrap_or_default();
+    id.starts_with(BROKER_MARK)
+}
+
+/// Whether an object is a key of the broker. A certificate may stand beside its key.
+pub fn is_broker_key(object: &Object) -> bool {
+    object.id.class != Class::CERTIFICATE && has_broker_mark(&object.attributes)
+}
 
 impl Catalogue {
     /// An object that applications may see.
@@ -154,6 +170,7 @@ impl Entry {
             object: Arc::clone(&replica.object),
             replicas: vec![replica],
             hidden: false,
+            broker_key: false,
             serving: SeatSet::EMPTY,
             hopeful: SeatSet::EMPTY,
             forbidden: Uses::empty(),
@@ -206,6 +223,7 @@ impl Entry {
         self.hopeful = seats(|state| !matches!(state, ReplicaState::Unproved(_)));
         self.forbidden = forbidden(&self.object);
         self.hidden = is_hidden(&self.object);
+        self.broker_key = is_broker_key(&self.object);
     }
 }
 

@@ -70,7 +70,7 @@ pub(crate) struct Aftermath {
 
 impl Core {
     pub fn new(options: Options) -> Arc<Self> {
-        let mut registry = Registry::default();
+        let mut registry = Registry::new(&options);
         let catalogue = registry.draw(&options);
         let mut scheduler = Scheduler::new(options.policy, options.queue);
         let nobody =

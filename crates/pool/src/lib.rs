@@ -43,7 +43,10 @@ mod stock;
 pub mod tcp;
 mod traffic;
 
-pub use catalogue::{BROKER_MARK, Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState};
+pub use catalogue::{
+    BROKER_MARK, BROKER_ROLE, Catalogue, Entries, Entry, HIDDEN_LABEL, Replica, ReplicaState,
+    has_broker_mark, is_broker_key,
+};
 pub use changes::Changes;
 pub use claim::Claim;
 pub use connector::{Care, Connector, Seat};

@@ -40,6 +40,8 @@ pub struct Options {
     pub read_only: bool,
     /// Keys whose uses are counted by their tokens: they are proved when a person asks for it.
     pub counted: Vec<Uri>,
+    /// Whether keys of the broker are neither shown nor served.
+    pub hides_broker_keys: bool,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
             replicas: 1,
             read_only: false,
             counted: Vec::new(),
+            hides_broker_keys: false,
         }
     }
 }

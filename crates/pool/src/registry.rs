@@ -25,6 +25,8 @@ pub(crate) struct Registry {
     pub remote: SeatSet,
     /// Of seats that are being read.
     pub amendments: Amendments,
+    /// Whether the broker's keys are as hsmux's own: neither shown nor served.
+    hides_broker_keys: bool,
     edition: u64,
     epoch: u64,
     visibly: bool,
@@ -41,6 +43,14 @@ pub(crate) struct Holder {
 }
 
 impl Registry {
+    /// Nothing is known yet.
+    pub fn new(options: &Options) -> Self {
+        Self {
+            hides_broker_keys: options.hides_broker_keys,
+            ..Self::default()
+        }
+    }
+
     /// A seat has read its objects: those that are gone leave, new keys are to be proved.
     ///
     /// With `rejoined`, every key is to be proved anew; otherwise those that serve go on.
@@ -257,7 +267,8 @@ impl Registry {
                 entry.replicas.push(replica);
             });
         } else {
-            let entry = Entry::new(replica);
+            let mut entry = Entry::new(replica);
+            entry.hidden |= self.hides_broker_keys && entry.broker_key;
             self.visibly |= entry.visible();
             self.entries.insert(object.id, Arc::new(entry));
         }
@@ -273,6 +284,7 @@ impl Registry {
         let entry = Arc::make_mut(shared);
         change(entry);
         entry.settle();
+        entry.hidden |= self.hides_broker_keys && entry.broker_key;
         let after = entry.visible().then(|| Arc::clone(&entry.object));
         let gone = entry.replicas.is_empty();
         self.visibly |= before != after;

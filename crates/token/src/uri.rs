@@ -105,6 +105,11 @@ impl Uri {
         self.object.is_some() || self.class.is_some() || self.id.is_some()
     }
 
+    /// Whether it names objects by label or id, and not only by what all of a class have.
+    pub fn names_by_label_or_id(&self) -> bool {
+        self.object.is_some() || self.id.is_some()
+    }
+
     fn set(&mut self, name: &str, value: Vec<u8>) -> Result<(), String> {
         if name == "id" {
             return once(&mut self.id, name, value);

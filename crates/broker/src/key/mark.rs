@@ -1,6 +1,6 @@
 //! How the tokens say which managed key an object belongs to, so that names outlive the store.
 
-use hsmux_pool::BROKER_MARK;
+use hsmux_pool::{BROKER_MARK, BROKER_ROLE};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use super::{KeyName, KeyType};
@@ -49,7 +49,7 @@ impl Mark {
         let rest = id
             .strip_prefix(BROKER_MARK)
             .filter(|_| id.len() == LENGTH)?;
-        let role = match rest[1] {
+        let role = match id[BROKER_ROLE] {
             0 => Role::Main,
             1 => Role::Mac,
             _ => return None,

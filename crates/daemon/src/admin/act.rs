@@ -34,8 +34,14 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
             Response::Keys(keys::generate(pool, *spec, label, id, deadline)?)
         }
         Request::KeyFind { key } => Response::Keys(keys::find(pool, &find::uri(key)?)?),
-        Request::KeyDelete { key, objects } => {
-            Response::Lines(keys::delete(pool, &find::uri(key)?, objects, deadline)?)
+        Request::KeyDelete {
+            key,
+            objects,
+            broker_keys,
+        } => {
+            let entries = keys::shown(pool, &find::uri(key)?, objects)?;
+            keys::spare_broker_keys(&entries, *broker_keys)?;
+            Response::Lines(keys::delete(pool, entries, deadline)?)
         }
         Request::KeyVerify { key } => {
             let which = key.as_deref().map(find::uri).transpose()?;

@@ -1,10 +1,11 @@
 //! Keys: made, deleted, proved, copied.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::replicate::{Cloned, Fate, Selection};
-use hsmux_pool::{BROKER_MARK, Catalogue, ObjectStatus, Pool, SeatState};
+use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, SeatState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
@@ -121,13 +122,12 @@ pub fn find(pool: &Pool, uri: &Uri) -> Result<Vec<KeyRow>> {
     Ok(rows_of(pool, &ids))
 }
 
-/// Deletes all objects that match from all members, if they are the ones that the administrator was shown.
-pub fn delete(
+/// All objects that match, if they are the ones that the administrator was shown.
+pub fn shown(
     pool: &Pool,
     uri: &Uri,
     shown: &BTreeSet<(String, String)>,
-    deadline: Instant,
-) -> Result<Vec<String>> {
+) -> Result<Vec<Arc<Entry>>> {
     let entries = find::entries(&pool.catalogue(), uri)?;
     let matching = entries.iter().map(|entry| {
         let id = entry.object.id;
@@ -139,6 +139,26 @@ pub fn delete(
         );
         return Err(Error::request(Kind::Invalid, message));
     }
+    Ok(entries)
+}
+
+/// Refuses keys of the broker, unless they may be deleted.
+pub fn spare_broker_keys(entries: &[Arc<Entry>], allowed: bool) -> Result<()> {
+    let Some(entry) = entries.iter().find(|entry| entry.broker_key && !allowed) else {
+        return Ok(());
+    };
+    let name = entry.object.attributes.text(ck::CKA_LABEL);
+    let name = name.unwrap_or_default();
+    let why = format!(
+        "nothing was deleted: {:?} is a version of the broker's key {name:?}, and what it has enciphered is lost with \
+         it. Delete the key through the broker (DELETE /v1/transit/keys/{name}), or repeat this with --broker-keys",
+        entry.object.id,
+    );
+    Err(Error::request(Kind::Forbidden, why))
+}
+
+/// Deletes objects from all members.
+pub fn delete(pool: &Pool, entries: Vec<Arc<Entry>>, deadline: Instant) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for entry in entries {
         let id = entry.object.id;

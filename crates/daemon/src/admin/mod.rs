@@ -81,6 +81,9 @@ pub enum Request {
         key: String,
         /// Class and name of each, as [`Request::KeyFind`] lists them. If others match by now, nothing is deleted.
         objects: BTreeSet<(String, String)>,
+        /// Whether keys of the broker may be among them.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        broker_keys: bool,
     },
     /// Proves all replicas anew; answered by [`Response::Keys`].
     KeyVerify {

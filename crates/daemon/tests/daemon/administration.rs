@@ -64,7 +64,13 @@ fn what_fails_is_answered_and_on_the_trail() {
 
     let key = "pkcs11:object=absent".to_owned();
     let objects = BTreeSet::new();
-    let failure = admin.ask(&Request::KeyDelete { key, objects }).unwrap_err();
+    let broker_keys = false;
+    let delete = Request::KeyDelete {
+        key,
+        objects,
+        broker_keys,
+    };
+    let failure = admin.ask(&delete).unwrap_err();
     assert!(failure.message.contains("absent"), "{failure}");
 }
 
@@ -80,13 +86,21 @@ fn nothing_is_deleted_that_was_not_listed() {
     let one = objects.pop_first().unwrap();
     assert!(!objects.is_empty(), "several objects match");
     let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
-    let delete = |objects: &BTreeSet<_>| {
+    let delete_if = |objects: &BTreeSet<_>, broker_keys| {
         let (key, objects) = (key.clone(), objects.clone());
-        admin.ask(&Request::KeyDelete { key, objects })
+        admin.ask(&Request::KeyDelete {
+            key,
+            objects,
+            broker_keys,
+        })
     };
+    let delete = |objects: &BTreeSet<_>| delete_if(objects, true);
     let failure = delete(&objects).unwrap_err();
     assert!(failure.message.contains("nothing was deleted"), "{failure}");
     objects.insert(one);
+    // One of them is the broker's.
+    let failure = delete_if(&objects, false).unwrap_err();
+    assert!(failure.message.contains("--broker-keys"), "{failure}");
     // The fake token cannot delete; the request comes as far as that.
     let failure = delete(&objects).unwrap_err();
     assert!(!failure.message.contains("listed"), "{failure}");

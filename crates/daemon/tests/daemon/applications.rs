@@ -156,11 +156,11 @@ fn copy(object: impl Into<ObjectRef>, label: &str) -> Operation {
 
 #[test]
 fn nobody_plants_a_version_of_a_broker_key() {
-    let rig = Rig::start("");
+    let rig = Rig::start("keys = [\"pkcs11:object=web\", \"pkcs11:object=managed\"]");
     let program = rig.application();
     program.login(PIN).unwrap();
     let mine = ObjectRef::Session(program.make_session_object().unwrap());
-    let (web, managed) = (public_key("web").id, public_key("mail").id);
+    let (web, managed) = (public_key("web").id, public_key("managed").id);
     let mark: &[u8] = b"hsmb\x01 of another";
     let made = |token| {
         let Operation::Create { template, .. } = create("orders", token) else {
@@ -180,17 +180,36 @@ fn nobody_plants_a_version_of_a_broker_key() {
         change(managed, ck::CKA_ID, b"free"),
         copy(managed, "orders"),
         copy_as_it_is(managed, true),
+        copy_as_it_is(managed, false),
+        Operation::Destroy {
+            object: managed.into(),
+        },
     ] {
         let refused = program.run(&planted).unwrap_err();
         assert_eq!(refused.kind(), Kind::Forbidden, "{planted:?}: {refused}");
     }
     // This token can do none of it; that is another matter.
-    for harmless in [
-        change(web, ck::CKA_ID, b"free"),
-        copy_as_it_is(managed, false),
+    let harmless = change(web, ck::CKA_ID, b"free");
+    let other = program.run(&harmless).unwrap_err();
+    assert_ne!(other.kind(), Kind::Forbidden, "{other}");
+}
+
+#[test]
+fn a_key_of_the_broker_is_there_for_listeners_that_name_it() {
+    for (keys, there) in [
+        ("", false),
+        ("keys = [\"pkcs11:type=public\"]", false),
+        ("keys = [\"pkcs11:\"]", false),
+        ("keys = [\"pkcs11:object=managed;type=public\"]", true),
+        ("keys = [\"pkcs11:id=hsmb%01rest\"]", true),
     ] {
-        let other = program.run(&harmless).unwrap_err();
-        assert_ne!(other.kind(), Kind::Forbidden, "{harmless:?}: {other}");
+        let rig = Rig::start(keys);
+        let program = rig.application();
+        program.login(PIN).unwrap();
+        let seen = program.sees().iter().any(|label| label == "managed");
+        assert_eq!(seen, there, "{keys}");
+        let used = program.run(&encrypt("managed"));
+        assert_eq!(used.is_ok(), there, "{keys}");
     }
 }
 

@@ -206,7 +206,7 @@ fn of_broker(mut key: Object) -> Object {
     key
 }
 
-/// Holds two open objects, a private one and two keys; makes and destroys session objects.
+/// Holds two open objects, a private one, two keys and one of the broker; makes and destroys session objects.
 fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
     let held = Arc::clone(held);
     let next = AtomicU64::new(1);
@@ -214,7 +214,8 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
         data("open", false),
         data("private", true),
         public_key("web"),
-        of_broker(public_key("mail")),
+        public_key("mail"),
+        of_broker(public_key("managed")),
     ];
     let answer = move |operation: &Operation| match operation {
         Operation::Create { template, .. } => {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Object, Operation, Outcome, Result, Secret, Token, TokenFlags};
+use hsmux_pool::has_broker_mark;
+use hsmux_token::{
+    Attributes, Error, Kind, Object, Operation, Outcome, Result, Secret, Token, TokenFlags, ck,
+};
 use hsmux_wire::View;
 
 use super::{Backend, same};
@@ -35,8 +38,18 @@ impl Embedded {
     }
 }
 
+/// Whether the broker would take an object with these attributes for a key that it has made.
+fn is_broker_key(attributes: &Attributes) -> bool {
+    let certificate = Some(ck::CKO_CERTIFICATE);
+    has_broker_mark(attributes) && attributes.number(ck::CKA_CLASS) != certificate
+}
+
 impl Backend for Embedded {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
+        if operation.templates().any(is_broker_key) {
+            let why = "such a CKA_ID is the broker's own: choose another one";
+            return Err(Error::request(Kind::Forbidden, why).at(operation.call()));
+        }
         self.token
             .execute(operation, Instant::now() + self.patience)
     }

@@ -114,8 +114,10 @@ pub struct Socket {
 pub struct Listener {
     /// Its socket.
     pub socket: Socket,
-    /// Which objects it shows; empty: all.
+    /// Which objects it shows; empty: all but the broker's keys.
     pub keys: Vec<Uri>,
+    /// Whether the broker's keys are as all others: for the broker of another host.
+    pub broker_keys: bool,
     /// Whether it refuses to change tokens.
     pub read_only: bool,
     /// Whether connections may be handed over to workers.
@@ -219,6 +221,7 @@ impl Config {
             state: self.state.clone(),
             replicas: self.pool.replicas,
             read_only: self.pool.read_only,
+            hides_broker_keys: false,
             counted: self.pool.counted.clone(),
         }
     }

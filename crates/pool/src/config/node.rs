@@ -32,6 +32,8 @@ pub struct Allowed {
     pub name: String,
     /// Which objects it sees; empty: all.
     pub keys: Vec<Uri>,
+    /// Whether its own broker works with the keys of this host's.
+    pub broker_keys: bool,
 }
 
 impl Allowed {
@@ -43,6 +45,7 @@ impl Allowed {
                 ..Socket::default()
             },
             keys: self.keys.clone(),
+            broker_keys: self.broker_keys,
             read_only: true,
             direct: false,
             login: Login::Peer,
@@ -113,7 +116,12 @@ fn peer(fields: &mut Fields<'_, '_, '_>) -> Option<Allowed> {
         fields.read("name", |value| node_name(text(value)?))
     });
     let keys = fields.list("keys", uri).unwrap_or_default();
-    Some(Allowed { name: name?, keys })
+    let broker_keys = fields.flag("broker_keys").unwrap_or(false);
+    Some(Allowed {
+        name: name?,
+        keys,
+        broker_keys,
+    })
 }
 
 /// A name that a certificate can say: letters, digits, hyphens and dots, in lower case, as host names are.

@@ -165,6 +165,7 @@ fn listener(
     let listener = Listener {
         socket: Socket::default(),
         keys: fields.list("keys", uri).unwrap_or_default(),
+        broker_keys: false,
         read_only: own_read_only.unwrap_or(false) || read_only,
         direct: fields.flag("direct").unwrap_or(true),
         login: fields.choice("login", &words).unwrap_or(Login::Pin),

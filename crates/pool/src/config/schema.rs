@@ -165,8 +165,8 @@ pub const SECTIONS: &[Section] = &[
             key(
                 "keys",
                 r#"["pkcs11:object=web"]"#,
-                "all",
-                "Only objects that match one of these URIs are shown and served.",
+                "all but keys of the broker",
+                "Only objects that match one of these URIs are shown and served. Keys of the broker are so only where a URI names one by `object` or `id`, and for what cannot break the broker's promises (broker.md).",
             ),
             key(
                 "read_only",
@@ -230,7 +230,12 @@ pub const SECTIONS: &[Section] = &[
                 "everybody whom the mode lets in",
                 "As in [daemon].",
             ),
-            key("keys", r#"["pkcs11:object=web"]"#, "all", "As in [daemon]."),
+            key(
+                "keys",
+                r#"["pkcs11:object=web"]"#,
+                "all but keys of the broker",
+                "As in [daemon].",
+            ),
             shown("read_only", "true", "pool.read_only", "As in [daemon]."),
             key("direct", "false", "true", "As in [daemon]."),
             key("login", r#""peer""#, r#""pin""#, "As in [daemon]."),

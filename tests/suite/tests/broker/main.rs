@@ -20,6 +20,7 @@ mod faults_http;
 mod faulty;
 mod foreign;
 mod go;
+mod guarded;
 mod held;
 mod here;
 mod http2;

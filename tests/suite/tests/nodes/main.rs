@@ -1,6 +1,7 @@
 //! Hosts that use each other's tokens: several daemons on one machine, with a cable between them.
 
 mod authority;
+mod broker;
 mod cable;
 mod crowd;
 mod gateway;

@@ -35,6 +35,9 @@ pub struct Delete {
     /// Label of a private or secret key (its id if it has no label); may be repeated
     #[arg(long, value_name = "LABEL")]
     confirm: Vec<String>,
+    /// Delete keys of the broker as well: what they have enciphered is lost
+    #[arg(long)]
+    broker_keys: bool,
 }
 
 impl Delete {
@@ -68,7 +71,11 @@ impl Delete {
         ask(
             context,
             "deleting",
-            &Request::KeyDelete { key: uri, objects },
+            &Request::KeyDelete {
+                key: uri,
+                objects,
+                broker_keys: self.broker_keys,
+            },
         )
     }
 

@@ -60,8 +60,14 @@ pub(super) const PEER: Section = Section {
         key(
             "keys",
             r#"["pkcs11:object=web"]"#,
-            "all",
-            "Only objects that match one of these URIs are shown and served.",
+            "all but keys of the broker",
+            "Only objects that match one of these URIs are shown and served. Keys of the broker as in [daemon].",
+        ),
+        key(
+            "broker_keys",
+            "true",
+            "false",
+            "Trust this host's broker with the keys of the broker here: `keys` shows them as all others, and it may encrypt with them. Each of the two brokers counts the uses of a GCM key for itself.",
         ),
     ],
 };
