@@ -35,9 +35,16 @@ pub struct Application {
 
 #[derive(Default)]
 struct Objects {
-    /// What is known of each for as long as it lives.
-    owned: HashMap<SessionObject, Arc<Object>>,
+    owned: HashMap<SessionObject, Owned>,
     ended: bool,
+}
+
+/// A session object.
+struct Owned {
+    /// What is known of it for as long as it lives.
+    known: Arc<Object>,
+    /// How many bytes it has.
+    bytes: usize,
 }
 
 impl Application {
@@ -80,8 +87,8 @@ impl Application {
         let direct = std::mem::take(&mut *self.direct.lock());
         direct.iter().for_each(HandedOver::end);
         let mut gone = Vec::new();
-        self.objects.lock().owned.retain(|object, known| {
-            let private = is_private(known);
+        self.objects.lock().owned.retain(|object, owned| {
+            let private = is_private(&owned.known);
             if private {
                 gone.push(*object);
             }
@@ -92,7 +99,22 @@ impl Application {
 
     /// What is known of a session object for as long as it lives, if it is its own.
     pub fn owned(&self, object: &SessionObject) -> Option<Arc<Object>> {
-        self.objects.lock().owned.get(object).cloned()
+        let objects = self.objects.lock();
+        let owned = objects.owned.get(object);
+        owned.map(|owned| Arc::clone(&owned.known))
+    }
+
+    /// How many bytes a session object has.
+    pub fn bytes_of(&self, object: &SessionObject) -> usize {
+        let objects = self.objects.lock();
+        objects.owned.get(object).map_or(0, |owned| owned.bytes)
+    }
+
+    /// A session object is to have so many bytes more.
+    pub fn grow(&self, object: &SessionObject, bytes: usize) {
+        if let Some(owned) = self.objects.lock().owned.get_mut(object) {
+            owned.bytes = owned.bytes.saturating_add(bytes);
+        }
     }
 
     /// New objects of an operation's outcome are its own from here on. Private ones that come
@@ -100,11 +122,11 @@ impl Application {
     pub fn keep(&self, made: &[Made]) -> Result<()> {
         let new = made
             .iter()
-            .filter_map(|made| Some((made.session?, Arc::new(lasting(&made.object)))));
+            .filter_map(|made| Some((made.session?, Owned::new(&made.object))));
         let new: Vec<_> = new.collect();
         let mut objects = self.objects.lock();
         // Under the lock, so that C_Logout either is seen here or sees them itself.
-        let too_late = !self.logged_in() && new.iter().any(|(_, known)| is_private(known));
+        let too_late = !self.logged_in() && new.iter().any(|(_, new)| is_private(&new.known));
         if !objects.ended && !too_late {
             objects.owned.extend(new);
             return Ok(());
@@ -156,13 +178,27 @@ impl Application {
     }
 }
 
+impl Owned {
+    fn new(object: &Object) -> Self {
+        Self {
+            known: Arc::new(lasting(object)),
+            bytes: object.bytes(),
+        }
+    }
+}
+
 /// What no C_SetAttributeValue changes of a session object, as far as it matters to what its application may do.
 fn lasting(object: &Object) -> Object {
     let lasts = |attribute: &&Attribute| attribute.kind == ck::CKA_PRIVATE;
+    // Copied: a slice would keep the whole frame that it came in.
+    let copied = |attribute: &Attribute| Attribute {
+        kind: attribute.kind,
+        value: attribute.value.to_vec().into(),
+    };
     let attributes = object.attributes.0.iter().filter(lasts);
     Object {
         id: object.id,
-        attributes: Attributes(attributes.cloned().collect()),
+        attributes: Attributes(attributes.map(copied).collect()),
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result};
+use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Answer, Answerer, Item};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -63,6 +64,13 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
             gather.put(session, index, refused);
             continue;
         }
+        if let Operation::SetAttributes {
+            object: ObjectRef::Session(object),
+            template,
+        } = &operation
+        {
+            session.application.grow(object, template.bytes());
+        }
         let course = account.course(&operation);
         let request = Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
@@ -112,6 +120,8 @@ struct Gather(Mutex<Gathered>);
 struct Gathered {
     missing: usize,
     results: Vec<Option<Result<Outcome>>>,
+    /// Of the results that are there.
+    bytes: usize,
     answer: Option<Answerer>,
     place: Option<Place>,
 }
@@ -120,6 +130,7 @@ impl Gather {
     fn new(len: usize, answer: Answerer, place: Option<Place>) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Gathered {
             missing: len,
+            bytes: 0,
             results: std::iter::repeat_with(|| None).take(len).collect(),
             answer: Some(answer),
             place,
@@ -127,8 +138,12 @@ impl Gather {
     }
 
     fn put(&self, session: &Session, index: usize, result: Result<Outcome>) {
-        let result = session.result(result);
+        let mut result = session.result(result);
         let mut gathered = self.0.lock();
+        gathered.bytes += result.as_ref().map_or(0, Outcome::bytes);
+        if gathered.bytes > MAX_FRAME {
+            result = Err(too_long());
+        }
         gathered.results[index] = Some(result);
         gathered.missing -= 1;
         if gathered.missing > 0 {
@@ -147,4 +162,10 @@ impl Gather {
             answer.send(&session.reply(Answer::Results(results.collect())));
         }
     }
+}
+
+fn too_long() -> Error {
+    let message =
+        format!("the answers of one call have more than {MAX_FRAME} bytes: ask for less at once");
+    Error::request(Kind::Invalid, message)
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use hsmux_pool::Visit;
 use hsmux_pool::config::Login;
-use hsmux_token::{Error, Kind, Made, Outcome, Result, Scope, Secret, Snapshot};
+use hsmux_token::{
+    Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
+};
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
 
 use crate::application::Application;
@@ -85,6 +87,27 @@ impl Conversation for Talk {
         }
     }
 
+    fn logged_in(&self) -> bool {
+        self.session.application.logged_in()
+    }
+
+    fn answer_bytes(&self, call: &Call) -> usize {
+        let session = &self.session;
+        let objects = match call {
+            Call::Catalogue { known } => {
+                let (view, bytes) = session.sized_view();
+                if view.epoch == *known { 0 } else { bytes }
+            }
+            Call::Objects | Call::Look => session.sized_view().1,
+            Call::Execute(items) => {
+                let copied = items.iter().map(|item| session.copied(&item.operation));
+                copied.fold(0, usize::saturating_add)
+            }
+            _ => 0,
+        };
+        call.answer_bytes().saturating_add(objects)
+    }
+
     fn closed(&self) {
         self.session.visit.end();
         self.session.application.service.leave(self.name);
@@ -102,6 +125,24 @@ impl Session {
     }
 
     fn view(&self) -> Arc<hsmux_wire::View> {
+        self.sized_view().0
+    }
+
+    /// How many bytes the object has that is read or copied.
+    fn copied(&self, operation: &Operation) -> usize {
+        let (Operation::Read { object } | Operation::Copy { object, .. }) = operation else {
+            return 0;
+        };
+        match object {
+            ObjectRef::Session(object) => self.application.bytes_of(object),
+            ObjectRef::Token(id) => {
+                let catalogue = self.application.service.shared.pool.catalogue();
+                catalogue.get(id).map_or(0, |entry| entry.object.bytes())
+            }
+        }
+    }
+
+    fn sized_view(&self) -> (Arc<hsmux_wire::View>, usize) {
         let service = &self.application.service;
         let catalogue = service.shared.pool.catalogue();
         let logged_in = self.application.logged_in();

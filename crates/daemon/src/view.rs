@@ -12,7 +12,10 @@ use crate::settings::{Settings, is_private};
 
 /// The newest view for each of the two states of login; made once for each epoch.
 #[derive(Default)]
-pub struct Views([Mutex<Option<Arc<View>>>; 2]);
+pub struct Views([Mutex<Option<Sized>>; 2]);
+
+/// A view, and how many bytes it takes.
+type Sized = (Arc<View>, usize);
 
 /// The epoch as an application sees it: another one after C_Login, after a change of the
 /// listener's rights, and never 0.
@@ -27,16 +30,17 @@ pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64
 }
 
 impl Views {
-    /// The view of now.
-    pub fn get(&self, catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> Arc<View> {
+    /// The view of now, and how many bytes it takes.
+    pub fn get(&self, catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> Sized {
         let epoch = epoch(catalogue, settings, logged_in);
         let mut newest = self.0[usize::from(logged_in)].lock();
         match &*newest {
-            Some(view) if view.epoch == epoch => Arc::clone(view),
+            Some((view, bytes)) if view.epoch == epoch => (Arc::clone(view), *bytes),
             _ => {
                 let view = Arc::new(view(catalogue, settings, logged_in));
-                *newest = Some(Arc::clone(&view));
-                view
+                let bytes = view.objects.iter().map(Object::bytes).sum();
+                *newest = Some((Arc::clone(&view), bytes));
+                (view, bytes)
             }
         }
     }

@@ -16,6 +16,7 @@ mod object;
 mod operation;
 mod owner;
 mod rv;
+mod size;
 pub mod sync;
 mod table;
 mod template;

@@ -1,22 +1,35 @@
 //! Listeners: who connects becomes a [`Caller`].
 
+use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
+use rustix::process::{Resource, getrlimit};
 
+use crate::Peer;
+use crate::budget::Budgets;
 use crate::caller::Caller;
 use crate::count::Count;
-use crate::half::Halves;
 use crate::reactor::{Reactor, Source, Watch};
 use crate::server::Service;
 
 /// Connections that one listener holds open at once.
 const MAX_CALLERS: usize = 8192;
+
+/// Connections that one user holds open at once: half of a listener's, and of this process's files.
+fn most_of_user() -> usize {
+    let files = getrlimit(Resource::Nofile).current;
+    let half = files.map_or(usize::MAX, |files| {
+        usize::try_from(files / 2).unwrap_or(usize::MAX)
+    });
+    half.min(MAX_CALLERS / 2)
+}
 
 /// How long a listener pauses when the process has no descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +45,8 @@ impl Reactor {
             listener,
             service,
             open: Count::default(),
-            halves: Halves::default(),
+            users: Mutex::default(),
+            budgets: self.budgets(),
         });
         let listening = Listening(acceptor);
         let acceptor = &listening.0;
@@ -48,7 +62,7 @@ impl Reactor {
             watch,
             service,
             open: Count::default(),
-            halves: Halves::default(),
+            budgets: Budgets::default(),
         }))
     }
 }
@@ -60,7 +74,7 @@ struct Within {
     watch: Watch,
     service: Arc<dyn Service>,
     open: Count,
-    halves: Halves,
+    budgets: Budgets,
 }
 
 impl Entrance {
@@ -69,8 +83,10 @@ impl Entrance {
         let within = &self.0;
         stream.set_nonblocking(true)?;
         let service = Arc::clone(&within.service);
-        let open = within.open.one();
-        Caller::admit(&within.watch, stream, service, open, &within.halves).map(drop)
+        let peer = Peer::of(&stream)?;
+        // All are of one user, this process's own: whoever brings them gives each host its share.
+        let open = [within.open.one(), Count::default().one()];
+        Caller::admit(&within.watch, stream, peer, service, open, &within.budgets).map(drop)
     }
 
     /// Open connections.
@@ -117,7 +133,9 @@ struct Acceptor {
     listener: UnixListener,
     service: Arc<dyn Service>,
     open: Count,
-    halves: Halves,
+    /// Those of each user.
+    users: Mutex<HashMap<u32, Count>>,
+    budgets: Budgets,
 }
 
 impl Source for Acceptor {
@@ -147,14 +165,30 @@ impl Source for Acceptor {
 impl Acceptor {
     fn admit(&self, stream: UnixStream) {
         let service = Arc::clone(&self.service);
-        let admitted = Caller::admit(&self.watch, stream, service, self.open.one(), &self.halves);
-        let caller = match admitted {
-            Ok(caller) => caller,
+        let admitted = Peer::of(&stream).and_then(|peer| {
+            let users = self.of_user(peer.uid);
+            let open = [self.open.one(), users.one()];
+            let caller = Caller::admit(&self.watch, stream, peer, service, open, &self.budgets);
+            Ok((caller?, users.get()))
+        });
+        let (caller, of_user) = match admitted {
+            Ok(admitted) => admitted,
             Err(error) => return tracing::warn!(%error, "a connection is dropped"),
         };
+        let most_of_user = most_of_user();
         if self.open.get() > MAX_CALLERS {
             let message = format!("{MAX_CALLERS} connections are open, which is all that may");
             caller.refuse(Error::pool(Kind::Busy, message));
+        } else if of_user > most_of_user {
+            let message = format!("{most_of_user} connections of this user are open, its share");
+            caller.refuse(Error::pool(Kind::Busy, message));
         }
+    }
+
+    /// How many connections a user has.
+    fn of_user(&self, uid: u32) -> Count {
+        let mut users = self.users.lock();
+        users.retain(|_, count| count.get() > 0);
+        users.entry(uid).or_default().clone()
     }
 }

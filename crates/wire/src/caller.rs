@@ -1,5 +1,7 @@
 //! A client's connection, seen from the server.
 
+mod inbox;
+
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
+use inbox::Inbox;
 use rustix::event::epoll::EventFlags;
-use zeroize::Zeroize;
 
+use crate::budget::{Budgets, Charge, Granted, Reader};
 use crate::count::Counted;
-use crate::frame::{self, FrameBuffer, MAX_FRAME, MAX_GREETING};
-use crate::half::{Half, Halves, Reader};
+use crate::frame;
 use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
-use crate::server::{Answerer, Conversation, HandedOver, Service};
-use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome, socket};
+use crate::server::{Conversation, HandedOver, Service};
+use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome};
 
 /// A peer that connects and says nothing is cut off after this.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
@@ -26,14 +28,15 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// A peer that does not read its answer is cut off after this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// A peer that sends no more of a long frame, for which others may wait, is cut off after this.
-const GOES_ON_WITHIN: Duration = Duration::from_secs(30);
-
 /// The connection of one client, from its greeting to its end.
 pub(crate) struct Caller {
     watch: Watch,
     outlet: Outlet,
-    inbox: Mutex<(FrameBuffer, Half)>,
+    inbox: Mutex<Inbox>,
+    /// What a frame under way, the open call or an answer that is not read yet makes this process hold.
+    charge: Charge,
+    /// When the reactor is to look for what is late.
+    alarm: Mutex<Option<Instant>>,
     peer: Peer,
     service: Arc<dyn Service>,
     greeted: OnceLock<Greeted>,
@@ -42,7 +45,7 @@ pub(crate) struct Caller {
     /// Somebody else answers; here the connection is only watched for its end.
     elsewhere: AtomicBool,
     ended: AtomicBool,
-    _open: Counted,
+    _open: [Counted; 2],
 }
 
 struct Greeted {
@@ -55,15 +58,17 @@ impl Caller {
     pub fn admit(
         watch: &Watch,
         stream: UnixStream,
+        peer: Peer,
         service: Arc<dyn Service>,
-        open: Counted,
-        halves: &Halves,
+        open: [Counted; 2],
+        budgets: &Budgets,
     ) -> io::Result<Arc<Self>> {
-        let peer = Peer::of(&stream)?;
         let caller = watch.adopt(|watch| Self {
             watch,
             outlet: Outlet::new(stream.into(), 0),
-            inbox: Mutex::new((FrameBuffer::default(), halves.of(peer.uid))),
+            inbox: Mutex::default(),
+            charge: budgets.of(peer.uid),
+            alarm: Mutex::new(None),
             peer,
             service,
             greeted: OnceLock::new(),
@@ -72,7 +77,7 @@ impl Caller {
             ended: AtomicBool::new(false),
             _open: open,
         });
-        caller.watch.wake_at(Instant::now() + HELLO_WITHIN);
+        caller.arm(Instant::now() + HELLO_WITHIN);
         let watched = caller.watch.add(0, caller.outlet.stream());
         watched.inspect_err(|_| caller.end())?;
         Ok(caller)
@@ -105,81 +110,36 @@ impl Caller {
         if self.ended.load(Ordering::Acquire) {
             return;
         }
-        let sent = self.outlet.send(&self.watch, |out| {
+        let frame = |out: &mut Vec<u8>| {
             if let Err(error) = encode(out) {
                 tracing::error!(%error, "an answer cannot be written down");
             }
-        });
+        };
+        // Nothing more is read from a peer until it has read this, or some of it could not be counted.
+        let sent = self
+            .outlet
+            .send_with(&self.watch, EventFlags::OUT, frame, |left| {
+                (left, self.charge.set(left))
+            });
         match sent {
-            Ok(true) => {}
-            Ok(false) => self.watch.wake_at(Instant::now() + READ_WITHIN),
+            Ok((left, granted)) => {
+                granted.resume();
+                if left > 0 {
+                    self.arm(Instant::now() + READ_WITHIN);
+                }
+            }
             Err(_) => self.end(),
         }
     }
 
-    fn read(self: &Arc<Self>, ready: EventFlags, scratch: &mut [u8]) {
-        let mut inbox = self.inbox.lock();
-        let (inbox, half) = &mut *inbox;
-        if !half.make_room(inbox.under_way(), self) {
-            // The end of a connection is told while it is not read, too.
-            if ready.intersects(EventFlags::HUP | EventFlags::ERR) {
-                self.end();
-            }
-            return;
+    /// Has the reactor look at that time, if it would not before.
+    fn arm(&self, at: Instant) {
+        let mut alarm = self.alarm.lock();
+        if alarm.is_none_or(|set| at < set) {
+            *alarm = Some(at);
+            drop(alarm);
+            self.watch.wake_at(at);
         }
-        match socket::read_some(self.outlet.stream(), scratch) {
-            Ok(0) => return self.end(),
-            Ok(read) => inbox.extend(&scratch[..read]),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => return self.end(),
-        }
-        while !self.ended.load(Ordering::Acquire) {
-            let limit = match self.greeted.get() {
-                None => MAX_GREETING,
-                Some(_) => MAX_FRAME,
-            };
-            let heard = match inbox.next(limit) {
-                Ok(None) => {
-                    let is_timed = half.stands_still_since().is_some();
-                    // Where there is none it is read again as soon as there is.
-                    half.make_room(inbox.under_way(), self);
-                    if !is_timed && half.stands_still_since().is_some() {
-                        self.watch.wake_at(Instant::now() + GOES_ON_WITHIN);
-                    }
-                    return;
-                }
-                Ok(Some(frame)) => self.hear(frame, scratch),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = heard {
-                self.refuse(error);
-            }
-        }
-    }
-
-    fn hear(self: &Arc<Self>, frame: Vec<u8>, scratch: &mut [u8]) -> Result<()> {
-        let Some(greeted) = self.greeted.get() else {
-            return self.greet(&frame::decode(&frame.into())?);
-        };
-        if frame::carries_secret(&frame) {
-            scratch.zeroize();
-        }
-        let call = frame::decode_call(frame)?;
-        if self.elsewhere.load(Ordering::Acquire) {
-            return Err(Error::protocol(
-                "a call before the answer to that by which the connection was handed over",
-            ));
-        }
-        // Also bounds what a peer that never reads can make this end keep: one answer.
-        if self.busy.swap(true, Ordering::AcqRel) || self.outlet.waiting_since().is_some() {
-            return Err(Error::protocol(
-                "a call before the answer to the last one: one call at a time on each connection",
-            ));
-        }
-        greeted
-            .conversation
-            .call(call, Answerer::new(Arc::clone(self)));
-        Ok(())
     }
 
     fn greet(&self, hello: &Hello) -> Result<()> {
@@ -253,14 +213,13 @@ impl Caller {
 
 impl Reader for Caller {
     fn pause(&self) {
-        // An answer that is not taken yet is not waited for: who begins another call before it has read it breaks
-        // the rules.
         let _ = self.watch.set(0, self.outlet.stream(), EventFlags::empty());
     }
 
     fn resume(&self) {
-        self.watch.wake_at(Instant::now() + GOES_ON_WITHIN);
-        let resumed = self.watch.set(0, self.outlet.stream(), EventFlags::IN);
+        // It can be written to at once: the reactor goes on with what was read before.
+        let flags = EventFlags::IN | EventFlags::OUT;
+        let resumed = self.watch.set(0, self.outlet.stream(), flags);
         if resumed.is_err() {
             self.end();
         }
@@ -269,14 +228,20 @@ impl Reader for Caller {
 
 impl Source for Caller {
     fn ready(self: Arc<Self>, _: u16, ready: EventFlags, scratch: &mut [u8]) {
-        let flushed = if ready.contains(EventFlags::OUT) {
-            self.outlet.flush(&self.watch)
-        } else {
-            Ok(())
-        };
-        if flushed.is_err() || self.elsewhere.load(Ordering::Acquire) {
+        let mut goes_on = ready.intersects(!EventFlags::OUT);
+        let mut broken = self.elsewhere.load(Ordering::Acquire);
+        if ready.contains(EventFlags::OUT) {
+            match self.outlet.flush(&self.watch, || self.charge.set(0)) {
+                Ok(flushed) => {
+                    goes_on = true;
+                    flushed.into_iter().for_each(Granted::resume);
+                }
+                Err(_) => broken = true,
+            }
+        }
+        if broken {
             self.end();
-        } else if ready.intersects(!EventFlags::OUT) {
+        } else if goes_on {
             self.read(ready, scratch);
         }
     }
@@ -287,19 +252,22 @@ impl Source for Caller {
             self.end();
             return None;
         }
-        let since = self.inbox.lock().1.stands_still_since();
-        let sends = since.map(|since| {
-            (
-                since + GOES_ON_WITHIN,
-                "does not send the rest of a call; closed",
-            )
+        let reads = self.outlet.waiting_since().map(|since| {
+            let until = since + READ_WITHIN;
+            (until, "does not read its answer; closed")
         });
-        let since = self.outlet.waiting_since();
-        let reads = since.map(|since| (since + READ_WITHIN, "does not read its answer; closed"));
-        let (until, why) = [sends, reads].into_iter().flatten().min()?;
+        let sends = self
+            .rest_until()
+            .map(|until| (until, "sends a call too slowly; closed"));
+        let next = [sends, reads].into_iter().flatten().min();
+        let mut alarm = self.alarm.lock();
+        *alarm = None;
+        let (until, why) = next?;
         if until > now {
+            *alarm = Some(until);
             return Some(until);
         }
+        drop(alarm);
         tracing::warn!(peer = %self.peer, why);
         self.end();
         None

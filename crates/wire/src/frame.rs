@@ -90,7 +90,7 @@ pub fn decode_reply(version: u16, frame: &Bytes) -> Result<Reply> {
 
 /// Reads a call. One that carries a secret is copied out, and the frame wiped.
 pub fn decode_call(mut frame: Vec<u8>) -> Result<Call> {
-    let counted = count_items(&frame, CALL_ITEMS).map_err(malformed);
+    let counted = count_call(&frame);
     if !carries_secret(&frame) {
         return counted.and_then(|_| decode_counted(&frame.into()));
     }
@@ -101,6 +101,11 @@ pub fn decode_call(mut frame: Vec<u8>) -> Result<Call> {
 
 fn malformed(why: impl std::fmt::Display) -> Error {
     Error::protocol(format!("a malformed frame: {why}"))
+}
+
+/// How many data items a call has, where they may be so many.
+pub(crate) fn count_call(frame: &[u8]) -> Result<usize> {
+    count_items(frame, CALL_ITEMS).map_err(malformed)
 }
 
 /// Whether an encoded call is [`Call::Login`] or [`Call::Start`]: an array of two, then the variant.

@@ -5,6 +5,7 @@
 //! - [`RemoteToken`] is a token at the other end of sockets, and [`serve_lane`] that other end.
 
 mod accept;
+mod budget;
 mod caller;
 mod client;
 mod connection;
@@ -12,7 +13,6 @@ mod cork;
 mod count;
 mod direct;
 pub mod frame;
-mod half;
 mod hello;
 mod lane;
 mod message;

@@ -16,6 +16,9 @@ pub const VERSION: u16 = 2;
 /// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;
 
+/// Bytes that an operation takes while it waits and runs: its request, what follows it, and its result or error.
+const OPERATION: usize = 1 << 10;
+
 /// The first frame of a client.
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(array)]
@@ -205,6 +208,18 @@ impl Call {
             | Self::Pace => true,
             // What was seen is not seen again.
             Self::Admin(_) | Self::Start(_) | Self::Look => false,
+        }
+    }
+
+    /// How many bytes the answer, and the work for it, may take; those of the catalogue and of objects, on which they
+    /// hang as well, are not counted.
+    pub fn answer_bytes(&self) -> usize {
+        match self {
+            Self::Execute(items) => items
+                .iter()
+                .map(|item| OPERATION + item.operation.answer_bytes())
+                .fold(0, usize::saturating_add),
+            _ => OPERATION,
         }
     }
 

@@ -46,28 +46,39 @@ impl Outlet {
 
     /// Writes what `frame` appends; `Ok(false)` when some of it is left for the reactor.
     pub fn send(&self, watch: &Watch, frame: impl FnOnce(&mut Vec<u8>)) -> io::Result<bool> {
-        let mut pending = self.pending.lock();
-        let behind = !pending.bytes.is_empty();
-        frame(&mut pending.bytes);
-        if behind {
-            return Ok(false);
-        }
-        let drained = pending.drain(&self.stream)?;
-        if !drained {
-            pending.since = Some(Instant::now());
-            let flags = EventFlags::IN | EventFlags::OUT;
-            watch.set(self.tag, &self.stream, flags)?;
-        }
-        Ok(drained)
+        let flags = EventFlags::IN | EventFlags::OUT;
+        self.send_with(watch, flags, frame, |left| left == 0)
     }
 
-    /// Goes on writing; called by the reactor when the socket takes more.
-    pub fn flush(&self, watch: &Watch) -> io::Result<()> {
+    /// Writes what `frame` appends. `left` hears how many bytes are left, before anybody else may write or see that
+    /// nothing waits; until these are written the socket is watched for `behind`.
+    pub fn send_with<R>(
+        &self,
+        watch: &Watch,
+        behind: EventFlags,
+        frame: impl FnOnce(&mut Vec<u8>),
+        left: impl FnOnce(usize) -> R,
+    ) -> io::Result<R> {
         let mut pending = self.pending.lock();
-        if pending.drain(&self.stream)? {
-            watch.set(self.tag, &self.stream, EventFlags::IN)?;
+        let was_behind = !pending.bytes.is_empty();
+        frame(&mut pending.bytes);
+        if !was_behind && !pending.drain(&self.stream)? {
+            pending.since = Some(Instant::now());
+            watch.set(self.tag, &self.stream, behind)?;
         }
-        Ok(())
+        Ok(left(pending.bytes.len()))
+    }
+
+    /// Goes on writing; called by the reactor when the socket takes more. `done` is called when the last byte of
+    /// what waited is written.
+    pub fn flush<R>(&self, watch: &Watch, done: impl FnOnce() -> R) -> io::Result<Option<R>> {
+        let mut pending = self.pending.lock();
+        let waited = !pending.bytes.is_empty();
+        if !pending.drain(&self.stream)? {
+            return Ok(None);
+        }
+        watch.set(self.tag, &self.stream, EventFlags::IN)?;
+        Ok(waited.then(done))
     }
 }
 

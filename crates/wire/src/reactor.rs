@@ -15,6 +15,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, NameMap, Result};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
+use crate::budget::Budgets;
 use crate::cork::together;
 use crate::vigil::Vigil;
 
@@ -46,6 +47,8 @@ struct Core {
     next_id: AtomicU64,
     sources: Mutex<NameMap<u64, Arc<dyn Source>>>,
     timers: Mutex<BinaryHeap<Timer>>,
+    /// Of the users of all its listeners.
+    budgets: Budgets,
 }
 
 /// Soonest first, which for a heap means greatest.
@@ -110,6 +113,11 @@ impl Reactor {
         if thread.thread().id() != std::thread::current().id() {
             let _ = thread.join();
         }
+    }
+
+    /// What the users of its listeners hold.
+    pub(crate) fn budgets(&self) -> Budgets {
+        self.core.budgets.clone()
     }
 
     /// Takes in a source, which is given the means to be watched by.
@@ -202,6 +210,7 @@ impl Core {
             next_id: AtomicU64::new(1),
             sources: Mutex::default(),
             timers: Mutex::default(),
+            budgets: Budgets::default(),
         })
     }
 

@@ -38,6 +38,16 @@ pub trait Conversation: Send + Sync {
     /// A call; at most one is open on each connection.
     fn call(&self, call: Call, answer: Answerer);
 
+    /// Whether C_Login has succeeded; before, a connection may hold 64 KiB.
+    fn logged_in(&self) -> bool {
+        true
+    }
+
+    /// How many bytes the answer to this call, and the work for it, may take.
+    fn answer_bytes(&self, call: &Call) -> usize {
+        call.answer_bytes()
+    }
+
     /// A connection of this conversation has ended; called once for each.
     fn closed(&self) {}
 }

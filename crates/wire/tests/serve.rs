@@ -235,6 +235,9 @@ fn malformed_frames_hurt_nobody_else() {
     check(&client, b"still served");
 }
 
+/// The longest call that a client makes; with an answer as long, two of them fill a user's budget.
+const LONG_CALL: usize = frame::MAX_FRAME - (64 << 10);
+
 /// Past it a connection is not read, and not ended either: that would end a whole link of another host.
 #[test]
 fn unfinished_frames_of_one_user_have_a_limit() {
@@ -242,12 +245,12 @@ fn unfinished_frames_of_one_user_have_a_limit() {
     let client = rig.client();
     check(&client, b"before");
     let open = rig.connections();
-    let mut peers: Vec<_> = (0..5)
+    let mut peers: Vec<_> = (0..3)
         .map(|_| UnixStream::connect(rig.path()).unwrap())
         .collect();
     for peer in &mut peers {
         peer.write_all(&greeting()).unwrap();
-        let header = u32::try_from(frame::MAX_FRAME).unwrap().to_le_bytes();
+        let header = u32::try_from(LONG_CALL).unwrap().to_le_bytes();
         peer.write_all(&header).unwrap();
         // Each answer is a turn of the reactor: it has read the header before the next peer begins.
         (0..4).for_each(|_| check(&client, b"a turn"));
@@ -261,21 +264,81 @@ fn unfinished_frames_of_one_user_have_a_limit() {
         }
         check(&client, b"a turn");
     }
-    assert!(written < frame::MAX_FRAME / 2, "{written} bytes were taken");
-    assert_eq!(rig.connections(), open + 5);
+    assert!(written < LONG_CALL / 2, "{written} bytes were taken");
+    assert_eq!(rig.connections(), open + 3);
     // One that ends makes room: the frame is read, and it is no call.
     drop(peers.remove(0));
     let unread = peers.last_mut().unwrap();
     unread.set_nonblocking(false).unwrap();
-    unread
-        .write_all(&vec![0; frame::MAX_FRAME - written])
-        .unwrap();
+    unread.write_all(&vec![0; LONG_CALL - written]).unwrap();
     let refused = rest(unread);
     let refused = String::from_utf8_lossy(&refused);
     assert!(refused.contains("a malformed frame"), "{refused}");
     check(&client, b"still served");
     drop(peers);
     until("the others are closed", || rig.connections() == open);
+}
+
+/// Answers that nobody reads count like calls; the others wait, and go on as each answer is read.
+#[test]
+fn unread_answers_of_one_user_have_a_limit() {
+    let rig = Rig::new();
+    let call = {
+        let mut bytes = greeting();
+        let item = hsmux_wire::Item {
+            operation: sign(&vec![7; LONG_CALL]),
+            remaining_us: 100_000_000,
+        };
+        frame::encode(&Call::Execute(vec![item]), &mut bytes).unwrap();
+        Arc::new(bytes)
+    };
+    let mut peers: Vec<_> = (0..5)
+        .map(|_| UnixStream::connect(rig.path()).unwrap())
+        .collect();
+    // The last ones are not taken before an answer is read.
+    let writers: Vec<_> = peers
+        .iter()
+        .map(|peer| (peer.try_clone().unwrap(), Arc::clone(&call)))
+        .map(|(mut peer, call)| std::thread::spawn(move || peer.write_all(&call).unwrap()))
+        .collect();
+    let client = rig.client();
+    for _ in 0..20 {
+        check(&client, b"short calls go on");
+    }
+    let finished = || writers.iter().filter(|writer| writer.is_finished()).count();
+    until("the first are taken", || finished() > 0);
+    let mut read = 0;
+    until("all are answered", || {
+        for peer in &mut peers {
+            let mut chunk = [0; 1 << 16];
+            peer.set_read_timeout(Some(Duration::from_millis(1)))
+                .unwrap();
+            while let Ok(more @ 1..) = peer.read(&mut chunk) {
+                read += more;
+            }
+        }
+        read > 5 * LONG_CALL
+    });
+    for writer in writers {
+        writer.join().unwrap();
+    }
+}
+
+/// A frame has so long as a whole: one byte now and then does not make it longer.
+#[test]
+fn a_frame_that_trickles_in_is_cut_off() {
+    let rig = Rig::new();
+    let mut peer = UnixStream::connect(rig.path()).unwrap();
+    peer.write_all(&greeting()).unwrap();
+    let begun = Instant::now();
+    peer.write_all(&4096_u32.to_le_bytes()).unwrap();
+    peer.write_all(&[0x82, 4]).unwrap();
+    until("it is cut off", || {
+        std::thread::sleep(Duration::from_millis(20));
+        peer.write_all(&[0]).is_err()
+    });
+    let took = begun.elapsed();
+    assert!((25..100).contains(&took.as_secs()), "{took:?}");
 }
 
 #[test]

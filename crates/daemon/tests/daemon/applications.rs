@@ -341,6 +341,7 @@ fn a_template_that_can_be_read_in_two_ways_is_refused_unseen() {
 fn one_call_holds_so_many_operations() {
     let rig = Rig::start("");
     let program = rig.application();
+    program.login(PIN).unwrap();
     let item = |_| Item {
         operation: create("many", true),
         remaining_us: u64::MAX,

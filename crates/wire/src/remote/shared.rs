@@ -251,7 +251,7 @@ impl Source for Shared {
         }
         let lane = &self.lanes[usize::from(tag)];
         if ready.contains(EventFlags::OUT)
-            && let Err(error) = lane.outlet.flush(&self.watch)
+            && let Err(error) = lane.outlet.flush(&self.watch, || ())
         {
             return self.lose(&error.to_string());
         }

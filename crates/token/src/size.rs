@@ -1,0 +1,67 @@
+//! How many bytes an answer has, and may have.
+
+use crate::{Attributes, Made, Object, Operation, Outcome, Verb};
+
+/// A signature, a MAC, or what an error says, in bytes.
+const SHORT: usize = 2 << 10;
+
+/// What a token may add to the template of a new object, in bytes: its own attributes, and a public key.
+const OBJECT: usize = 8 << 10;
+
+/// A wrapped key, in bytes.
+const WRAPPED: usize = 16 << 10;
+
+/// What an attribute takes besides its value, in bytes.
+const ATTRIBUTE: usize = 40;
+
+impl Attributes {
+    /// How many bytes they take.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().map(|a| ATTRIBUTE + a.value.len()).sum()
+    }
+}
+
+impl Object {
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.attributes.bytes()
+    }
+}
+
+impl Operation {
+    /// How many bytes its answer may have. Objects that are read or copied are not in it: their sizes are known elsewhere.
+    pub fn answer_bytes(&self) -> usize {
+        match self {
+            Self::Use {
+                verb: Verb::Encrypt | Verb::Decrypt,
+                data,
+                ..
+            } => SHORT + data.len(),
+            Self::Random { len } => *len as usize,
+            Self::Wrap { .. } => WRAPPED,
+            Self::Generate { template, .. }
+            | Self::Derive { template, .. }
+            | Self::Create { template, .. }
+            | Self::Copy { template, .. } => OBJECT + template.bytes(),
+            Self::GeneratePair {
+                public, private, ..
+            } => 2 * OBJECT + public.bytes() + private.bytes(),
+            Self::Unwrap {
+                wrapped, template, ..
+            } => OBJECT + wrapped.len() + template.bytes(),
+            Self::Read { .. } => OBJECT,
+            Self::Use { .. } | Self::Destroy { .. } | Self::SetAttributes { .. } => SHORT,
+        }
+    }
+}
+
+impl Outcome {
+    /// How many bytes it takes.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Done => 0,
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Objects(made) => made.iter().map(|Made { object, .. }| object.bytes()).sum(),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! How much memory the connections of one user make this process hold: a connection that needs more than is left
+//! is not read until there is room.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use hsmux_token::sync::Mutex;
+
+use crate::frame::MAX_FRAME;
+
+/// Bytes that all connections of one user hold together: two of the longest calls with answers as long.
+const USER: usize = 4 * MAX_FRAME;
+
+/// Bytes that a connection holds uncounted, and all that it holds before C_Login: 64 KiB of data, 2 KiB around them.
+pub(crate) const FREE: usize = 66 << 10;
+
+/// A connection that can be left unread.
+pub(crate) trait Reader: Send + Sync {
+    /// It is not read from now on.
+    fn pause(&self);
+
+    /// It is read again, and goes on with what was read before.
+    fn resume(&self);
+}
+
+/// What is held, by user id.
+#[derive(Clone, Default)]
+pub(crate) struct Budgets(Arc<Mutex<HashMap<u32, Budget>>>);
+
+#[derive(Default)]
+struct Budget {
+    bytes: usize,
+    /// Those for which there is no room yet, in the order in which they came.
+    waiting: VecDeque<Arc<Hold>>,
+}
+
+/// What one connection holds, or waits for.
+struct Hold {
+    bytes: AtomicUsize,
+    granted: AtomicBool,
+    since: Mutex<Instant>,
+    reader: Option<Weak<dyn Reader>>,
+}
+
+/// The part of one connection, for as long as it lives.
+pub(crate) struct Charge {
+    all: Budgets,
+    uid: u32,
+    /// Whether there is a hold, so that a short call takes no lock.
+    counted: AtomicBool,
+    hold: Mutex<Option<Arc<Hold>>>,
+}
+
+/// Whether a connection may hold what it asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Room {
+    Granted,
+    /// The reader is paused until there is room.
+    Waits,
+    /// There is none, and what the connection holds already may not wait.
+    Full,
+}
+
+/// Connections that have room now.
+#[must_use]
+pub(crate) struct Granted(Vec<Arc<Hold>>);
+
+impl Granted {
+    /// Has them read, once no lock is held.
+    pub fn resume(self) {
+        let readers = self.0.iter().filter_map(|hold| hold.reader.as_ref());
+        for reader in readers.filter_map(Weak::upgrade) {
+            reader.resume();
+        }
+    }
+}
+
+impl Budgets {
+    pub fn of(&self, uid: u32) -> Charge {
+        Charge {
+            all: self.clone(),
+            uid,
+            counted: AtomicBool::new(false),
+            hold: Mutex::new(None),
+        }
+    }
+}
+
+impl Charge {
+    /// Asks for so many bytes in place of what is held.
+    pub fn ask<R: Reader + 'static>(&self, bytes: usize, reader: &Arc<R>) -> Room {
+        if bytes <= FREE {
+            self.set(bytes).resume();
+            return Room::Granted;
+        }
+        let mut hold = self.hold.lock();
+        let mut all = self.all.0.lock();
+        let budget = all.entry(self.uid).or_default();
+        if let Some(held) = &*hold {
+            if held.granted.load(Ordering::Acquire) {
+                return budget.change(held, bytes);
+            }
+            if held.bytes.load(Ordering::Relaxed) == bytes {
+                // Something else may have ended the pause.
+                reader.pause();
+                return Room::Waits;
+            }
+            budget.waiting.retain(|other| !Arc::ptr_eq(other, held));
+        }
+        let fits = budget.waiting.is_empty() && budget.fits(bytes);
+        let new = Arc::new(Hold {
+            bytes: AtomicUsize::new(bytes),
+            granted: AtomicBool::new(fits),
+            since: Mutex::new(Instant::now()),
+            reader: Some(Arc::<R>::downgrade(reader)),
+        });
+        if fits {
+            budget.bytes += bytes;
+        } else {
+            budget.waiting.push_back(Arc::clone(&new));
+            // Under the lock: it is resumed after that.
+            reader.pause();
+        }
+        *hold = Some(new);
+        self.counted.store(true, Ordering::Release);
+        if fits { Room::Granted } else { Room::Waits }
+    }
+
+    /// Holds so many bytes in place of what is held, whether there is room or not: they are there already.
+    pub fn set(&self, bytes: usize) -> Granted {
+        let bytes = if bytes > FREE { bytes } else { 0 };
+        if bytes == 0 && !self.counted.load(Ordering::Acquire) {
+            return Granted(Vec::new());
+        }
+        let mut hold = self.hold.lock();
+        let mut all = self.all.0.lock();
+        let budget = all.entry(self.uid).or_default();
+        if let Some(held) = hold.take() {
+            if held.granted.load(Ordering::Acquire) {
+                budget.bytes -= held.bytes.load(Ordering::Relaxed);
+            } else {
+                budget.waiting.retain(|other| !Arc::ptr_eq(other, &held));
+            }
+        }
+        if bytes > 0 {
+            budget.bytes += bytes;
+            *hold = Some(Arc::new(Hold {
+                bytes: AtomicUsize::new(bytes),
+                granted: AtomicBool::new(true),
+                since: Mutex::new(Instant::now()),
+                reader: None,
+            }));
+        }
+        self.counted.store(bytes > 0, Ordering::Release);
+        let granted = budget.grant();
+        if budget.bytes == 0 {
+            all.remove(&self.uid);
+        }
+        Granted(granted)
+    }
+
+    /// Whether the connection waits for room.
+    pub fn waits(&self) -> bool {
+        let hold = self.hold.lock();
+        hold.as_ref()
+            .is_some_and(|hold| !hold.granted.load(Ordering::Acquire))
+    }
+
+    /// Since when it has what it asked for.
+    pub fn granted_since(&self) -> Option<Instant> {
+        let hold = self.hold.lock();
+        let granted = hold.as_ref()?;
+        let since = *granted.since.lock();
+        granted.granted.load(Ordering::Acquire).then_some(since)
+    }
+}
+
+impl Budget {
+    /// One fits always where nothing is held.
+    fn fits(&self, bytes: usize) -> bool {
+        self.bytes == 0 || self.bytes + bytes <= USER
+    }
+
+    /// Changes what a connection holds. One that waited for more while it holds something could wait for ever.
+    fn change(&mut self, held: &Hold, bytes: usize) -> Room {
+        let before = held.bytes.load(Ordering::Relaxed);
+        self.bytes -= before;
+        let fits = bytes <= before || self.fits(bytes);
+        let now = if fits { bytes } else { before };
+        self.bytes += now;
+        held.bytes.store(now, Ordering::Relaxed);
+        if fits { Room::Granted } else { Room::Full }
+    }
+
+    /// Gives room to those that have waited longest.
+    fn grant(&mut self) -> Vec<Arc<Hold>> {
+        let mut granted = Vec::new();
+        while let Some(next) = self.waiting.front()
+            && let bytes = next.bytes.load(Ordering::Relaxed)
+            && self.fits(bytes)
+        {
+            self.bytes += bytes;
+            *next.since.lock() = Instant::now();
+            next.granted.store(true, Ordering::Release);
+            granted.extend(self.waiting.pop_front());
+        }
+        granted
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0).resume();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const QUARTER: usize = USER / 4;
+
+    #[derive(Default)]
+    struct Connection {
+        paused: AtomicBool,
+    }
+
+    impl Reader for Connection {
+        fn pause(&self) {
+            self.paused.store(true, Ordering::Relaxed);
+        }
+
+        fn resume(&self) {
+            self.paused.store(false, Ordering::Relaxed);
+        }
+    }
+
+    type Mine = (Charge, Arc<Connection>);
+
+    /// A connection of this user.
+    fn connection(budgets: &Budgets, uid: u32) -> Mine {
+        (budgets.of(uid), Arc::default())
+    }
+
+    fn is_paused((_, reader): &Mine) -> bool {
+        reader.paused.load(Ordering::Relaxed)
+    }
+
+    fn asks((charge, reader): &Mine, bytes: usize) -> Room {
+        charge.ask(bytes, reader)
+    }
+
+    #[test]
+    fn a_user_waits_for_room_and_others_do_not() {
+        let budgets = Budgets::default();
+        let mut mine: Vec<_> = (0..6).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine[..4] {
+            assert_eq!(asks(connection, QUARTER), Room::Granted);
+        }
+        assert_eq!(asks(&mine[4], FREE), Room::Granted);
+        for waiting in [4, 5] {
+            assert_eq!(asks(&mine[waiting], QUARTER), Room::Waits);
+            assert!(is_paused(&mine[waiting]) && mine[waiting].0.waits());
+        }
+        assert_eq!(asks(&connection(&budgets, 8), QUARTER), Room::Granted);
+        assert!(mine[0].0.granted_since().is_some() && mine[5].0.granted_since().is_none());
+        // One whose answer is read leaves the room to the first that waits.
+        mine[0].0.set(0).resume();
+        assert!(!is_paused(&mine[4]));
+        assert_eq!(asks(&mine[4], QUARTER), Room::Granted);
+        assert_eq!(asks(&mine[5], QUARTER), Room::Waits);
+        assert!(is_paused(&mine[5]));
+        // So does one that has ended.
+        drop(mine.remove(1));
+        assert!(!is_paused(&mine[4]));
+        assert_eq!(asks(&mine[4], QUARTER), Room::Granted);
+        drop(mine);
+        assert!(budgets.0.lock().is_empty());
+    }
+
+    #[test]
+    fn one_that_has_ended_does_not_wait_before_others() {
+        let budgets = Budgets::default();
+        let mut mine: Vec<_> = (0..7).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine {
+            asks(connection, QUARTER);
+        }
+        drop(mine.remove(4));
+        drop(mine.remove(0));
+        assert!(!is_paused(&mine[3]) && is_paused(&mine[4]));
+        // Nor one whose room was granted, and never used.
+        drop(mine.remove(3));
+        assert!(!is_paused(&mine[3]));
+    }
+
+    #[test]
+    fn one_that_is_read_nevertheless_is_paused_again() {
+        let budgets = Budgets::default();
+        let mine: Vec<_> = (0..5).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine {
+            asks(connection, QUARTER);
+        }
+        mine[4].1.resume();
+        assert_eq!(asks(&mine[4], QUARTER), Room::Waits);
+        assert!(is_paused(&mine[4]));
+    }
+
+    #[test]
+    fn one_that_holds_something_does_not_wait_for_more() {
+        let budgets = Budgets::default();
+        let mine: Vec<_> = (0..4).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine {
+            assert_eq!(asks(connection, QUARTER), Room::Granted);
+        }
+        assert_eq!(asks(&mine[0], QUARTER + 1), Room::Full);
+        assert_eq!(asks(&mine[1], QUARTER - 1), Room::Granted);
+        assert_eq!(asks(&mine[0], QUARTER + 1), Room::Granted);
+        // An answer that is there counts, and others wait for it.
+        mine[2].0.set(2 * QUARTER).resume();
+        mine[3].0.set(0).resume();
+        assert_eq!(asks(&mine[3], QUARTER), Room::Waits);
+        mine[2].0.set(QUARTER / 2).resume();
+        assert!(!is_paused(&mine[3]));
+    }
+
+    #[test]
+    fn a_call_longer_than_the_budget_has_it_alone() {
+        let budgets = Budgets::default();
+        let mine: Vec<_> = (0..2).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine {
+            let room = asks(connection, USER + 1);
+            let first = Arc::ptr_eq(&connection.1, &mine[0].1);
+            assert_eq!(room, if first { Room::Granted } else { Room::Waits });
+        }
+        mine[0].0.set(0).resume();
+        assert_eq!(asks(&mine[1], USER + 1), Room::Granted);
+    }
+}
