@@ -134,7 +134,7 @@ mod tests {
     fn right_wrong_and_too_often_wrong() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pin");
-        std::fs::write(&file, "1234\n").unwrap();
+        hsmux_token::fake::write_secret(&file, "1234\n");
         let against = Arc::new(PinHash::of(&PinSource::File(file)).unwrap());
         let gate = Gate::start().unwrap();
         let (tell, told) = channel();

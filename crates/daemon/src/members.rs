@@ -8,8 +8,8 @@ use hsmux_token::{Error, Kind, Result};
 
 /// The executable that is started as worker: the configuration's, else this one.
 pub fn worker(config: &Config) -> Result<PathBuf> {
-    if let Some(worker) = &config.worker {
-        return Ok(worker.clone());
+    if let Some(worker) = config.worker_program()? {
+        return Ok(worker);
     }
     std::env::current_exe().map_err(|e| {
         Error::pool(

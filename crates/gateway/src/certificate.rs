@@ -8,6 +8,7 @@ use boring::x509::X509;
 use hsmux_pool::Pool;
 use hsmux_pool::config::{Certificate, Place};
 use hsmux_software::PublicKey;
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Class, Error, KeyKind, Kind, Object, ObjectId, Result, Uri, ck};
 
 /// A certificate with its key.
@@ -94,7 +95,8 @@ fn key(given: Option<&Place>, name: &str, public: &PublicKey, pool: &Pool) -> Re
         }
         Some(Place::File(file)) => {
             let shown = file.display();
-            let pem = zeroize::Zeroizing::new(read(file)?);
+            let pem = SecretReaders::Group.read(file);
+            let pem = pem.map_err(|e| wrong(&shown, e))?;
             let key = PKey::private_key_from_pem(&pem).map_err(|_| {
                 wrong(
                     &shown,

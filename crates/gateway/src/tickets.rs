@@ -11,6 +11,7 @@ use hsmux_pool::Pool;
 use hsmux_pool::config::{GatewaySection, Place};
 use hsmux_pool::stamp::Stamp;
 use hsmux_ticket::{Key, Keys, Ring};
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri, Verb, ck};
 use zeroize::Zeroizing;
 
@@ -172,19 +173,14 @@ fn ring(period: u64, secret: impl Fn(u64) -> Result<Zeroizing<[u8; 32]>>) -> Res
 
 /// A secret in a file, as long as its keys at least.
 fn read(file: &Path) -> Result<Zeroizing<Vec<u8>>> {
-    use std::os::unix::fs::PermissionsExt;
     let place = Place::File(file.to_owned());
-    let mode = std::fs::metadata(file).map_err(|e| wrong(&place, e))?;
-    if mode.permissions().mode() & 0o007 != 0 {
-        let message = "every user can read or change it: chmod 600";
-        return Err(wrong(&place, message));
-    }
-    let secret = std::fs::read(file).map_err(|e| wrong(&place, e))?;
+    let secret = SecretReaders::Owner.read(file);
+    let secret = secret.map_err(|e| wrong(&place, e))?;
     if secret.len() < 32 {
         let message = "it has less than 32 bytes; make one: openssl rand -out FILE 32";
         return Err(wrong(&place, message));
     }
-    Ok(Zeroizing::new(secret))
+    Ok(secret)
 }
 
 fn wrong(secret: &Place, why: impl std::fmt::Display) -> Error {

@@ -4,11 +4,11 @@
 //! would come back by a ticket.
 
 use std::collections::HashSet;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use hsmux_pool::process::Identity;
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
 use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
@@ -42,9 +42,11 @@ impl Loaded {
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
         let own = Shown::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
-        keep_to_itself(&identity.key)?;
-        let key =
-            PrivateKeyDer::from_pem_file(&identity.key).map_err(|e| failed(&identity.key, &e))?;
+        // Who has a host's key is that host.
+        let key = SecretReaders::Owner
+            .read(&identity.key)
+            .map_err(|e| failed(&identity.key, &e))?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|e| failed(&identity.key, &e))?;
         let mut roots = RootCertStore::empty();
         for root in certificates(&identity.ca)? {
             roots.add(root).map_err(|e| failed(&identity.ca, &e))?;
@@ -165,15 +167,6 @@ pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
 pub fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
     let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
-}
-
-/// Who has a host's key is that host.
-fn keep_to_itself(key: &Path) -> Result<()> {
-    let metadata = std::fs::metadata(key).map_err(|e| failed(key, &e))?;
-    if metadata.permissions().mode() & 0o007 != 0 {
-        return Err(failed(key, &"every user can read or change it: chmod 600"));
-    }
-    Ok(())
 }
 
 /// What is wrong with a file.

@@ -3,10 +3,13 @@
 use std::fmt::Display;
 use std::sync::OnceLock;
 
+use crate::setup::is_privileged;
+
 /// Writes one line to standard error if HSMUX_DEBUG is set to anything but `0`.
 pub fn say(what: &dyn Display) {
     static ON: OnceLock<bool> = OnceLock::new();
-    if *ON.get_or_init(|| std::env::var_os("HSMUX_DEBUG").is_some_and(|value| value != "0")) {
+    let asked = || std::env::var_os("HSMUX_DEBUG").is_some_and(|value| value != "0");
+    if *ON.get_or_init(|| !is_privileged() && asked()) {
         always(what);
     }
 }

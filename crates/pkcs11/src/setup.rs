@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::config::{self, Config, Isolation, Login};
+use hsmux_pool::config::{self, Config, Isolation, Login, Mistake};
 use hsmux_pool::replicate::{self, Hold};
 use hsmux_pool::{Guest, Options};
+use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
 
@@ -15,6 +16,9 @@ use crate::worker;
 
 /// Names the daemon's socket; then no configuration file is read.
 const SOCKET: &str = "HSMUX_SOCKET";
+
+/// The one configuration of privileged programs.
+const SYSTEM: &str = "/etc/hsmux/hsmux.toml";
 
 /// How long an operation may take where no configuration file says.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,20 +49,56 @@ impl Source {
 ///
 /// `threads` says whether the application lets the library start some.
 pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
+    if is_privileged() {
+        return privileged(source);
+    }
     if let Some(socket) = source.socket() {
         let endpoint = Endpoint::from(Path::new(&socket));
         return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
     }
     let file = source.config.clone().unwrap_or_else(config::default_path);
-    let config = config::load(&file).map_err(|mistakes| {
-        let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
-        mistake(lines.join("\n"))
-    })?;
+    let config = config::load(&file).map_err(|mistakes| of(&mistakes))?;
     if config.module.embedded {
         return embedded(&config, threads);
     }
+    Ok(Box::new(daemon(&config)?))
+}
+
+fn daemon(config: &Config) -> Result<Daemon> {
     let endpoint = Endpoint::from(&*config.module.socket);
-    Ok(Box::new(Daemon::new(endpoint, config.pool.deadline)?))
+    Daemon::new(endpoint, config.pool.deadline)
+}
+
+/// Whether the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
+/// getauxval(3)). Then that user decides nothing.
+#[allow(unsafe_code)]
+pub fn is_privileged() -> bool {
+    // SAFETY: it reads a number that the kernel gave this process.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+/// The daemon of root's configuration. No vendor's module is loaded into such a program.
+fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
+    let refuse = |what: &str| {
+        mistake(format!(
+            "{what} in a privileged program (set-uid, set-gid or with file capabilities): it uses the \
+             daemon of {SYSTEM} only"
+        ))
+    };
+    if source.socket.is_some() || source.config.is_some() {
+        return Err(refuse("`socket` and `config` of the provider are refused"));
+    }
+    let config = config::load_of(TrustedOwner::Root, Path::new(SYSTEM));
+    let config = config.map_err(|mistakes| of(&mistakes))?;
+    if config.module.embedded {
+        return Err(refuse("[module] mode = \"embedded\" is refused"));
+    }
+    Ok(Box::new(daemon(&config)?.verified()))
+}
+
+fn of(mistakes: &[Mistake]) -> Error {
+    let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    mistake(lines.join("\n"))
 }
 
 /// A read-only pool cannot be embedded, which [`config::load`] has seen to.
@@ -73,7 +113,7 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         hides_broker_keys: true,
         ..config.options()
     };
-    let seats = config.seats(&worker::program(config), None);
+    let seats = config.seats(&worker::program(config)?, None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let guest = Arc::new(Guest::new(pool));

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsmux_pool::config::Config;
+use hsmux_token::Result;
 
 const NAME: &str = "hsmux";
 
@@ -11,12 +12,10 @@ const PLACES: [&str; 3] = [".", "../bin", "../../bin"];
 
 /// What the configuration says, else the `hsmux` that was installed with this library, else that of
 /// the PATH.
-pub fn program(config: &Config) -> PathBuf {
-    config
-        .worker
-        .clone()
-        .or_else(installed)
-        .unwrap_or_else(|| NAME.into())
+pub fn program(config: &Config) -> Result<PathBuf> {
+    let configured = config.worker_program()?;
+    let found = configured.or_else(installed);
+    Ok(found.unwrap_or_else(|| NAME.into()))
 }
 
 fn installed() -> Option<PathBuf> {

@@ -2,7 +2,7 @@
 //!
 //! Everything above speaks these words and nothing else: a vendor's module, a worker process, a
 //! pool of many tokens and a host at the other end of a network are each a [`Token`]. This crate
-//! does no I/O and holds no `unsafe`.
+//! does no I/O but on the files whose permissions it verifies, and holds no `unsafe`.
 
 mod attribute;
 mod blob;
@@ -15,6 +15,7 @@ mod name_map;
 mod object;
 mod operation;
 mod owner;
+pub mod permissions;
 mod rv;
 mod size;
 pub mod sync;

@@ -12,7 +12,7 @@ use crate::connection::{self, Broken, Connection};
 use crate::count::{Count, Counted};
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, Versions};
-use crate::{Answer, Call, Endpoint, Hello, Item, Reply, Welcome, socket};
+use crate::{Answer, Call, Endpoint, Hello, Item, Peer, Reply, Welcome, socket};
 use direct::Direct;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
@@ -38,7 +38,11 @@ pub struct Client {
     /// Held while a connection is made: the PIN of the last login that was accepted.
     login: Turn<Option<Secret>>,
     welcome: Mutex<Option<Welcome>>,
+    verify: Option<VerifyServer>,
 }
+
+/// Decides whether the process that listens at a socket may be told anything.
+pub type VerifyServer = fn(&Endpoint, Peer) -> io::Result<()>;
 
 /// A connection that has been greeted.
 struct Line {
@@ -80,7 +84,15 @@ impl Client {
             open: Count::default(),
             login: Turn::default(),
             welcome: Mutex::default(),
+            verify: None,
         })
+    }
+
+    /// Verifies the server at each connection, before anything is sent.
+    #[must_use]
+    pub fn verifying(mut self, verify: VerifyServer) -> Self {
+        self.verify = Some(verify);
+        self
     }
 
     /// What the daemon said when it was last connected to; `None` before the first time.
@@ -170,6 +182,11 @@ impl Client {
         let forgotten = self.open.get() == 0;
         let stream =
             socket::open(&self.endpoint, deadline).map_err(|error| self.unreachable(&error))?;
+        if let Some(verify) = self.verify {
+            Peer::of(&stream)
+                .and_then(|peer| verify(&self.endpoint, peer))
+                .map_err(|error| Error::pool(Kind::Environment, error.to_string()))?;
+        }
         let mut connection = Connection::new(stream);
         let greeting = connection
             .exchange(&self.hello, Some(deadline))

@@ -24,7 +24,7 @@ mod socket;
 mod vigil;
 
 pub use accept::{Entrance, Listening};
-pub use client::Client;
+pub use client::{Client, VerifyServer};
 pub use connection::{Broken, Connection, decode};
 pub use cork::together;
 #[doc(hidden)]

@@ -6,7 +6,7 @@ use hsmux_vcard::reader::Readers;
 use hsmux_vcard::{Card, Profile, Timing};
 use tempfile::TempDir;
 
-use crate::{Finished, Program, Run, built};
+use crate::{Finished, Program, Run, built, write_secret};
 
 /// OpenSC's PKCS#11 module, as Debian installs it.
 pub const OPENSC: &str = "/usr/lib/x86_64-linux-gnu/opensc-pkcs11.so";
@@ -79,7 +79,7 @@ impl Cards {
                 ("so.pin", Self::SO_PIN),
                 ("password", "password-of-the-share"),
             ] {
-                fs::write(self.path(file), content).expect("write a secret");
+                write_secret(&self.path(file), content);
             }
             self.hsmux(&format!("dkek create-share share.pbe {password}"));
         }

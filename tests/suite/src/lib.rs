@@ -32,7 +32,7 @@ pub use load::Load;
 pub use nginx::Nginx;
 pub use port::on_a_free_port;
 pub use process::{Process, running, running_in};
-pub use rig::{Rig, Setup};
+pub use rig::{Rig, Setup, write_secret};
 pub use run::{Finished, Run};
 pub use softhsm::{Keys, SOFTHSM, SoftHsm};
 pub use standin::StandIn;

@@ -314,7 +314,8 @@ fn proving(status: &Value, members: &[String]) -> bool {
     })
 }
 
-fn write_secret(path: &Path, text: &str) {
+/// Writes a file that its owner alone may read.
+pub fn write_secret(path: &Path, text: &str) {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     fs::File::options()

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use hsmux_pool::config::Tls;
 use hsmux_pool::stamp::Stamp;
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -56,7 +57,9 @@ fn stamp(files: &Tls) -> Stamp {
 fn config(tls: &Tls) -> Result<Arc<ServerConfig>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&tls.certificate)?;
-    let key = PrivateKeyDer::from_pem_file(&tls.key).map_err(|e| failed(&tls.key, &e))?;
+    let key = SecretReaders::Group.read(&tls.key);
+    let key = key.map_err(|e| failed(&tls.key, &e))?;
+    let key = PrivateKeyDer::from_pem_slice(&key).map_err(|e| failed(&tls.key, &e))?;
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .map_err(|e| failed(&tls.certificate, &e))?;

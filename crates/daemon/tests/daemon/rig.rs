@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hsmux_daemon::Daemon;
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
 use hsmux_pool::{Seat, config};
-use hsmux_token::fake::FakeToken;
+use hsmux_token::fake::{FakeToken, write_secret};
 use hsmux_token::{
     Attributes, Class, Error, Made, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
     Secret, SessionObject, Token, ck,
@@ -47,7 +47,7 @@ impl Rig {
             token: Arc::default(),
             folder,
         };
-        fs::write(rig.path("pool.pin"), PIN).unwrap();
+        write_secret(&rig.path("pool.pin"), PIN);
         rig.configure(more);
         let config = config::load(&rig.path("hsmux.toml")).unwrap_or_else(|m| panic!("{m:#?}"));
         let (held, last) = (Arc::clone(&rig.held), Arc::clone(&rig.token));

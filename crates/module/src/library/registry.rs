@@ -1,15 +1,17 @@
 //! One [`Library`] for each file and process, counted; the last to leave finalises it.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
 
-use super::Library;
 use super::image::Image;
+use super::{Library, unloadable};
 
 /// A share in a loaded module.
 pub(crate) struct LibraryRef {
@@ -34,8 +36,7 @@ static PLACES: LazyLock<Mutex<HashMap<PathBuf, Arc<Place>>>> = LazyLock::new(Mut
 impl LibraryRef {
     /// Loads the module, or shares the one that is loaded.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        // A bare name is dlopen's to find.
-        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = verified(path)?;
         let place = Arc::clone(PLACES.lock().entry(path.clone()).or_default());
         let mut loaded = place.0.lock();
         if let Some(inherited) = loaded.take_if(|l| l.process != std::process::id()) {
@@ -57,6 +58,7 @@ impl LibraryRef {
 
     /// Loads a copy of the module beside the one that is loaded, and shares it with nobody.
     pub(crate) fn beside(path: &Path) -> Result<Self> {
+        let path = &verified(path)?;
         let image = Image::copy(path).map_err(|error| {
             let message = format!("{} cannot be copied: {error}", path.display());
             Error::token(Kind::Environment, message)
@@ -65,6 +67,14 @@ impl LibraryRef {
         let library = Library::load(path.to_owned(), image)?;
         let library = Some(Loaded::first(&mut place.0.lock(), library));
         Ok(Self { library, place })
+    }
+}
+
+/// Where a module is, if no other user can change it. A bare name is dlopen's to find.
+fn verified(path: &Path) -> Result<PathBuf> {
+    match TrustedOwner::RootOrSelf.verify(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
+        found => found.map_err(|error| unloadable(path, &format!("cannot be loaded: {error}"))),
     }
 }
 

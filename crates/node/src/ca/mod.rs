@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use hsmux_pool::config::node_name;
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, Token, Uri};
-use zeroize::Zeroizing;
 
 use crate::certificate;
 use files::{Lock, NewFolder, PRIVATE, PUBLIC, failed, read, replace, sync_parent};
@@ -228,7 +228,8 @@ impl Authority {
 
     fn key_in_file(&self) -> Result<rcgen::KeyPair> {
         let file = self.folder.join(KEY);
-        let pem = Zeroizing::new(read(&file)?);
+        let pem = SecretReaders::Owner.read(&file);
+        let pem = pem.map_err(|e| failed(&file, &e))?;
         let text = std::str::from_utf8(&pem).map_err(|e| failed(&file, &e))?;
         rcgen::KeyPair::from_pem(text).map_err(|e| failed(&file, &e))
     }

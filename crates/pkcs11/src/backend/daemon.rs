@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use hsmux_token::permissions::verify_server;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Operation, Outcome, Result, Secret};
 use hsmux_wire::{Answer, Call, Client, Endpoint, View};
@@ -27,6 +28,18 @@ impl Daemon {
             boot: AtomicU64::new(0),
             pin: Mutex::default(),
         })
+    }
+
+    /// Believes a daemon only of root, or of the user whom root gave the socket's folder.
+    #[must_use]
+    pub fn verified(mut self) -> Self {
+        self.client = self.client.verifying(|endpoint, peer| {
+            let Endpoint::Unix(socket) = endpoint else {
+                return Err(std::io::ErrorKind::Unsupported.into());
+            };
+            verify_server(socket, peer.uid)
+        });
+        self
     }
 
     fn deadline(&self) -> Instant {

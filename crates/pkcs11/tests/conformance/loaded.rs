@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 use std::sync::MutexGuard;
 
 use hsmux_software::{pem, reference};
+use hsmux_token::fake::write_secret;
 use p256::ecdsa::signature::Verifier;
 use p256::ecdsa::{Signature, VerifyingKey};
 
@@ -45,7 +46,7 @@ pub fn place() -> Place {
     let turn = alone();
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
-    std::fs::write(folder.path().join("pin"), [PIN, b"\n"].concat()).unwrap();
+    write_secret(&folder.path().join("pin"), [PIN, b"\n"].concat());
     Place {
         openssl: OpenSsl::load(&socket),
         server: Some(Server::start(&socket)),

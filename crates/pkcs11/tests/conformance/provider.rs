@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use hsmux_software::PublicKey;
 use hsmux_token::Attributes;
 use hsmux_token::ck::*;
+use hsmux_token::fake::write_secret;
 
 use crate::calls::PIN;
 use crate::forks::{check, in_child};
@@ -59,14 +60,14 @@ fn private_keys_are_shown_after_the_login_that_some_reference_has_a_pin_for() {
     let place = place();
     let without = file("pkcs11:object=ec");
     assert!(place.load(&without, "EC").is_none());
-    std::fs::write(place.folder.path().join("pin"), "wrong").unwrap();
+    write_secret(&place.folder.path().join("pin"), "wrong");
     for family in ["RSA", "EC"] {
         assert!(place.load(&place.file(EC), family).is_none());
     }
     assert!(place.load(&without, "EC").is_none());
     let served = &place.server.as_ref().unwrap().served;
     assert_eq!(served.wrong_pins.load(Ordering::SeqCst), 1, "shown once");
-    std::fs::write(place.folder.path().join("pin"), PIN).unwrap();
+    write_secret(&place.folder.path().join("pin"), PIN);
     assert!(place.load(&place.file(RSA), "RSA").is_some());
     let key = place.load(&without, "EC").expect("a key");
     in_child(|| check(key.sign("ECDSA").is_some(), line!()));

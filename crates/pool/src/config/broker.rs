@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::Socket;
 use super::reader::{Fields, Named, suggestion, text};
+use hsmux_token::permissions::SecretReaders;
 
 pub use jwt::{JwkSet, JwkUrl, Jwt};
 pub use limits::{Allowance, Limit, Limits, limit};
@@ -170,7 +171,8 @@ pub fn broker(fields: &mut Fields<'_, '_, '_>, state: &Path) -> BrokerSection {
 }
 
 fn tls(fields: &mut Fields<'_, '_, '_>) -> Option<Tls> {
-    let (certificate, key) = (fields.file("certificate"), fields.file("key"));
+    let key = fields.secret_file("key", SecretReaders::Group);
+    let certificate = fields.file("certificate");
     let client_ca = fields.file("client_ca");
     match (certificate, key) {
         (Some(certificate), Some(key)) => Some(Tls {

@@ -1,8 +1,10 @@
 //! What only the file system knows: modules, PIN files, folders and users that are not there.
 
 use std::io::ErrorKind;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use hsmux_token::permissions::{SecretReaders, TrustedOwner};
 
 use super::parse::{self, Parsed};
 use super::reader::Named;
@@ -12,9 +14,9 @@ use super::{Config, Listener, Login, Member, Mistake, NodeSection, PinSource, Se
 /// Finds every mistake of a configuration file, those included that only this machine can tell.
 /// Without one that [is an error](Mistake::is_error) the daemon can start.
 pub fn check(file: &Path) -> Vec<Mistake> {
-    let text = match std::fs::read_to_string(file) {
+    let text = match super::read(TrustedOwner::RootOrSelf, file) {
         Ok(text) => text,
-        Err(e) => return vec![Mistake::whole(file, format!("cannot read it: {e}"))],
+        Err(mistake) => return vec![mistake],
     };
     let parsed = parse::config(file, &text);
     let Parsed {
@@ -22,7 +24,11 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         mistakes,
         named,
     } = parsed;
-    let mut found = Findings { file, mistakes };
+    let mut found = Findings {
+        file,
+        user: config.as_ref().and_then(daemons_user),
+        mistakes,
+    };
     for (line, named) in &named {
         found.look(*line, named);
     }
@@ -34,8 +40,17 @@ pub fn check(file: &Path) -> Vec<Mistake> {
     found.mistakes
 }
 
+/// The user of the daemon, as far as root can tell: the owner of the state folder.
+fn daemons_user(config: &Config) -> Option<u32> {
+    let root = rustix::process::geteuid().is_root();
+    let folder = root.then(|| std::fs::metadata(&config.state)).transpose();
+    folder.ok().flatten().map(|folder| folder.uid())
+}
+
 struct Findings<'a> {
     file: &'a Path,
+    /// Who needs the secrets, where that is known.
+    user: Option<u32>,
     mistakes: Vec<Mistake>,
 }
 
@@ -64,10 +79,15 @@ impl Findings<'_> {
                 Ok(meta) if !meta.is_file() => {
                     self.error(line, format!("module {} is not a file", module.display()));
                 }
-                Ok(_) => {}
+                Ok(_) => {
+                    if let Err(e) = TrustedOwner::RootOrSelf.verify(module) {
+                        self.error(line, format!("module {}: {e}", module.display()));
+                    }
+                }
             },
             Named::File(file) => self.file(line, file),
-            Named::Beside(file, other) if other.exists() => self.file(line, file),
+            Named::Beside(named, other) if other.exists() => self.look(line, named),
+            Named::Secret(file, readers) => self.secret(line, file, *readers),
             Named::Later(file) => {
                 if let Err(e) = std::fs::File::open(file) {
                     self.warn(line, format!("{}: {e}", file.display()));
@@ -127,10 +147,20 @@ impl Findings<'_> {
             Err(e) if matches!(pin, PinSource::File(_)) => self.error(line, e.to_string()),
             // The environment and the credentials of the daemon are not those of this command.
             Err(e) => self.warn(line, e.to_string()),
-            Ok(_) if pin.readable_by_others() => {
-                self.warn(line, format!("{pin}: every user can read it; chmod 600"));
+            Ok(_) => {
+                if let PinSource::File(file) = pin {
+                    self.secret(line, file, SecretReaders::Owner);
+                }
             }
-            Ok(_) => {}
+        }
+    }
+
+    fn secret(&mut self, line: usize, file: &Path, readers: SecretReaders) {
+        let verified =
+            std::fs::metadata(file).and_then(|metadata| readers.verify(file, &metadata, self.user));
+        match verified {
+            Err(e) if e.raw_os_error().is_none() => self.error(line, e.to_string()),
+            _ => self.file(line, file),
         }
     }
 
@@ -186,12 +216,6 @@ impl Findings<'_> {
     }
 
     fn node(&mut self, node: &NodeSection) {
-        let key = &node.identity.key;
-        let others = |meta: std::fs::Metadata| meta.permissions().mode() & 0o077 != 0;
-        if std::fs::metadata(key).is_ok_and(others) {
-            let message = format!("{}: other users can read it; chmod 600", key.display());
-            self.warn(0, message);
-        }
         if !node.listen.is_empty() && node.peers.is_empty() {
             let message = "[node] listens, and no [[peer]] may use it";
             self.warn(0, message);

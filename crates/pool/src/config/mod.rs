@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hsmux_token::Uri;
+use hsmux_token::permissions::TrustedOwner;
 
 use crate::{Options, Policy};
 
@@ -234,10 +235,27 @@ impl Config {
 
 /// Reads a configuration file. Looks at nothing but the file itself: the modules and PIN files that
 /// it names are [`check`]'s to see, and may be out of the reach of an application.
+///
+/// A file that other users can change, itself or by a folder on its way, is refused.
 pub fn load(file: &Path) -> Result<Config, Vec<Mistake>> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| vec![Mistake::whole(file, format!("cannot read it: {e}"))])?;
+    load_of(TrustedOwner::RootOrSelf, file)
+}
+
+/// The same with a file of these owners only.
+pub fn load_of(owner: TrustedOwner, file: &Path) -> Result<Config, Vec<Mistake>> {
+    let text = read(owner, file).map_err(|mistake| vec![mistake])?;
     parse(file, &text)
+}
+
+fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
+    let opened = owner.open(file);
+    opened.and_then(std::io::read_to_string).map_err(|error| {
+        let message = match error.raw_os_error() {
+            Some(_) => format!("cannot read it: {error}"),
+            None => error.to_string(),
+        };
+        Mistake::whole(file, message)
+    })
 }
 
 /// Reads a configuration from its text; `file` says where it is, for messages and relative paths.

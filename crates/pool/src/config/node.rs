@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hsmux_token::Uri;
+use hsmux_token::permissions::SecretReaders;
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Source, text, uri};
@@ -96,7 +97,10 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
     }
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
     let mut needed = |name| required(fields, name, |fields| fields.file(name));
-    let (certificate, key, ca) = (needed("certificate"), needed("key"), needed("ca"));
+    let (certificate, ca) = (needed("certificate"), needed("ca"));
+    let key = required(fields, "key", |fields| {
+        fields.secret_file("key", SecretReaders::Owner)
+    });
     let revoked = fields.file("revoked");
     Some(NodeSection {
         listen,

@@ -1,8 +1,8 @@
 //! Where a PIN comes from. The configuration names the place; the PIN itself is read when it is needed.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, Secret};
 
 /// Where a PIN comes from.
@@ -23,8 +23,8 @@ impl PinSource {
             Self::Env(name) => std::env::var_os(name)
                 .ok_or_else(|| missing(&format!("the environment variable ${name} is not set")))?
                 .into_encoded_bytes(),
-            Self::File(path) => read(path)?,
-            Self::Credential(name) => read(&credential(name)?)?,
+            Self::File(path) => read(path, SecretReaders::Owner)?,
+            Self::Credential(name) => read(&credential(name)?, SecretReaders::Group)?,
         };
         let secret = Secret::new(bytes);
         let line = secret.expose();
@@ -43,13 +43,6 @@ impl PinSource {
             Self::Env(_) => None,
             Self::Credential(name) => credential(name).ok(),
         }
-    }
-
-    /// Whether users who have no business with it may read its file.
-    pub fn readable_by_others(&self) -> bool {
-        self.path()
-            .and_then(|path| path.metadata().ok())
-            .is_some_and(|meta| meta.permissions().mode() & 0o004 != 0)
     }
 }
 
@@ -73,8 +66,12 @@ fn credential(name: &str) -> Result<PathBuf> {
     Ok(Path::new(&folder).join(name))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| missing(&format!("cannot read {}: {e}", path.display())))
+fn read(path: &Path, readers: SecretReaders) -> Result<Vec<u8>> {
+    let read = readers.read(path).map_err(|e| match e.raw_os_error() {
+        Some(_) => missing(&format!("cannot read {}: {e}", path.display())),
+        None => missing(&e.to_string()),
+    });
+    read.map(|mut bytes| std::mem::take(&mut *bytes))
 }
 
 fn missing(message: &str) -> Error {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hsmux_token::Uri;
+use hsmux_token::permissions::SecretReaders;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -25,8 +26,10 @@ pub enum Named {
     Module(PathBuf),
     /// A file that is read.
     File(PathBuf),
-    /// A file that is read once the other one is there.
-    Beside(PathBuf, PathBuf),
+    /// What is read once the other one is there.
+    Beside(Box<Named>, PathBuf),
+    /// A file with a secret, and who may read it.
+    Secret(PathBuf, SecretReaders),
     /// A file without which all else goes on.
     Later(PathBuf),
     /// A folder whose files are served.
@@ -261,6 +264,13 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     pub fn file(&mut self, name: &str) -> Option<PathBuf> {
         let path = self.path(name)?;
         self.names(name, Named::File(path.clone()));
+        Some(path)
+    }
+
+    /// A file with a secret, which has to be there.
+    pub fn secret_file(&mut self, name: &str, readers: SecretReaders) -> Option<PathBuf> {
+        let path = self.path(name)?;
+        self.names(name, Named::Secret(path.clone(), readers));
         Some(path)
     }
 

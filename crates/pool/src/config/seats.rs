@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use hsmux_module::Options;
+use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Result, Token, TokenInfo};
+use hsmux_token::{Error, Kind, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
 use super::{Config, Isolation, Member, PinSource};
@@ -21,6 +22,13 @@ impl Config {
             .iter()
             .flat_map(|m| self.member_seats(m, worker, isolation));
         seats.collect()
+    }
+
+    /// `[daemon] worker`, if it is given and no other user can change it.
+    pub fn worker_program(&self) -> Result<Option<PathBuf>> {
+        let verify = |worker: &PathBuf| TrustedOwner::RootOrSelf.verify(worker);
+        let verified = self.worker.as_ref().map(verify).transpose();
+        verified.map_err(|e| Error::pool(Kind::Environment, format!("[daemon] worker: {e}")))
     }
 
     /// The seats of one member: one for each worker process, or one in this process.
@@ -108,15 +116,7 @@ impl Config {
 impl Member {
     /// What the module crate needs to know to work on the token; reads the PIN.
     pub fn open_options(&self, state: &Path) -> Result<Options> {
-        let pin = self.pin.as_ref().map(|pin| {
-            if pin.readable_by_others() {
-                tracing::warn!(
-                    member = self.name,
-                    "{pin}: every user can read it; chmod 600"
-                );
-            }
-            pin.read()
-        });
+        let pin = self.pin.as_ref().map(PinSource::read);
         Ok(Options {
             module: self.module.clone(),
             slot: self.uri.clone(),

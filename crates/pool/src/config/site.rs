@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Class, Uri};
 
 use super::acme::{Acme, acme};
@@ -152,12 +153,14 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
         named(file)
     });
     // What goes with a certificate that comes later is read when that is there.
-    let beside = |at: usize, file: PathBuf| match chains.iter().flatten().nth(at) {
-        Some(Place::File(chain)) if awaited => Named::Beside(file, chain.clone()),
-        _ => Named::File(file),
+    let beside = |at: usize, named: Named| match chains.iter().flatten().nth(at) {
+        Some(Place::File(chain)) if awaited => Named::Beside(Box::new(named), chain.clone()),
+        _ => named,
     };
-    let keys = places(fields, "keys", Class::PRIVATE_KEY, beside);
-    let ocsp = paths(fields, "ocsp", beside);
+    let keys = places(fields, "keys", Class::PRIVATE_KEY, |at, file| {
+        beside(at, Named::Secret(file, SecretReaders::Group))
+    });
+    let ocsp = paths(fields, "ocsp", |at, file| beside(at, Named::File(file)));
     let chains = chains?;
     if chains.is_empty() {
         fields.missing("certificates");
@@ -194,10 +197,11 @@ fn places(
     Some(placed.collect())
 }
 
-/// A file or an object of the pool.
+/// A file with a secret, or an object of the pool.
 pub fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
     let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
-    Some(found(fields, name, read, Named::File))
+    let secret = |file| Named::Secret(file, SecretReaders::Owner);
+    Some(found(fields, name, read, secret))
 }
 
 /// A file's path as it is written, or an object of the pool.

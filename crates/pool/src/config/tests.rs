@@ -206,28 +206,33 @@ fn the_file_system_is_looked_at_by_check_only() {
     write("hsm1.pin", 0o644);
     load(&file).unwrap();
     let found = check(&file);
-    let text = |line, part: &str| {
+    let severity = |found: &[Mistake], line, part: &str| {
         let hit = found
             .iter()
             .find(|m| m.line == line && m.message.contains(part));
         hit.unwrap_or_else(|| panic!("{line} {part}: {found:#?}"))
             .severity
     };
-    assert_eq!(text(28, "vendor.so: No such file"), Severity::Error);
     assert_eq!(
-        text(19, "hsm1.pin: every user can read it"),
-        Severity::Warning
+        severity(&found, 28, "vendor.so: No such file"),
+        Severity::Error
     );
-    assert_eq!(text(30, "$PIN2"), Severity::Warning);
+    assert_eq!(
+        severity(&found, 19, "every user can read it; run: chmod 600"),
+        Severity::Error
+    );
+    write("hsm1.pin", 0o600);
+    let found = check(&file);
+    assert_eq!(severity(&found, 30, "$PIN2"), Severity::Warning);
     // The files have the same PIN.
-    let shared = text(0, "applications log in with the PIN of hsm1");
+    let shared = severity(&found, 0, "applications log in with the PIN of hsm1");
     assert_eq!(shared, Severity::Warning);
 
     // A mistake elsewhere hides nothing of this.
     let bad = GOOD.replace("queue = 1024", "quue = 1024");
     std::fs::write(&file, bad).unwrap();
     let lines: Vec<_> = check(&file).iter().map(|mistake| mistake.line).collect();
-    assert_eq!(lines, [5, 19, 28, 30]);
+    assert_eq!(lines, [5, 28, 30]);
     assert_eq!(
         PinSource::File(folder.path().join("hsm1.pin"))
             .read()

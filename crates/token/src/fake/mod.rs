@@ -322,3 +322,15 @@ impl Inner {
         }
     }
 }
+
+/// Writes a file that its owner alone may read.
+pub fn write_secret(path: &std::path::Path, bytes: impl AsRef<[u8]>) {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = std::fs::OpenOptions::new();
+    let options = options.create(true).truncate(true).write(true).mode(0o600);
+    let written = options
+        .open(path)
+        .and_then(|mut file| file.write_all(bytes.as_ref()));
+    written.expect("write a secret");
+}

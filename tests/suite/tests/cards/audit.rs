@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Cards, OPENSC, Program, Run, built};
+use hsmux_suite::{Cards, OPENSC, Program, Run, built, write_secret};
 use serde_json::Value;
 
 const NEW_PIN: &str = "7359128846";
@@ -36,7 +36,7 @@ fn what_is_done_to_cards_is_on_the_audit_trail() {
     let cards = Cards::blank(2);
     cards.set_up(0..2);
     cards.generate(0, "EC:prime256v1", "10", "ec");
-    fs::write(cards.path("new.pin"), NEW_PIN).unwrap();
+    write_secret(&cards.path("new.pin"), NEW_PIN);
     let (first, second) = (Cards::serial(0), Cards::serial(1));
     let config = format!(
         "[pool]\nlabel = \"web\"\n[daemon]\nsocket = \"run/hsmux.sock\"\nstate = \"state\"\n\

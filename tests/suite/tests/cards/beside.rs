@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{CardPool, Cards, PATIENCE, Run, until};
+use hsmux_suite::{CardPool, Cards, PATIENCE, Run, until, write_secret};
 use hsmux_vcard::{Order, Timing};
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const WRONG: &str = "999999";
 /// Two cards as members of a daemon that does not run yet.
 fn pool() -> CardPool {
     let pool = CardPool::prepare(2, &Timing::None, &KEY);
-    fs::write(pool.cards.path("wrong.pin"), WRONG).unwrap();
+    write_secret(&pool.cards.path("wrong.pin"), WRONG);
     pool.rig.write_config();
     pool
 }

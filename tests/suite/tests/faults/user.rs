@@ -5,7 +5,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
 use hsmux_suite::{PATIENCE, Process, Program, Rig, Run, SOFTHSM, Setup, SoftHsm, built, until};
 
-/// Puts a rig and a copy of `hsmux` that this user may read into the hands of `nobody`.
+/// Puts a rig and a copy of `hsmux` that this user may read into the hands of `nobody`. The configuration stays root's,
+/// as in /etc: root's commands believe no other.
 fn hand_over(rig: &Rig) {
     let copy = rig.path("hsmux");
     fs::copy(built(Program::Hsmux), &copy).unwrap();
@@ -14,6 +15,9 @@ fn hand_over(rig: &Rig) {
         .args("-R nobody:nogroup")
         .arg(rig.path(""))
         .ok();
+    let config = rig.run("chown").arg("root").arg(rig.path(""));
+    config.arg(rig.path("hsmux.toml")).ok();
+    fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o1777)).unwrap();
 }
 
 /// A program that runs as `nobody`.
@@ -34,7 +38,7 @@ fn processes_that_hold_pins_leave_no_core_and_let_nobody_look() {
     hand_over(&rig);
     let folder = rig.path("");
     let mut sleep = Process::start("sleep", &folder, as_nobody(&rig).args("sleep 600"));
-    let nobody = folder.metadata().unwrap().uid();
+    let nobody = rig.path("hsmux").metadata().unwrap().uid();
     until("sleep runs", PATIENCE, || {
         (keeper(sleep.id()) == nobody).then_some(())
     });

@@ -1,9 +1,8 @@
 //! Keys of every kind and length, in the pool and in files.
 
-use std::fs;
 use std::path::Path;
 
-use hsmux_suite::{Rig, Run, SoftHsm};
+use hsmux_suite::{Rig, Run, SoftHsm, write_secret};
 
 use crate::rig::{ASK, FOLDER, Gateway};
 
@@ -109,7 +108,7 @@ fn a_short_rsa_key_is_refused_unless_it_is_allowed_by_name() {
 #[test]
 fn a_long_rsa_key_serves_from_a_file() {
     let rig = Gateway::prepare();
-    fs::write(rig.path("rsa8192.key"), include_str!("rsa8192.key")).expect("a key");
+    write_secret(&rig.path("rsa8192.key"), include_str!("rsa8192.key"));
     certificate(&rig, "rsa8192");
     let site =
         format!("[[site]]\ncertificates = [\"rsa8192.pem\"]\nkeys = [\"rsa8192.key\"]\n{FOLDER}");

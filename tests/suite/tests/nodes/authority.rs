@@ -131,7 +131,7 @@ fn the_authoritys_key_in_a_token() {
     }
     // What signs nothing needs no token; a wrong PIN is told, and not tried again.
     rig.hsmux("node list --ca p256").ok().says("web1");
-    fs::write(rig.path("wrong.pin"), "wrong-pin").expect("write a file");
+    rig.write_pin("wrong", "wrong-pin");
     rig.hsmux("node revoke web1 --ca p256 --pin file:wrong.pin")
         .fails()
         .says("CKR_PIN_INCORRECT");

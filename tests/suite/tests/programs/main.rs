@@ -8,6 +8,7 @@ mod openssl;
 mod p11_kit;
 mod p11tool;
 mod pkcs11_tool;
+mod privileged;
 mod python;
 mod session_keys;
 mod ssh;

@@ -1,6 +1,7 @@
 //! Files that the configuration names: what is missing has its line, what may come later has none.
 
-use crate::config::check;
+use crate::config::{Mistake, check};
+use hsmux_token::fake::write_secret;
 
 const TEXT: &str = r#"[pool]
 label = "web"
@@ -47,7 +48,7 @@ const NONE: [usize; 0] = [];
 fn wrong(text: &str, there: &[&str]) -> Vec<usize> {
     let folder = tempfile::tempdir().unwrap();
     for name in there {
-        std::fs::write(folder.path().join(name), "").unwrap();
+        write_secret(&folder.path().join(name), "");
     }
     std::fs::create_dir(folder.path().join("www")).unwrap();
     let file = folder.path().join("hsmux.toml");
@@ -96,4 +97,42 @@ fn what_an_acme_client_brings_may_be_missing_with_its_certificate() {
     assert_eq!(wrong(&text, &there), NONE);
     there.push("web.pem");
     assert_eq!(wrong(&text, &there), [19, 21]);
+}
+
+#[test]
+fn what_others_can_read_or_change_is_an_error_with_the_command_that_repairs_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let set = |name: &str, mode| {
+        std::fs::set_permissions(path(name), PermissionsExt::from_mode(mode)).unwrap();
+    };
+    for name in names() {
+        write_secret(&path(name), "");
+    }
+    std::fs::create_dir(path("www")).unwrap();
+    std::fs::write(path("hsmux.toml"), TEXT).unwrap();
+    let errors = || {
+        let mut found = check(&path("hsmux.toml"));
+        found.retain(Mistake::is_error);
+        found
+    };
+    assert_eq!(errors(), []);
+    for (name, mode, command, line) in [
+        ("broker.key", 0o644, "chmod 640", 6),
+        ("web.key", 0o660, "chmod 640", 19),
+        ("vendor.so", 0o775, "chmod go-w", 23),
+        ("hsmux.toml", 0o646, "chmod go-w", 0),
+    ] {
+        set(name, mode);
+        let found = errors();
+        set(name, 0o640);
+        assert_eq!(found.len(), 1, "{found:?}");
+        let expected = format!("run: {command} {}", path(name).display());
+        assert!(found[0].message.ends_with(&expected), "{}", found[0]);
+        assert_eq!(found[0].line, line, "{}", found[0]);
+        assert_eq!(errors(), [], "its group may read it: {name}");
+    }
+    set("hsmux.toml", 0o664);
+    assert!(crate::config::load(&path("hsmux.toml")).is_err());
 }

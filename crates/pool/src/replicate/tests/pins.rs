@@ -2,6 +2,7 @@
 
 use crate::config::PinSource;
 use crate::replicate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
+use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, Secret};
 use std::collections::BTreeMap;
@@ -51,8 +52,8 @@ fn holder(folder: &Path, member: &str, file: &str) -> Holder {
 
 /// hsm1 with a PIN of its own; hsm2 and hsm3 share one.
 fn members(folder: &Path) -> (Tokens, Vec<Holder>) {
-    std::fs::write(folder.join("one.pin"), "1111\n").unwrap();
-    std::fs::write(folder.join("two.pin"), "2222\n").unwrap();
+    write_secret(&folder.join("one.pin"), "1111\n");
+    write_secret(&folder.join("two.pin"), "2222\n");
     let tokens = Tokens::default();
     for (member, pin) in [("hsm1", "1111"), ("hsm2", "2222"), ("hsm3", "2222")] {
         tokens.pins.lock().insert(member.to_owned(), pin.into());

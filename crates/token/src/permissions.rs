@@ -1,0 +1,441 @@
+//! Files that other users must not change, or must not read: configurations, modules, PINs, keys.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::process::geteuid;
+use zeroize::Zeroizing;
+
+/// Symbolic links that are followed on one path, as in Linux (path_resolution(7)).
+const MAX_LINKS: usize = 40;
+
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+const STICKY: u32 = 0o1000;
+
+/// Who may own a file that a program believes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrustedOwner {
+    /// Root alone: for privileged programs (AT_SECURE in getauxval(3)).
+    Root,
+    /// Root, or the effective user of this process.
+    RootOrSelf,
+}
+
+/// Who may read a file with a secret besides its owner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SecretReaders {
+    /// Nobody: for PINs.
+    Owner,
+    /// Its group: for keys of TLS, which services of one group share, and for systemd's credentials, whose
+    /// access control list shows as the group's permissions.
+    Group,
+}
+
+impl TrustedOwner {
+    fn includes(self, uid: u32) -> bool {
+        uid == 0 || self == Self::RootOrSelf && uid == geteuid().as_raw()
+    }
+
+    fn describe(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::RootOrSelf => "root or the user of this process",
+        }
+    }
+
+    /// Opens a file for reading that no other user can change or replace; every folder and link on the way to it
+    /// is verified, then the file that was opened. The error names the path and the command that repairs it.
+    pub fn open(self, path: &Path) -> io::Result<File> {
+        let found = self.resolve(path)?;
+        let file = File::open(&found)?;
+        self.verify_file(&found, &file.metadata()?)?;
+        Ok(file)
+    }
+
+    /// The same for a file that something else opens: where it is, without links. Others cannot replace it afterwards,
+    /// because they can change none of the folders.
+    pub fn verify(self, path: &Path) -> io::Result<PathBuf> {
+        let found = self.resolve(path)?;
+        self.verify_file(&found, &found.metadata()?)?;
+        Ok(found)
+    }
+
+    /// The path without links, if no other user can change what it leads to. The last entry's own permissions are
+    /// not looked at.
+    pub fn resolve(self, path: &Path) -> io::Result<PathBuf> {
+        let absolute = std::path::absolute(path)?;
+        let mut ahead: VecDeque<OsString> = parts(&absolute);
+        let mut reached = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(part) = ahead.pop_front() {
+            if part == "/" {
+                reached = PathBuf::from("/");
+                continue;
+            }
+            if part == ".." {
+                reached.pop();
+                continue;
+            }
+            let next = reached.join(&part);
+            let entry = next.symlink_metadata()?;
+            self.verify_folder(&reached, &next, &entry)?;
+            if !entry.is_symlink() || is_descriptor(&next) {
+                reached = next;
+                continue;
+            }
+            links += 1;
+            if links > MAX_LINKS {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            let target = next.read_link()?;
+            for part in parts(&target).into_iter().rev() {
+                ahead.push_front(part);
+            }
+        }
+        Ok(reached)
+    }
+
+    fn verify_folder(self, folder: &Path, next: &Path, entry: &Metadata) -> io::Result<()> {
+        let metadata = folder.metadata()?;
+        let foreign = |what| {
+            format!(
+                "its owner can replace {what}, and is not {}",
+                self.describe()
+            )
+        };
+        if !self.includes(metadata.uid()) {
+            let advice = "take a folder that only root can change, such as /etc/hsmux";
+            return Err(refused(
+                folder,
+                &metadata,
+                &foreign("what is in it"),
+                advice,
+            ));
+        }
+        if metadata.mode() & WRITABLE_BY_OTHERS == 0 {
+            return Ok(());
+        }
+        if metadata.mode() & STICKY == 0 {
+            let why = "other users can replace what is in it";
+            return Err(refused(folder, &metadata, why, &run("chmod go-w", folder)));
+        }
+        // Of those who can write there, only the owner of an entry can replace it.
+        if !self.includes(entry.uid()) {
+            let advice = run("chown -h root", next);
+            return Err(refused(next, entry, &foreign("it"), &advice));
+        }
+        Ok(())
+    }
+
+    fn verify_file(self, path: &Path, metadata: &Metadata) -> io::Result<()> {
+        // A pipe or a terminal that this process has been given, by the number of its descriptor.
+        if is_descriptor(path) && !metadata.is_file() {
+            return Ok(());
+        }
+        if !self.includes(metadata.uid()) {
+            let why = format!("its owner can change it, and is not {}", self.describe());
+            return Err(refused(path, metadata, &why, &run("chown root", path)));
+        }
+        if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+            let why = "other users can change it";
+            return Err(refused(path, metadata, why, &run("chmod go-w", path)));
+        }
+        Ok(())
+    }
+}
+
+impl SecretReaders {
+    /// Reads a file with a secret. Others must have no access to it; its owner must be root or the user of this
+    /// process. Root reads those of any owner, for a daemon has a user of its own.
+    pub fn read(self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        let mut file = File::open(path)?;
+        let metadata = file.metadata()?;
+        self.verify(path, &metadata, None)?;
+        // Grown in place, a buffer would leave parts of the secret behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+        file.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// What is wrong with a secret's file, if `user` is to read it; `None`: the user of this process, or root for
+    /// whichever user.
+    pub fn verify(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
+        if !metadata.is_file() {
+            return Ok(());
+        }
+        let (withheld, command) = match self {
+            Self::Owner => (0o077, "chmod 600"),
+            Self::Group => (0o027, "chmod 640"),
+        };
+        let open = metadata.mode() & withheld;
+        if open != 0 {
+            let who = if open & 0o007 != 0 {
+                "every user"
+            } else {
+                "its group"
+            };
+            let what = if open & 0o022 != 0 { "change" } else { "read" };
+            let why = format!("{who} can {what} it");
+            return Err(refused(path, metadata, &why, &run(command, path)));
+        }
+        let self_is = geteuid().as_raw();
+        let owner = metadata.uid();
+        let fits = user.map_or(owner == self_is || self_is == 0, |user| owner == user);
+        if owner != 0 && !fits {
+            let why = "its owner is neither root nor the user that needs it";
+            return Err(refused(path, metadata, why, &run("chown root", path)));
+        }
+        Ok(())
+    }
+}
+
+/// Verifies that root, or the user of a daemon, serves a socket. That user is the owner of the socket's folder, which
+/// only root can have made and nobody else can change. `peer` is who listens there (SO_PEERCRED in unix(7)).
+pub fn verify_server(socket: &Path, peer: u32) -> io::Result<()> {
+    let folder = socket.parent().unwrap_or(Path::new("/"));
+    let folder = TrustedOwner::Root.resolve(folder)?;
+    let metadata = folder.metadata()?;
+    if metadata.mode() & WRITABLE_BY_OTHERS != 0 {
+        let why = "other users can replace the socket in it";
+        return Err(refused(
+            &folder,
+            &metadata,
+            why,
+            &run("chmod go-w", &folder),
+        ));
+    }
+    let daemon = metadata.uid();
+    let metadata = socket.symlink_metadata()?;
+    for uid in [metadata.uid(), peer] {
+        if uid != 0 && uid != daemon {
+            let why = format!("uid {uid} serves it, and the folder belongs to uid {daemon}");
+            let advice = "start the daemon as the owner of the folder, or as root";
+            return Err(refused(socket, &metadata, &why, advice));
+        }
+    }
+    Ok(())
+}
+
+fn parts(path: &Path) -> VecDeque<OsString> {
+    let named = path.components().filter(|part| *part != Component::CurDir);
+    named.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// A link of proc(5) to a descriptor that this process has open: not a name that is looked up.
+fn is_descriptor(path: &Path) -> bool {
+    let Some(folder) = path.parent() else {
+        return false;
+    };
+    folder.starts_with("/proc") && folder.ends_with("fd")
+}
+
+fn refused(path: &Path, metadata: &Metadata, why: &str, advice: &str) -> io::Error {
+    let (mode, uid) = (metadata.mode() & 0o7777, metadata.uid());
+    let path = path.display();
+    let message = format!("{path} (mode {mode:04o}, owner uid {uid}): {why}; {advice}");
+    io::Error::new(ErrorKind::PermissionDenied, message)
+}
+
+fn run(command: &str, path: &Path) -> String {
+    format!("run: {command} {}", word(path))
+}
+
+/// A path as a shell takes it.
+fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@:,%=".contains(&byte);
+    if text.bytes().all(plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use super::*;
+
+    /// A folder, and a file in it.
+    fn file() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "text").unwrap();
+        set(&file, 0o644);
+        (folder, file)
+    }
+
+    fn set(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn refusal(path: &Path) -> String {
+        let error = TrustedOwner::RootOrSelf.verify(path).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+        assert_eq!(
+            TrustedOwner::RootOrSelf.open(path).unwrap_err().to_string(),
+            error.to_string()
+        );
+        error.to_string()
+    }
+
+    #[test]
+    fn a_file_that_others_can_change_is_refused_with_the_command_that_repairs_it() {
+        let (folder, file) = file();
+        assert!(TrustedOwner::RootOrSelf.open(&file).is_ok());
+        for mode in [0o664, 0o646] {
+            set(&file, mode);
+            let expected = format!("run: chmod go-w {}", file.display());
+            assert!(refusal(&file).ends_with(&expected), "{}", refusal(&file));
+        }
+        set(&file, 0o644);
+        for mode in [0o775, 0o757, 0o1757] {
+            set(folder.path(), mode);
+            let is_safe = mode == 0o1757;
+            let verified = TrustedOwner::RootOrSelf.verify(&file);
+            assert_eq!(verified.is_ok(), is_safe, "{mode:o} {verified:?}");
+        }
+    }
+
+    #[test]
+    fn every_folder_and_link_on_the_way_counts() {
+        let (folder, file) = file();
+        let (open, shut) = (folder.path().join("it's open"), folder.path().join("shut"));
+        for folder in [&open, &shut] {
+            fs::create_dir(folder).unwrap();
+            set(folder, 0o755);
+        }
+        symlink("../shut/link", open.join("link")).unwrap();
+        symlink(Path::new("../shut/../file"), shut.join("link")).unwrap();
+        let by_links = open.join("link");
+        let found = TrustedOwner::RootOrSelf.verify(&by_links).unwrap();
+        assert_eq!(found, file.canonicalize().unwrap());
+        set(&open, 0o777);
+        let quoted = format!(
+            "run: chmod go-w '{}/it'\\''s open'",
+            folder.path().display()
+        );
+        assert!(
+            refusal(&by_links).ends_with(&quoted),
+            "{}",
+            refusal(&by_links)
+        );
+        set(&open, 0o755);
+        set(&shut, 0o777);
+        assert!(refusal(&by_links).contains("/shut (mode 0777"));
+        let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+        symlink(&one, &other).unwrap();
+        symlink(&other, &one).unwrap();
+        let endless = TrustedOwner::RootOrSelf.verify(&one).unwrap_err();
+        assert_eq!(
+            endless.raw_os_error(),
+            Some(rustix::io::Errno::LOOP.raw_os_error())
+        );
+    }
+
+    /// Root runs this: else nothing can be given to another user.
+    #[test]
+    fn what_belongs_to_a_third_user_is_refused() {
+        let (folder, file) = file();
+        if !geteuid().is_root() {
+            assert!(TrustedOwner::Root.verify(&file).is_err());
+            return;
+        }
+        chown(&file, Some(65534), None).unwrap();
+        assert!(refusal(&file).contains("owner uid 65534"));
+        chown(&file, Some(0), None).unwrap();
+        // The sticky bit keeps the entries of root there, and no others.
+        set(folder.path(), 0o1777);
+        assert!(TrustedOwner::Root.verify(&file).is_ok());
+        let link = folder.path().join("link");
+        symlink(&file, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(65534), None).unwrap();
+        assert!(refusal(&link).contains("replace"));
+        chown(folder.path(), Some(65534), None).unwrap();
+        assert!(refusal(&file).ends_with(&run("chown -h root", folder.path())));
+        chown(folder.path(), Some(0), None).unwrap();
+        let within = folder.path().join("within");
+        fs::create_dir(&within).unwrap();
+        set(folder.path(), 0o755);
+        chown(&within, Some(65534), None).unwrap();
+        fs::write(within.join("file"), "").unwrap();
+        assert!(refusal(&within.join("file")).ends_with("such as /etc/hsmux"));
+    }
+
+    #[test]
+    fn a_server_is_root_or_the_owner_of_a_folder_that_root_has_made() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let (above, folder) = (tempfile::tempdir().unwrap(), "run");
+        let folder = above.path().join(folder);
+        let socket = folder.join("socket");
+        fs::create_dir(&folder).unwrap();
+        fs::write(&socket, "").unwrap();
+        let serves = |peer| verify_server(&socket, peer).is_ok();
+        assert!(serves(0) && !serves(7));
+        chown(&folder, Some(7), None).unwrap();
+        chown(&socket, Some(7), None).unwrap();
+        assert!(serves(0) && serves(7) && !serves(8));
+        chown(&socket, Some(8), None).unwrap();
+        assert!(!serves(7));
+        chown(&socket, Some(7), None).unwrap();
+        for (open, mode) in [
+            (&folder, 0o1777),
+            (&folder, 0o770),
+            (&above.path().to_owned(), 0o1777),
+        ] {
+            set(open, mode);
+            assert!(!serves(7), "{} {mode:o}", open.display());
+            set(open, 0o755);
+            assert!(serves(7));
+        }
+        chown(above.path(), Some(7), None).unwrap();
+        assert!(!serves(7));
+    }
+
+    #[test]
+    fn a_descriptor_is_no_name_that_others_could_give_to_another_file() {
+        let (_folder, path) = file();
+        let file = File::open(&path).unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&file);
+        let by_number = PathBuf::from(format!("/proc/self/fd/{number}"));
+        fs::remove_file(&path).unwrap();
+        assert!(TrustedOwner::RootOrSelf.open(&by_number).is_ok());
+    }
+
+    #[test]
+    fn a_secret_is_read_where_others_have_no_access_to_it() {
+        let (_folder, file) = file();
+        let readers = [SecretReaders::Owner, SecretReaders::Group];
+        for (mode, expected) in [
+            (0o600, [true, true]),
+            (0o400, [true, true]),
+            (0o640, [false, true]),
+            (0o660, [false, false]),
+            (0o644, [false, false]),
+            (0o602, [false, false]),
+        ] {
+            set(&file, mode);
+            let read = readers.map(|readers| readers.read(&file).is_ok());
+            assert_eq!(read, expected, "{mode:o}");
+        }
+        let refused = SecretReaders::Owner.read(&file).unwrap_err().to_string();
+        let expected = format!(
+            "{0} (mode 0602, owner uid {1}): every user can change it; run: chmod 600 {0}",
+            file.display(),
+            geteuid().as_raw()
+        );
+        assert_eq!(refused, expected);
+        set(&file, 0o600);
+        let metadata = file.metadata().unwrap();
+        let for_user = |user| SecretReaders::Owner.verify(&file, &metadata, Some(user));
+        assert!(for_user(metadata.uid()).is_ok());
+        assert_eq!(for_user(65534).is_ok(), metadata.uid() == 0);
+    }
+}
