@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use hsmux_daemon::admin;
+use hsmux_token::Wiping;
 
 use crate::commands::Cli;
 
@@ -19,7 +20,7 @@ use crate::commands::Cli;
 /// takes (glibc before 2.38, bug 14581): a daemon grew by that with each login. It stands in for `malloc`, too (glibc's
 /// manual, "Replacing malloc"): a signature of SoftHSM's takes a tenth less, and a handshake of BoringSSL's some.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Wiping<mimalloc::MiMalloc> = Wiping(mimalloc::MiMalloc);
 
 fn main() -> ExitCode {
     // The allocator asks for huge pages, of which each thread's few blocks fill a part: a broker of 1,000 connections

@@ -9,9 +9,15 @@
 //! | `HSMUX_CONFIG` | names the configuration file, see [`hsmux_pool::config::default_path`] |
 //! | `HSMUX_SOCKET` | names the daemon's socket; then no configuration file is read |
 //! | `HSMUX_DEBUG` | writes the sentence behind each error's CK_RV to standard error |
+//!
+//! A privileged program ignores all of them ([`setup::is_privileged`]).
 
 // The numbers of PKCS#11 carry their own prefixes, and there are thousands.
 #![allow(clippy::wildcard_imports)]
+
+/// Plaintexts and PINs leave nothing in a program's memory once the module has freed them.
+#[global_allocator]
+static ALLOCATOR: hsmux_token::Wiping<std::alloc::System> = hsmux_token::Wiping(std::alloc::System);
 
 #[allow(unsafe_code)]
 pub mod entry;

@@ -2,7 +2,8 @@
 //!
 //! Everything above speaks these words and nothing else: a vendor's module, a worker process, a
 //! pool of many tokens and a host at the other end of a network are each a [`Token`]. This crate
-//! does no I/O but on the files whose permissions it verifies, and holds no `unsafe`.
+//! does no I/O but on the files whose permissions it verifies, and holds no `unsafe` but in the
+//! allocator that overwrites what is freed.
 
 mod attribute;
 mod blob;
@@ -24,6 +25,7 @@ mod template;
 mod token;
 mod uri;
 mod watch;
+mod wiping;
 
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
@@ -38,6 +40,7 @@ pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, en
 pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};
 pub use watch::{Pace, Seen, Work};
+pub use wiping::Wiping;
 
 /// The numbers of PKCS#11 (`CKM_*`, `CKA_*`, `CKR_*`, `CKO_*`), for every crate alike.
 pub use cryptoki_sys as ck;
