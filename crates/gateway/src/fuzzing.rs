@@ -8,7 +8,7 @@ use hsmux_pool::config::ProxyVersion;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Uri, Version};
 
-use crate::http::{host as named, without_port};
+use crate::http::{HTTP, HTTPS, Host};
 use crate::proxy_header;
 
 /// Who a PROXY header says that the client is, and how long the header is.
@@ -44,8 +44,14 @@ pub fn host(bytes: &[u8]) {
     {
         request.headers_mut().append(HOST, value);
     }
-    if let Some(host) = named(&request) {
-        assert!(host.len() <= bytes.len());
-        assert!(host.starts_with(without_port(host)));
+    for usual in [HTTP, HTTPS] {
+        let Ok(host) = Host::of(&request, usual) else {
+            continue;
+        };
+        // The canonical form means the same host.
+        let mut again = Request::new(());
+        let canonical = HeaderValue::from_str(&host.to_string()).expect("a host is text");
+        again.headers_mut().insert(HOST, canonical);
+        assert_eq!(Host::of(&again, usual).as_ref(), Ok(&host));
     }
 }

@@ -73,10 +73,10 @@ fn is_for_all_of_it<B>(request: &Request<B>) -> bool {
     request.method() == Method::GET && !some.iter().any(|header| headers.contains_key(header))
 }
 
-/// What sites publish under a name that begins with a dot (RFC 8615).
+/// The one folder with such a name that sites publish (RFC 8615).
 const PUBLIC: &str = ".well-known";
 
-/// Whether a path leads to a file, or through a folder, whose name begins with a dot.
+/// Whether a name on the path begins with a dot.
 fn is_hidden(path: &str) -> bool {
     let path = percent_decode_str(path).collect::<Vec<_>>();
     let names = path

@@ -38,15 +38,19 @@ const OURS_BEGIN: [&str; 6] = [
     "x-ssl-",
 ];
 
-/// The first protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`.
+/// The one protocol that a request of HTTP/1.1 wants to change to, if it is `allowed`. A list of several is none.
 pub fn upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValue> {
     let wants = tokens(request.headers()).any(|token| token.eq_ignore_ascii_case("upgrade"));
     if !wants || request.version() != Version::HTTP_11 {
         return None;
     }
     let to = listed(request.headers(), header::UPGRADE);
-    let mut to = to.filter_map(|to| allowed.iter().find(|it| it.eq_ignore_ascii_case(to)));
-    HeaderValue::from_str(to.next()?).ok()
+    let mut to = to.filter(|to| !to.is_empty());
+    let (Some(to), None) = (to.next(), to.next()) else {
+        return None;
+    };
+    let to = allowed.iter().find(|it| it.eq_ignore_ascii_case(to))?;
+    HeaderValue::from_str(to).ok()
 }
 
 /// Whether a client takes fields after the body (RFC 9110, section 10.1.4).
@@ -179,10 +183,11 @@ mod tests {
         assert_eq!(upgrade(&request(&both), &allowed).unwrap(), "websocket");
         assert_eq!(upgrade(&request(&both[1..]), &allowed), None);
         assert_eq!(upgrade(&request(&both), &[]), None);
-        let several = [("connection", "upgrade"), ("upgrade", "h2c, WebSocket")];
-        assert_eq!(upgrade(&request(&several), &allowed).unwrap(), "websocket");
-        let other = [("connection", "upgrade"), ("upgrade", "h2c")];
-        assert_eq!(upgrade(&request(&other), &allowed), None);
+        let of = |protocol| request(&[("connection", "upgrade"), ("upgrade", protocol)]);
+        assert_eq!(upgrade(&of("WebSocket"), &allowed).unwrap(), "websocket");
+        for other in ["h2c", "h2c, websocket", "websocket, h2c", "websocket2", ""] {
+            assert_eq!(upgrade(&of(other), &allowed), None, "{other}");
+        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use crate::pace::Pace;
 use crate::sites::Served;
 
 use flood::Flood;
-use paced::{Answered, Paced, ReadAhead};
+use paced::{BodyContext, Paced, ReadAhead};
 use upgrade::is_websocket;
 use watched::Watched;
 
@@ -68,7 +68,7 @@ const STREAMS: u32 = 100;
 /// What a request holds beside parts of bodies, about: a task, a stream, buffers of a connection to a back end.
 const REQUEST: usize = 16 << 10;
 
-/// What one request may send before the back end takes it, and all requests of a connection together.
+/// Bytes that one request may send before the back end takes them, and all requests of a connection together.
 pub const UPLOAD: u32 = 64 << 10;
 pub const UPLOADS: u32 = 4 * UPLOAD;
 
@@ -116,7 +116,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                 ahead: Mutex::default(),
             };
             let answer = call.answer(request).await;
-            let of = Answered {
+            let of = BodyContext {
                 request: call.request.into_inner(),
                 ahead: call.ahead.into_inner(),
                 reads: match &served.site.behind {
@@ -205,7 +205,7 @@ pub struct Call<'a> {
     /// What its connection holds, and whether that is busy.
     pub place: &'a Arc<Place>,
     pub pace: &'a Arc<Pace>,
-    /// What its connection holds, what it holds itself, and what a back end may send before its client takes it.
+    /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
     pub account: &'a Arc<Account>,
     pub request: Mutex<Option<Admission>>,
     pub ahead: Mutex<Option<Charge>>,

@@ -34,12 +34,12 @@ pub enum ReadAhead {
     Last,
     /// As much as a back end of HTTP/2 may send.
     Window,
-    /// What is read at once of a file, also while that is being read.
+    /// One part of a file, also while it is being read.
     Part,
 }
 
 /// What is known of the request that a body answers.
-pub struct Answered {
+pub struct BodyContext {
     pub pace: Arc<Pace>,
     pub account: Arc<Account>,
     pub request: Option<Admission>,
@@ -49,7 +49,7 @@ pub struct Answered {
 }
 
 impl<B> Paced<B> {
-    pub fn new(body: B, of: Answered) -> Self {
+    pub fn new(body: B, of: BodyContext) -> Self {
         Self {
             body,
             pace: of.pace,
