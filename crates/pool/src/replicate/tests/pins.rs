@@ -92,13 +92,13 @@ fn every_member_gets_a_new_pin_in_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let (tokens, holders) = members(folder.path());
     let one = folder.path().join("one.pin");
-    std::fs::set_permissions(&one, PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(&one, PermissionsExt::from_mode(0o400)).unwrap();
     let rotated = rotate(&holders, &tokens, &|_| ()).unwrap();
     assert_eq!(rotated.len(), 2, "by file");
     assert!(rotated.iter().all(|file| file.result.is_ok()));
     files_are_right(folder.path(), &tokens);
     let mode = std::fs::metadata(&one).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o640, "as before");
+    assert_eq!(mode & 0o777, 0o400, "as before");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn what_is_left_to_do_is_seen_by_what_was_left_behind() {
         let folder = tempfile::tempdir().unwrap();
         let (tokens, holders) = members(folder.path());
         for name in found {
-            std::fs::write(folder.path().join(name), "from-earlier\n").unwrap();
+            write_secret(&folder.path().join(name), "from-earlier\n");
         }
         let (todo, through) = remaining(holders, |holder| Some(&holder.source));
         let names: Vec<_> = todo.iter().map(|holder| &*holder.member).collect();
