@@ -19,6 +19,7 @@ use tokio_io_timeout::TimeoutStream;
 
 use crate::house::{House, Place};
 use crate::metrics::Refused;
+use crate::revocation::Shown;
 use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
 use crate::socket::{Presence, Socket};
@@ -53,34 +54,45 @@ pub async fn serve(
     let shaken = {
         let _turn = turn;
         let _held = house.metrics.handshaking();
-        shake(house, stream, from).await
+        shake(house, stream, from, &place).await
     };
     let client = shaken?;
-    if matches!(client.served.site.behind, Behind::Tcp(..)) {
-        return tunnel::serve(house, client).await;
+    let site = &client.served.site.names[0];
+    if let Some(shown) = Shown::by(client.stream.get_ref().ssl(), site) {
+        let _ = place.shown.set(shown);
     }
-    http::serve(house, client, place).await;
-    Ok(())
+    let served = async {
+        if matches!(client.served.site.behind, Behind::Tcp(..)) {
+            return tunnel::serve(house, client).await;
+        }
+        http::serve(house, client, Arc::clone(&place)).await;
+        Ok(())
+    };
+    tokio::select! {
+        served = served => served,
+        () = place.refused(house) => Ok(()),
+    }
 }
 
 async fn shake(
     house: &House,
     mut stream: TcpStream,
-    mut from: SocketAddr,
+    from: SocketAddr,
+    place: &Place,
 ) -> Result<Client, Refused> {
     let patience = house.section.handshake_timeout;
     let begin = async {
-        if house.section.proxy_protocol {
-            let named = proxy_header::read(&mut stream).await;
-            from = named.map_err(|_| Refused::Proxy)?.unwrap_or(from);
-        }
+        let from = proxy_header::client(&house.section, &mut stream, from).await?;
+        place.is_of(from.ip(), house)?;
+        let counted = house.source_handshakes.count(from.ip());
+        let counted = counted.ok_or(Refused::Source)?;
         // A client that says nothing costs no more than its socket.
         let (mut socket, client) = Socket::new(stream);
         let first = socket.first().await.map_err(|_| Refused::Tls)?;
-        Ok((first, socket, client))
+        Ok((first, socket, client, from, counted))
     };
     let opened = timeout(patience, begin).await;
-    let (first, mut socket, client) = opened.map_err(|_| Refused::Slow)??;
+    let (first, mut socket, client, from, _counted) = opened.map_err(|_| Refused::Slow)??;
     if first.is_ascii_alphabetic() {
         let _ = timeout(patience, answer_plain(&mut socket)).await;
         return Err(Refused::PlainHttp);
@@ -99,6 +111,9 @@ async fn shake(
             Refused::Tls
         }
     })?;
+    if progress.is_signed() {
+        house.signatures.completed(from.ip());
+    }
     let ssl = stream.ssl();
     let version = match ssl.version2() {
         Some(SslVersion::TLS1_3) => "1.3",

@@ -39,6 +39,11 @@ impl Files {
         }
     }
 
+    /// How many clients' connections there may be.
+    pub fn of_clients(&self) -> usize {
+        self.left().saturating_sub(self.behind)
+    }
+
     /// For a client's connection.
     pub fn client(&self) -> Option<Held> {
         // Two who ask at the same moment may have one of the others: a few more or less are no matter.

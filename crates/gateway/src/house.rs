@@ -1,7 +1,8 @@
 //! What all connections share, and how many there may be.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
+use std::future::pending;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -17,7 +18,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::files::{self, Files};
 use crate::memory::Memory;
 use crate::metrics::{Held, Metrics, Refused};
+use crate::revocation::Shown;
+use crate::signatures::Signatures;
 use crate::sites::Sites;
+use crate::source::{Counted, SourceCounts};
 use crate::{connection, http, plain};
 
 /// What all connections share.
@@ -26,7 +30,10 @@ pub struct House {
     pub pool: Arc<Pool>,
     pub trail: Arc<Trail>,
     pub metrics: Arc<Metrics>,
+    pub signatures: Arc<Signatures>,
     pub sites: Arc<ArcSwap<Sites>>,
+    /// The sites are others, or a list of revoked certificates has expired.
+    pub changes: watch::Sender<()>,
     pub front: SslContext,
     /// Where it listens for TLS, or first does.
     pub port: u16,
@@ -37,6 +44,9 @@ pub struct House {
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,
+    /// The same of one source.
+    pub source_connections: Arc<SourceCounts>,
+    pub source_handshakes: Arc<SourceCounts>,
     /// What they and the servers behind take of the process.
     pub files: Files,
     /// What they hold of its memory.
@@ -56,6 +66,26 @@ pub struct Place {
     _counted: Held,
     _one: OwnedSemaphorePermit,
     _file: files::Held,
+    source: OnceLock<Counted>,
+    /// The client's certificate, if it has shown one.
+    pub shown: OnceLock<Shown>,
+}
+
+impl Place {
+    /// The connection is of this client; an error if its source has as many as it may.
+    pub fn is_of(&self, client: IpAddr, house: &House) -> Result<(), Refused> {
+        let counted = house.source_connections.count(client);
+        let _ = self.source.set(counted.ok_or(Refused::Source)?);
+        Ok(())
+    }
+
+    /// Ends once the client's certificate is believed no more; never, if it has shown none.
+    pub async fn refused(&self, house: &House) {
+        match self.shown.get() {
+            Some(shown) => shown.refused(house).await,
+            None => pending().await,
+        }
+    }
 }
 
 /// What a connection has come to.
@@ -113,12 +143,14 @@ impl House {
                 _counted: house.metrics.connection(),
                 _one: place,
                 _file: file,
+                source: OnceLock::new(),
+                shown: OnceLock::new(),
             });
             let served = match turn {
                 Some(turn) => {
                     connection::serve(&house, stream, from, turn, Arc::clone(&place)).await
                 }
-                None => plain::serve(&house, stream).await,
+                None => plain::serve(&house, stream, from, &place).await,
             };
             if let Err(why) = served {
                 house.metrics.refused(why);

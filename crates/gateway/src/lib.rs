@@ -12,8 +12,11 @@
 //! | `sites`, `tls` | which site and which certificate a client gets |
 //! | `certificate`, `algorithm` | what belongs together, and what a token can sign |
 //! | `memory` | how much memory they hold together |
+//! | `revocation` | which certificates of clients are believed no more |
 //! | `lifetime` | until when certificates are good |
 //! | `signer`, `ledger` | signatures of the pool, and their lines on the audit trail |
+//! | `signatures`, `fair_queue` | in which order they are asked for |
+//! | `source` | which clients count as one |
 //! | `tickets` | sessions that other hosts resume |
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `joined` | what becomes a WebSocket, or is no HTTP: both ends, until nothing passes |
@@ -31,6 +34,7 @@ mod backend;
 pub mod balancer;
 mod certificate;
 mod connection;
+mod fair_queue;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -46,10 +50,13 @@ mod pace;
 mod plain;
 mod proxy_header;
 mod reserve;
+mod revocation;
 mod service;
+mod signatures;
 mod signer;
 mod sites;
 mod socket;
+mod source;
 mod standing;
 mod tickets;
 mod tls;

@@ -2,16 +2,46 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Once;
 
-use hsmux_pool::config::ProxyVersion;
+use hsmux_pool::config::{GatewaySection, ProxyVersion};
 use ppp::{HeaderResult, v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
+
+use crate::metrics::Refused;
 
 /// What version 2 begins with (specification, section 2.2).
 const SIGNATURE: [u8; 12] = *b"\r\n\r\n\0\r\nQUIT\n";
 
 /// The longest header of version 1 (section 2.1).
 const LONGEST: usize = 107;
+
+/// Said once: strangers do not fill the log.
+static TOLD: Once = Once::new();
+
+/// Who the client of a connection is: with `proxy_protocol` the one that the header names.
+pub async fn client(
+    section: &GatewaySection,
+    stream: &mut (impl AsyncRead + Unpin),
+    from: SocketAddr,
+) -> Result<SocketAddr, Refused> {
+    if !section.proxy_protocol {
+        return Ok(from);
+    }
+    let mut trusted = section.proxy_from.iter();
+    if !trusted.any(|network| network.contains(from.ip())) {
+        TOLD.call_once(|| {
+            tracing::warn!(
+                "a connection from {} was refused: PROXY headers are accepted from [gateway] proxy_from alone; add its \
+                 address there if it is a proxy",
+                from.ip()
+            );
+        });
+        return Err(Refused::ProxyFrom);
+    }
+    let named = read(stream).await;
+    Ok(named.map_err(|_| Refused::Proxy)?.unwrap_or(from))
+}
 
 /// Reads a header and not a byte more. `None`: the proxy speaks for itself, to see whether we live.
 pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<SocketAddr>> {

@@ -20,7 +20,9 @@ use crate::house::{Door, House};
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
 use crate::reserve::Reserve;
+use crate::signatures::{Signatures, share};
 use crate::sites::Sites;
+use crate::source::SourceCounts;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
 use crate::{monitor, plain, tls};
@@ -54,8 +56,11 @@ impl Service {
         let mut watch = Watch::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &trail, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
-        let sites = Sites::read(&Sites::default(), section, &pool, &trail, &metrics, keys)?;
+        let signatures = Signatures::new(section, &pool);
+        let before = Sites::default();
+        let sites = Sites::read(&before, section, &signatures, &trail, &metrics, keys)?;
         watch.warn(&sites);
+        watch.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
         let front = {
             let sites = Arc::clone(&sites);
@@ -72,19 +77,27 @@ impl Service {
         let (leaving, leaves) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
+        let files = Files::of(tcp::files());
+        let connections = section.connections.min(files.of_clients());
+        let of_source =
+            |own: Option<usize>, all| SourceCounts::new(own.unwrap_or_else(|| share(all)));
         let house = Arc::new(House {
             section: section.clone(),
             pool,
+            signatures,
+            source_connections: of_source(section.source_connections, connections),
+            source_handshakes: of_source(section.source_handshakes, section.handshakes),
             trail,
             metrics,
             sites,
+            changes: watch::Sender::new(()),
             front,
             port: sockets.port(),
             tickets: keys.cloned(),
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
-            files: Files::of(tcp::files()),
+            files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),
             leaving: leaves,

@@ -1,6 +1,6 @@
 //! Private keys in the pool: a signature is a future, and a handshake that waits for one holds no thread.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use boring::ex_data::Index;
 use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
 use hsmux_audit::Trail;
-use hsmux_pool::{Claim, Pool};
-use hsmux_token::{Done, Error, ObjectId, Operation, Request, Result, Verb};
+use hsmux_pool::Pool;
+use hsmux_token::{Done, Error, Kind, ObjectId, Operation, Request, Result, Verb};
 use tokio::sync::oneshot;
+use tokio::time::timeout_at;
 use tokio_boring::{
     AsyncPrivateKeyMethod, AsyncPrivateKeyMethodError, BoxPrivateKeyMethodFinish,
     BoxPrivateKeyMethodFuture,
@@ -19,11 +20,13 @@ use tokio_boring::{
 use crate::algorithm::Algorithm;
 use crate::ledger::Line;
 use crate::metrics::Metrics;
+use crate::signatures::{SignatureRequest, Signatures};
 
 /// A key of the pool, as BoringSSL asks it.
 #[derive(Clone)]
 pub struct Signer {
     pub pool: Arc<Pool>,
+    pub signatures: Arc<Signatures>,
     pub key: ObjectId,
     /// How long a handshake may wait.
     pub patience: Duration,
@@ -34,7 +37,8 @@ pub struct Signer {
 /// A signature that a token was asked for.
 struct Asked {
     told: oneshot::Receiver<Result<bytes::Bytes>>,
-    claim: Claim,
+    wanted: SignatureRequest,
+    deadline: Instant,
     line: Option<Line>,
 }
 
@@ -44,6 +48,7 @@ pub struct Progress {
     /// Whose it is, where that is known.
     client: Option<SocketAddr>,
     signing: AtomicBool,
+    signed: AtomicBool,
     failed: AtomicBool,
     refused: AtomicBool,
 }
@@ -60,6 +65,17 @@ impl Progress {
     /// Whether it waits for its signature: not for its client.
     pub fn is_signing(&self) -> bool {
         self.signing.load(Ordering::Acquire)
+    }
+
+    /// Whether a token has signed.
+    pub fn is_signed(&self) -> bool {
+        self.signed.load(Ordering::Acquire)
+    }
+
+    /// Where the client is.
+    pub fn address(&self) -> IpAddr {
+        let nowhere = Ipv6Addr::UNSPECIFIED.into();
+        self.client.map_or(nowhere, |client| client.ip())
     }
 
     /// Whether no token has signed.
@@ -93,13 +109,18 @@ impl AsyncPrivateKeyMethod for Signer {
         let algorithm = Algorithm::of(algorithm).ok_or(AsyncPrivateKeyMethodError)?;
         let progress = ssl.ex_data(*PROGRESS).cloned().unwrap_or_default();
         // Whose session was not resumed has not been looked at before.
-        if self.is_late() {
+        if self.is_late(&progress) {
             progress.refuse();
             return Err(AsyncPrivateKeyMethodError);
         }
-        let asked = self.submit(algorithm, input, progress.client);
+        let asked = self.submit(algorithm, input, &progress);
         let waiting = self.metrics.signature(algorithm.name);
-        let Asked { told, claim, line } = match asked {
+        let Asked {
+            told,
+            wanted,
+            deadline,
+            line,
+        } = match asked {
             Ok(asked) => asked,
             Err(error) => {
                 progress.failed.store(true, Ordering::Release);
@@ -109,15 +130,20 @@ impl AsyncPrivateKeyMethod for Signer {
         };
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
-            let _claim = claim;
-            let result = told
-                .await
-                .unwrap_or_else(|_| Err(Error::lost("the pool has stopped")));
+            let _wanted = wanted;
+            // The pool keeps to the deadline, too, once it has been asked.
+            let result = match timeout_at((deadline + GRACE).into(), told).await {
+                Ok(told) => told.unwrap_or_else(|_| Err(Error::lost("the pool has stopped"))),
+                Err(_) => Err(too_late()),
+            };
             progress.signing.store(false, Ordering::Release);
             if let Some(line) = line {
                 line.ended(&result);
             }
             let signature = waiting.ended(result).and_then(|raw| algorithm.finish(&raw));
+            progress
+                .signed
+                .store(signature.is_some(), Ordering::Release);
             let Some(signature) = signature else {
                 progress.failed.store(true, Ordering::Release);
                 return Err(AsyncPrivateKeyMethodError);
@@ -143,6 +169,9 @@ impl AsyncPrivateKeyMethod for Signer {
     }
 }
 
+/// The pool's own answer says more: it comes just after the deadline.
+const GRACE: Duration = Duration::from_millis(200);
+
 /// This part of its patience is for what nobody can know: a token that signs for somebody who has just gone away has
 /// done nothing for those who still wait, so it is better to take in one too few than one too many.
 const MARGIN: u32 = 8;
@@ -150,18 +179,17 @@ const MARGIN: u32 = 8;
 impl Signer {
     /// Whether a handshake that came now would wait for too long, as far as the tokens have shown lately how fast
     /// they are.
-    pub fn is_late(&self) -> bool {
-        let outlook = self.pool.outlook(&self.key);
-        outlook.is_some_and(|wait| wait > self.patience.saturating_sub(self.patience / MARGIN))
+    /// The same for a client that has no place in the queue.
+    pub fn is_late(&self, progress: &Progress) -> bool {
+        let most = self.patience.saturating_sub(self.patience / MARGIN);
+        match self.signatures.outlook(&self.key, progress.address()) {
+            Ok(outlook) => outlook.is_some_and(|wait| wait > most),
+            Err(_) => true,
+        }
     }
 
     /// Asks for a signature, unless the audit trail cannot be written that has to have it.
-    fn submit(
-        &self,
-        algorithm: &Algorithm,
-        input: &[u8],
-        client: Option<SocketAddr>,
-    ) -> Result<Asked> {
+    fn submit(&self, algorithm: &Algorithm, input: &[u8], progress: &Progress) -> Result<Asked> {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -170,17 +198,28 @@ impl Signer {
             mechanism,
             data: data.into(),
         };
-        let line = Line::open(&self.trail, &self.pool, &operation, client)?;
+        let line = Line::open(&self.trail, &self.pool, &operation, progress.client)?;
         // The client may have gone away: then nobody is told.
         let done = Done::new(move |result| {
             drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
         });
+        let deadline = Instant::now() + self.patience;
         let request = Request {
             operation,
-            deadline: Instant::now() + self.patience,
+            deadline,
             done,
         };
-        let claim = self.pool.submit_claimed(request, None);
-        Ok(Asked { told, claim, line })
+        let client = progress.address();
+        Ok(Asked {
+            told,
+            wanted: self.signatures.ask(&self.key, client, request),
+            deadline,
+            line,
+        })
     }
+}
+
+fn too_late() -> Error {
+    let message = "C_Sign: other handshakes were signed for until the deadline";
+    Error::pool(Kind::Deadline, message)
 }

@@ -10,6 +10,7 @@ use boring::ssl::ClientHello;
 use hsmux_audit::Trail;
 use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
+use hsmux_software::revocation::Revocation;
 use hsmux_ticket::Keys;
 use hsmux_token::{KeyKind, ObjectId, Result};
 use hyper::header::HeaderValue;
@@ -20,6 +21,8 @@ use crate::certificate::{Credential, Key};
 use crate::files::Files;
 use crate::lifetime::Lifetime;
 use crate::metrics::Metrics;
+use crate::revocation;
+use crate::signatures::Signatures;
 use crate::signer::Signer;
 use crate::tls::{Face, Resumption};
 
@@ -30,6 +33,8 @@ pub struct Served {
     pub backends: Arc<Backends>,
     /// EC first; none: no certificate of it is there yet.
     faces: Vec<Face>,
+    /// Which certificates of its clients are revoked.
+    pub revocation: Option<Arc<Revocation>>,
     /// How long browsers are to use TLS only (RFC 6797), if they are told.
     pub hsts: Option<HeaderValue>,
 }
@@ -54,12 +59,13 @@ impl Sites {
     pub fn read(
         before: &Self,
         section: &GatewaySection,
-        pool: &Arc<Pool>,
+        signatures: &Arc<Signatures>,
         trail: &Arc<Trail>,
         metrics: &Arc<Metrics>,
         tickets: Option<&Keys>,
     ) -> Result<Self> {
         let mut sites = Self::default();
+        let pool = signatures.pool();
         let tickets = Resumption::of(section, tickets);
         for site in &section.sites {
             let mut faces = Vec::new();
@@ -89,6 +95,7 @@ impl Sites {
                 };
                 let signer = |key| Signer {
                     pool: Arc::clone(pool),
+                    signatures: Arc::clone(signatures),
                     key,
                     patience: section.sign_timeout,
                     trail: Arc::clone(trail),
@@ -99,6 +106,7 @@ impl Sites {
             faces.sort_by_key(|face| !face.is_ec());
             let served = Arc::new(Served {
                 backends: before.backends(site)?,
+                revocation: revocation::read(site.clients.as_ref())?,
                 site: site.clone(),
                 faces,
                 hsts: (site.hsts > 0)
@@ -199,7 +207,8 @@ impl Served {
         let Some(face) = all.find(|face| !face.is_late(hello)) else {
             return Ok(false);
         };
-        face.wear(hello.ssl_mut(), self.site.clients.as_ref())?;
+        let lists = self.revocation.as_ref();
+        face.wear(hello.ssl_mut(), self.site.clients.as_ref(), lists)?;
         Ok(true)
     }
 }
@@ -220,7 +229,10 @@ fn of_holders(ec: bool, key: &ObjectId, catalogue: &Catalogue) -> Ability {
 pub fn files(section: &GatewaySection) -> impl Iterator<Item = &Path> {
     section.sites.iter().flat_map(|site| {
         let certificates = site.certificates.iter().flat_map(of_certificate);
-        let clients = site.clients.as_ref().map(|clients| &*clients.roots);
+        let clients = site.clients.iter().flat_map(|clients| {
+            let roots = std::iter::once(&clients.roots);
+            roots.chain(&clients.lists).map(|file| &**file)
+        });
         certificates.chain(clients).chain(site.behind.roots())
     })
 }

@@ -10,12 +10,15 @@ use boring::ssl::{
     SslVerifyMode, SslVersion, select_next_proto,
 };
 use boring::x509::store::X509StoreBuilder;
+use boring::x509::{X509StoreContextRef, X509VerifyError};
 use hsmux_pool::config::{Behind, Clients, GatewaySection, Site};
+use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_ticket::Keys;
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
 use crate::certificate::{Credential, Key, chain, wrong};
+use crate::revocation;
 use crate::signer::{PROGRESS, Signer};
 use crate::sites::{Served, Sites};
 
@@ -181,11 +184,20 @@ impl Face {
     /// Whether the client of this hello would wait too long for a signature: it is told so before any work is done. Who
     /// resumes a session needs none.
     pub fn is_late(&self, hello: &ClientHello<'_>) -> bool {
-        self.signer.as_ref().is_some_and(Signer::is_late) && !resumes(hello)
+        let progress = hello.ssl().ex_data(*PROGRESS);
+        let (Some(signer), Some(progress)) = (&self.signer, progress) else {
+            return false;
+        };
+        signer.is_late(progress) && !resumes(hello)
     }
 
     /// Makes the handshake its own.
-    pub fn wear(&self, ssl: &mut SslRef, clients: Option<&Clients>) -> Result<(), ErrorStack> {
+    pub fn wear(
+        &self,
+        ssl: &mut SslRef,
+        clients: Option<&Clients>,
+        lists: Option<&Arc<Revocation>>,
+    ) -> Result<(), ErrorStack> {
         ssl.set_ssl_context(&self.context)?;
         if !self.ability.tls13 {
             ssl.set_max_proto_version(Some(SslVersion::TLS1_2))?;
@@ -196,12 +208,33 @@ impl Face {
         if let Some(clients) = clients {
             let required = SslVerifyMode::FAIL_IF_NO_PEER_CERT;
             let or = SslVerifyMode::empty();
-            ssl.set_verify(SslVerifyMode::PEER | if clients.required { required } else { or });
-            // A session that is resumed would not have its certificate looked at, which may have expired.
+            let mode = SslVerifyMode::PEER | if clients.required { required } else { or };
+            match lists.cloned() {
+                None => ssl.set_verify(mode),
+                Some(lists) => ssl.set_verify_callback(mode, move |verified, context| {
+                    verified && (context.error_depth() > 0 || is_believed(&lists, context))
+                }),
+            }
+            // A session that is resumed would not have its certificate looked at, which may have expired or be revoked.
             ssl.set_options(SslOptions::NO_TICKET);
         }
         Ok(())
     }
+}
+
+/// Whether the lists say nothing against a chain that leads to a root.
+fn is_believed(lists: &Revocation, context: &mut X509StoreContextRef) -> bool {
+    let chain = context.chain().into_iter().flatten();
+    let Err(why) = revocation::judge(lists, chain) else {
+        return true;
+    };
+    tracing::info!("a client's certificate is refused: {why}");
+    context.set_error(Err(match why {
+        Refused::Revoked { .. } => X509VerifyError::CERT_REVOKED,
+        Refused::Expired(_) => X509VerifyError::CRL_HAS_EXPIRED,
+        _ => X509VerifyError::UNABLE_TO_GET_CRL,
+    }));
+    false
 }
 
 /// Whether a hello brings a session, which may be good.

@@ -1,6 +1,7 @@
 //! What changes while the gateway runs: certificates and keys in their files and in the pool, sites in the
 //! configuration; and what expires. What is open stays as it is; new handshakes have what is new.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use hsmux_pool::stamp::Stamp;
 
 use crate::house::House;
 use crate::lifetime::{self, Told};
+use crate::revocation;
 use crate::sites::{Sites, files};
 
 /// Who looks.
@@ -17,6 +19,8 @@ pub struct Watch {
     section: GatewaySection,
     seen: Seen,
     told: Told,
+    /// Lists of revoked certificates that have expired.
+    expired: Vec<PathBuf>,
 }
 
 /// What the sites were made of.
@@ -39,6 +43,7 @@ impl Watch {
             section: section.clone(),
             seen: Seen::now(section, pool, &Sites::default()),
             told: Told::default(),
+            expired: Vec::new(),
         }
     }
 
@@ -55,7 +60,11 @@ impl Watch {
             let house = Arc::clone(&house);
             let looked = tokio::task::spawn_blocking(move || {
                 self.look(&house, section);
-                self.warn(&house.sites.load());
+                let sites = house.sites.load();
+                self.warn(&sites);
+                if self.warn_of_lists(&sites) {
+                    house.changes.send_replace(());
+                }
                 self
             });
             match looked.await {
@@ -77,6 +86,22 @@ impl Watch {
         }
     }
 
+    /// Tells which lists of revoked certificates have expired since it last did so; whether there are any.
+    pub fn warn_of_lists(&mut self, sites: &Sites) -> bool {
+        let expired = revocation::expired(sites);
+        let before = std::mem::replace(&mut self.expired, expired);
+        let mut news = self.expired.iter().filter(|file| !before.contains(file));
+        let any = news.clone().next().is_some();
+        for file in &mut news {
+            tracing::warn!(
+                "THE CERTIFICATE REVOCATION LIST {} HAS EXPIRED: client certificates of its authority are refused until \
+                 a new list is there.",
+                file.display()
+            );
+        }
+        any
+    }
+
     fn look(&mut self, house: &House, section: GatewaySection) {
         let before = house.sites.load();
         let now = Seen::now(&section, &house.pool, &before);
@@ -88,11 +113,12 @@ impl Watch {
         self.section = section;
         self.seen = now;
         let keys = house.tickets.as_ref();
-        let (pool, trail, metrics) = (&house.pool, &house.trail, &house.metrics);
-        match Sites::read(&before, &self.section, pool, trail, metrics, keys) {
+        let (signatures, trail, metrics) = (&house.signatures, &house.trail, &house.metrics);
+        match Sites::read(&before, &self.section, signatures, trail, metrics, keys) {
             Ok(sites) => {
                 sites.keep_asking(&house.files);
                 house.sites.store(Arc::new(sites));
+                house.changes.send_replace(());
                 self.seen.outdated = false;
                 if asked {
                     tracing::info!("the gateway has read its sites again");

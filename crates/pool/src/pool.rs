@@ -19,7 +19,7 @@ mod queue;
 mod renew;
 mod submit;
 
-pub use submit::serving_threads;
+pub use submit::{Holders, serving_threads};
 
 use queue::Waiting;
 

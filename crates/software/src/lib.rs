@@ -14,6 +14,7 @@ mod key;
 pub mod pem;
 mod prehash;
 pub mod reference;
+pub mod revocation;
 mod rsa;
 mod spec;
 

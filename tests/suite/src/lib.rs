@@ -13,6 +13,7 @@ mod config;
 pub mod gateway;
 mod load;
 mod nginx;
+pub mod pki;
 mod port;
 mod process;
 mod rig;

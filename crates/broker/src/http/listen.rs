@@ -190,10 +190,14 @@ impl Stream {
                 // A client that breaks off is its own affair.
                 let Ok(Ok(stream)) = shaken else { return };
                 let shown = stream.get_ref().1.peer_certificates();
-                let own = shown.and_then(<[_]>::first);
+                let shown = shown.map_or_else(Vec::new, <[_]>::to_vec);
+                let own = shown.first();
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
                 let stream = Patient::new(stream, activity(), &limits);
-                serve(app, stream, peer, place, closing).await;
+                tokio::select! {
+                    () = serve(app, stream, peer, place, closing) => {}
+                    () = https.refused(&shown) => {}
+                }
             }
         }
     }

@@ -1,23 +1,49 @@
 //! HTTPS: the server's certificate, and whose certificates clients may show.
 
+use std::future::pending;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use hsmux_pool::config::Tls;
 use hsmux_pool::stamp::Stamp;
+use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
+};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 /// HTTPS with the certificates of now: new connections have them, those that are open stay as they are.
 pub struct Https {
     current: ArcSwap<(Tls, Stamp)>,
-    server: ArcSwap<ServerConfig>,
+    server: ArcSwap<Server>,
+    /// It is another one, or a list of revoked certificates has expired.
+    changes: watch::Sender<()>,
+    expired: AtomicUsize,
+}
+
+/// What one state of the files says.
+struct Server {
+    config: Arc<ServerConfig>,
+    revocation: Arc<Revocation>,
+}
+
+/// Believes a client's certificate that leads to a root, if no list says otherwise.
+#[derive(Debug)]
+struct ClientVerifier {
+    roots: Arc<dyn ClientCertVerifier>,
+    revocation: Arc<Revocation>,
 }
 
 impl Https {
@@ -25,36 +51,140 @@ impl Https {
     pub fn start(files: &Tls) -> Result<Self> {
         let stamp = stamp(files);
         Ok(Self {
-            server: ArcSwap::new(config(files)?),
+            server: ArcSwap::from_pointee(server(files)?),
             current: ArcSwap::from_pointee((files.clone(), stamp)),
+            changes: watch::Sender::new(()),
+            expired: AtomicUsize::new(0),
         })
     }
 
     /// For a new connection.
     pub fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.server.load_full())
+        TlsAcceptor::from(Arc::clone(&self.server.load().config))
     }
 
     /// Reads them again where these are others, or have changed; answers whether that was so. What cannot
     /// be read, or does not fit together, is not taken over, and tried again when it has changed.
     pub fn refresh(&self, files: &Tls) -> Result<bool> {
+        self.look_at_lists();
         let now = (files.clone(), stamp(files));
         if **self.current.load() == now {
             return Ok(false);
         }
         self.current.store(Arc::new(now));
-        self.server.store(config(files)?);
+        self.server.store(Arc::new(server(files)?));
+        self.changes.send_replace(());
+        self.look_at_lists();
         Ok(true)
+    }
+
+    /// Tells which lists of revoked certificates have expired since it last did so.
+    fn look_at_lists(&self) {
+        let server = self.server.load();
+        let expired: Vec<_> = server.revocation.expired(now()).collect();
+        if expired.len() <= self.expired.swap(expired.len(), Ordering::Relaxed) {
+            return;
+        }
+        for file in expired {
+            tracing::warn!(
+                "THE CERTIFICATE REVOCATION LIST {} HAS EXPIRED: client certificates of its authority are refused until \
+                 a new list is there.",
+                file.display()
+            );
+        }
+        self.changes.send_replace(());
+    }
+
+    /// Ends once these certificates of a client, its own first, are believed no more; never, if it has shown none.
+    pub async fn refused(&self, chain: &[CertificateDer<'_>]) {
+        if chain.is_empty() {
+            return pending().await;
+        }
+        let mut changes = self.changes.subscribe();
+        loop {
+            let ders = chain.iter().map(|der| &**der);
+            let judged = self.server.load().revocation.judge_if_any(ders, now());
+            if let Err(why) = judged {
+                return tracing::warn!("a client's connection is ended: {why}");
+            }
+            if changes.changed().await.is_err() {
+                return pending().await;
+            }
+        }
+    }
+}
+
+/// After 1970.
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.roots.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.roots.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.roots.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        own: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        at: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        let verified = self.roots.verify_client_cert(own, others, at)?;
+        let chain = std::iter::once(own).chain(others).map(|der| &**der);
+        let judged = self
+            .revocation
+            .judge_if_any(chain, Duration::from_secs(at.as_secs()));
+        judged.map(|()| verified).map_err(|why| {
+            tracing::info!("a client's certificate is refused: {why}");
+            rustls::Error::InvalidCertificate(match why {
+                Refused::Revoked { .. } => CertificateError::Revoked,
+                Refused::Expired(_) => CertificateError::ExpiredRevocationList,
+                _ => CertificateError::UnknownRevocationStatus,
+            })
+        })
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.roots.verify_tls12_signature(message, own, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        own: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.roots.verify_tls13_signature(message, own, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.roots.supported_verify_schemes()
     }
 }
 
 fn stamp(files: &Tls) -> Stamp {
     let certificates = [&files.certificate, &files.key].into_iter();
-    Stamp::of(certificates.chain(&files.client_ca).map(|file| &**file))
+    let clients = files.client_ca.iter().chain(&files.client_crl);
+    Stamp::of(certificates.chain(clients).map(|file| &**file))
 }
 
 /// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token.
-fn config(tls: &Tls) -> Result<Arc<ServerConfig>> {
+fn server(tls: &Tls) -> Result<Server> {
+    let mut revocation = Arc::default();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&tls.certificate)?;
     let key = SecretReaders::Group.read(&tls.key);
@@ -67,14 +197,23 @@ fn config(tls: &Tls) -> Result<Arc<ServerConfig>> {
         None => builder.with_no_client_auth(),
         Some(file) => {
             let mut roots = RootCertStore::empty();
-            for root in certificates(file)? {
+            let read = certificates(file)?;
+            let authorities: Vec<_> = read.iter().map(|root| root.to_vec()).collect();
+            for root in read {
                 roots.add(root).map_err(|e| failed(file, &e))?;
             }
+            let lists = tls.client_crl.iter().map(|file| &**file);
+            let lists = Revocation::read(lists, &authorities);
+            let lists = lists.map_err(|e| failed(&e.file, &format!("client_crl: {}", e.why)))?;
+            revocation = Arc::new(lists);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()
                 .build()
                 .map_err(|e| failed(file, &e))?;
-            builder.with_client_cert_verifier(verifier)
+            builder.with_client_cert_verifier(Arc::new(ClientVerifier {
+                roots: verifier,
+                revocation: Arc::clone(&revocation),
+            }))
         }
     };
     let mut config = builder
@@ -82,12 +221,16 @@ fn config(tls: &Tls) -> Result<Arc<ServerConfig>> {
         .map_err(|e| failed(&tls.key, &e))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     if tls.client_ca.is_some() {
-        // A session that is resumed would not have its certificate looked at, which may have expired.
+        // A session that is resumed would not have its certificate looked at, which may have expired or be revoked.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    Ok(Arc::new(config))
+    Ok(Server {
+        config: Arc::new(config),
+        revocation,
+    })
 }
+
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     let chain: Vec<_> = read

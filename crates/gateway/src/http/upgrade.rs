@@ -126,9 +126,12 @@ fn join(call: &Call<'_>, client: OnUpgrade, backend: OnUpgrade) {
     );
     let house = Arc::clone(call.house);
     tokio::spawn(async move {
-        let _held = held;
+        let held = held;
         if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
-            joined::join(&house, TokioIo::new(client), TokioIo::new(backend)).await;
+            tokio::select! {
+                () = joined::join(&house, TokioIo::new(client), TokioIo::new(backend)) => {}
+                () = held.0.refused(&house) => {}
+            }
         }
     });
 }

@@ -11,6 +11,7 @@ mod redirect;
 pub use challenge::Trouble;
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,7 +28,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::House;
+use crate::house::{House, Place};
 use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{Plain, Refused};
 use crate::proxy_header;
@@ -57,15 +58,15 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 }
 
 /// Answers the one request of a connection.
-pub async fn serve(house: &House, mut stream: TcpStream) -> Result<(), Refused> {
-    if house.section.proxy_protocol {
-        // Who the client is does not matter here.
-        let header = proxy_header::read(&mut stream);
-        let header = timeout(house.section.handshake_timeout, header).await;
-        header
-            .map_err(|_| Refused::Slow)?
-            .map_err(|_| Refused::Proxy)?;
-    }
+pub async fn serve(
+    house: &House,
+    mut stream: TcpStream,
+    from: SocketAddr,
+    place: &Place,
+) -> Result<(), Refused> {
+    let client = proxy_header::client(&house.section, &mut stream, from);
+    let client = timeout(house.section.handshake_timeout, client).await;
+    place.is_of(client.map_err(|_| Refused::Slow)??.ip(), house)?;
     let patience = house.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(patience));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::Socket;
 use super::reader::{Fields, Named, suggestion, text};
+use super::site::revocation_lists;
 use hsmux_token::permissions::SecretReaders;
 
 pub use jwt::{JwkSet, JwkUrl, Jwt};
@@ -45,6 +46,8 @@ pub struct Tls {
     pub key: PathBuf,
     /// PEM: whose certificates clients may show.
     pub client_ca: Option<PathBuf>,
+    /// PEM or DER: which of these certificates are revoked; none: that is not looked at.
+    pub client_crl: Vec<PathBuf>,
 }
 
 /// `[[policy]]`: some clients may do some things with some keys.
@@ -174,11 +177,13 @@ fn tls(fields: &mut Fields<'_, '_, '_>) -> Option<Tls> {
     let key = fields.secret_file("key", SecretReaders::Group);
     let certificate = fields.file("certificate");
     let client_ca = fields.file("client_ca");
+    let client_crl = revocation_lists(fields, client_ca.is_some());
     match (certificate, key) {
         (Some(certificate), Some(key)) => Some(Tls {
             certificate,
             key,
             client_ca,
+            client_crl,
         }),
         (None, None) => {
             if client_ca.is_some() {

@@ -9,6 +9,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::acme::{Acme, NO_HTTP, acme};
+use super::network::Network;
 use super::reader::{Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{Place, Site, place, site};
@@ -26,12 +27,20 @@ pub struct GatewaySection {
     pub metrics: Option<SocketAddr>,
     /// Whether each connection begins with a PROXY header.
     pub proxy_protocol: bool,
+    /// Who may send one.
+    pub proxy_from: Vec<Network>,
     /// Connections of all clients.
     pub connections: usize,
     /// Handshakes under way at once.
     pub handshakes: usize,
     /// Bytes that requests and bodies of all clients may hold.
     pub memory: usize,
+    /// Connections of one address (IPv6: of one /64); `None`: three quarters of all.
+    pub source_connections: Option<usize>,
+    /// Its handshakes under way; `None`: three quarters of all.
+    pub source_handshakes: Option<usize>,
+    /// Its signatures that wait; `None`: three quarters of the pool's queue.
+    pub source_signatures: Option<usize>,
     /// How long a client may take for its handshake.
     pub handshake_timeout: Duration,
     /// How long a handshake may wait for its signature.
@@ -88,6 +97,12 @@ pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySe
     })
 }
 
+/// A proxy on this host.
+fn loopback() -> Vec<Network> {
+    let each = ["127.0.0.0/8", "::1"].map(str::parse);
+    each.into_iter().flatten().collect()
+}
+
 /// Whether certificates may be brought by an ACME client, later than the gateway has begun.
 fn has_acme(document: &DeTable<'_>) -> bool {
     let section = document.get("gateway").map(Spanned::get_ref);
@@ -132,6 +147,16 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         number.map_or(or, |number| number as usize)
     };
     let memory = fields.number("memory", 1 << 20..=1 << 40);
+    let proxy_protocol = fields.flag("proxy_protocol").unwrap_or(false);
+    if !proxy_protocol && fields.has("proxy_from") {
+        let message =
+            "proxy_from says who sends PROXY headers: they are read with proxy_protocol = true";
+        fields.source.error(fields.span_of("proxy_from"), message);
+    }
+    let own_share = |fields: &mut Fields<'_, '_, '_>, name| {
+        let number = fields.number(name, 1..=1_000_000);
+        number.map(|number| number as usize)
+    };
     let tickets = fields.flag("tickets").unwrap_or(true);
     if !tickets && fields.has("ticket_secret") {
         let message =
@@ -149,7 +174,13 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         listen: listen.unwrap_or_default(),
         http,
         metrics,
-        proxy_protocol: fields.flag("proxy_protocol").unwrap_or(false),
+        proxy_protocol,
+        proxy_from: fields
+            .list("proxy_from", |value| text(value)?.parse())
+            .unwrap_or_else(loopback),
+        source_connections: own_share(fields, "source_connections"),
+        source_handshakes: own_share(fields, "source_handshakes"),
+        source_signatures: own_share(fields, "source_signatures"),
         handshake_timeout: seconds(fields, "handshake_timeout", 10),
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),

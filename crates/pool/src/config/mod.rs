@@ -8,6 +8,7 @@ mod files;
 mod gateway;
 mod member;
 mod mistake;
+mod network;
 mod node;
 mod parse;
 mod pin;
@@ -37,6 +38,7 @@ pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, L
 pub use files::check;
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
+pub use network::Network;
 pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;
 pub use print::{example, markdown};

@@ -62,6 +62,8 @@ pub enum Place {
 pub struct Clients {
     /// PEM: the roots.
     pub roots: PathBuf,
+    /// PEM or DER: which certificates are revoked; none: that is not looked at.
+    pub lists: Vec<PathBuf>,
     /// Whether a client without one is refused.
     pub required: bool,
 }
@@ -75,6 +77,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
     let client_words = [("required", true), ("optional", false)];
     let required = fields.choice("client_certificate", &client_words);
     let roots = fields.file("client_ca");
+    let lists = revocation_lists(fields, roots.is_some());
     if required.is_some() && roots.is_none() {
         let message =
             "client_certificate says whether those of client_ca are required: give client_ca";
@@ -101,6 +104,7 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
             .unwrap_or(31_536_000),
         clients: roots.map(|roots| Clients {
             roots,
+            lists,
             required: required.unwrap_or(true),
         }),
         allow_rsa_1024: fields.flag("allow_rsa_1024").unwrap_or(false),
@@ -110,6 +114,31 @@ pub fn site(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Site> {
         behind: behind?,
         ..site
     })
+}
+
+/// The files of `client_crl`, one or a list of them.
+pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) -> Vec<PathBuf> {
+    if fields.has("client_crl") && !has_ca {
+        let message = "client_crl says which certificates of client_ca are revoked: give client_ca";
+        fields.source.error(fields.span_of("client_crl"), message);
+    }
+    let read = fields.read("client_crl", |value| match value.as_array() {
+        None => Ok(vec![text(value)?.to_owned()]),
+        Some(list) if list.len() == 0 => Err("the list is empty".into()),
+        Some(list) => list
+            .iter()
+            .map(|one| Ok(text(one.get_ref())?.to_owned()))
+            .collect(),
+    });
+    let files: Vec<_> = read
+        .iter()
+        .flatten()
+        .map(|path| fields.source.path(path))
+        .collect();
+    for file in &files {
+        fields.names("client_crl", Named::File(file.clone()));
+    }
+    files
 }
 
 /// A host name with ASCII characters, or with `*` as its first label, or `*`.

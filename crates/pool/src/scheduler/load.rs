@@ -114,6 +114,8 @@ const WINDOW: u32 = 32;
 const TOGETHER: u64 = 4000;
 /// Nanoseconds below which tokens count as equally fast.
 const FLOOR: u64 = 1000;
+/// An operation that begins this part of the usual time after another one ended has taken its lane.
+const AT_ONCE: u32 = 64;
 /// Operations that a lane takes at once, at most.
 pub(crate) const DEEPEST: usize = 16;
 /// Nanoseconds below which an operation is not worth the way to a worker and back that its lane
@@ -183,7 +185,7 @@ impl<W, C> Load<W, C> {
     }
 
     /// How many operations a lane takes at once, so that none waits there for longer than [`FAST`].
-    fn depth(&self) -> usize {
+    pub(super) fn depth(&self) -> usize {
         let [now, before] = self.quickest.nanos;
         match now.min(before).min(self.group.each()) {
             each @ 1..FAST => ((FAST / each) as usize).clamp(2, DEEPEST),
@@ -226,7 +228,8 @@ impl<W, C> Load<W, C> {
         if self.running.is_empty() {
             self.answers.expected_from(now);
         }
-        let none_half_done = self.running.is_empty() || now <= self.last;
+        let since = now.saturating_duration_since(self.last);
+        let none_half_done = self.running.is_empty() || since <= self.latency() / AT_ONCE;
         self.running.push(Run {
             number,
             started: now,

@@ -18,6 +18,7 @@ mod outlook;
 mod outlooks;
 mod pace;
 mod queue;
+mod room;
 #[cfg(test)]
 mod simulation;
 mod spread;
@@ -30,6 +31,7 @@ use load::Load;
 pub(crate) use load::{Capacity, DEEPEST, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
+pub use room::Room;
 pub use spread::Spread;
 
 use crate::Policy;

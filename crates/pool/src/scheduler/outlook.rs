@@ -10,24 +10,32 @@ use crate::seatset::SeatSet;
 const LONGEST: f64 = 86_400.0;
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
-    /// How long a request for any of these seats would take, its own time included. `None` where no request waits for
-    /// them alone, or where one of them has not shown lately how fast it is: it may be faster than all others.
+    /// How long a request for any of these seats would take, its own time included, if `before` others come first that
+    /// wait elsewhere. `None` where no request waits for them alone, or where one of them has not shown lately how fast
+    /// it is: it may be faster than all others.
     ///
     /// It is rather too short than too long: the least of what is true of all seats together, of each by itself (what
     /// waits for one may be nothing for the others), and of the time when those who wait now have gone.
-    pub fn outlook(&self, able: &SeatSet, now: Instant) -> Option<Duration> {
-        let last = self.queue.latest_within(able)?;
+    pub fn outlook(&self, able: &SeatSet, before: usize, now: Instant) -> Option<Duration> {
+        let last = self.queue.latest_within(able);
+        if last.is_none() && before == 0 {
+            return None;
+        }
         let (mut running, mut rate, mut alone) = (0.0, 0.0, f64::INFINITY);
         for seat in able.iter() {
             let load = self.seats.get(seat)?.as_ref()?;
             let each = load.pace.seconds(now)?;
-            let (left, waiting) = (load.left(each, now), self.queue.len_for(seat));
+            let (left, waiting) = (load.left(each, now), before + self.queue.len_for(seat));
             running += left;
             rate += each.recip();
             alone = alone.min((waiting as f64 + left + 1.0) * each);
         }
-        let together = (self.queue.len_within(able) as f64 + running + 1.0) / rate;
-        let gone = last.saturating_duration_since(now).as_secs_f64() + (running + 1.0) / rate;
+        let waiting = before + self.queue.len_within(able);
+        let together = (waiting as f64 + running + 1.0) / rate;
+        let last = last.filter(|_| before == 0).map_or(f64::INFINITY, |last| {
+            last.saturating_duration_since(now).as_secs_f64()
+        });
+        let gone = last + (running + 1.0) / rate;
         let seconds = together.min(alone).min(gone);
         Some(Duration::from_secs_f64(seconds.min(LONGEST)))
     }

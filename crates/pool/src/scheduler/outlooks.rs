@@ -45,7 +45,7 @@ impl Card {
     }
 
     fn outlook(&self) -> Option<Duration> {
-        self.machine.outlook(&SeatSet::of(0), self.now)
+        self.machine.outlook(&SeatSet::of(0), 0, self.now)
     }
 
     /// As the gateway asks; an eighth is for what nobody can know.
@@ -175,7 +175,7 @@ fn another_token_is_believed_to_be_fast() {
     let both = [0, OTHER].into_iter().collect();
     let lanes = Capacity::lanes(1, OTHER);
     card.machine.open(OTHER, 2, OTHER, lanes);
-    assert_eq!(card.machine.outlook(&both, card.now), None);
+    assert_eq!(card.machine.outlook(&both, 0, card.now), None);
 }
 
 /// Those behind another token do not count, nor those that it could serve as well.
@@ -216,7 +216,7 @@ fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
         card.machine.enqueue(SeatSet::of(0), term, card.now);
     }
     let both = [0, OTHER].into_iter().collect();
-    let outlook = card.machine.outlook(&both, card.now);
+    let outlook = card.machine.outlook(&both, 0, card.now);
     assert!(outlook.is_some_and(|wait| wait <= ms(101)), "{outlook:?}");
     assert!(card.outlook() > Some(PATIENCE), "{:?}", card.outlook());
 }

@@ -10,8 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use crate::connection::{Connection, tcp};
-use crate::pki::{ALWAYS, Authority};
 use crate::rig::Broker;
+use hsmux_suite::pki::{ALWAYS, Authority};
 
 const READ: &str = "/v1/transit/keys/app-none";
 

@@ -3,8 +3,8 @@
 use hsmux_suite::{PATIENCE, Process, Rig, Setup, until};
 use serde_json::{Value, json};
 
-use crate::pki::{ALWAYS, Authority};
 use crate::rig::Broker;
+use hsmux_suite::pki::{ALWAYS, Authority};
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 

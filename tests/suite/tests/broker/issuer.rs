@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 
 use crate::connection::Connection;
 use crate::jwt::{KINDS, claims, status};
-use crate::pki::{ALWAYS, Authority};
 use crate::rig::Broker;
+use hsmux_suite::pki::{ALWAYS, Authority};
 
 /// A server that answers every request alike.
 struct Server {

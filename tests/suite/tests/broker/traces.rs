@@ -9,8 +9,8 @@ use opentelemetry_proto::tonic::trace::v1::Span;
 use serde_json::Value;
 
 use crate::collector::{Collector, SERVER, text};
-use crate::pki::{ALWAYS, Authority};
 use crate::rig::{Broker, METERED};
+use hsmux_suite::pki::{ALWAYS, Authority};
 
 const CALLER: &str = "00f067aa0ba902b7";
 

@@ -16,7 +16,7 @@ use crate::rig::{ASK, Gateway};
 use crate::unkind::{client, rest, with};
 
 /// What a client of this version begins with, for `a.test`.
-fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
+pub fn hello(version: &'static SupportedProtocolVersion) -> Vec<u8> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[version])

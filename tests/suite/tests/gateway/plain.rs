@@ -205,7 +205,7 @@ fn slow_clients_are_let_go() {
 /// Places are the same for both.
 #[test]
 fn who_finds_no_place_is_turned_away() {
-    let gateway = with("connections = 16", "acme");
+    let gateway = with("connections = 16\nsource_connections = 16", "acme");
     let held: Vec<_> = (0..16)
         .map(|_| TcpStream::connect(&gateway.http).expect("a connection"))
         .collect();

@@ -8,7 +8,8 @@ use std::path::Path;
 use boring::ssl::{SslConnector, SslMethod, SslVerifyMode};
 use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port};
 
-use crate::rig::{ASK, BOTH, Gateway};
+use crate::rig::{ASK, BOTH, FOLDER, Gateway};
+use crate::unkind;
 
 /// A server that answers each request with the addresses of its connection, as the PROXY header says.
 struct Server {
@@ -104,6 +105,22 @@ fn servers_hear_where_a_client_is_and_what_it_has_connected_to() {
         said.says(" 200")
             .says(&format!("from 127.0.0.2 {own} to 127.0.0.1 {port}."));
     }
+}
+
+/// A header of version 1 from anywhere else is no better than none.
+#[test]
+fn a_proxy_that_is_not_named_is_refused() {
+    let header = b"PROXY TCP4 192.0.2.7 192.0.2.9 4711 443\r\n";
+    let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
+    let refused =
+        |gateway: &Gateway| gateway.metric("hsmux_gateway_refused_total{reason=\"proxy-address\"}");
+    let lines = "proxy_protocol = true\nproxy_from = [\"127.0.0.2\"]";
+    let gateway = Gateway::start(Gateway::prepare(), lines, &site);
+    let named = "--haproxy-protocol --interface host!127.0.0.2";
+    gateway.curl("a.test", "/page.txt", named).says("a page");
+    assert_eq!(refused(&gateway), 0);
+    assert!(unkind::rest(unkind::client(&gateway, header)).is_empty());
+    assert_eq!(refused(&gateway), 1);
 }
 
 /// What a client of a site is answered that comes by a proxy with this header.

@@ -125,7 +125,7 @@ fn who_asks_for_another_handshake_has_none() {
 
 #[test]
 fn too_many_handshakes_are_refused_at_once() {
-    let gateway = with("handshakes = 16\nhandshake_timeout = \"60s\"");
+    let gateway = with("handshakes = 16\nsource_handshakes = 16\nhandshake_timeout = \"60s\"");
     let held: Vec<_> = (0..16).map(|_| client(&gateway, STOPS)).collect();
     until("all places are taken", PATIENCE, || {
         (gateway.metric("hsmux_gateway_handshakes_in_flight") == 16).then_some(())

@@ -44,6 +44,12 @@ pub(super) const BROKER: Section = Section {
             "The roots of certificates that clients may show, PEM.",
         ),
         key(
+            "client_crl",
+            r#""clients.crl""#,
+            "no revocation",
+            "The certificate revocation lists of client_ca, PEM or DER, a file or a list of files; read again when they change. Revoked certificates are refused, and their open connections end. Every authority that issues client certificates needs a list. If a list has expired, all its certificates are refused.",
+        ),
+        key(
             "store",
             r#""state/broker.sqlite""#,
             r#""broker.sqlite" in the state folder"#,

@@ -38,6 +38,12 @@ pub(super) const GATEWAY: Section = Section {
             "Whether each connection, also to `http`, begins with a PROXY header, version 1 or 2, that says who the client is; without one it is closed.",
         ),
         key(
+            "proxy_from",
+            r#"["10.0.0.5", "10.1.0.0/16"]"#,
+            r#"["127.0.0.0/8", "::1"]"#,
+            "With proxy_protocol: the addresses and networks that PROXY headers are accepted from. A connection from any other address is closed.",
+        ),
+        key(
             "connections",
             "50000",
             "50000",
@@ -54,6 +60,24 @@ pub(super) const GATEWAY: Section = Section {
             "268435456",
             "67108864",
             "Bytes that requests and bodies of all clients may hold before they are passed on. Past it back ends and files are read later, requests beyond the first of a connection are answered with 503, and connections that take less than they hold in 5 s are closed.",
+        ),
+        key(
+            "source_connections",
+            "1000",
+            "three quarters of connections",
+            "Connections of one client address (IPv6: of one /64); past it new ones are closed. Behind a proxy the address in the PROXY header counts.",
+        ),
+        key(
+            "source_handshakes",
+            "200",
+            "three quarters of handshakes",
+            "The same for handshakes that are under way.",
+        ),
+        key(
+            "source_signatures",
+            "100",
+            "three quarters of [pool] queue",
+            "Signatures of one client address (IPv6: of one /64) that may wait. Addresses take turns; past the limit a handshake is refused.",
         ),
         key(
             "handshake_timeout",
@@ -212,6 +236,12 @@ pub(super) const SITE: Section = Section {
             r#""clients.pem""#,
             "no client certificates",
             "The roots that clients' certificates have to lead to, PEM.",
+        ),
+        key(
+            "client_crl",
+            r#""clients.crl""#,
+            "no revocation",
+            "The certificate revocation lists of client_ca, PEM or DER, a file or a list of files; read again when they change. Revoked certificates are refused, and their open connections end. Every authority that issues client certificates needs a list. If a list has expired, all its certificates are refused.",
         ),
         key(
             "client_certificate",

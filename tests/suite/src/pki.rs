@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hsmux_suite::Rig;
+use crate::Rig;
 
 /// A certificate authority with files of its name in the rig's folder.
 pub struct Authority(&'static str);
@@ -15,7 +15,7 @@ impl Authority {
     pub fn new(rig: &Rig, name: &'static str) -> Self {
         let config = format!(
             "[ca]\ndefault_ca = here\n[here]\ndatabase = {name}.index\nnew_certs_dir = .\nrand_serial = yes\n\
-             default_md = sha256\npolicy = any\ncopy_extensions = copy\nunique_subject = no\n\
+             default_md = sha256\ndefault_crl_days = 30\npolicy = any\ncopy_extensions = copy\nunique_subject = no\n\
              [any]\ncommonName = optional\n"
         );
         let write = |end: &str, text: &str| {
@@ -62,6 +62,28 @@ impl Authority {
                 "-in {file}.csr -out {file}.pem -startdate {from} -enddate {until}"
             ))
             .ok();
+    }
+
+    /// Takes the certificate `FILE.pem` back, on lists that are made from now on.
+    pub fn revoke(&self, rig: &Rig, file: &str) {
+        let revoke = rig.run("openssl").args(&self.ca());
+        revoke.args(&format!("-revoke {file}.pem")).ok();
+    }
+
+    /// Makes its list of revoked certificates, `FILE`; `when` it is good, if not for thirty days.
+    pub fn list(&self, rig: &Rig, file: &str, when: Option<(&str, &str)>) {
+        let list = rig.run("openssl").args(&self.ca());
+        let when = when.map_or_else(String::new, |(from, until)| {
+            format!(" -crl_lastupdate {from} -crl_nextupdate {until}")
+        });
+        list.args(&format!("-gencrl -out {file}.new{when}")).ok();
+        // Whoever reads it has the whole list.
+        std::fs::rename(rig.path(&format!("{file}.new")), rig.path(file)).expect("a new list");
+    }
+
+    fn ca(&self) -> String {
+        let ca = self.0;
+        format!("ca -batch -config {ca}.cnf -cert {ca}.pem -keyfile {ca}.key")
     }
 
     /// Its certificate.

@@ -1,0 +1,365 @@
+//! Signatures that wait, in fair turns of their sources: a state machine without threads, clocks, locks or I/O.
+//!
+//! SourceCounts take turns, and so do the addresses of one source. A source is in doubt while fewer handshakes were
+//! completed by its signatures than were not: the others come first, and it has one slow signature at a time on each
+//! seat. So who asks for signatures without using them costs the others the rest of one.
+
+mod history;
+mod line;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use hsmux_pool::Room;
+
+use crate::source::ClientSource;
+use history::Histories;
+use line::Line;
+
+/// `G` is what signs: groups share nothing. `T` is what waits.
+pub struct FairQueue<G, T> {
+    limits: Limits,
+    groups: HashMap<G, Group<T>>,
+    histories: Histories,
+    waiting: usize,
+    turns: u64,
+}
+
+/// How many may wait.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub all: usize,
+    pub of_source: usize,
+}
+
+/// A signature that has begun; to be given back.
+#[derive(Debug)]
+pub struct Grant<G> {
+    group: G,
+    source: ClientSource,
+    since: Instant,
+    in_doubt: bool,
+}
+
+/// Names what waits, to take it out.
+#[derive(Clone, Copy, Debug)]
+pub struct Ticket {
+    client: IpAddr,
+    number: u64,
+}
+
+impl<G> Grant<G> {
+    /// What signs.
+    pub fn group(&self) -> &G {
+        &self.group
+    }
+}
+
+struct Group<T> {
+    lines: HashMap<ClientSource, Line<T>>,
+    /// Who waits: those in doubt last, then who has waited longest for its turn.
+    order: BTreeMap<(bool, u64), ClientSource>,
+    begun: usize,
+    begun_in_doubt: usize,
+    /// What the last signature took.
+    took: Option<Duration>,
+    /// How often a source in doubt was passed over that would have had the turn.
+    passed: u32,
+}
+
+/// A source in doubt has a turn after so many that others had in its place: nobody waits for ever.
+const PASSES: u32 = 8;
+
+/// A signature that takes less keeps nobody waiting.
+const SLOW: Duration = Duration::from_millis(10);
+
+/// Groups that have nothing to do are kept up to so many: seats come and go.
+const GROUPS: usize = 64;
+
+impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            groups: HashMap::new(),
+            histories: Histories::default(),
+            waiting: 0,
+            turns: 0,
+        }
+    }
+
+    /// Begins at once, if nobody waits and there is room.
+    pub fn begin(
+        &mut self,
+        group: &G,
+        client: IpAddr,
+        room: Room,
+        now: Instant,
+    ) -> Option<Grant<G>> {
+        let source = ClientSource::of(client);
+        let in_doubt = self.histories.is_in_doubt(source, now);
+        let state = self.group(group);
+        (state.order.is_empty() && state.has_room(room, in_doubt))
+            .then(|| state.grant(group, source, in_doubt, now))
+    }
+
+    /// Puts one in the queue. The other part of the answer is who has to make room, of the source that has most; `Err`:
+    /// it has to itself.
+    pub fn push(
+        &mut self,
+        group: &G,
+        client: IpAddr,
+        work: T,
+        now: Instant,
+    ) -> Result<(Ticket, Option<T>), T> {
+        let source = ClientSource::of(client);
+        let in_doubt = self.histories.is_in_doubt(source, now);
+        let own = self.waiting_of(source);
+        let heaviest = if own >= self.limits.of_source {
+            Some(source).filter(|_| self.yields_to(source, client))
+        } else if self.waiting >= self.limits.all {
+            let heaviest = self.heaviest(now);
+            let key = heaviest.map_or((0, false), |(key, _)| key);
+            let heaviest = heaviest.filter(|_| key > (own + 1, in_doubt));
+            heaviest.map(|(_, source)| source)
+        } else {
+            None
+        };
+        let full = own >= self.limits.of_source || self.waiting >= self.limits.all;
+        if full && heaviest.is_none() {
+            return Err(work);
+        }
+        let evicted = heaviest.and_then(|source| self.evict(source));
+        self.turns += 1;
+        let number = self.turns;
+        self.group(group)
+            .push(source, in_doubt, client, number, work);
+        self.waiting += 1;
+        Ok((Ticket { client, number }, evicted))
+    }
+
+    /// Whose turn it is, if there is room.
+    pub fn next(&mut self, group: &G, room: Room, now: Instant) -> Option<(Grant<G>, T)> {
+        self.turns += 1;
+        let turn = self.turns;
+        let state = self.groups.get_mut(group)?;
+        let source = state.choose(room)?;
+        let line = state.lines.get_mut(&source)?;
+        let in_doubt = line.in_doubt;
+        state.order.remove(&line.key());
+        let work = line.pop();
+        line.turn = turn;
+        if line.is_empty() {
+            state.lines.remove(&source);
+        } else {
+            state.order.insert((in_doubt, turn), source);
+        }
+        let work = work?;
+        self.waiting -= 1;
+        Some((state.grant(group, source, in_doubt, now), work))
+    }
+
+    /// A signature has ended, `made` or not. To be followed by [`Self::next`] until that says `None`.
+    pub fn end(&mut self, grant: &Grant<G>, made: bool, now: Instant) {
+        if let Some(group) = self.groups.get_mut(&grant.group) {
+            group.begun -= 1;
+            group.begun_in_doubt -= usize::from(grant.in_doubt);
+            if made {
+                group.took = Some(now.saturating_duration_since(grant.since));
+            }
+            if self.groups.len() > GROUPS {
+                self.groups.retain(|_, group| !group.is_idle());
+            }
+        }
+        if made {
+            self.histories.made(grant.source, now);
+            self.sort(grant.source, now);
+        }
+    }
+
+    /// A client has completed its handshake with its signature.
+    pub fn completed(&mut self, client: IpAddr, now: Instant) {
+        let source = ClientSource::of(client);
+        self.histories.completed(source, now);
+        self.sort(source, now);
+    }
+
+    /// Takes one out; `None`: it does not wait any more.
+    pub fn cancel(&mut self, ticket: Ticket) -> Option<T> {
+        let source = ClientSource::of(ticket.client);
+        let cancel = |group: &mut Group<T>| {
+            let line = group.lines.get_mut(&source)?;
+            let work = line.cancel(ticket.client, ticket.number)?;
+            group.tidy(source);
+            Some(work)
+        };
+        let work = self.groups.values_mut().find_map(cancel)?;
+        self.waiting -= 1;
+        Some(work)
+    }
+
+    /// How many would come before one of this client, or some less.
+    pub fn before(&self, group: &G, client: IpAddr, now: Instant) -> usize {
+        let Some(group) = self.groups.get(group) else {
+            return 0;
+        };
+        let source = ClientSource::of(client);
+        let own = group
+            .lines
+            .get(&source)
+            .map_or(0, |line| line.before(client));
+        let in_doubt = self.histories.is_in_doubt(source, now);
+        let ahead = |(other, line): (&ClientSource, &Line<T>)| {
+            let counts = *other != source && (in_doubt || !line.in_doubt);
+            if counts { line.len().min(own + 1) } else { 0 }
+        };
+        own + group.lines.iter().map(ahead).sum::<usize>()
+    }
+
+    /// Whether one of this client would have a place.
+    pub fn admits(&self, client: IpAddr) -> bool {
+        let source = ClientSource::of(client);
+        self.waiting_of(source) < self.limits.of_source || self.yields_to(source, client)
+    }
+
+    fn group(&mut self, group: &G) -> &mut Group<T> {
+        self.groups.entry(group.clone()).or_insert_with(Group::new)
+    }
+
+    fn lines_of(&self, source: ClientSource) -> impl Iterator<Item = &Line<T>> {
+        let groups = self.groups.values();
+        groups.filter_map(move |group| group.lines.get(&source))
+    }
+
+    fn waiting_of(&self, source: ClientSource) -> usize {
+        self.lines_of(source).map(Line::len).sum()
+    }
+
+    /// Whether another address of a source has more than this one would.
+    fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
+        let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
+        self.lines_of(source).any(|line| line.most() > own + 1)
+    }
+
+    /// The source that has most, and how many.
+    fn heaviest(&self, now: Instant) -> Option<((usize, bool), ClientSource)> {
+        let sources = self.groups.values().flat_map(|group| group.lines.keys());
+        let weigh = |source: &ClientSource| {
+            let in_doubt = self.histories.is_in_doubt(*source, now);
+            ((self.waiting_of(*source), in_doubt), *source)
+        };
+        sources.map(weigh).max_by_key(|(key, _)| *key)
+    }
+
+    /// The last one of the address that has most.
+    fn evict(&mut self, source: ClientSource) -> Option<T> {
+        let groups = self.groups.values_mut();
+        let most = |group: &&mut Group<T>| group.lines.get(&source).map_or(0, Line::most);
+        let group = groups.max_by_key(most)?;
+        let work = group.lines.get_mut(&source)?.evict();
+        group.tidy(source);
+        self.waiting -= usize::from(work.is_some());
+        work
+    }
+
+    /// Puts a source where it belongs by what it has done.
+    fn sort(&mut self, source: ClientSource, now: Instant) {
+        let in_doubt = self.histories.is_in_doubt(source, now);
+        for group in self.groups.values_mut() {
+            if let Some(line) = group.lines.get_mut(&source)
+                && line.in_doubt != in_doubt
+            {
+                group.order.remove(&line.key());
+                line.in_doubt = in_doubt;
+                group.order.insert(line.key(), source);
+            }
+        }
+    }
+}
+
+impl<T> Group<T> {
+    fn new() -> Self {
+        Self {
+            lines: HashMap::new(),
+            order: BTreeMap::new(),
+            begun: 0,
+            begun_in_doubt: 0,
+            took: None,
+            passed: 0,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.begun == 0 && self.order.is_empty()
+    }
+
+    fn has_room(&self, room: Room, in_doubt: bool) -> bool {
+        let is_fast = self.took.is_some_and(|took| took < SLOW);
+        let most = if in_doubt && !is_fast {
+            room.seats
+        } else {
+            usize::MAX
+        };
+        self.begun < room.uses && (!in_doubt || self.begun_in_doubt < most)
+    }
+
+    fn grant<G: Clone>(
+        &mut self,
+        group: &G,
+        source: ClientSource,
+        in_doubt: bool,
+        now: Instant,
+    ) -> Grant<G> {
+        self.begun += 1;
+        self.begun_in_doubt += usize::from(in_doubt);
+        Grant {
+            group: group.clone(),
+            source,
+            since: now,
+            in_doubt,
+        }
+    }
+
+    fn push(&mut self, source: ClientSource, in_doubt: bool, client: IpAddr, number: u64, work: T) {
+        let line = self.lines.entry(source).or_insert_with(|| {
+            self.order.insert((in_doubt, number), source);
+            Line::new(in_doubt, number)
+        });
+        line.push(client, number, work);
+    }
+
+    /// The source that has the turn.
+    fn choose(&mut self, room: Room) -> Option<ClientSource> {
+        let first = |in_doubt: bool| {
+            let all = self.order.range((in_doubt, 0)..=(in_doubt, u64::MAX));
+            let first = all.map(|((_, turn), source)| (*turn, *source)).next();
+            first.filter(|_| self.has_room(room, in_doubt))
+        };
+        let (trusted, doubted) = (first(false), first(true));
+        let has_waited = matches!((trusted, doubted), (Some(one), Some(other)) if other.0 < one.0);
+        match trusted {
+            Some((_, source)) if !has_waited || self.passed < PASSES => {
+                self.passed = if has_waited { self.passed + 1 } else { 0 };
+                Some(source)
+            }
+            _ => {
+                let (_, source) = doubted?;
+                self.passed = 0;
+                Some(source)
+            }
+        }
+    }
+
+    /// A source of which nothing waits any more is gone.
+    fn tidy(&mut self, source: ClientSource) {
+        if let Some(line) = self.lines.get(&source)
+            && line.is_empty()
+        {
+            self.order.remove(&line.key());
+            self.lines.remove(&source);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Clients that use their signatures and clients that do not, before one slow token, in virtual time.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+const SERVICE: Duration = Duration::from_millis(200);
+const ROOM: Room = Room { uses: 4, seats: 1 };
+const HONEST: &str = "192.0.2.1";
+
+/// A token that does one thing at a time though it has four lanes. What waits is when it came, and whose it is.
+struct Sim {
+    queue: FairQueue<u8, (Instant, IpAddr)>,
+    now: Instant,
+    /// With the end of each.
+    running: VecDeque<(Grant<u8>, (Instant, IpAddr), Instant)>,
+}
+
+impl Sim {
+    fn new(limits: Limits) -> Self {
+        Self {
+            queue: FairQueue::new(limits),
+            now: Instant::now(),
+            running: VecDeque::new(),
+        }
+    }
+
+    /// Whether it has a place.
+    fn ask(&mut self, client: IpAddr) -> bool {
+        let work = (self.now, client);
+        if let Some(grant) = self.queue.begin(&0, client, ROOM, self.now) {
+            self.run(grant, work);
+            return true;
+        }
+        let pushed = self.queue.push(&0, client, work, self.now);
+        self.fill();
+        pushed.is_ok()
+    }
+
+    fn run(&mut self, grant: Grant<u8>, work: (Instant, IpAddr)) {
+        let last = self.running.back().map_or(self.now, |(_, _, end)| *end);
+        self.running.push_back((grant, work, last + SERVICE));
+    }
+
+    fn fill(&mut self) {
+        while let Some((grant, work)) = self.queue.next(&0, ROOM, self.now) {
+            self.run(grant, work);
+        }
+    }
+
+    /// The next one that is signed for, and how long that took.
+    fn step(&mut self) -> (IpAddr, Duration) {
+        let (grant, (since, client), end) = self.running.pop_front().expect("it works");
+        self.now = end;
+        self.queue.end(&grant, true, end);
+        self.fill();
+        (client, end - since)
+    }
+
+    /// The waits of a client that completes so many handshakes, one after the other, while each of these keeps so many
+    /// waiting and completes none.
+    fn honest(
+        &mut self,
+        client: &str,
+        handshakes: usize,
+        attackers: &[IpAddr],
+        each: usize,
+    ) -> Vec<Duration> {
+        let client: IpAddr = client.parse().unwrap();
+        for attacker in attackers {
+            for _ in 0..each {
+                self.ask(*attacker);
+            }
+        }
+        let mut waits = Vec::new();
+        assert!(self.ask(client), "it has a place");
+        loop {
+            let (signed, wait) = self.step();
+            if signed == client {
+                waits.push(wait);
+                self.queue.completed(client, self.now);
+            }
+            if waits.len() == handshakes {
+                break;
+            }
+            assert!(self.ask(signed) || signed != client, "it has a place");
+        }
+        waits
+    }
+}
+
+fn sim() -> Sim {
+    Sim::new(Limits {
+        all: 1024,
+        of_source: 768,
+    })
+}
+
+fn addresses(count: u32) -> Vec<IpAddr> {
+    let first = u32::from(std::net::Ipv4Addr::new(198, 51, 100, 0));
+    (first..first + count)
+        .map(|address| std::net::Ipv4Addr::from(address).into())
+        .collect()
+}
+
+/// The first handshake meets what was begun before anybody knew.
+#[test]
+fn who_uses_no_signature_costs_others_the_rest_of_one() {
+    for each in [100, 300, 1000] {
+        let waits = sim().honest(HONEST, 50, &addresses(1), each);
+        let worst = waits[1..].iter().max().unwrap();
+        assert!(*worst <= 3 * SERVICE, "{each}: {worst:?}");
+    }
+}
+
+#[test]
+fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
+    let attackers = addresses(36);
+    let mut sim = sim();
+    let first = sim.honest(HONEST, 1, &attackers, 8)[0];
+    assert!(first <= 41 * SERVICE, "{first:?}");
+    let waits = sim.honest(HONEST, 50, &[], 0);
+    let worst = waits[1..].iter().max().unwrap();
+    assert!(*worst <= 3 * SERVICE, "{worst:?}");
+    let another = sim.honest("192.0.2.2", 1, &[], 0)[0];
+    assert!(another <= 3 * SERVICE, "{another:?}");
+}
+
+#[test]
+fn an_address_waits_for_no_more_than_the_turns_of_its_own_network() {
+    let attacker = "2001:db8::bad".parse().unwrap();
+    let waits = sim().honest("2001:db8::1", 50, &[attacker], 300);
+    let worst = waits[1..].iter().max().unwrap();
+    assert!(*worst <= 4 * SERVICE, "{worst:?}");
+}
+
+#[test]
+fn who_has_most_makes_room() {
+    let mut sim = Sim::new(Limits {
+        all: 20,
+        of_source: 15,
+    });
+    let [one, other] = addresses(2)[..] else {
+        unreachable!()
+    };
+    // The token has four before any is in doubt.
+    let places = (0..40).filter(|_| sim.ask(one)).count();
+    assert_eq!(places, 19);
+    assert!(!sim.queue.admits(one) && sim.queue.admits(other));
+    let places = (0..40).filter(|_| sim.ask(other)).count();
+    assert_eq!(places, 10, "as many as the other keeps");
+    assert_eq!(sim.queue.waiting_of(ClientSource::of(one)), 10);
+    assert!(sim.ask(HONEST.parse().unwrap()));
+    assert_eq!(sim.queue.waiting, 20);
+}
+
+#[test]
+fn an_address_that_has_most_makes_room_for_others_of_its_network() {
+    let mut sim = Sim::new(Limits {
+        all: 20,
+        of_source: 10,
+    });
+    let [one, other]: [IpAddr; 2] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse().unwrap());
+    for _ in 0..40 {
+        sim.ask(one);
+    }
+    let places = (0..40).filter(|_| sim.ask(other)).count();
+    assert_eq!(places, 5);
+    assert_eq!(sim.queue.waiting, 10);
+}
+
+/// Nobody is in doubt: all lanes are busy while anything waits.
+#[test]
+fn as_many_are_begun_as_there_is_room_for() {
+    let mut sim = sim();
+    for client in addresses(100) {
+        sim.ask(client);
+    }
+    while sim.queue.waiting > 0 {
+        assert_eq!(sim.running.len(), ROOM.uses);
+        let (client, _) = sim.step();
+        sim.queue.completed(client, sim.now);
+    }
+}
+
+#[test]
+fn who_is_in_doubt_has_a_turn_now_and_then() {
+    let mut sim = sim();
+    let doubted = addresses(1)[0];
+    sim.ask(doubted);
+    sim.step();
+    sim.ask(doubted);
+    sim.ask(doubted);
+    let trusted: Vec<IpAddr> = addresses(40)[1..].to_vec();
+    for client in &trusted {
+        sim.ask(*client);
+    }
+    // They come again and again: for each of the two a round, and the turns of others in its place.
+    for steps in 0.. {
+        assert!(steps < 2 * (trusted.len() + 10), "it waits for ever");
+        let (client, _) = sim.step();
+        if client == doubted {
+            if sim.queue.waiting_of(ClientSource::of(doubted)) == 0 {
+                break;
+            }
+            continue;
+        }
+        sim.queue.completed(client, sim.now);
+        sim.ask(client);
+    }
+}
+
+#[test]
+fn what_is_cancelled_is_gone() {
+    let mut sim = sim();
+    let client = addresses(1)[0];
+    for _ in 0..ROOM.uses {
+        sim.ask(client);
+    }
+    let now = sim.now;
+    let (first, _) = sim.queue.push(&0, client, (now, client), now).unwrap();
+    let (second, _) = sim.queue.push(&0, client, (now, client), now).unwrap();
+    assert_eq!(sim.queue.before(&0, client, now), 2);
+    assert!(sim.queue.cancel(first).is_some() && sim.queue.cancel(first).is_none());
+    assert_eq!(sim.queue.waiting, 1);
+    assert!(sim.queue.cancel(second).is_some());
+    assert_eq!(sim.queue.before(&0, client, now), 0);
+    assert!(sim.queue.groups[&0].order.is_empty() && sim.queue.groups[&0].lines.is_empty());
+}
+
+/// What comes before a client depends on its own source, not on how many others have waiting.
+#[test]
+fn the_outlook_of_a_client_is_its_own() {
+    let mut sim = sim();
+    let [attacker, other] = addresses(2)[..] else {
+        unreachable!()
+    };
+    for _ in 0..300 {
+        sim.ask(attacker);
+    }
+    sim.step();
+    assert_eq!(sim.queue.before(&0, other, sim.now), 0);
+    assert!(sim.queue.before(&0, attacker, sim.now) > 290);
+}

@@ -1,0 +1,100 @@
+//! Client certificates that are believed no more: at handshakes, and on connections that are open.
+
+use std::future::pending;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use boring::ssl::SslRef;
+use boring::x509::X509Ref;
+use hsmux_pool::config::Clients;
+use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_token::Result;
+
+use crate::certificate::{chain, wrong};
+use crate::house::House;
+use crate::sites::Sites;
+
+/// The certificates of a client, its own first (DER), and the first name of its site.
+pub struct Shown {
+    site: String,
+    chain: Vec<Vec<u8>>,
+}
+
+/// The lists of a site's `client_crl`, if it has one.
+pub fn read(clients: Option<&Clients>) -> Result<Option<Arc<Revocation>>> {
+    let Some(clients) = clients.filter(|clients| !clients.lists.is_empty()) else {
+        return Ok(None);
+    };
+    let roots = chain(&clients.roots)?;
+    let roots: Vec<_> = roots.iter().filter_map(|root| root.to_der().ok()).collect();
+    let files = clients.lists.iter().map(|file| &**file);
+    let read = Revocation::read(files, &roots);
+    let read = read.map_err(|e| wrong(format!("client_crl {}", e.file.display()), e.why));
+    read.map(|read| Some(Arc::new(read)))
+}
+
+/// Whether a client's certificates are believed now.
+pub fn judge<'a>(
+    lists: &Revocation,
+    chain: impl IntoIterator<Item = &'a X509Ref>,
+) -> Result<(), Refused> {
+    let chain = chain
+        .into_iter()
+        .map(X509Ref::to_der)
+        .collect::<Result<Vec<_>, _>>();
+    let chain = chain.map_err(|e| Refused::Unreadable(e.to_string()))?;
+    lists.judge(chain.iter().map(|der| &**der), now())
+}
+
+/// After 1970.
+fn now() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// The files of all sites whose lists have expired.
+pub fn expired(sites: &Sites) -> Vec<PathBuf> {
+    let lists = sites
+        .each()
+        .filter_map(|served| served.revocation.as_deref());
+    let now = now();
+    let expired = lists.flat_map(|lists| lists.expired(now).map(Path::to_owned));
+    expired.collect()
+}
+
+impl Shown {
+    /// What a client of a site has shown, if it has.
+    pub fn by(ssl: &SslRef, site: &str) -> Option<Self> {
+        let own = ssl.peer_certificate()?;
+        let others = ssl.peer_cert_chain().into_iter().flatten();
+        let others = others.map(|one| one.to_der());
+        let chain = std::iter::once(own.to_der()).chain(others);
+        Some(Self {
+            site: site.to_owned(),
+            chain: chain.collect::<Result<_, _>>().ok()?,
+        })
+    }
+
+    /// Ends once the site believes it no more.
+    pub async fn refused(&self, house: &House) {
+        let mut changes = house.changes.subscribe();
+        loop {
+            if let Err(why) = self.judge(&house.sites.load()) {
+                tracing::warn!("a client's connection is ended: {why}");
+                return;
+            }
+            if changes.changed().await.is_err() {
+                return pending().await;
+            }
+        }
+    }
+
+    fn judge(&self, sites: &Sites) -> Result<(), Refused> {
+        let site = sites.find(Some(&self.site));
+        let lists = site
+            .as_ref()
+            .and_then(|served| served.revocation.as_deref());
+        let chain = self.chain.iter().map(|der| &**der);
+        lists.map_or(Ok(()), |lists| lists.judge(chain, now()))
+    }
+}

@@ -1,0 +1,199 @@
+//! Signatures on their way to the pool: as many as keep its tokens busy, the others in fair turns before it.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hsmux_pool::config::GatewaySection;
+use hsmux_pool::{Claim, Holders, Pool};
+use hsmux_token::{Done, Error, Kind, ObjectId, Request, Result};
+use parking_lot::Mutex;
+
+use crate::fair_queue::{FairQueue, Grant, Limits, Ticket};
+
+/// All signatures of the gateway.
+pub struct Signatures {
+    pool: Arc<Pool>,
+    queue: Mutex<FairQueue<Holders, QueuedSignature>>,
+}
+
+/// One that waits.
+struct QueuedSignature {
+    request: Request,
+    state: Arc<Mutex<State>>,
+}
+
+/// Where one is that somebody wants.
+#[derive(Default)]
+enum State {
+    #[default]
+    New,
+    Waits(Ticket),
+    Asked(#[allow(dead_code)] Claim),
+    /// Nobody wants it any more.
+    Unwanted,
+}
+
+/// Somebody wants a signature, until this is dropped: then it leaves the queue.
+pub struct SignatureRequest {
+    signatures: Arc<Signatures>,
+    state: Arc<Mutex<State>>,
+}
+
+thread_local! {
+    /// While this thread hands out: what has room since.
+    static HANDED_OUT: RefCell<Option<Vec<Holders>>> = const { RefCell::new(None) };
+}
+
+/// Also after a panic, this thread hands out again.
+struct OutsideAgain;
+
+impl Drop for OutsideAgain {
+    fn drop(&mut self) {
+        HANDED_OUT.take();
+    }
+}
+
+impl Signatures {
+    /// Of a gateway with this configuration.
+    pub fn new(section: &GatewaySection, pool: &Arc<Pool>) -> Arc<Self> {
+        let all = pool.options().queue;
+        let limits = Limits {
+            all,
+            of_source: section.source_signatures.unwrap_or_else(|| share(all)),
+        };
+        Arc::new(Self {
+            pool: Arc::clone(pool),
+            queue: Mutex::new(FairQueue::new(limits)),
+        })
+    }
+
+    /// Asks the pool for a signature by this key in the client's turn.
+    pub fn ask(
+        self: &Arc<Self>,
+        key: &ObjectId,
+        client: IpAddr,
+        request: Request,
+    ) -> SignatureRequest {
+        let (holders, now) = (self.pool.holders(key), Instant::now());
+        let wanted = SignatureRequest {
+            signatures: Arc::clone(self),
+            state: Arc::default(),
+        };
+        let room = self.pool.room(&holders);
+        let mut queue = self.queue.lock();
+        if let Some(grant) = queue.begin(&holders, client, room, now) {
+            drop(queue);
+            let request = self.tracked(grant, request);
+            *wanted.state.lock() = State::Asked(self.pool.submit_claimed(request, None));
+            return wanted;
+        }
+        let state = Arc::clone(&wanted.state);
+        let entry = QueuedSignature { request, state };
+        let evicted = match queue.push(&holders, client, entry, now) {
+            Ok((ticket, evicted)) => {
+                *wanted.state.lock() = State::Waits(ticket);
+                evicted
+            }
+            Err(refused) => Some(refused),
+        };
+        drop(queue);
+        if let Some(QueuedSignature { request, .. }) = evicted {
+            request.done.complete(Err(busy()));
+        }
+        // Room may have come since it was asked for.
+        self.hand_out(&holders);
+        wanted
+    }
+
+    /// Who signs.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// A client has completed its handshake with a signature.
+    pub fn completed(&self, client: IpAddr) {
+        self.queue.lock().completed(client, Instant::now());
+    }
+
+    /// How long one for this client would take that came now, as far as that is known; an error if it would have no
+    /// place in the queue.
+    pub fn outlook(&self, key: &ObjectId, client: IpAddr) -> Result<Option<Duration>> {
+        let queue = self.queue.lock();
+        if !queue.admits(client) {
+            return Err(busy());
+        }
+        let before = queue.before(&self.pool.holders(key), client, Instant::now());
+        drop(queue);
+        Ok(self.pool.outlook(key, before))
+    }
+
+    /// Begins those that have the turn while there is room. The pool may answer one at once, which makes room for the
+    /// next: this keeps the stack flat.
+    fn hand_out(self: &Arc<Self>, holders: &Holders) {
+        let is_inner = HANDED_OUT.with_borrow_mut(|pending| {
+            let is_inner = pending.is_some();
+            pending.get_or_insert_default().push(*holders);
+            is_inner
+        });
+        if is_inner {
+            return;
+        }
+        let _outside_again = OutsideAgain;
+        while let Some(holders) = HANDED_OUT.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
+            while self.hand_out_one(&holders) {}
+        }
+    }
+
+    fn hand_out_one(self: &Arc<Self>, holders: &Holders) -> bool {
+        let room = self.pool.room(holders);
+        let next = self.queue.lock().next(holders, room, Instant::now());
+        let Some((grant, QueuedSignature { request, state })) = next else {
+            return false;
+        };
+        let claim = self.pool.submit_behind(self.tracked(grant, request));
+        let mut state = state.lock();
+        if matches!(*state, State::Unwanted) {
+            drop(state);
+            drop(claim);
+        } else {
+            *state = State::Asked(claim);
+        }
+        true
+    }
+
+    /// When it ends, the next one begins.
+    fn tracked(self: &Arc<Self>, grant: Grant<Holders>, request: Request) -> Request {
+        let (signatures, done) = (Arc::clone(self), request.done);
+        let done = Done::new(move |result| {
+            let mut queue = signatures.queue.lock();
+            queue.end(&grant, result.is_ok(), Instant::now());
+            drop(queue);
+            signatures.hand_out(grant.group());
+            done.complete(result);
+        });
+        Request { done, ..request }
+    }
+}
+
+impl Drop for SignatureRequest {
+    fn drop(&mut self) {
+        let state = std::mem::replace(&mut *self.state.lock(), State::Unwanted);
+        if let State::Waits(ticket) = state {
+            let entry = self.signatures.queue.lock().cancel(ticket);
+            drop(entry);
+        }
+    }
+}
+
+/// What one source may have of all: three quarters, so that it leaves some to others.
+pub fn share(all: usize) -> usize {
+    (all - all / 4).max(1)
+}
+
+fn busy() -> Error {
+    let message = "too many handshakes of this client's address, or of all, wait for signatures: [gateway] \
+                   source_signatures, [pool] queue";
+    Error::pool(Kind::Busy, message)
+}

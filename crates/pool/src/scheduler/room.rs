@@ -1,0 +1,43 @@
+//! How many requests keep some seats busy.
+
+use std::time::Duration;
+
+use super::Scheduler;
+use super::load::Load;
+use crate::seatset::SeatSet;
+
+/// How many uses of a key its seats can work on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Uses at once that leave no lane without work.
+    pub uses: usize,
+    /// Seats in service.
+    pub seats: usize,
+}
+
+/// Between two operations that take less, the way to the next one counts.
+const BRIEF: Duration = Duration::from_millis(10);
+
+impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// What keeps these seats busy; one use at least, so that somebody learns that they are away.
+    pub fn room(&self, able: &SeatSet) -> Room {
+        let seats = able
+            .iter()
+            .filter_map(|seat| self.seats.get(seat)?.as_ref());
+        let (count, uses) = seats.fold((0, 0), |(count, uses), load| {
+            (count + 1, uses + load.room())
+        });
+        Room {
+            uses: uses.max(1),
+            seats: count.max(1),
+        }
+    }
+}
+
+impl<W, C> Load<W, C> {
+    /// Fast tokens have the next operations waiting beside them. One more of a slow token's would only wait there.
+    fn room(&self) -> usize {
+        let is_brief = (Duration::from_nanos(1)..BRIEF).contains(&self.latency());
+        self.capacity.lanes * self.depth().max(1 + usize::from(is_brief))
+    }
+}

@@ -1,0 +1,149 @@
+//! Clients that ask for signatures and never use them, beside one that does, before a token that takes its time.
+
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hsmux_bench::http::allow_connections;
+use hsmux_suite::{PATIENCE, until};
+use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustls::version::TLS13;
+
+use crate::hello::hello;
+use crate::lost::{cards, start};
+use crate::rig::Gateway;
+
+const SERVICE: &str = "service_time_us = 200000";
+
+/// A connection from another address of this host, which has said so much.
+fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    bind(&socket, &SocketAddr::from((address, 0))).expect("an address of this host");
+    let to: SocketAddr = gateway.address.parse().expect("an address");
+    connect(socket.as_fd(), &to).expect("a connection");
+    let mut stream = TcpStream::from(socket);
+    std::io::Write::write_all(&mut stream, first).expect("a hello");
+    stream
+}
+
+/// A gateway with one card that takes 200 ms, and with a quiet handshake of it.
+fn slow(lines: &str) -> (Gateway, Duration) {
+    let (rig, mut cards) = cards(&["card"]);
+    cards.set_all(SERVICE);
+    let gateway = start(rig, lines);
+    // The first one may wait for what begins with it.
+    handshake(&gateway);
+    let quiet = (0..3).map(|_| handshake(&gateway)).max();
+    (gateway, quiet.expect("handshakes"))
+}
+
+/// How long a client of 127.0.0.1 takes until it has the page.
+fn handshake(gateway: &Gateway) -> Duration {
+    let begun = Instant::now();
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+    begun.elapsed()
+}
+
+/// While each of these addresses keeps so many handshakes under way, the waits of a client that completes its own.
+fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration> {
+    allow_connections();
+    let hello = hello(&TLS13);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let open = || {
+            let of = |address: &[u8; 4]| {
+                let streams = (0..each).map(|_| from(*address, gateway, &hello));
+                streams.collect::<Vec<_>>()
+            };
+            addresses.iter().flat_map(of).collect::<Vec<_>>()
+        };
+        let mut streams = open();
+        let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
+        // Those are refused that would wait for too long.
+        until("many wait", PATIENCE, || (waiting() > 50).then_some(()));
+        // The first turns are behind them.
+        let before = signed(gateway);
+        until("some were signed for", PATIENCE, || {
+            (signed(gateway) >= before + 2 * addresses.len() as u64).then_some(())
+        });
+        let done = &done;
+        scope.spawn(move || {
+            // Who has been answered goes, and begins anew.
+            while !done.load(Ordering::Relaxed) {
+                for stream in &mut streams {
+                    stream.set_nonblocking(true).expect("a socket");
+                    if !matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
+                        let at = stream.local_addr().expect("an address");
+                        let SocketAddr::V4(at) = at else { continue };
+                        *stream = from(at.ip().octets(), gateway, &hello);
+                    }
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let waits = (0..12).map(|_| handshake(gateway)).collect();
+        done.store(true, Ordering::Relaxed);
+        waits
+    })
+}
+
+fn signed(gateway: &Gateway) -> u64 {
+    gateway.metric("hsmux_gateway_signatures_total")
+}
+
+/// In the middle: what a busy machine adds to one is no matter.
+fn typical(mut waits: Vec<Duration>) -> Duration {
+    waits.sort();
+    waits[waits.len() / 2]
+}
+
+#[test]
+fn handshakes_that_nobody_completes_hold_up_no_other_address() {
+    let (gateway, quiet) = slow("");
+    for each in [100, 300] {
+        let waits = beside(&gateway, &[[127, 0, 0, 9]], each);
+        let wait = typical(waits.clone());
+        assert!(wait < 3 * quiet, "{each}: {waits:?}, {quiet:?} when quiet");
+    }
+}
+
+#[test]
+fn nor_do_those_of_some_dozens_of_addresses() {
+    let (gateway, quiet) = slow("");
+    let addresses: Vec<_> = (0..24).map(|last| [127, 0, 1, last + 1]).collect();
+    let waits = beside(&gateway, &addresses, 10);
+    let wait = typical(waits.clone());
+    assert!(wait < 3 * quiet, "{waits:?}, {quiet:?} when quiet");
+}
+
+/// Past its limit an address is refused at once, and another one is not.
+#[test]
+fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
+    let lines = "source_signatures = 20\nsource_handshakes = 40\nhandshake_timeout = \"60s\"";
+    let (gateway, _) = slow(lines);
+    let hello = hello(&TLS13);
+    let refused = |reason: &str| {
+        gateway.metric(&format!(
+            "hsmux_gateway_refused_total{{reason=\"{reason}\"}}"
+        ))
+    };
+    let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
+    let held: Vec<_> = (0..30)
+        .map(|_| from([127, 0, 0, 9], &gateway, &hello))
+        .collect();
+    until("some are refused", PATIENCE, || {
+        (refused("busy") > 0).then_some(())
+    });
+    assert!(waiting() <= 24, "{} wait", waiting());
+    handshake(&gateway);
+    let silent: Vec<_> = (0..60)
+        .map(|_| from([127, 0, 0, 8], &gateway, &[]))
+        .collect();
+    until("one address has all it may", PATIENCE, || {
+        (refused("source") == 20).then_some(())
+    });
+    handshake(&gateway);
+    drop((held, silent));
+}
