@@ -8,6 +8,7 @@
 mod attribute;
 mod blob;
 mod error;
+mod fair;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod fork;
@@ -30,6 +31,7 @@ mod wiping;
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
+pub use fair::{Displaced, FairQueue, Shares, share};
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
 pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
