@@ -49,13 +49,9 @@ struct Owned {
 
 impl Application {
     /// Not logged in, without objects.
-    pub fn new(service: Arc<AppService>) -> Self {
+    pub fn new(service: Arc<AppService>, uid: u32) -> Self {
         Self {
-            guest: if service.settings.load().of_host {
-                Guest::of_host(Arc::clone(&service.shared.pool))
-            } else {
-                Guest::new(Arc::clone(&service.shared.pool))
-            },
+            guest: Guest::of(Arc::clone(&service.shared.pool), service.owner(uid)),
             service,
             told: Mutex::default(),
             logged_in: AtomicBool::new(false),

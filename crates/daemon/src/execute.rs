@@ -15,8 +15,9 @@ use crate::places::Place;
 use crate::rights::Rights;
 use crate::talk::Session;
 
-/// Operations of one call; no library sends as many. Another host sends [`DEPTH_OF_LINKS`].
-const MOST: usize = 1024;
+/// Operations of one call: the reactor's thread hears nobody else while it takes them. Modules send one, another host
+/// [`DEPTH_OF_LINKS`].
+const MOST: usize = 64;
 
 /// Runs the operations; the answer goes out when the last is done.
 pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {

@@ -13,8 +13,9 @@ impl Session {
     pub fn hand_over(self: &Arc<Self>, key: ObjectId, answer: Answerer) {
         let pass = |handed: HandedOver| {
             self.may_go_direct(key)?;
-            let pool = &self.application.service.shared.pool;
-            pool.hand_over(key, handed.clone())?;
+            let service = &self.application.service;
+            let owner = service.owner(self.who.uid);
+            service.shared.pool.hand_over(key, handed.clone(), owner)?;
             self.application.note_direct(handed.clone());
             // Who has lost the right meanwhile may have been looked for before it was noted.
             self.may_go_direct(key).inspect_err(|_| handed.end())

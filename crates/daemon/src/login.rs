@@ -1,18 +1,18 @@
 //! C_Login: the pool's own PIN, behind a slow hash. No token is ever asked.
 
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use argon2::{Algorithm, Argon2, Params, Version};
 use hsmux_pool::config::PinSource;
-use hsmux_token::{Error, Kind, Result, Secret};
+use hsmux_token::{Displaced, Error, FairQueue, Kind, Result, Secret};
+use parking_lot::{Condvar, Mutex};
 use zeroize::Zeroizing;
 
 use crate::throttle::Throttle;
 
-/// Logins that may wait for the one thread that hashes.
+/// Logins of all users that may wait for the one thread that hashes. A user with more of them than another one makes room.
 const WAITING: usize = 256;
 
 /// Argon2id with 8 MiB and two passes: some ten milliseconds, one at a time (RFC 9106, section 4,
@@ -58,9 +58,29 @@ fn hash(pin: &[u8], salt: &[u8]) -> Result<Zeroizing<[u8; HASH_BYTES]>> {
     Ok(out)
 }
 
-/// The one place where PINs of applications are looked at: a thread, so that nothing else waits.
-pub struct Gate {
-    queue: SyncSender<Attempt>,
+/// The one place where PINs of applications are checked: a thread, so that nothing else waits. Users take turns.
+pub struct Gate(Arc<Attempts>);
+
+#[derive(Default)]
+struct Attempts {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+struct State {
+    waiting: FairQueue<u32, Attempt>,
+    throttle: Throttle,
+    ended: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            waiting: FairQueue::new(WAITING),
+            throttle: Throttle::default(),
+            ended: false,
+        }
+    }
 }
 
 struct Attempt {
@@ -73,21 +93,17 @@ struct Attempt {
 impl Gate {
     /// Starts the thread; it ends with the gate.
     pub fn start() -> Result<Self> {
-        let (queue, attempts) = sync_channel::<Attempt>(WAITING);
+        let attempts = Arc::<Attempts>::default();
+        let of_thread = Arc::clone(&attempts);
         thread::Builder::new()
             .name("hsmux-login".into())
-            .spawn(move || {
-                let mut throttle = Throttle::default();
-                for attempt in attempts {
-                    let result = attempt.judge(&mut throttle);
-                    (attempt.answer)(result);
-                }
-            })
+            .spawn(move || while of_thread.judge_next().is_some() {})
             .map_err(|e| Error::pool(Kind::Environment, format!("no thread: {e}")))?;
-        Ok(Self { queue })
+        Ok(Self(attempts))
     }
 
-    /// Judges a PIN; `answer` is called on the thread.
+    /// Judges a PIN. `answer` is called on the thread, or at once with a refusal: of a user who has to wait after wrong
+    /// PINs, or where so many wait that this user has no place.
     pub fn judge(
         &self,
         uid: u32,
@@ -95,40 +111,147 @@ impl Gate {
         against: Arc<PinHash>,
         answer: impl FnOnce(Result<()>) + Send + 'static,
     ) {
-        let answer = Box::new(answer);
         let attempt = Attempt {
             uid,
             pin,
             against,
-            answer,
+            answer: Box::new(answer),
         };
-        if let Err(TrySendError::Full(refused) | TrySendError::Disconnected(refused)) =
-            self.queue.try_send(attempt)
-        {
-            (refused.answer)(Err(Error::busy(WAITING, Duration::from_secs(1))));
+        let mut state = self.0.state.lock();
+        let refused = if let Err(error) = state.throttle.admit(uid, Instant::now()) {
+            Some((attempt, error))
+        } else {
+            let displaced = state.waiting.push(uid, attempt);
+            displaced.map(|Displaced(attempt)| {
+                let busy = Error::busy(WAITING, Duration::from_secs(1));
+                (attempt, busy)
+            })
+        };
+        drop(state);
+        self.0.changed.notify_one();
+        if let Some((attempt, error)) = refused {
+            (attempt.answer)(Err(error));
         }
     }
 }
 
-impl Attempt {
-    fn judge(&self, throttle: &mut Throttle) -> Result<()> {
-        throttle.admit(self.uid, Instant::now())?;
-        let right = self.against.is_of(&self.pin)?;
-        throttle.record(self.uid, right, Instant::now());
-        if right {
-            return Ok(());
-        }
-        Err(Error::request(
-            Kind::PinIncorrect,
-            "this is not the pool's PIN, which [daemon] pin names; no token was asked",
-        ))
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.0.state.lock().ended = true;
+        self.0.changed.notify_one();
     }
+}
+
+impl Attempts {
+    /// `None` at the end.
+    fn judge_next(&self) -> Option<()> {
+        let mut state = self.state.lock();
+        let attempt = loop {
+            match state.waiting.pop() {
+                Some(attempt) => break attempt,
+                None if state.ended => return None,
+                None => self.changed.wait(&mut state),
+            }
+        };
+        let uid = attempt.uid;
+        // Wrong PINs may have come before this one since it began to wait.
+        let admitted = state.throttle.admit(uid, Instant::now());
+        drop(state);
+        let right = admitted.and_then(|()| attempt.against.is_of(&attempt.pin));
+        if let Ok(right) = right {
+            let mut state = self.state.lock();
+            state.throttle.record(uid, right, Instant::now());
+        }
+        (attempt.answer)(right.and_then(said));
+        Some(())
+    }
+}
+
+fn said(right: bool) -> Result<()> {
+    if right {
+        return Ok(());
+    }
+    Err(Error::request(
+        Kind::PinIncorrect,
+        "this is not the pool's PIN, which [daemon] pin names; no token was asked",
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::channel;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    /// A gate, and what its answers are told to, by user.
+    struct Rig {
+        gate: Gate,
+        against: Arc<PinHash>,
+        tell: Sender<(u32, Result<()>)>,
+        told: Receiver<(u32, Result<()>)>,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join("pin");
+            std::fs::write(&file, "1234\n").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            let (tell, told) = channel();
+            Self {
+                gate: Gate::start().unwrap(),
+                against: Arc::new(PinHash::of(&PinSource::File(file)).unwrap()),
+                tell,
+                told,
+            }
+        }
+
+        fn ask(&self, uid: u32, pin: &str) {
+            let (tell, against) = (self.tell.clone(), Arc::clone(&self.against));
+            let answer = move |result| tell.send((uid, result)).unwrap();
+            self.gate
+                .judge(uid, Secret::new(pin.into()), against, answer);
+        }
+
+        fn answer(&self) -> (u32, Result<()>) {
+            self.told.recv_timeout(Duration::from_secs(120)).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_user_who_floods_the_gate_holds_up_nobody_else() {
+        let rig = Rig::new();
+        (0..2 * WAITING).for_each(|_| rig.ask(1, "1234"));
+        rig.ask(2, "1234");
+        let mut before = 0;
+        loop {
+            match rig.answer() {
+                (2, result) => break result.unwrap(),
+                (_, Ok(())) => before += 1,
+                (_, Err(error)) => assert_eq!(error.kind(), Kind::Busy, "{error}"),
+            }
+        }
+        // Those that were judged while the others were still coming, the one that ran, and one turn.
+        assert!(
+            before < WAITING / 2,
+            "{before} of the other user came first"
+        );
+    }
+
+    #[test]
+    fn a_throttled_user_is_refused_before_the_queue() {
+        let rig = Rig::new();
+        for _ in 0..3 {
+            rig.ask(1, "1235");
+            assert_eq!(rig.answer().1.unwrap_err().kind(), Kind::PinIncorrect);
+        }
+        let throttled = (0..10).any(|_| {
+            rig.ask(1, "1235");
+            rig.answer().1.unwrap_err().kind() == Kind::PinThrottled
+        });
+        assert!(throttled);
+        assert!(rig.gate.0.state.lock().waiting.is_empty());
+    }
 
     #[test]
     fn right_wrong_and_too_often_wrong() {

@@ -26,12 +26,14 @@ impl Refusals {
         }
     }
 
-    /// Somebody was refused this.
-    pub fn record(&self, who: &Who, what: &'static str, why: &str) {
-        if self.is_first(who, what) {
+    /// Somebody was refused this; whether it has a line of its own, and so is worth one of the log.
+    pub fn record(&self, who: &Who, what: &'static str, why: &str) -> bool {
+        let is_first = self.is_first(who, what);
+        if is_first {
             let event = Event::act(&who.actor, what, Map::new());
             self.trail.record(event.outcome(why));
         }
+        is_first
     }
 
     /// Counts it; whether it is one for a line of its own, which the caller writes.

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::Pool;
 use hsmux_pool::config::Login;
 use hsmux_pool::replicate::Writer;
+use hsmux_pool::{Owner, Pool};
 use hsmux_token::{Error, Result};
 use hsmux_traces::Traces;
 use hsmux_wire::{Conversation, Hello, Peer, Service};
@@ -41,9 +42,9 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Somebody may not connect, or not stay.
-    pub fn keep_out(&self, who: &Who, why: &Error) {
-        self.refusals.record(who, "connect", &why.to_string());
+    /// Somebody may not connect, or not stay; whether that is worth a line of the log.
+    pub fn keep_out(&self, who: &Who, why: &Error) -> bool {
+        self.refusals.record(who, "connect", &why.to_string())
     }
 }
 
@@ -55,6 +56,7 @@ pub struct AppService {
     pub settings: ArcSwap<Settings>,
     /// The catalogue as its applications see it.
     pub views: Views,
+    number: u64,
     places: Places,
     applications: Mutex<HashMap<Name, Connected>>,
 }
@@ -71,10 +73,12 @@ struct Connected {
 impl AppService {
     /// A listener with these rights.
     pub fn new(shared: Arc<Shared>, settings: Settings) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             shared,
             settings: ArcSwap::from_pointee(settings),
             views: Views::default(),
+            number: LAST.fetch_add(1, Ordering::Relaxed),
             places: Places::default(),
             applications: Mutex::default(),
         })
@@ -113,6 +117,15 @@ impl AppService {
         most.map(|most| self.places.take(most)).transpose()
     }
 
+    /// Whose requests those of this user are: another host is one owner, whoever asks there.
+    pub fn owner(&self, uid: u32) -> Owner {
+        if self.settings.load().of_host {
+            Owner::Host(self.number)
+        } else {
+            Owner::User(uid)
+        }
+    }
+
     /// Applications that are connected.
     pub fn applications(&self) -> usize {
         self.applications.lock().len()
@@ -121,7 +134,7 @@ impl AppService {
     fn join(self: &Arc<Self>, name: Name) -> Arc<Application> {
         let mut applications = self.applications.lock();
         let connected = applications.entry(name).or_insert_with(|| Connected {
-            application: Arc::new(Application::new(Arc::clone(self))),
+            application: Arc::new(Application::new(Arc::clone(self), name.0)),
             connections: 0,
         });
         connected.connections += 1;
@@ -179,8 +192,9 @@ impl Service for Door {
         };
         let admitted = self.service.settings.load().admit(peer.uid);
         admitted.inspect_err(|error| {
-            tracing::warn!(%peer, program = who.program(), %error, "refused");
-            self.service.shared.keep_out(&who, error);
+            if self.service.shared.keep_out(&who, error) {
+                tracing::warn!(%peer, program = who.program(), %error, "refused");
+            }
         })?;
         let name = (peer.uid, hello.client);
         let application = self.service.join(name);

@@ -50,7 +50,7 @@ impl Conversation for Talk {
         let settings = session.application.service.settings.load();
         if let Err(error) = settings.admit(session.who.uid) {
             let shared = &session.application.service.shared;
-            shared.keep_out(&session.who, &error);
+            let _ = shared.keep_out(&session.who, &error);
             // A host that is let in no longer goes on with its other members.
             let error = if settings.of_host {
                 Error::lost(error.to_string())
@@ -201,7 +201,7 @@ impl Session {
             .shared
             .gate
             .judge(self.who.uid, pin, against, move |result| {
-                session.record_login(&result);
+                let is_worth_a_line = session.record_login(&result);
                 let said = match result {
                     Ok(()) => {
                         session.application.log_in();
@@ -210,7 +210,9 @@ impl Session {
                     Err(error) => {
                         let Who { uid, pid, .. } = session.who;
                         let program = session.who.program();
-                        tracing::warn!(uid, pid, program, %error, "login refused");
+                        if is_worth_a_line {
+                            tracing::warn!(uid, pid, program, %error, "login refused");
+                        }
                         Answer::Failed(error)
                     }
                 };
@@ -218,15 +220,18 @@ impl Session {
             });
     }
 
-    /// A PIN that was looked at has a line; how often none was is counted.
-    fn record_login(&self, result: &Result<()>) {
+    /// A PIN that was looked at has a line; how often none was is counted. Whether there is one.
+    fn record_login(&self, result: &Result<()>) -> bool {
         let shared = &self.application.service.shared;
         match result {
             Err(error) if error.kind() != Kind::PinIncorrect => {
                 let why = error.to_string();
-                shared.refusals.record(&self.who, audit::LOGIN, &why);
+                shared.refusals.record(&self.who, audit::LOGIN, &why)
             }
-            _ => shared.audit.record(audit::login(&self.who, result)),
+            _ => {
+                shared.audit.record(audit::login(&self.who, result));
+                true
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use hsmux_token::{
 
 use crate::core::Core;
 use crate::need::Need;
+use crate::owner::Cost;
 use crate::record::Connection;
 use crate::scheduler::{Place, Term, Verdict};
 
@@ -81,6 +82,7 @@ impl Known {
         let term = Term {
             deadline: now,
             patience: Need::of(operation).patience,
+            cost: Cost::POOL,
         };
         let (index, generation) = (connection.record.index, connection.generation);
         let place = core.scheduler.lock().begin(index, generation, now, term)?;

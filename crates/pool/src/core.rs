@@ -191,15 +191,17 @@ impl Core {
                 return Ok(Acquired::Granted(lane));
             }
             let able = self.seats_for(need, attempt, term, &route)?;
-            match scheduler.admit(route.edition) {
+            let displaced = match scheduler.admit(route.edition, term.cost.owner) {
                 Err(Refused::Stale) => continue,
-                Err(Refused::Full { waiting, retry }) if need.pinned.is_none() => {
-                    return Err(Error::busy(waiting, retry));
-                }
-                Ok(()) | Err(Refused::Full { .. }) => {}
-            }
+                Err(Refused::Full(full)) => return Err(full),
+                Ok(None) => None,
+                Ok(Some(work)) => Some((work, scheduler.full())),
+            };
             let ticket = scheduler.enqueue(able, term, waiting());
             drop(scheduler);
+            if let Some((work, full)) = displaced {
+                work.fail(full);
+            }
             if able.is_empty() {
                 need.token_objects().for_each(|key| self.wanted.add(key));
             }

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, Object, ObjectId, Result, ck};
+use hsmux_token::{Error, Kind, Object, ObjectId, Result, ck, share};
 use hsmux_wire::HandedOver;
 
 use crate::catalogue::{Catalogue, Entry};
 use crate::core::Core;
 use crate::record::Connection;
 use crate::seatset::SeatSet;
-use crate::{Policy, Pool};
+use crate::{Owner, Policy, Pool};
 
 /// Those that are handed over.
 #[derive(Default)]
@@ -27,6 +27,7 @@ pub(crate) struct Lines {
 struct Line {
     number: u64,
     key: ObjectId,
+    owner: Owner,
     /// As the key was shown when it was handed over.
     object: Arc<Object>,
     /// Seats that served it then: others are to have their share.
@@ -38,7 +39,7 @@ struct Line {
     handed: HandedOver,
 }
 
-/// So many connections of programs at once: where they are shared, each is a descriptor of every worker.
+/// So many connections of programs at once, of which one user has half of what others leave: where they are shared, each is a descriptor of every worker.
 const MOST: usize = 512;
 
 impl Pool {
@@ -52,7 +53,7 @@ impl Pool {
     ///
     /// Whether the program may use the key is to be looked at before, and `handed` to be ended when it no
     /// longer may.
-    pub fn hand_over(&self, key: ObjectId, handed: HandedOver) -> Result<()> {
+    pub fn hand_over(&self, key: ObjectId, handed: HandedOver, owner: Owner) -> Result<()> {
         let core = &self.core;
         let catalogue = core.catalogue.load_full();
         let entry = catalogue.get(&key).ok_or_else(|| refused("no such key"))?;
@@ -62,9 +63,11 @@ impl Pool {
         // Those whose programs have gone are not counted.
         core.review_lines();
         let workers = core.workers_for(&catalogue, entry)?;
+        core.lines.has_room_for(owner)?;
         let mut line = Line {
             number: core.lines.last.fetch_add(1, Ordering::Relaxed) + 1,
             key,
+            owner,
             object: Arc::clone(&entry.object),
             serving: entry.serving.and(&catalogue.in_service),
             heard_by: Vec::new(),
@@ -152,7 +155,7 @@ impl Core {
             ));
         }
         let lines = self.lines.open.lock();
-        if workers.is_empty() || lines.len() >= MOST {
+        if workers.is_empty() {
             return Err(refused("no worker serves the key by work that is short"));
         }
         if self.options.policy != Policy::FirstAvailable {
@@ -196,6 +199,15 @@ impl Core {
 }
 
 impl Lines {
+    fn has_room_for(&self, owner: Owner) -> Result<()> {
+        let open = self.open.lock();
+        let own = open.iter().filter(|line| line.owner == owner).count();
+        if own < share(MOST, open.len() - own) {
+            return Ok(());
+        }
+        Err(refused("its user has a share of such connections already"))
+    }
+
     /// Their programs ask again.
     fn end_those(&self, which: impl Fn(&Line) -> bool) {
         let over: Vec<_> = self

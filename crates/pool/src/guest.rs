@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::course::Course;
 use crate::need::Route;
 use crate::seatset::SeatSet;
-use crate::{Policy, Pool};
+use crate::{Owner, Policy, Pool};
 
 /// A pool as one application has it.
 ///
@@ -39,8 +39,8 @@ pub(crate) struct Home {
     /// Homes with different numbers are spread over the seats.
     number: usize,
     settled: Mutex<Settled>,
-    /// Whether the guest is another host, which is served by tokens of this one alone.
-    pub of_host: bool,
+    /// Whose requests they are.
+    pub owner: Owner,
 }
 
 /// Nowhere yet, at first: no connection has the generation 0.
@@ -55,16 +55,12 @@ struct Settled {
 impl Guest {
     /// A guest who has no home until the first session object is made.
     pub fn new(pool: Arc<Pool>) -> Self {
-        Self::with(pool, false)
+        Self::of(pool, Owner::default())
     }
 
-    /// A guest who is another host: the tokens of this one alone serve it. Two hosts that use each
+    /// The same for this owner. If it is another host, the tokens of this one alone serve it: two hosts that use each
     /// other's tokens would otherwise send a request round and round.
-    pub fn of_host(pool: Arc<Pool>) -> Self {
-        Self::with(pool, true)
-    }
-
-    fn with(pool: Arc<Pool>, of_host: bool) -> Self {
+    pub fn of(pool: Arc<Pool>, owner: Owner) -> Self {
         let number = match pool.core.options.policy {
             Policy::FirstAvailable => 0,
             Policy::LeastLoaded | Policy::RoundRobin => {
@@ -74,7 +70,7 @@ impl Guest {
         let home = Arc::new(Home {
             number,
             settled: Mutex::default(),
-            of_host,
+            owner,
         });
         let mut homes = pool.core.homes.lock();
         homes.retain(|home| home.strong_count() > 0);

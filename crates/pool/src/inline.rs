@@ -47,6 +47,7 @@ impl Core {
         let term = Term {
             deadline,
             patience: need.patience,
+            cost: need.cost,
         };
         let mut attempt = Attempt::default();
         loop {

@@ -95,6 +95,7 @@ impl Job {
             term: Term {
                 deadline: request.deadline,
                 patience: need.patience,
+                cost: need.cost,
             },
             need,
             operation: request.operation,

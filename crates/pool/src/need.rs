@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
 use crate::guest::Home;
+use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
 /// What an operation needs: small, and kept while the request waits.
@@ -27,6 +28,7 @@ pub(crate) struct Need {
     pub unpads: bool,
     /// How many times the seat's time-out it may run.
     pub patience: u32,
+    pub cost: Cost,
 }
 
 /// Seats for an operation.
@@ -70,14 +72,17 @@ impl Need {
             unpads: mechanism == Some(ck::CKM_RSA_PKCS)
                 && first.intersects(Uses::DECRYPT | Uses::UNWRAP),
             patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
+            cost: Cost::of(operation, Owner::default()),
         }
     }
 
     /// The same for a guest, whose session objects are made at home.
     pub fn at(operation: &Operation, home: Option<&Arc<Home>>) -> Self {
         let need = Self::of(operation);
+        let owner = home.map_or_else(Owner::default, |home| home.owner);
         Self {
-            here: need.here || home.is_some_and(|home| home.of_host),
+            cost: Cost { owner, ..need.cost },
+            here: need.here || matches!(owner, Owner::Host(_)),
             home: home.filter(|_| operation.makes_session_objects()).cloned(),
             ..need
         }
@@ -90,6 +95,7 @@ impl Need {
             mechanism: None,
             here: false,
             pinned: Some(generation),
+            cost: Cost::POOL,
             ..Self::of(operation)
         }
     }

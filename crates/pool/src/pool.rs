@@ -46,13 +46,14 @@ impl Pool {
     ///
     /// No seat in service is no error: they are tried again for as long as the pool lives.
     pub fn start(options: Options, seats: Vec<Seat>) -> Result<Arc<Self>> {
+        let queue = options.queue;
         let core = Core::new(options);
         let pool = Arc::new_cyclic(|me| Self {
             core,
             me: me.clone(),
             changes: OnceLock::new(),
             writer: Turn::new(()),
-            waiting: Mutex::default(),
+            waiting: Mutex::new(Waiting::new(queue)),
             roster: Mutex::new(()),
         });
         if pool.core.options.threads {

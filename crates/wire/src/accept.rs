@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
@@ -30,6 +31,9 @@ fn most_of_user() -> usize {
     });
     half.min(MAX_CALLERS / 2)
 }
+
+/// The entrance of all sockets: a user has one share, whichever of them it connects to.
+const SOCKETS: u32 = 0;
 
 /// How long a listener pauses when the process has no descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -58,11 +62,13 @@ impl Reactor {
 impl Reactor {
     /// Serves connections that are made elsewhere.
     pub fn entrance(&self, service: Arc<dyn Service>) -> Entrance {
+        static LAST: AtomicU32 = AtomicU32::new(SOCKETS);
         Entrance(self.adopt(|watch| Within {
             watch,
             service,
             open: Count::default(),
             budgets: Budgets::default(),
+            number: LAST.fetch_add(1, Ordering::Relaxed) + 1,
         }))
     }
 }
@@ -75,6 +81,7 @@ struct Within {
     service: Arc<dyn Service>,
     open: Count,
     budgets: Budgets,
+    number: u32,
 }
 
 impl Entrance {
@@ -86,7 +93,8 @@ impl Entrance {
         let peer = Peer::of(&stream)?;
         // All are of one user, this process's own: whoever brings them gives each host its share.
         let open = [within.open.one(), Count::default().one()];
-        Caller::admit(&within.watch, stream, peer, service, open, &within.budgets).map(drop)
+        let (watch, budgets) = (&within.watch, &within.budgets);
+        Caller::admit(watch, stream, peer, service, open, budgets, within.number).map(drop)
     }
 
     /// Open connections.
@@ -168,7 +176,8 @@ impl Acceptor {
         let admitted = Peer::of(&stream).and_then(|peer| {
             let users = self.of_user(peer.uid);
             let open = [self.open.one(), users.one()];
-            let caller = Caller::admit(&self.watch, stream, peer, service, open, &self.budgets);
+            let (watch, budgets) = (&self.watch, &self.budgets);
+            let caller = Caller::admit(watch, stream, peer, service, open, budgets, SOCKETS);
             Ok((caller?, users.get()))
         });
         let (caller, of_user) = match admitted {

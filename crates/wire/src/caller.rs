@@ -18,7 +18,7 @@ use crate::count::Counted;
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
-use crate::reactor::{Source, Watch};
+use crate::reactor::{Source, User, Watch};
 use crate::server::{Conversation, HandedOver, Service};
 use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome};
 
@@ -27,6 +27,9 @@ const HELLO_WITHIN: Duration = Duration::from_secs(5);
 
 /// A peer that does not read its answer is cut off after this.
 const READ_WITHIN: Duration = Duration::from_secs(30);
+
+/// Refused connections that have a line of the log each second: anybody can make them.
+const LINES: u32 = 20;
 
 /// The connection of one client, from its greeting to its end.
 pub(crate) struct Caller {
@@ -38,6 +41,8 @@ pub(crate) struct Caller {
     /// When the reactor is to look for what is late.
     alarm: Mutex<Option<Instant>>,
     peer: Peer,
+    /// Whose turn it takes.
+    user: User,
     service: Arc<dyn Service>,
     greeted: OnceLock<Greeted>,
     /// A call is open.
@@ -54,7 +59,7 @@ struct Greeted {
 }
 
 impl Caller {
-    /// Takes a new connection in.
+    /// Takes a new connection in. Users who come in by different entrances are different ones.
     pub fn admit(
         watch: &Watch,
         stream: UnixStream,
@@ -62,6 +67,7 @@ impl Caller {
         service: Arc<dyn Service>,
         open: [Counted; 2],
         budgets: &Budgets,
+        entrance: u32,
     ) -> io::Result<Arc<Self>> {
         let caller = watch.adopt(|watch| Self {
             watch,
@@ -70,6 +76,7 @@ impl Caller {
             charge: budgets.of(peer.uid),
             alarm: Mutex::new(None),
             peer,
+            user: u64::from(entrance) << 32 | u64::from(peer.uid),
             service,
             greeted: OnceLock::new(),
             busy: AtomicBool::new(false),
@@ -85,7 +92,9 @@ impl Caller {
 
     /// Says why, if the peer can still hear it, and hangs up.
     pub fn refuse(&self, error: Error) {
-        tracing::warn!(peer = %self.peer, %error, "a connection is refused");
+        if may_log() {
+            tracing::warn!(peer = %self.peer, %error, "a connection is refused");
+        }
         match self.greeted.get() {
             None => self.send(|out| frame::encode(&Greeting::Refused(error), out)),
             Some(_) => self.answer(&Reply::failed(error)),
@@ -211,6 +220,16 @@ impl Caller {
     }
 }
 
+/// Whether there may be another line in the log about what anybody can do again and again.
+fn may_log() -> bool {
+    static TOLD: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
+    let mut told = TOLD.lock();
+    let running = told.filter(|(since, _)| since.elapsed() < Duration::from_secs(1));
+    let (since, lines) = running.unwrap_or_else(|| (Instant::now(), 0));
+    *told = Some((since, lines.saturating_add(1)));
+    lines < LINES
+}
+
 impl Reader for Caller {
     fn pause(&self) {
         let _ = self.watch.set(0, self.outlet.stream(), EventFlags::empty());
@@ -227,6 +246,10 @@ impl Reader for Caller {
 }
 
 impl Source for Caller {
+    fn user(&self) -> Option<User> {
+        Some(self.user)
+    }
+
     fn ready(self: Arc<Self>, _: u16, ready: EventFlags, scratch: &mut [u8]) {
         let mut goes_on = ready.intersects(!EventFlags::OUT);
         let mut broken = self.elsewhere.load(Ordering::Acquire);

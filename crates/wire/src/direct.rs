@@ -4,12 +4,12 @@
 pub mod fuzzing;
 mod line;
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::sync::Mutex;
@@ -34,7 +34,11 @@ const SHORT: Duration = Duration::from_millis(2);
 /// So many uses, one after the other, are not short: then the connection ends.
 const TOO_LONG: u32 = 8;
 
-const EVENTS: usize = 64;
+/// As many as may be open, so that each user's are seen.
+const EVENTS: usize = 512;
+
+/// Uses of one user that are heard together, before the first of them is done.
+const TOGETHER: usize = 64;
 const WAKER: u64 = 0;
 
 /// With the number of a connection: it is at home with the thread.
@@ -57,6 +61,10 @@ pub struct Direct {
     everywhere: Arc<AtomicUsize>,
     /// Those that others hear, too.
     shared: AtomicUsize,
+    /// Users whose they are.
+    users: AtomicUsize,
+    /// Turns that connections of several users have had.
+    turns: AtomicU64,
     stopping: AtomicBool,
 }
 
@@ -101,6 +109,8 @@ impl Direct {
             at_home: AtomicUsize::new(0),
             everywhere,
             shared: AtomicUsize::new(0),
+            users: AtomicUsize::new(0),
+            turns: AtomicU64::new(0),
             stopping: AtomicBool::new(false),
         })
     }
@@ -133,7 +143,13 @@ impl Direct {
         self.at_home.fetch_add(usize::from(home), Ordering::Relaxed);
         self.shared
             .fetch_add(usize::from(shared), Ordering::Relaxed);
+        self.count_users(&lines);
         Ok(())
+    }
+
+    fn count_users(&self, lines: &HashMap<u64, Line>) {
+        let users: HashSet<_> = lines.values().map(|line| line.handed.uid).collect();
+        self.users.store(users.len(), Ordering::Relaxed);
     }
 
     /// The connection of this number, if it is heard here.
@@ -206,8 +222,12 @@ impl Direct {
 
     /// Which of the connections that are ready are heard together, before what they ask for is done.
     fn turns<'a>(&self, ready: &'a mut Vec<u64>) -> std::slice::Chunks<'a, u64> {
+        if self.users.load(Ordering::Relaxed) > 1 {
+            self.keep_one_of_each_user(ready);
+            return ready.chunks(1);
+        }
         if self.shared.load(Ordering::Relaxed) == 0 {
-            return ready.chunks(EVENTS);
+            return ready.chunks(TOGETHER);
         }
         let is_at_home = |number: &u64| number & HOME != 0;
         // Of the others one in each round: the kernel has woken this thread for it, perhaps, and nobody else.
@@ -215,6 +235,29 @@ impl Direct {
         ready.retain(is_at_home);
         ready.extend(other);
         ready.chunks(1)
+    }
+
+    /// The connection of each user whose turn was the longest ago; the user first whose last turn was.
+    fn keep_one_of_each_user(&self, ready: &mut Vec<u64>) {
+        let mut lines = self.lines.lock();
+        let mut last_turns = HashMap::new();
+        for line in lines.values() {
+            let last = last_turns.entry(line.handed.uid).or_insert(line.turn);
+            *last = line.turn.max(*last);
+        }
+        ready.retain(|number| lines.contains_key(&(number & !HOME)));
+        let line = |number: &u64| &lines[&(number & !HOME)];
+        ready.sort_by_cached_key(|number| {
+            let line = line(number);
+            (line.handed.uid, !line.home, line.turn)
+        });
+        ready.dedup_by_key(|number| line(number).handed.uid);
+        ready.sort_by_key(|number| last_turns[&line(number).handed.uid]);
+        for number in ready {
+            if let Some(line) = lines.get_mut(&(*number & !HOME)) {
+                line.turn = self.turns.fetch_add(1, Ordering::Relaxed) + 1;
+            }
+        }
     }
 
     fn hear(&self, ready: &[u64], round: &mut Round) {
@@ -282,6 +325,7 @@ impl Direct {
                 .fetch_sub(usize::from(line.home), Ordering::Relaxed);
             self.shared
                 .fetch_sub(usize::from(line.shared), Ordering::Relaxed);
+            self.count_users(lines);
         }
     }
 }

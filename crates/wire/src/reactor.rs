@@ -1,6 +1,9 @@
 //! One thread for all sockets: listeners, clients, and the lanes to workers. It sleeps until a
 //! descriptor is ready or a deadline passes; there is no tick.
 
+mod sources;
+mod turns;
+
 use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,12 +11,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, NameMap, Result};
+use hsmux_token::{Error, Kind, Result};
 use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use sources::Sources;
+pub(crate) use turns::User;
+use turns::{Ready, Turns};
 
 use crate::budget::Budgets;
 use crate::cork::together;
@@ -23,6 +30,11 @@ use crate::vigil::Vigil;
 pub(crate) trait Source: Send + Sync {
     /// A descriptor is ready. `scratch` is for reading; it holds nothing.
     fn ready(self: Arc<Self>, tag: u16, ready: epoll::EventFlags, scratch: &mut [u8]);
+
+    /// Whose work it makes: users share the thread equally. `None`: everybody's, so that it comes first.
+    fn user(&self) -> Option<User> {
+        None
+    }
 
     /// A time given to [`Watch::wake_at`] has come; answers the next one.
     fn expired(self: Arc<Self>, now: Instant) -> Option<Instant>;
@@ -45,7 +57,7 @@ struct Core {
     /// Frames that a process on this machine works on.
     running: AtomicUsize,
     next_id: AtomicU64,
-    sources: Mutex<NameMap<u64, Arc<dyn Source>>>,
+    sources: Sources,
     timers: Mutex<BinaryHeap<Timer>>,
     /// Of the users of all its listeners.
     budgets: Budgets,
@@ -59,6 +71,15 @@ const TAG_BITS: u32 = 16;
 const WAKER: u64 = 0;
 const SCRATCH: usize = 64 << 10;
 const EVENTS: usize = 64;
+
+/// The same where more are ready and some are another user's: all of them are to be seen.
+const MOST_EVENTS: usize = 4096;
+
+/// After so long in which users' calls are heard, the others' new ones are looked for.
+const ROUND: Duration = Duration::from_micros(20);
+
+/// The kernel takes about so long to look whether one source is still ready.
+const LOOK: Duration = Duration::from_nanos(100);
 
 /// The process's own reactor, and the process that started it: a fork's child has no such thread.
 static SHARED: Mutex<Option<(u32, Weak<Reactor>)>> = Mutex::new(None);
@@ -180,7 +201,7 @@ impl Watch {
     /// Lets the source go; its descriptors are removed by itself.
     pub fn end(&self) {
         // Dropped after the lock: the source may hold others.
-        let ended = self.core.sources.lock().remove(&self.id);
+        let ended = self.core.sources.remove(self.id);
         drop(ended);
     }
 
@@ -208,7 +229,7 @@ impl Core {
             vigilant: AtomicBool::new(false),
             running: AtomicUsize::new(0),
             next_id: AtomicU64::new(1),
-            sources: Mutex::default(),
+            sources: Sources::default(),
             timers: Mutex::default(),
             budgets: Budgets::default(),
         })
@@ -219,7 +240,7 @@ impl Core {
         let core = Arc::clone(self);
         let source = Arc::new(make(Watch { core, id }));
         let known: Arc<dyn Source> = source.clone();
-        self.sources.lock().insert(id, known);
+        self.sources.insert(id, known);
         source
     }
 
@@ -241,6 +262,7 @@ impl Core {
         let mut events = Vec::with_capacity(EVENTS);
         let mut scratch = vec![0; SCRATCH].into_boxed_slice();
         let mut vigil = Vigil::new();
+        let mut turns = Turns::new();
         while !self.stopping.load(Ordering::Acquire) {
             let next = self.timers.lock().peek().map(|first| first.0.0);
             events.clear();
@@ -248,18 +270,27 @@ impl Core {
                 tracing::error!(%errno, "epoll_wait failed; the reactor stops");
                 break;
             }
+            let of_several_users = self.sources.users() > 1;
             together(|| {
-                for event in &events {
-                    self.dispatch(event, &mut scratch);
+                if of_several_users {
+                    self.take_turns(&events, &mut turns, &mut scratch);
+                } else {
+                    for event in &events {
+                        self.dispatch(event, &mut scratch);
+                    }
                 }
             });
+            let all_full = events.len() == events.capacity();
+            if of_several_users && all_full && events.len() < MOST_EVENTS {
+                events.reserve(2 * events.len());
+            }
             if next.is_some() {
                 self.expire();
             }
         }
-        let left = std::mem::take(&mut *self.sources.lock());
+        let left = self.sources.take();
         // All are told before one is dropped, which may wait for its worker to end.
-        for source in left.values() {
+        for source in &left {
             Arc::clone(source).abandoned();
         }
     }
@@ -288,6 +319,39 @@ impl Core {
         });
     }
 
+    /// What is everybody's, then one source after the other of the user that has had the least time, for [`ROUND`]. What
+    /// is left is ready still.
+    fn take_turns(
+        &self,
+        events: &[epoll::Event],
+        turns: &mut Turns<epoll::Event>,
+        scratch: &mut [u8],
+    ) {
+        let ready = |event: &epoll::Event| {
+            let id = event.data.u64() >> TAG_BITS;
+            let Some(user) = self.sources.user(id) else {
+                self.dispatch(event, scratch);
+                return None;
+            };
+            Some(Ready {
+                user,
+                id,
+                what: *event,
+            })
+        };
+        turns.begin(events.iter().filter_map(ready));
+        let begun = Instant::now();
+        let round = ROUND + LOOK * u32::try_from(events.len()).unwrap_or(u32::MAX);
+        let mut now = begun;
+        while now - begun < round
+            && let Some(next) = turns.next()
+        {
+            self.dispatch(&next.what, scratch);
+            let before = std::mem::replace(&mut now, Instant::now());
+            turns.took(&next, now - before);
+        }
+    }
+
     fn expire(&self) {
         let now = Instant::now();
         loop {
@@ -310,12 +374,12 @@ impl Core {
     /// Calls a source, which an event of a moment ago may have ended. One that panics is let go:
     /// the others are not to suffer.
     fn visit(&self, id: u64, call: impl FnOnce(Arc<dyn Source>)) {
-        let Some(source) = self.sources.lock().get(&id).cloned() else {
+        let Some(source) = self.sources.get(id) else {
             return;
         };
         if catch_unwind(AssertUnwindSafe(|| call(Arc::clone(&source)))).is_err() {
             tracing::error!("a connection's handler panicked; the connection is closed");
-            self.sources.lock().remove(&id);
+            drop(self.sources.remove(id));
             source.abandoned();
         }
     }

@@ -4,14 +4,14 @@ mod common;
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::Instant;
 
 use common::*;
 use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
 use hsmux_wire::{
-    Answer, Call, Connection, Direct, Handed, Item, Reply, Supervisor, VERSION, decode,
+    Answer, Call, Connection, Direct, Handed, Item, Reply, Supervisor, VERSION, decode, frame,
 };
 
 /// Nobody looks whether it hangs.
@@ -79,9 +79,13 @@ impl Workers {
 
     /// A program's end of a connection that all of them hear, the first one from before on.
     fn line(&self, number: u64) -> Connection {
-        let (near, far) = UnixStream::pair().unwrap();
+        self.line_over(number, UnixStream::pair().unwrap())
+    }
+
+    /// The same over these two ends.
+    fn line_over(&self, number: u64, (near, far): (UnixStream, UnixStream)) -> Connection {
         let key = ObjectId::of_certificate(b"a key");
-        let handed = Handed::new(far, VERSION, key, Arc::clone(&self.open));
+        let handed = Handed::new(far, VERSION, key, Arc::clone(&self.open)).unwrap();
         let handed = Arc::new(handed);
         self.all[0]
             .0
@@ -175,5 +179,87 @@ fn it_ends_for_all_when_one_ends_it() {
         assert!(Instant::now() < until, "it is heard no more");
         thread::yield_now();
     }
+    workers.stop();
+}
+
+/// Says what it begins, and ends it when it is told to.
+struct OneByOne {
+    begins: mpsc::Sender<u8>,
+    ends: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Token for OneByOne {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::default()
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        Echo.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        Echo.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        let outcome = Echo.execute(operation, deadline)?;
+        if let Outcome::Bytes(data) = &outcome {
+            self.begins.send(data[0]).unwrap();
+            self.ends.lock().unwrap().recv().unwrap();
+        }
+        Ok(outcome)
+    }
+}
+
+/// Two ends of a connection, which are another user's to the kernel: credentials are a thread's own.
+fn pair_of(uid: u32) -> (UnixStream, UnixStream) {
+    let as_user = || {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        UnixStream::pair().unwrap()
+    };
+    thread::scope(|scope| scope.spawn(as_user).join().unwrap())
+}
+
+#[test]
+fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
+    let (begins, begun) = mpsc::channel();
+    let (end, ends) = mpsc::channel();
+    let token = OneByOne {
+        begins,
+        ends: Mutex::new(ends),
+    };
+    let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
+    let call = |number: u8| {
+        Call::Execute(vec![Item {
+            operation: sign(&[number]),
+            remaining_us: LONG.as_micros() as u64,
+        }])
+    };
+    let mut many: Vec<_> = (1..=20)
+        .map(|number| (number, workers.line_over(number, pair_of(20_001))))
+        .collect();
+    let mut one = workers.line_over(99, pair_of(20_002));
+    for (number, line) in &mut many {
+        line.write(&call(*number as u8), Some(soon())).unwrap();
+    }
+    let next = || begun.recv_timeout(LONG).unwrap();
+    let mut of_many = vec![next()];
+    for _ in 0..8 {
+        // While one of the many runs: it is the next, each time.
+        one.write(&call(99), Some(soon())).unwrap();
+        end.send(()).unwrap();
+        assert_eq!(next(), 99, "after {of_many:?}");
+        end.send(()).unwrap();
+        one.read(frame::MAX_FRAME, Some(soon())).unwrap();
+        of_many.push(next());
+    }
+    while of_many.len() < many.len() {
+        end.send(()).unwrap();
+        of_many.push(next());
+    }
+    end.send(()).unwrap();
+    of_many.sort_unstable();
+    assert_eq!(of_many, (1..=20).collect::<Vec<_>>());
     workers.stop();
 }

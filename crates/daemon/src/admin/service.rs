@@ -28,11 +28,12 @@ impl Service for AdminService {
         let running = self.0.upgrade().ok_or_else(stopping)?;
         let who = Who::new(peer.uid, peer.pid, &hello.program);
         if !is_own(peer.uid) && !running.administrators().contains(&peer.uid) {
-            tracing::warn!(%peer, program = hello.program, "administration refused");
             let message = "administration is for root and the daemon's own user; \
                            [admin] allow_users may name others";
             let refusals = &running.shared.refusals;
-            refusals.record(&who, "administration", message);
+            if refusals.record(&who, "administration", message) {
+                tracing::warn!(%peer, program = hello.program, "administration refused");
+            }
             return Err(Error::request(Kind::Forbidden, message));
         }
         let running = Weak::clone(&self.0);

@@ -347,7 +347,7 @@ fn one_call_holds_so_many_operations() {
         remaining_us: u64::MAX,
     };
     let refused = program
-        .call(Call::Execute((0..3000).map(item).collect()))
+        .call(Call::Execute((0..65).map(item).collect()))
         .unwrap_err();
     assert_eq!(refused.kind(), Kind::Invalid, "{refused}");
     assert!(rig.held.lock().is_empty());

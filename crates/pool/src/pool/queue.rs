@@ -1,20 +1,29 @@
 //! Changes of token objects: one at a time, and those that wait for it.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Operation, Outcome, Request, Result};
+use hsmux_token::{Displaced, Error, FairQueue, Kind, Operation, Outcome, Request, Result};
 
 use super::Pool;
+use crate::Owner;
 use crate::inline::Changing;
 
 /// Changes that were submitted, and whether there is a thread that carries them out.
-#[derive(Default)]
 pub(super) struct Waiting {
-    changes: VecDeque<Request>,
+    changes: FairQueue<Owner, Request>,
     thread: bool,
+}
+
+impl Waiting {
+    /// For so many changes.
+    pub fn new(places: usize) -> Self {
+        Self {
+            changes: FairQueue::new(places),
+            thread: false,
+        }
+    }
 }
 
 /// When to come back to a pool that has no place for another change: a key takes about as long.
@@ -44,7 +53,7 @@ impl Pool {
     }
 
     /// Lets the one thread for changes carry it out; starts that thread where none runs.
-    pub(super) fn change_on_a_thread(&self, request: Request) {
+    pub(super) fn change_on_a_thread(&self, request: Request, owner: Owner) {
         if let Err(refused) = self.refuse_change(&request.operation) {
             return request.done.complete(Err(refused));
         }
@@ -55,13 +64,12 @@ impl Pool {
             return request.done.complete(Err(stopped()));
         };
         let mut waiting = self.waiting.lock();
-        let places = self.core.options.queue.max(1);
-        if waiting.changes.len() >= places {
+        if let Some(Displaced(request)) = waiting.changes.push(owner, request) {
+            // There is a thread: the queue is full.
+            let busy = Error::busy(waiting.changes.len(), CHANGE_TAKES);
             drop(waiting);
-            let busy = Error::busy(places, CHANGE_TAKES);
             return request.done.complete(Err(busy));
         }
-        waiting.changes.push_back(request);
         if waiting.thread {
             return;
         }
@@ -70,7 +78,7 @@ impl Pool {
             Ok(_) => waiting.thread = true,
             Err(error) => {
                 tracing::error!("no thread for a change of the tokens: {error}");
-                let orphans = std::mem::take(&mut waiting.changes);
+                let orphans = waiting.changes.drain();
                 drop(waiting);
                 // Each says so to its caller as it is dropped.
                 drop(orphans);
@@ -81,7 +89,7 @@ impl Pool {
     fn carry_out_all(&self) {
         loop {
             let mut waiting = self.waiting.lock();
-            let Some(request) = waiting.changes.pop_front() else {
+            let Some(request) = waiting.changes.pop() else {
                 waiting.thread = false;
                 return;
             };

@@ -8,6 +8,7 @@ use hsmux_token::{ObjectId, Operation, Outcome, Request, Result};
 use hsmux_wire::together;
 
 use super::Pool;
+use crate::Owner;
 use crate::claim::{Asker, Claim};
 use crate::course::Course;
 use crate::dispatch::Thread;
@@ -101,7 +102,8 @@ impl Pool {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
-            self.change_on_a_thread(request);
+            let owner = ask.home.map_or_else(Owner::default, |home| home.owner);
+            self.change_on_a_thread(request, owner);
         } else if self.core.options.threads {
             let thread = ask.thread;
             let job = Job::new(request, ask);

@@ -157,10 +157,12 @@ impl Desk {
         let known = all.iter().find_map(|direct| direct.find(terms.number));
         // With the first, if it is with none yet.
         let mut home = terms.home && known.is_none();
-        let handed = known.unwrap_or_else(|| {
+        let handed = if let Some(known) = known {
+            known
+        } else {
             let open = Arc::clone(&self.open);
-            Arc::new(Handed::new(connection, terms.version, terms.key, open))
-        });
+            Arc::new(Handed::new(connection, terms.version, terms.key, open)?)
+        };
         all.into_iter().try_for_each(|direct| {
             let home = std::mem::take(&mut home);
             direct.admit(terms.number, Arc::clone(&handed), terms.shared, home)

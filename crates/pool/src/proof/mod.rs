@@ -22,6 +22,7 @@ use crate::catalogue::{ReplicaState, is_hidden};
 use crate::core::Core;
 use crate::job::{Attempt, Purpose};
 use crate::need::Need;
+use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use counted::ByHand;
@@ -240,6 +241,7 @@ impl Core {
         let term = || Term {
             deadline: Instant::now() + timeout + self.options.deadline,
             patience: 1,
+            cost: Cost::POOL,
         };
         let mut lane = self.wait_for_lane(&need, &Attempt::default(), term())?;
         let _turn = self.turns.take();

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::load::Load;
-use super::{Scheduler, Spread};
+use super::{LATELY, Scheduler, Spread};
+use crate::Owner;
 
 /// What one seat does now.
 #[derive(Default)]
@@ -78,7 +79,25 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Duration::from_secs_f64(seconds.clamp(0.001, 60.0))
     }
 
-    fn load(&self, seat: usize) -> Option<&Load<W, C>> {
+    /// Whether requests may stand behind those that run on this seat, whoever's is next.
+    pub(super) fn takes_ahead(&self, seat: usize, now: Instant) -> bool {
+        let deep = !self
+            .last
+            .is_some_and(|(owner, _)| self.is_mixed(owner, now));
+        self.ahead.contains(seat) && self.load(seat).is_some_and(|load| load.takes_ahead(deep))
+    }
+
+    /// Whether somebody else than this owner had a request lately: what stands behind the running ones at a worker is
+    /// out of reach, and this owner would have more than its share.
+    pub(super) fn is_mixed(&self, owner: Owner, now: Instant) -> bool {
+        let of_others = match self.last {
+            Some((last, at)) if last != owner => Some(at),
+            _ => self.before,
+        };
+        of_others.is_some_and(|at| now.saturating_duration_since(at) < LATELY)
+    }
+
+    pub(super) fn load(&self, seat: usize) -> Option<&Load<W, C>> {
         self.seats.get(seat)?.as_ref()
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use super::tests::COST;
 use super::*;
 
 /// Requests are numbers here, and connections are the seats' own numbers.
@@ -23,6 +24,7 @@ fn round_robin_goes_by_weight() {
     let term = Term {
         deadline: now + Duration::from_secs(9),
         patience: 1,
+        cost: COST,
     };
     for _ in 0..40 {
         let both = [0, 1].into_iter().collect();
@@ -40,6 +42,7 @@ fn the_least_loaded_is_the_faster_one_until_it_has_more_to_do() {
     let term = Term {
         deadline: now + Duration::from_secs(9),
         patience: 1,
+        cost: COST,
     };
     for (seat, ms) in [(0, 20), (1, 5)] {
         machine.open(seat, seat as u64 + 1, seat, Capacity::lanes(8, seat));
@@ -64,6 +67,7 @@ fn two_workers(members: [usize; 2], micros: u64) -> (Machine, Instant, Term) {
     let term = Term {
         deadline: now + Duration::from_secs(9),
         patience: 1,
+        cost: COST,
     };
     for seat in [0, 1] {
         machine.open(
@@ -134,6 +138,7 @@ fn nobody_stands_behind_the_making_of_a_key() {
     let both = [0, 1].into_iter().collect();
     let slow = Term {
         patience: 10,
+        cost: COST,
         ..term
     };
     let busy = machine.start(&both, now, slow, None).unwrap().place.seat;

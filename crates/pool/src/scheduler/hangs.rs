@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::tests::COST;
 use super::*;
 
 /// A seat with four lanes and a time-out of a second, in virtual time.
@@ -42,6 +43,7 @@ impl Seat {
         let term = Term {
             deadline: self.now + Duration::from_secs(3600),
             patience,
+            cost: COST,
         };
         let before = self.running.len();
         while let Some(grant) = self

@@ -6,6 +6,7 @@ use super::Term;
 use super::hang::Answers;
 use super::pace::Pace;
 use super::spread::Spread;
+use crate::owner::Owner;
 
 /// What a seat is, to the scheduler.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,7 @@ pub(super) struct Run<W> {
     behind: bool,
     /// It may take long, and nobody is to stand behind it.
     slow: bool,
+    owner: Owner,
     /// How long it may take.
     pub allowed: Duration,
     /// Past this the caller is answered, though the token is still at it.
@@ -159,17 +161,28 @@ impl<W, C> Load<W, C> {
         self.takes_more() && self.running.len() < self.capacity.lanes
     }
 
+    /// Whether its last free lane is kept from long operations of this owner: it has all the others.
+    pub fn keeps_last_lane(&self, owner: Owner) -> bool {
+        let (lanes, running) = (self.capacity.lanes, self.running.len());
+        lanes > 1 && running + 1 == lanes && self.running.iter().all(|run| run.owner == owner)
+    }
+
     fn takes_more(&self) -> bool {
         !self.held && !self.answers.one_is_waited_for()
     }
 
     /// Whether a request may be sent to stand behind those that run: they are over sooner than it
-    /// would get there later.
-    pub fn takes_ahead(&self) -> bool {
+    /// would get there later. One for each lane, if it is not to be `deep`.
+    pub fn takes_ahead(&self, deep: bool) -> bool {
         let lanes = self.capacity.lanes;
+        let depth = if deep {
+            self.depth()
+        } else {
+            self.depth().min(2)
+        };
         self.capacity.far
             && self.takes_more()
-            && (lanes..lanes * self.depth()).contains(&self.running.len())
+            && (lanes..lanes * depth).contains(&self.running.len())
             && !self.running.iter().any(|run| run.slow)
     }
 
@@ -236,6 +249,7 @@ impl<W, C> Load<W, C> {
             among: none_half_done.then_some(self.running.len() + 1),
             behind: !self.free(),
             slow: term.patience > 1,
+            owner: term.cost.owner,
             allowed: self.capacity.timeout * term.patience,
             deadline: term.deadline,
             work,

@@ -1,14 +1,17 @@
 //! Who runs where: a state machine without threads, clocks or locks of its own.
 //!
 //! The one rule: no seat has a free lane while a request waits that it can serve. Every change that
-//! frees a lane is followed by [`Scheduler::next`] until that says `None`. An operation that others overtake for
-//! too long is the exception ([`hang`]).
+//! frees a lane is followed by [`Scheduler::next`] until that says `None`. Two exceptions: an operation that others
+//! overtake for too long ([`hang`]); and while several owners have requests, long operations of one of them do not take
+//! all lanes of a seat, or the others' short ones would wait for them.
 
 mod asked;
 mod choice;
 #[cfg(test)]
 mod choices;
 mod due;
+#[cfg(test)]
+mod fair_tests;
 mod hang;
 #[cfg(test)]
 mod hangs;
@@ -27,6 +30,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use hsmux_token::Error;
 use load::Load;
 pub(crate) use load::{Capacity, DEEPEST, Verdict};
 use queue::Queue;
@@ -35,7 +39,11 @@ pub use room::Room;
 pub use spread::Spread;
 
 use crate::Policy;
+use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
+
+/// Who had a request within this time is expected to have another one.
+const LATELY: Duration = Duration::from_secs(1);
 
 /// `W` is what waits or runs; `C` is the connection of a seat.
 pub(crate) struct Scheduler<W, C> {
@@ -53,6 +61,10 @@ pub(crate) struct Scheduler<W, C> {
     /// All seats are of one token.
     alone: bool,
     runs: u64,
+    /// Whose request ran last, and when.
+    last: Option<(Owner, Instant)>,
+    /// When somebody else's ran.
+    before: Option<Instant>,
     /// Of the catalogue that the waiting requests were routed by.
     edition: u64,
 }
@@ -64,6 +76,8 @@ pub(crate) struct Term {
     pub deadline: Instant,
     /// How many times the seat's time-out it may run.
     pub patience: u32,
+    /// Whose it is, and what it counts for.
+    pub cost: Cost,
 }
 
 /// A lane of a seat, given to one request.
@@ -84,10 +98,10 @@ pub(crate) struct Place {
 }
 
 /// Why a request does not wait.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Refused {
-    /// Too many wait; come back after this.
-    Full { waiting: usize, retry: Duration },
+    /// Too many wait: [`Error::busy`].
+    Full(Error),
     /// The catalogue has changed since the request was routed.
     Stale,
 }
@@ -104,6 +118,8 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             queue: Queue::new(),
             alone: true,
             runs: 0,
+            last: None,
+            before: None,
             edition: 0,
         }
     }
@@ -180,13 +196,21 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         work: Option<&W>,
     ) -> Option<Grant<C>> {
         let mut free = able.and(&self.free);
-        if free.is_empty() && self.queue.len() == 0 {
+        let deep = !self.is_mixed(term.cost.owner, now);
+        if free.is_empty() && self.queue.len() == 0 && (deep || !term.cost.is_long()) {
             let waits_for_nothing = |seat: &usize| {
                 let load = self.seats[*seat].as_ref();
-                load.is_some_and(|load| !load.is_held_up(now))
+                load.is_some_and(|load| load.takes_ahead(deep) && !load.is_held_up(now))
             };
             let ahead = able.and(&self.ahead);
             free = ahead.iter().filter(waits_for_nothing).collect();
+        }
+        if term.cost.is_long() && !deep {
+            let takes = |seat: &usize| {
+                let load = self.load(*seat);
+                load.is_some_and(|load| !load.keeps_last_lane(term.cost.owner))
+            };
+            free = free.iter().filter(takes).collect();
         }
         let seat = self.choose(free, now)?;
         self.run(seat, now, term, work.cloned())
@@ -206,18 +230,24 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(self.run(seat, now, term, None)?.place)
     }
 
-    /// Whether a request may wait that was routed by this edition of the catalogue.
-    pub fn admit(&self, edition: u64) -> Result<(), Refused> {
+    /// Whether a request may wait that was routed by this edition of the catalogue. If the queue is full, the owner
+    /// with the most requests in it makes room for one that has fewer: its newest request is answered, and is not to wait.
+    pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, Refused> {
         if edition != self.edition {
             return Err(Refused::Stale);
         }
-        if self.queue.len() >= self.bound {
-            return Err(Refused::Full {
-                waiting: self.queue.len(),
-                retry: self.drain_time(),
-            });
+        if self.queue.len() < self.bound || owner == Owner::Pool {
+            return Ok(None);
         }
-        Ok(())
+        let displaced = self.queue.displace(owner);
+        displaced
+            .map(Some)
+            .ok_or_else(|| Refused::Full(self.full()))
+    }
+
+    /// What is said to those who have no place in the queue.
+    pub fn full(&self) -> Error {
+        Error::busy(self.queue.len(), self.drain_time())
     }
 
     /// Puts a request in the queue, for a lane of any of these seats.
@@ -225,12 +255,28 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.push(able, term, work)
     }
 
-    /// The oldest waiting request that a free lane of this seat can serve.
+    /// A waiting request that a free lane of this seat can serve: the oldest one of the owner that has had the least.
     pub fn next(&mut self, seat: usize, now: Instant) -> Option<(Grant<C>, W)> {
-        if !self.free.contains(seat) && !self.ahead.contains(seat) {
+        let free = self.free.contains(seat);
+        if !free && !self.takes_ahead(seat, now) {
             return None;
         }
-        let waiting = self.queue.pop(seat)?;
+        let (at, cost) = self.queue.first(seat, |_| true)?;
+        if cost.is_long() && self.is_mixed(cost.owner, now) {
+            let keeps = || {
+                self.load(seat)
+                    .is_some_and(|load| load.keeps_last_lane(cost.owner))
+            };
+            let is_alone = || {
+                self.queue
+                    .first(seat, |owner| owner != cost.owner)
+                    .is_none()
+            };
+            if !free || is_alone() && keeps() {
+                return None;
+            }
+        }
+        let waiting = self.queue.pop(at)?;
         let grant = self.run(seat, now, waiting.term, Some(waiting.work.clone()))?;
         Some((grant, waiting.work))
     }
@@ -281,8 +327,20 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         self.queue.reroute(route)
     }
 
+    fn note_owner(&mut self, owner: Owner, now: Instant) {
+        if owner == Owner::Pool {
+            return;
+        }
+        if let Some((last, at)) = self.last.replace((owner, now))
+            && last != owner
+        {
+            self.before = Some(at);
+        }
+    }
+
     fn run(&mut self, seat: usize, now: Instant, term: Term, work: Option<W>) -> Option<Grant<C>> {
         self.runs += 1;
+        self.note_owner(term.cost.owner, now);
         let number = self.runs;
         let load = self.seats.get_mut(seat)?.as_mut()?;
         load.start(number, now, term, work);
@@ -303,7 +361,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     fn sort(&mut self, seat: usize) {
         let load = self.seats[seat].as_ref();
         self.free.set(seat, load.is_some_and(Load::free));
-        let ahead = self.alone && load.is_some_and(Load::takes_ahead);
+        let ahead = self.alone && load.is_some_and(|load| load.takes_ahead(true));
         self.ahead.set(seat, ahead);
     }
 

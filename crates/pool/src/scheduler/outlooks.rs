@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use super::tests::COST;
 use super::*;
 
 /// A seat with four lanes before a card that does one thing at a time, and those who ask it.
@@ -57,6 +58,7 @@ impl Card {
         let term = Term {
             deadline: self.now + PATIENCE,
             patience: 1,
+            cost: COST,
         };
         let able = SeatSet::of(0);
         match self.machine.start(&able, self.now, term, Some(&self.now)) {
@@ -188,6 +190,7 @@ fn those_alone_are_counted_who_wait_for_the_same_tokens() {
     let term = Term {
         deadline: card.now + PATIENCE,
         patience: 1,
+        cost: COST,
     };
     let both = [0, OTHER].into_iter().collect();
     for others in [SeatSet::EMPTY, SeatSet::of(OTHER), both] {
@@ -205,6 +208,7 @@ fn a_token_that_is_free_is_seen_behind_a_queue_for_another() {
     let term = Term {
         deadline: card.now + PATIENCE * 100,
         patience: 1,
+        cost: COST,
     };
     let alone = card
         .machine
@@ -228,6 +232,7 @@ fn those_who_wait_for_a_moment_only_keep_nobody_away_for_longer() {
     let term = Term {
         deadline: card.now + ms(300),
         patience: 1,
+        cost: COST,
     };
     for _ in 0..100 {
         card.machine.enqueue(SeatSet::of(0), term, card.now);

@@ -1,14 +1,17 @@
-//! Requests that wait, in one line for each distinct set of seats that can serve them.
+//! Requests that wait, in one line for each owner and each distinct set of seats that can serve them.
 //!
-//! A seat that becomes free looks at the head of each line that it can serve: the number of
-//! distinct sets is small (keys share their replicas), the number of requests is not.
+//! A seat that becomes free looks at the head of each line that it can serve: the numbers of owners and of
+//! distinct sets are small (keys share their replicas), the number of requests is not.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use hsmux_token::Shares;
+
 use super::Term;
+use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
 /// Where a request waits; needed to take it out again.
@@ -28,11 +31,13 @@ pub(super) struct Queue<W> {
     lines: Vec<Line<W>>,
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
+    shares: Shares<Owner>,
     /// How many wait, for those who do not hold the scheduler's lock.
     told: Arc<AtomicUsize>,
 }
 
 struct Line<W> {
+    owner: Owner,
     able: SeatSet,
     /// By growing sequence number.
     waiting: VecDeque<Waiting<W>>,
@@ -47,6 +52,7 @@ impl<W> Queue<W> {
             lines: Vec::new(),
             due: BTreeMap::new(),
             sequence: 0,
+            shares: Shares::default(),
             told: Arc::default(),
         }
     }
@@ -100,14 +106,25 @@ impl<W> Queue<W> {
         )
     }
 
-    /// The oldest request that this seat can serve.
-    pub fn pop(&mut self, seat: usize) -> Option<Waiting<W>> {
+    /// Of the requests of such owners that this seat can serve, the oldest one of the owner that has had the least: its
+    /// line and its cost.
+    pub fn first(&self, seat: usize, of: impl Fn(Owner) -> bool) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
-            let head = line.able.contains(seat).then(|| line.waiting.front())??;
-            Some((head.sequence, at))
+            let head =
+                (line.able.contains(seat) && of(line.owner)).then(|| line.waiting.front())??;
+            Some((self.shares.had(line.owner), head.sequence, at))
         });
-        let (_, at) = heads.min()?;
+        let (.., at) = heads.min()?;
+        Some((at, self.lines[at].waiting.front()?.term.cost))
+    }
+
+    /// Takes out the head of a line.
+    pub fn pop(&mut self, at: usize) -> Option<Waiting<W>> {
+        let lines = self.lines.iter().filter(|line| !line.waiting.is_empty());
+        let least = lines.map(|line| self.shares.had(line.owner)).min()?;
         let waiting = self.lines[at].waiting.pop_front()?;
+        let cost = waiting.term.cost;
+        self.shares.charge_before(cost.owner, cost.bytes, least);
         self.due.remove(&waiting.ticket());
         self.tell();
         self.tidy(at);
@@ -126,14 +143,35 @@ impl<W> Queue<W> {
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let able = self.due.remove(&ticket)?;
         self.tell();
-        let at = self.lines.iter().position(|line| line.able == able)?;
-        let line = &mut self.lines[at].waiting;
-        let place = line
-            .binary_search_by_key(&ticket.sequence, |waiting| waiting.sequence)
-            .ok()?;
-        let waiting = line.remove(place)?;
+        let found = self.lines.iter().enumerate().find_map(|(at, line)| {
+            let place = || {
+                let waiting = &line.waiting;
+                waiting.binary_search_by_key(&ticket.sequence, |waiting| waiting.sequence)
+            };
+            Some((at, (line.able == able).then(place)?.ok()?))
+        });
+        let (at, place) = found?;
+        let waiting = self.lines[at].waiting.remove(place)?;
         self.tidy(at);
         Some(waiting.work)
+    }
+
+    /// Takes out the newest request of the owner that has the most, if that is more than this one would have.
+    pub fn displace(&mut self, owner: Owner) -> Option<W> {
+        let len = |of: Owner| -> usize {
+            let lines = self.lines.iter().filter(|line| line.owner == of);
+            lines.map(|line| line.waiting.len()).sum()
+        };
+        let owners = self.lines.iter().map(|line| line.owner);
+        let owners = owners.filter(|of| *of != Owner::Pool);
+        let (most, loser) = owners.map(|of| (len(of), of)).max()?;
+        if most <= len(owner) + 1 {
+            return None;
+        }
+        let of_loser = self.lines.iter().filter(|line| line.owner == loser);
+        let newest = of_loser.filter_map(|line| line.waiting.back());
+        let ticket = newest.max_by_key(|waiting| waiting.sequence)?.ticket();
+        self.cancel(ticket)
     }
 
     /// Takes out all that are so.
@@ -179,9 +217,12 @@ impl<W> Queue<W> {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
         self.tell();
-        match self.lines.iter_mut().find(|line| line.able == able) {
+        let owner = waiting.term.cost.owner;
+        let its = |line: &&mut Line<W>| line.owner == owner && line.able == able;
+        match self.lines.iter_mut().find(its) {
             Some(line) => line.waiting.push_back(waiting),
             None => self.lines.push(Line {
+                owner,
                 able,
                 waiting: VecDeque::from([waiting]),
             }),

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
+use super::tests::COST;
 use super::*;
 
 /// So many callers over members of these service times; each asks again as soon as it is answered.
@@ -34,6 +35,7 @@ impl<'a> Simulation<'a> {
         let term = Term {
             deadline: now + Duration::from_secs(3600),
             patience: 1,
+            cost: COST,
         };
         match self.machine.start(&self.able, now, term, Some(&0)) {
             Some(grant) => self.run(&grant, now),

@@ -22,6 +22,12 @@ impl Capacity {
     }
 }
 
+/// A signature of a service.
+pub(super) const COST: Cost = Cost {
+    owner: Owner::Service,
+    bytes: 1,
+};
+
 /// Requests are numbers here, and connections are the seats' own numbers.
 type Machine = Scheduler<usize, usize>;
 
@@ -41,6 +47,7 @@ enum Event {
     Arrive {
         able: Vec<usize>,
         deadline_ms: u64,
+        uid: u32,
     },
     Finish {
         nth: usize,
@@ -66,8 +73,8 @@ fn event() -> impl Strategy<Value = Event> {
             .prop_map(|(seat, lanes, member)| Event::Open { seat, lanes, member }),
         1 => seat.clone().prop_map(|seat| Event::Close { seat }),
         1 => seat.clone().prop_map(|seat| Event::Drain { seat }),
-        8 => (prop::collection::vec(seat.clone(), 0..4), 1..5000_u64)
-            .prop_map(|(able, deadline_ms)| Event::Arrive { able, deadline_ms }),
+        8 => (prop::collection::vec(seat.clone(), 0..4), 1..5000_u64, 0..3_u32)
+            .prop_map(|(able, deadline_ms, uid)| Event::Arrive { able, deadline_ms, uid }),
         6 => (0..20_usize, any::<bool>()).prop_map(|(nth, failed)| Event::Finish { nth, failed }),
         1 => (0..20_usize).prop_map(|nth| Event::Cancel { nth }),
         2 => (0..3000_u64).prop_map(|ms| Event::Elapse { ms }),
@@ -85,6 +92,8 @@ struct World {
     waiting: Vec<(Ticket, usize, SeatSet)>,
     requests: usize,
     answered: Vec<usize>,
+    /// The user of each request.
+    owners: HashMap<usize, u32>,
 }
 
 impl World {
@@ -98,6 +107,7 @@ impl World {
             waiting: Vec::new(),
             requests: 0,
             answered: Vec::new(),
+            owners: HashMap::new(),
         }
     }
 
@@ -128,7 +138,11 @@ impl World {
                     self.machine.drain(seat, *generation);
                 }
             }
-            Event::Arrive { able, deadline_ms } => self.arrive(able, deadline_ms),
+            Event::Arrive {
+                able,
+                deadline_ms,
+                uid,
+            } => self.arrive(able, deadline_ms, uid),
             Event::Finish { nth, failed } if !self.running.is_empty() => {
                 let (place, request) = self.running.remove(nth % self.running.len());
                 let verdict = if failed {
@@ -154,27 +168,40 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, able: Vec<usize>, deadline_ms: u64) {
+    fn arrive(&mut self, able: Vec<usize>, deadline_ms: u64, uid: u32) {
         let able: SeatSet = able.into_iter().collect();
         let term = Term {
             deadline: self.now + Duration::from_millis(deadline_ms),
             patience: 1,
+            cost: Cost {
+                owner: Owner::User(uid),
+                bytes: 1,
+            },
         };
         self.requests += 1;
         let request = self.requests;
+        self.owners.insert(request, uid);
         if let Some(grant) = self.machine.start(&able, self.now, term, Some(&request)) {
             assert!(able.contains(grant.connection));
             self.running.push((grant.place, request));
             return;
         }
-        match self.machine.admit(0) {
-            Ok(()) => {
+        match self.machine.admit(0, term.cost.owner) {
+            Ok(displaced) => {
+                if let Some(displaced) = displaced {
+                    // Of those who have the most, and more than this one with the new request.
+                    let loser = self.owners[&displaced];
+                    assert!(self.waiting_of(loser) > self.waiting_of(uid) + 1);
+                    assert!((0..3).all(|other| self.waiting_of(other) <= self.waiting_of(loser)));
+                    self.waiting.retain(|(_, waiting, _)| *waiting != displaced);
+                    self.answered.push(displaced);
+                }
                 let ticket = self.machine.enqueue(able, term, request);
                 self.waiting.push((ticket, request, able));
             }
-            Err(Refused::Full { waiting, retry }) => {
-                assert_eq!(waiting, 30);
-                assert!(retry > Duration::ZERO);
+            Err(Refused::Full(error)) => {
+                assert_eq!(error.kind(), hsmux_token::Kind::Busy);
+                assert_eq!(self.waiting.len(), 30);
                 self.answered.push(request);
             }
             Err(Refused::Stale) => unreachable!("the edition never changes here"),
@@ -183,11 +210,20 @@ impl World {
 
     fn hand_out(&mut self, seat: usize) {
         while let Some((grant, request)) = self.machine.next(seat, self.now) {
-            // The oldest of those that the seat can serve.
-            let oldest = self.waiting.iter().filter(|(.., able)| able.contains(seat));
+            // The oldest of its owner's that the seat can serve.
+            let uid = self.owners[&request];
+            let oldest = self
+                .waiting
+                .iter()
+                .filter(|(_, waiting, able)| able.contains(seat) && self.owners[waiting] == uid);
             assert_eq!(oldest.map(|(_, request, _)| *request).min(), Some(request));
             self.start(&grant, request);
         }
+    }
+
+    fn waiting_of(&self, uid: u32) -> usize {
+        let its = |(_, request, _): &&(Ticket, usize, SeatSet)| self.owners[request] == uid;
+        self.waiting.iter().filter(its).count()
     }
 
     fn start(&mut self, grant: &Grant<usize>, request: usize) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::{Connector, Guest, Options, Pool, Seat};
+use hsmux_pool::{Connector, Guest, Options, Owner, Pool, Seat};
 use hsmux_token::{Kind, Operation, Result, Token};
 
 use crate::vault::*;
@@ -46,7 +46,7 @@ fn another_host_is_served_by_tokens_of_this_one_alone() {
     one.check(sign(&application, one).unwrap());
     two.check(sign(&application, two).unwrap());
 
-    let host = Guest::of_host(Arc::clone(&pool));
+    let host = Guest::of(Arc::clone(&pool), Owner::Host(1));
     one.check(sign(&host, one).unwrap());
     assert_eq!(sign(&host, two).unwrap_err().kind(), Kind::NoReplica);
     pool.park("near", "a test").unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{slice, thread};
 
-use hsmux_pool::Pool;
+use hsmux_pool::{Owner, Pool};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Result, Token};
 use hsmux_wire::{
@@ -33,7 +33,7 @@ impl Service for Door {
 impl Conversation for Door {
     fn call(&self, call: Call, answer: Answerer) {
         if let Call::HandOver(key) = call {
-            let pass = |handed| self.0.hand_over(key, handed);
+            let pass = |handed| self.0.hand_over(key, handed, Owner::Service);
             answer.hand_over(pass, |answer| Reply::new(0, answer));
         }
     }

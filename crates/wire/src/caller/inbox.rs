@@ -135,7 +135,8 @@ impl Caller {
                 "a call before the answer to that by which the connection was handed over",
             ));
         }
-        if self.busy.load(Ordering::Acquire) {
+        // What has come behind it was sent before its answer; nor is a turn of this connection longer than one call.
+        if self.busy.load(Ordering::Acquire) || inbox.frames.pending() > 0 {
             return Err(one_at_a_time());
         }
         // From here on nothing of the last answer is held.

@@ -35,7 +35,10 @@ impl Rig {
     pub fn new(key: ObjectId) -> Self {
         let (stream, program) = UnixStream::pair().expect("a pair of sockets");
         Self {
-            handed: Arc::new(Handed::new(stream, crate::VERSION, key, Arc::default())),
+            handed: Arc::new(
+                Handed::new(stream, crate::VERSION, key, Arc::default())
+                    .expect("a socket has credentials"),
+            ),
             program,
             chunk: vec![0; CHUNK].into(),
         }

@@ -12,7 +12,7 @@ use zeroize::Zeroize;
 
 use super::{LONGEST, processor};
 use crate::frame::{self, FrameBuffer, KEPT};
-use crate::{Answer, Call, Reply, socket};
+use crate::{Answer, Call, Peer, Reply, socket};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
@@ -20,6 +20,8 @@ const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 /// A program's connection, as several threads may hear it.
 pub struct Handed {
     pub(super) stream: UnixStream,
+    /// Whose it is, by the kernel's word.
+    pub(super) uid: u32,
     version: u16,
     key: ObjectId,
     /// Those of this process.
@@ -34,6 +36,8 @@ pub(super) struct Line {
     inbox: FrameBuffer,
     /// Uses in a row that were not short.
     pub long: u32,
+    /// The number of its last turn among users.
+    pub turn: u64,
 }
 
 /// What came on a line.
@@ -54,14 +58,16 @@ impl Handed {
         version: u16,
         key: ObjectId,
         everywhere: Arc<AtomicUsize>,
-    ) -> Self {
+    ) -> io::Result<Self> {
+        let uid = Peer::of(&stream)?.uid;
         everywhere.fetch_add(1, Ordering::Relaxed);
-        Self {
+        Ok(Self {
             stream,
+            uid,
             version,
             key,
             everywhere,
-        }
+        })
     }
 }
 
@@ -79,6 +85,7 @@ impl Line {
             shared,
             inbox: FrameBuffer::default(),
             long: 0,
+            turn: 0,
         }
     }
 

@@ -1,0 +1,193 @@
+//! Owners share what there is, whatever each of them asks for.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// The costs of an owner's requests, of which so many are asked for at any time.
+#[derive(Clone, Debug)]
+struct Demand {
+    costs: Vec<u64>,
+    at_once: usize,
+}
+
+/// A request: whose, and its cost.
+type Request = (usize, u64);
+
+/// One token of some lanes, on which an operation takes a microsecond for each byte.
+struct World {
+    machine: Scheduler<Request, usize>,
+    now: Instant,
+    demands: Vec<Demand>,
+    asked: Vec<usize>,
+    /// In the order in which they started.
+    started: Vec<Request>,
+    running: Vec<(Instant, Place, Request)>,
+}
+
+const MOST_LANES: usize = 4;
+const GREATEST: u64 = 1_000_000;
+
+/// Costs from that of a signature to that of a megabyte.
+fn costs() -> impl Strategy<Value = Vec<u64>> {
+    prop::collection::vec(prop_oneof![1..100_u64, 4096..GREATEST], 1..20)
+}
+
+/// An owner for whom something waits at any time, whatever runs.
+fn greedy() -> impl Strategy<Value = Demand> {
+    let more_than_runs = MOST_LANES * DEEPEST + 1..3 * MOST_LANES * DEEPEST;
+    (costs(), more_than_runs).prop_map(|(costs, at_once)| Demand { costs, at_once })
+}
+
+impl World {
+    fn new(lanes: usize, queue: usize, demands: Vec<Demand>) -> Self {
+        let mut machine = Scheduler::new(Policy::LeastLoaded, queue);
+        machine.open(0, 1, 0, Capacity::lanes(lanes, 0));
+        let mut world = Self {
+            machine,
+            now: Instant::now(),
+            asked: vec![0; demands.len()],
+            demands,
+            started: Vec::new(),
+            running: Vec::new(),
+        };
+        for owner in 0..world.demands.len() {
+            (0..world.demands[owner].at_once).for_each(|_| world.ask(owner));
+        }
+        world
+    }
+
+    /// Asks for the owner's next request. If there is no place for it, it is lost.
+    fn ask(&mut self, owner: usize) {
+        let costs = &self.demands[owner].costs;
+        let request = (owner, costs[self.asked[owner] % costs.len()]);
+        self.asked[owner] += 1;
+        let term = Term {
+            deadline: self.now + Duration::from_secs(86_400),
+            patience: 1,
+            cost: Cost {
+                owner: Owner::User(owner as u32),
+                bytes: request.1,
+            },
+        };
+        let able = SeatSet::of(0);
+        match self.machine.start(&able, self.now, term, Some(&request)) {
+            Some(grant) => self.run(grant.place, request),
+            None if self.machine.admit(0, term.cost.owner).is_ok() => {
+                self.machine.enqueue(able, term, request);
+            }
+            None => {}
+        }
+    }
+
+    fn run(&mut self, place: Place, request: Request) {
+        let end = self.now + Duration::from_micros(request.1);
+        self.running.push((end, place, request));
+        self.started.push(request);
+    }
+
+    /// Ends the operation that ends first; its owner asks for another one.
+    fn step(&mut self) {
+        let first = self.running.iter().enumerate().min_by_key(|(_, run)| run.0);
+        let at = first.map(|(at, _)| at).expect("something runs");
+        let (end, place, (owner, _)) = self.running.swap_remove(at);
+        self.now = end;
+        self.machine.finish(place, end, Verdict::Served);
+        while let Some((grant, next)) = self.machine.next(0, end) {
+            self.run(grant.place, next);
+        }
+        self.ask(owner);
+    }
+
+    fn served(&self, owner: usize) -> u64 {
+        let its = self.started.iter().filter(|(of, _)| *of == owner);
+        its.map(|(_, cost)| cost).sum()
+    }
+}
+
+proptest! {
+    #[test]
+    fn owners_that_always_wait_have_equal_shares(
+        lanes in 1..=MOST_LANES,
+        demands in prop::collection::vec(greedy(), 2..4),
+        steps in 100..1500_usize,
+    ) {
+        let owners = demands.len();
+        let mut world = World::new(lanes, usize::MAX, demands);
+        // What has begun before all of them waited was nobody else's to have.
+        world.started.clear();
+        (0..steps).for_each(|_| world.step());
+        let served: Vec<_> = (0..owners).map(|owner| world.served(owner)).collect();
+        let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+        prop_assert!(most - least <= 5 * GREATEST, "{served:?}");
+    }
+
+    /// Beside owners with any number of requests, large ones as well, one that asks for a small one at a time has a turn
+    /// after each of theirs at the latest.
+    #[test]
+    fn an_owner_with_one_request_is_not_starved(
+        lanes in 1..=MOST_LANES,
+        mut demands in prop::collection::vec(greedy(), 1..4),
+        steps in 200..1500_usize,
+    ) {
+        let others = demands.len();
+        demands.push(Demand { costs: vec![1], at_once: 1 });
+        let mut world = World::new(lanes, usize::MAX, demands);
+        world.started.clear();
+        (0..steps).for_each(|_| world.step());
+        let mut between = 0;
+        for (owner, _) in &world.started {
+            between = if *owner == others { 0 } else { between + 1 };
+            // Each lane may have one behind the one that runs, twice.
+            prop_assert!(between <= 4 * lanes + 2 * others, "{between} of others");
+        }
+    }
+
+    /// Nor does it wait for the end of another one's long operation, where there are two lanes.
+    #[test]
+    fn long_operations_of_one_owner_leave_a_lane_to_another(
+        lanes in 2..=MOST_LANES,
+        long in 100_000..GREATEST,
+        at_once in 10..100_usize,
+    ) {
+        let demands = vec![
+            Demand { costs: vec![long], at_once },
+            Demand { costs: vec![1], at_once: 1 },
+        ];
+        let mut world = World::new(lanes, usize::MAX, demands);
+        // Until the long ones that began before anybody else was there have ended.
+        while world.served(1) < 100 {
+            world.step();
+        }
+        for _ in 0..1000 {
+            let before = world.served(1);
+            let began = world.now;
+            while world.served(1) == before {
+                world.step();
+            }
+            prop_assert!(world.now - began < Duration::from_micros(1000));
+        }
+    }
+
+    #[test]
+    fn an_owner_that_fills_the_queue_leaves_places_to_others(
+        queue in 2..50_usize,
+        fills in 1..200_usize,
+    ) {
+        let greedy = Demand { costs: vec![1000], at_once: fills };
+        let modest = Demand { costs: vec![1000], at_once: 0 };
+        let mut world = World::new(1, queue, vec![greedy, modest]);
+        let mut lost = 0;
+        for _ in 0..queue / 2 {
+            let waiting = world.machine.waiting();
+            world.ask(1);
+            lost += usize::from(world.machine.waiting() == waiting && waiting < queue);
+        }
+        prop_assert!(world.machine.waiting() <= queue);
+        // All of them wait or run.
+        let left = world.machine.take_out(|(owner, _)| *owner == 1).len() + lost;
+        prop_assert_eq!(left, queue / 2);
+    }
+}

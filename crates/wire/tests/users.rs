@@ -1,0 +1,115 @@
+//! Users of one reactor, which hears each of them as often.
+
+mod common;
+
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use common::*;
+use hsmux_token::{Result, TokenInfo};
+use hsmux_wire::{
+    Answer, Answerer, Call, Connection, Conversation, Hello, Peer, Reactor, Reply, SPOKEN, Service,
+    frame,
+};
+
+/// Says whose call it hears, and answers when it is told to; the reactor waits for that.
+struct OneByOne {
+    hears: mpsc::Sender<u32>,
+    answers: Mutex<mpsc::Receiver<()>>,
+}
+
+struct Heard {
+    uid: u32,
+    service: Arc<OneByOne>,
+}
+
+struct Front(Arc<OneByOne>);
+
+impl Service for Front {
+    fn boot(&self) -> u64 {
+        1
+    }
+
+    fn open(&self, peer: Peer, _: &Hello) -> Result<Arc<dyn Conversation>> {
+        Ok(Arc::new(Heard {
+            uid: peer.uid,
+            service: Arc::clone(&self.0),
+        }))
+    }
+}
+
+impl Conversation for Heard {
+    fn call(&self, _: Call, answer: Answerer) {
+        let _ = self.service.hears.send(self.uid);
+        let _ = self.service.answers.lock().unwrap().recv();
+        answer.send(&Reply::new(1, Answer::Info(TokenInfo::default())));
+    }
+}
+
+/// A connection as another user: credentials are a thread's own.
+fn connect(path: &std::path::Path, uid: u32) -> Connection {
+    let as_user = || {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        UnixStream::connect(path).unwrap()
+    };
+    let stream = thread::scope(|scope| scope.spawn(as_user).join().unwrap());
+    let mut connection = Connection::new(stream);
+    let hello = Hello {
+        oldest: *SPOKEN.start(),
+        newest: *SPOKEN.end(),
+        client: [1; 16],
+        program: "test".into(),
+    };
+    connection.exchange(&hello, Some(soon())).unwrap();
+    connection
+}
+
+const MANY: u32 = 20_001;
+const ONE: u32 = 20_002;
+
+#[test]
+fn sixty_connections_of_one_user_are_heard_as_often_as_one_of_another() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let allow = |path: &std::path::Path| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    };
+    let path = folder.path().join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    allow(folder.path());
+    allow(&path);
+    let (hears, heard) = mpsc::channel();
+    let (answer, answers) = mpsc::channel();
+    let service = Arc::new(OneByOne {
+        hears,
+        answers: Mutex::new(answers),
+    });
+    let reactor = Reactor::start().unwrap();
+    let _listening = reactor.listen(listener, Arc::new(Front(service))).unwrap();
+    let mut many: Vec<_> = (0..60).map(|_| connect(&path, MANY)).collect();
+    let mut one = connect(&path, ONE);
+    let ask = |connection: &mut Connection| connection.write(&Call::Info, Some(soon())).unwrap();
+    let read = |connection: &mut Connection| {
+        connection.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    };
+    many.iter_mut().for_each(ask);
+    ask(&mut one);
+    let mut of_one = 0;
+    let mut order = Vec::new();
+    while order.len() < 60 {
+        let uid = heard.recv_timeout(PATIENCE).unwrap();
+        order.push(uid);
+        answer.send(()).unwrap();
+        if uid == ONE {
+            of_one += 1;
+            read(&mut one);
+            ask(&mut one);
+        }
+    }
+    // Of the time, which is not the same for each call, both have had half.
+    assert!(of_one >= 15, "{of_one} of {}: {order:?}", order.len());
+    drop(answer);
+    reactor.stop();
+}
