@@ -67,7 +67,7 @@ impl Shown {
     pub fn by(ssl: &SslRef, site: &str) -> Option<Self> {
         let own = ssl.peer_certificate()?;
         let others = ssl.peer_cert_chain().into_iter().flatten();
-        let others = others.map(|one| one.to_der());
+        let others = others.map(X509Ref::to_der);
         let chain = std::iter::once(own.to_der()).chain(others);
         Some(Self {
             site: site.to_owned(),

@@ -74,7 +74,7 @@ impl Flood {
     pub fn send(&mut self, bytes: &[u8]) {
         let mut parts: u32 = 0;
         self.sent.each(bytes, |kind, _| {
-            parts += u32::from(matches!(kind, DATA | HEADERS))
+            parts += u32::from(matches!(kind, DATA | HEADERS));
         });
         self.allow(f64::from(parts));
     }

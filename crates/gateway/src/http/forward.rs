@@ -82,14 +82,14 @@ pub fn plain(mut answer: Response<Answered>) -> Answer {
 /// Holds what the client may send before the back end takes it; `None`: nothing is left for it.
 fn take_body(account: &Arc<Account>, request: Request<Incoming>) -> Option<Request<Asked>> {
     let (head, body) = request.into_parts();
-    let held = if body.is_end_stream() {
+    let upload = if body.is_end_stream() {
         None
     } else {
         let length = body.size_hint().upper();
         let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into()));
         Some(account.upload(length as usize, UPLOADS as usize)?)
     };
-    Some(Request::from_parts(head, Asked::new(body, held)))
+    Some(Request::from_parts(head, Asked::new(body, upload)))
 }
 
 /// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much

@@ -109,17 +109,18 @@ pub fn remove_ours(headers: &mut HeaderMap) {
 /// Whether some server would read a field's name as one of [`OURS`]: those that hand fields over as variables write each
 /// byte that is no letter and no digit as `_`.
 fn is_ours(name: &str) -> bool {
-    let letter = |byte: u8| match byte.is_ascii_alphanumeric() {
-        true => byte,
-        false => b'-',
+    let letter = |byte: u8| {
+        if byte.is_ascii_alphanumeric() {
+            byte
+        } else {
+            b'-'
+        }
     };
     let begins = |ours: &&str| {
         name.len() >= ours.len() && ours.bytes().eq(name.bytes().take(ours.len()).map(letter))
     };
     let is = |ours: &&str| name.len() == ours.len() && begins(ours);
-    name.contains('_')
-        || OURS.iter().any(|ours| is(ours))
-        || OURS_BEGIN.iter().any(|ours| begins(ours))
+    name.contains('_') || OURS.iter().any(is) || OURS_BEGIN.iter().any(begins)
 }
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {

@@ -54,9 +54,10 @@ impl Host {
     /// `HOST[:PORT]`, and nothing else that RFC 3986 has in an authority.
     fn parse(text: &[u8], usual: u16) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
-        let end = match text.starts_with('[') {
-            true => text.find(']')? + 1,
-            false => text.find(':').unwrap_or(text.len()),
+        let end = if text.starts_with('[') {
+            text.find(']')? + 1
+        } else {
+            text.find(':').unwrap_or(text.len())
         };
         let (name, port) = text.split_at(end);
         let port = match port.strip_prefix(':') {

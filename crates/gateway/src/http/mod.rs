@@ -244,9 +244,10 @@ impl Call<'_> {
         // Browsers use a connection of HTTP/2 for other names of its certificate, and after 421 one of their own (RFC
         // 9110, section 15.5.20). They name the host in `:authority`.
         let is_reuse = request.version() == Version::HTTP_2 && request.uri().authority().is_some();
-        let status = match is_reuse && sites.find(Some(host.name())).is_some() {
-            true => StatusCode::MISDIRECTED_REQUEST,
-            false => StatusCode::BAD_REQUEST,
+        let status = if is_reuse && sites.find(Some(host.name())).is_some() {
+            StatusCode::MISDIRECTED_REQUEST
+        } else {
+            StatusCode::BAD_REQUEST
         };
         Err((status, "this connection is for another site"))
     }

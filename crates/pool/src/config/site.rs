@@ -124,7 +124,7 @@ pub(super) fn revocation_lists(fields: &mut Fields<'_, '_, '_>, has_ca: bool) ->
     }
     let read = fields.read("client_crl", |value| match value.as_array() {
         None => Ok(vec![text(value)?.to_owned()]),
-        Some(list) if list.len() == 0 => Err("the list is empty".into()),
+        Some(list) if list.is_empty() => Err("the list is empty".into()),
         Some(list) => list
             .iter()
             .map(|one| Ok(text(one.get_ref())?.to_owned()))

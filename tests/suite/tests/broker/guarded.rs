@@ -1,7 +1,7 @@
 //! Keys of the broker past the broker: a program sees those that its listener names, and breaks no promise of the broker
 //! with them.
 
-use hsmux_suite::{Rig, Setup, source};
+use hsmux_suite::{Rig, Run, Setup, source};
 use serde_json::json;
 
 use crate::held::{ids_on_token, on_token};
@@ -55,7 +55,7 @@ fn program(broker: &Broker, socket: Option<&str>, more: &[&str]) -> String {
         .arg(broker.rig.module())
         .arg(broker.rig.label())
         .arg(broker.rig.pin());
-    more.iter().fold(run, |run, more| run.arg(more)).ok().out
+    more.iter().fold(run, Run::arg).ok().out
 }
 
 /// What became of an attempt.

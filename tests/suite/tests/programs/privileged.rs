@@ -85,9 +85,10 @@ impl Attack {
     fn configure(&self, socket: &Path, module: &str) {
         fs::create_dir_all(self.path("etc/hsmux")).unwrap();
         let text = format!(
-            "[pool]\nlabel = \"web\"\n[daemon]\nlogin = \"peer\"\nstate = \"state\"\nsocket = {socket:?}\n\
+            "[pool]\nlabel = \"web\"\n[daemon]\nlogin = \"peer\"\nstate = \"state\"\nsocket = \"{}\"\n\
              [module]\nmode = \"{module}\"\n\
-             [[token]]\nname = \"hsm1\"\nmodule = {SOFTHSM:?}\nuri = \"pkcs11:token=hsm1\"\n"
+             [[token]]\nname = \"hsm1\"\nmodule = {SOFTHSM:?}\nuri = \"pkcs11:token=hsm1\"\n",
+            socket.display()
         );
         fs::write(self.path("etc/hsmux/hsmux.toml"), text).unwrap();
     }
@@ -137,7 +138,11 @@ fn the_environment_brings_no_code_into_a_privileged_program() {
                 .finish()
         };
         start(PLAIN);
-        assert_eq!(attack.marks(), [nobody.clone()], "{environment}");
+        assert_eq!(
+            attack.marks(),
+            std::slice::from_ref(&nobody),
+            "{environment}"
+        );
         for mode in [SET_UID, SET_GID] {
             let finished = start(mode);
             assert_eq!(attack.marks(), [""; 0], "{environment}: {finished}");
