@@ -180,7 +180,6 @@ fn said(right: bool) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
     /// A gate, and what its answers are told to, by user.
@@ -195,8 +194,7 @@ mod tests {
         fn new() -> Self {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join("pin");
-            std::fs::write(&file, "1234\n").unwrap();
-            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+            hsmux_token::fake::write_secret(&file, "1234\n");
             let (tell, told) = channel();
             Self {
                 gate: Gate::start().unwrap(),
