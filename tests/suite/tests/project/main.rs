@@ -1,5 +1,6 @@
 //! The project itself: the borders between its crates, its documentation, what it installs.
 
+mod attacks;
 mod borders;
 mod demo;
 mod docs;
