@@ -238,10 +238,14 @@ fn misplaced(name: &str) -> String {
     }
 }
 
+/// A longer name is no slip of a known one, in bytes; to compare it would take time and memory with its length.
+const LONGEST_SLIP: usize = 64;
+
 fn unknown(name: &str) -> String {
     let near = PATH
         .iter()
         .chain(&QUERY)
+        .filter(|_| name.len() <= LONGEST_SLIP)
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
         .min();
     match near {

@@ -116,9 +116,13 @@ fn is_section(value: &DeValue<'_>) -> bool {
 }
 
 /// `; did you mean "label"?`, or all there are.
+///
+/// A long name is no slip of a known one: to compare it would take time and memory with its length.
 pub fn suggestion<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    const LONGEST_SLIP: usize = 64;
     let near = known
         .clone()
+        .filter(|_| name.len() <= LONGEST_SLIP)
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
         .min();
     match near {

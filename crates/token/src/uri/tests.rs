@@ -54,6 +54,18 @@ fn a_pin_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_long_name_is_compared_with_no_known_one() {
+    let slip = parse("pkcs11:objekt=a").unwrap_err().to_string();
+    assert!(slip.contains("did you mean \"object\""), "{slip}");
+    let long = parse(&format!("pkcs11:{}=a", "object".repeat(1 << 20)));
+    let long = long.unwrap_err().to_string();
+    assert!(
+        long.contains("there are token, "),
+        "a suggestion for a long name"
+    );
+}
+
+#[test]
 fn it_picks_tokens_and_objects() {
     let info = TokenInfo {
         label: "hsm1".into(),
