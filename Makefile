@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench attacks cluster fuzz install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz tsan advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,19 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
 	scripts/deps.sh build
 	TIME='$(TIME)' RUNS='$(RUNS)' TARGET='$(TARGET)' CORPUS='$(CORPUS)' scripts/fuzz.sh
+
+tsan: ## The tests of wire and pool with the thread sanitizer, by a nightly toolchain with rust-src
+	scripts/tsan.sh
+
+advisories: ## Known vulnerabilities of the dependencies, where RustSec's database can be reached
+	scripts/advisories.sh
+
+sbom: ## A bill of materials (CycloneDX) of what ships, in target/sbom.json
+	@mkdir -p target
+	scripts/sbom.py target/sbom.json
+
+reproduce: ## Two release builds in two folders, compared byte for byte
+	scripts/reproduce.sh
 
 install: ## What `make build` has built, man pages, completions and systemd unit, under DESTDIR and PREFIX
 	DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' LIBDIR='$(LIBDIR)' UNITDIR='$(UNITDIR)' scripts/install.sh

@@ -37,7 +37,7 @@ fn seeds_that_are_damaged_pass_their_targets() {
         for seed in names(&folder) {
             println!("{target}/{seed}");
             let mut bytes = fs::read(folder.join(seed)).unwrap();
-            let step = 1 + bytes.len() / 64;
+            let step = 1 + bytes.len() / 16;
             for at in (0..bytes.len()).step_by(step) {
                 run(target, &bytes[..at]);
                 let bit = 1 << (at % 8);

@@ -5,3 +5,4 @@ mod borders;
 mod demo;
 mod docs;
 mod install;
+mod sbom;

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# The tests of wire and pool under the thread sanitizer. The standard library is built anew with it, or every lock and
+# channel of std would look like a race. Tests that load SoftHSM are left out: that library is not instrumented.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=x86_64-unknown-linux-gnu
+sysroot=$(rustc +nightly --print sysroot 2>/dev/null) || {
+    echo "Sanitizers need a nightly toolchain: rustup toolchain install nightly --profile minimal" >&2
+    exit 1
+}
+[ -d "$sysroot/lib/rustlib/src/rust/library" ] || {
+    echo "The standard library's source is missing: rustup component add rust-src --toolchain nightly" >&2
+    exit 1
+}
+
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/tsan
+export RUSTFLAGS="-Zsanitizer=thread"
+export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
+tsan() { cargo +nightly test --locked -Zbuild-std --target "$target" "$@"; }
+
+case ${1:-all} in
+wire) tsan -p hsmux-wire ;;
+pool) tsan -p hsmux-pool --lib --test pool ;;
+all) tsan -p hsmux-wire && tsan -p hsmux-pool --lib --test pool ;;
+*) echo "tsan.sh [wire|pool]" >&2; exit 1 ;;
+esac
