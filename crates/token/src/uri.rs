@@ -189,7 +189,7 @@ impl FromStr for Uri {
     fn from_str(text: &str) -> Result<Self, UriError> {
         let fail = |offset: usize, message: String| UriError {
             position: text[..offset].chars().count() + 1,
-            message,
+            message: without_pin(&message),
             uri: without_pin(text),
         };
         let scheme = text.get(..7).unwrap_or_default();
@@ -271,18 +271,19 @@ fn version(text: &str) -> Result<(u8, u8), String> {
     }
 }
 
-/// An error message may be logged; a PIN may not.
+/// An error message may be logged; a PIN may not. Also one that a wrong separator has made part of another value.
 fn without_pin(text: &str) -> String {
-    match text.find("pin-value=") {
-        Some(at) => {
-            let value = at + "pin-value=".len();
-            let end = text[value..]
-                .find(['&', ';'])
-                .map_or(text.len(), |n| value + n);
-            format!("{}...{}", &text[..value], &text[end..])
-        }
-        None => text.to_owned(),
+    const NAME: &str = "pin-value=";
+    let lower = text.to_ascii_lowercase();
+    let mut said = String::with_capacity(text.len());
+    let mut rest = 0;
+    while let Some(found) = lower[rest..].find(NAME) {
+        let value = rest + found + NAME.len();
+        said.push_str(&text[rest..value]);
+        said.push_str("...");
+        rest = text[value..].find('&').map_or(text.len(), |n| value + n);
     }
+    said + &text[rest..]
 }
 
 impl fmt::Display for Uri {

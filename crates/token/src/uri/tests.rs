@@ -54,6 +54,20 @@ fn a_pin_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_pin_behind_a_wrong_separator_is_not_said() {
+    for wrong in [
+        "pkcs11:slot-id=3&pin-value=98765",
+        "pkcs11:slot-id=3&PIN-value=98765",
+        "pkcs11:token&pin-value=98765",
+        "pkcs11:x=y?pin-value=1&pin-value=98765",
+        "pkcs11:type=a;pin-value=1;2&pin-value=98765;4",
+    ] {
+        let error = parse(wrong).unwrap_err().to_string();
+        assert!(!error.contains("98765"), "{error}");
+    }
+}
+
+#[test]
 fn a_long_name_is_compared_with_no_known_one() {
     let slip = parse("pkcs11:objekt=a").unwrap_err().to_string();
     assert!(slip.contains("did you mean \"object\""), "{slip}");
