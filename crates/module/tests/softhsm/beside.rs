@@ -10,18 +10,20 @@ use hsmux_token::{Kind, Mechanism, Verb};
 use crate::fixture::{Run, ec_pair, options, token};
 use crate::keys::with;
 
-/// What the kernel calls a copy.
-const COPY: &str = "/memfd:/usr/lib/softhsm/libsofthsm2.so";
+/// Whether the kernel calls something a copy of SoftHSM's module, whose folder may be a link.
+fn is_copy(name: &str) -> bool {
+    name.contains("/memfd:/usr/lib/") && name.contains("/libsofthsm2.so")
+}
 
 /// How many copies are mapped, and how many are open.
 fn copies() -> (usize, usize) {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let mapped = maps.lines().filter(|line| line.contains(COPY));
+    let mapped = maps.lines().filter(|line| is_copy(line));
     // The fifth word is the inode (proc_pid_maps(5)).
     let mapped: HashSet<_> = mapped.map(|line| line.split_whitespace().nth(4)).collect();
     let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
     let open = open.filter_map(|file| fs::read_link(file.path()).ok());
-    let open = open.filter(|target| target.to_string_lossy().contains(COPY));
+    let open = open.filter(|target| is_copy(&target.to_string_lossy()));
     (mapped.len(), open.count())
 }
 
