@@ -19,6 +19,8 @@ use hsmux_smartcard::pkcs15::{
 use hsmux_smartcard::provision::initialise;
 use hsmux_smartcard::tlv::{Tlv, tlv};
 use hsmux_smartcard::{Card, Curve, FileId, Initialize, KeyPair, KeyPairKind, KeyReference, SoPin};
+// The numbers of PKCS#11 carry their own prefixes.
+#[allow(clippy::wildcard_imports)]
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Class, Error, Gcm, Kind, Made, Mechanism, Oaep, Object, ObjectId, ObjectRef,

@@ -20,6 +20,8 @@ use crate::output;
     hsmux key delete --label old --all\n  \
     hsmux key delete --label old --all --yes --confirm old\n\n\
     A private or secret key is deleted after its label was typed, or given with --confirm.")]
+// Each is a flag of the command line.
+#[allow(clippy::struct_excessive_bools)]
 pub struct Delete {
     #[command(flatten)]
     choice: KeyChoice,
