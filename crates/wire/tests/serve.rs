@@ -310,7 +310,7 @@ fn unread_answers_of_one_user_have_a_limit() {
     let mut read = 0;
     until("all are answered", || {
         for peer in &mut peers {
-            let mut chunk = [0; 1 << 16];
+            let mut chunk = vec![0; 1 << 16];
             peer.set_read_timeout(Some(Duration::from_millis(1)))
                 .unwrap();
             while let Ok(more @ 1..) = peer.read(&mut chunk) {

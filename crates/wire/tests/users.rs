@@ -1,4 +1,4 @@
-//! Users of one reactor, which hears each of them as often.
+//! Users of one reactor, which listens each of them as often.
 
 mod common;
 
@@ -13,9 +13,9 @@ use hsmux_wire::{
     frame,
 };
 
-/// Says whose call it hears, and answers when it is told to; the reactor waits for that.
+/// Says whose call it listens, and answers when it is told to; the reactor waits for that.
 struct OneByOne {
-    hears: mpsc::Sender<u32>,
+    listens: mpsc::Sender<u32>,
     answers: Mutex<mpsc::Receiver<()>>,
 }
 
@@ -41,7 +41,7 @@ impl Service for Front {
 
 impl Conversation for Heard {
     fn call(&self, _: Call, answer: Answerer) {
-        let _ = self.service.hears.send(self.uid);
+        let _ = self.service.listens.send(self.uid);
         let _ = self.service.answers.lock().unwrap().recv();
         answer.send(&Reply::new(1, Answer::Info(TokenInfo::default())));
     }
@@ -80,10 +80,10 @@ fn sixty_connections_of_one_user_are_heard_as_often_as_one_of_another() {
     let listener = UnixListener::bind(&path).unwrap();
     allow(folder.path());
     allow(&path);
-    let (hears, heard) = mpsc::channel();
+    let (listens, heard) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
     let service = Arc::new(OneByOne {
-        hears,
+        listens,
         answers: Mutex::new(answers),
     });
     let reactor = Reactor::start().unwrap();
