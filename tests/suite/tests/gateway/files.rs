@@ -14,7 +14,9 @@ use crate::rig::{BOTH, Gateway, configure};
 fn with(files: usize, lines: &str, backend: &str) -> Gateway {
     let mut rig = Gateway::prepare();
     let site = format!("[[site]]\n{BOTH}\nbackend = \"http://{backend}\"");
-    configure(&mut rig, lines, &site);
+    // All clients have one address here.
+    let shares = "source_connections = 450\nsource_handshakes = 450";
+    configure(&mut rig, &format!("{shares}\n{lines}"), &site);
     Gateway::start_by(rig, |rig| {
         rig.write_config();
         let limit = format!("--nofile={files}:{files}");
