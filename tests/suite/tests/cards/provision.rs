@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, until};
+use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, until, write_secret};
 use serde_json::Value;
 
 const PASSWORD: &str = "password-of-the-share";
@@ -16,7 +16,7 @@ fn blank(count: usize) -> Cards {
         ("wrong.pin", "999999"),
         ("password", PASSWORD),
     ] {
-        fs::write(cards.path(file), content).unwrap();
+        write_secret(&cards.path(file), content);
     }
     cards
 }
@@ -151,7 +151,7 @@ fn custodians_go_crosswise() {
             noted("Share ID")[at],
             noted("Share value")[at],
         ];
-        fs::write(cards.path(file), lines.join("\n")).unwrap();
+        write_secret(&cards.path(file), &lines.join("\n"));
     }
     hsmux(
         &cards,
