@@ -4,7 +4,6 @@ import select
 import ssl
 import struct
 import time
-from functools import partial
 
 from common import http2
 from common.actors import ANOTHER, Attackers
@@ -148,7 +147,7 @@ def trials(bench):
     ]
     try:
         for title, make in bench.choose(variants, 2):
-            yield bench.attempt(partial(trial, bench, title, make, backend.port))
+            yield trial(bench, title, make, backend.port)
     finally:
         backend.close()
 

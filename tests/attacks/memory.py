@@ -116,9 +116,9 @@ def trials(bench):
         ("frames of 60 KiB that are never whole, 1,000 connections", part, 1000, "hold"),
     ]
     for title, frame, connections, then in bench.choose(variants, 1):
-        yield bench.attempt(partial(trial, bench, title, partial(flood, frame=frame, connections=connections, then=then)))
+        yield trial(bench, title, partial(flood, frame=frame, connections=connections, then=then))
     for title, size in bench.choose([("data objects of 1 MiB without login", 1 << 20), ("data objects of 1 KiB", 1 << 10)], 0):
-        yield bench.attempt(partial(trial, bench, title, partial(keeper, size=size)))
+        yield trial(bench, title, partial(keeper, size=size))
 
 
 def trial(bench, title, make):

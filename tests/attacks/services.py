@@ -3,7 +3,6 @@
 import json
 import socket
 import time
-from functools import partial
 
 from broker_keys import SECTIONS as BROKER
 from broker_keys import make_keys
@@ -83,7 +82,7 @@ def on_the_broker(bench):
             ("the broker: heads byte by byte, 3,000 connections", requests(port, random, 3000, dribble=True, pause=0.2)),
         ]
         for title, attack in bench.choose(variants, 0):
-            yield bench.attempt(partial(trial, bench, pool, title, attack))
+            yield trial(bench, pool, title, attack)
 
 
 def on_the_plain_port(bench):
@@ -98,7 +97,7 @@ def on_the_plain_port(bench):
             ("the page of metrics: heads without end, 3,000 connections", requests(page, long, 3000, reads=True)),
         ]
         for title, attack in bench.choose(variants, 0):
-            yield bench.attempt(partial(trial, bench, pool, title, attack))
+            yield trial(bench, pool, title, attack)
 
 
 NODE = """
@@ -130,7 +129,7 @@ def on_the_node(bench):
             ("a node: garbage, as often as it is taken", requests(port, b"GET / HTTP/1.1\r\n\r\n" * 100, 100, reads=True)),
         ]
         for title, attack in bench.choose(variants, 0):
-            yield bench.attempt(partial(trial, bench, pool, title, attack))
+            yield trial(bench, pool, title, attack)
 
 
 def trial(bench, pool, title, attack):

@@ -3,7 +3,6 @@
 import socket
 import struct
 import time
-from functools import partial
 
 from common import frames
 from common.actors import Attackers
@@ -75,7 +74,7 @@ def trials(bench):
         ("60 logins of 3 KiB, a byte each 5 ms", begin(login, 3000, 2990), 0, 60, 0.005),
     ]
     for title, head, fill, connections, pause in bench.choose(variants, 1):
-        yield bench.attempt(partial(trial, bench, title, (head, fill, connections, pause)))
+        yield trial(bench, title, (head, fill, connections, pause))
     if not bench.quick:
         yield longest_frame(bench)
 

@@ -1,5 +1,6 @@
 //! `/metrics` and `/health`, on a port of their own without TLS.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,33 @@ use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::AbortHandle;
 
 use crate::house::House;
 
 /// Whoever asks is a neighbour, and quick.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Connections at once. The oldest is closed for one more.
+const CONNECTIONS: usize = 64;
+
+/// Bytes of a request's head, the least that hyper takes.
+const HEAD: usize = 8 << 10;
+
 /// Serves until the runtime ends: also while the gateway drains, when `/health` says so.
 pub async fn serve(house: Arc<House>, listener: TcpListener) {
+    let mut open = VecDeque::with_capacity(CONNECTIONS);
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(converse(Arc::clone(&house), stream))),
+            Ok((stream, _)) => {
+                open.retain(|one: &AbortHandle| !one.is_finished());
+                if open.len() >= CONNECTIONS {
+                    let oldest = open.pop_front();
+                    oldest.inspect(AbortHandle::abort);
+                }
+                let one = tokio::spawn(converse(Arc::clone(&house), stream));
+                open.push_back(one.abort_handle());
+            }
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
@@ -37,7 +54,8 @@ async fn converse(house: Arc<House>, stream: TcpStream) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
-        .header_read_timeout(PATIENCE);
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(HEAD);
     // Whether somebody has read it to the end is his own affair.
     let _ = builder
         .serve_connection(TokioIo::new(stream), service)

@@ -63,6 +63,9 @@ pub async fn say<T: Encode<()>>(to: &mut (impl AsyncWrite + Unpin), message: &T)
     written.await.map_err(|error| lost(&error))
 }
 
+/// Room for a frame before any of it has come, in bytes.
+const READ_AHEAD: usize = 8 << 10;
+
 /// Reads a frame, which may be so long.
 pub async fn hear(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
@@ -70,8 +73,12 @@ pub async fn hear(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Resul
         let message = format!("a frame of {length} bytes; {most} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    let mut frame = vec![0; length];
-    from.read_exact(&mut frame).await?;
+    // Room grows with what has come, whatever length was claimed.
+    let mut frame = Vec::with_capacity(length.min(READ_AHEAD));
+    from.take(length as u64).read_to_end(&mut frame).await?;
+    if frame.len() < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(frame)
 }
 

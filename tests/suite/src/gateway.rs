@@ -13,7 +13,8 @@ pub struct Gateway {
     pub address: String,
     /// The same without TLS; empty: it does not listen there.
     pub http: String,
-    metrics: String,
+    /// Where the page of metrics is served: `ADDRESS:PORT`.
+    pub metrics: String,
 }
 
 /// What a client of `openssl` asks for.

@@ -1,7 +1,7 @@
 //! Floods of small frames over HTTP/2.
 //!
 //! h2 itself limits empty DATA frames, CONTINUATION frames, and streams that are reset before they are accepted. It
-//! answers any number of PING and SETTINGS frames, and takes any number of resets afterwards.
+//! answers any number of PING and SETTINGS frames, and takes any number of WINDOW_UPDATE frames and later resets.
 
 use std::time::Instant;
 
@@ -10,12 +10,16 @@ use std::time::Instant;
 const BURST: f64 = 1000.0;
 const EACH_SECOND: f64 = 100.0;
 
+/// A WINDOW_UPDATE frame counts for so much of a small frame: clients send several for each part that they receive.
+const UPDATE: f64 = 0.1;
+
 /// RFC 9113, section 6.
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 
 /// What a client says before its first frame (section 3.4).
@@ -52,21 +56,22 @@ impl Flood {
 
     /// Looks at what the client sends; `false`: it has sent too many small frames.
     pub fn receive(&mut self, bytes: &[u8]) -> bool {
-        let mut small: u32 = 0;
+        let mut small = 0.0;
         self.received.each(bytes, |kind, flags| {
-            let asks = match kind {
-                PING | SETTINGS => flags & ACK == 0,
-                kind => kind == RST_STREAM,
+            small += match kind {
+                PING | SETTINGS if flags & ACK == 0 => 1.0,
+                RST_STREAM => 1.0,
+                WINDOW_UPDATE => UPDATE,
+                _ => 0.0,
             };
-            small += u32::from(asks);
         });
-        if small == 0 {
+        if small <= 0.0 {
             return true;
         }
         let now = Instant::now();
         let seconds = now.duration_since(std::mem::replace(&mut self.since, now));
         self.allow(seconds.as_secs_f64() * EACH_SECOND);
-        self.allowed -= f64::from(small);
+        self.allowed -= small;
         self.allowed >= 0.0
     }
 
@@ -146,14 +151,20 @@ mod tests {
     #[test]
     fn other_frames_are_free() {
         let mut flood = begun();
-        for (kind, flags) in [
-            (DATA, 0),
-            (HEADERS, 4),
-            (PING, ACK),
-            (SETTINGS, ACK),
-            (8, 0),
-        ] {
+        for (kind, flags) in [(DATA, 0), (HEADERS, 4), (PING, ACK), (SETTINGS, ACK)] {
             assert!(flood.receive(&frame(kind, flags, 200).repeat(5000)));
+        }
+    }
+
+    #[test]
+    fn updates_of_windows_count_for_a_tenth() {
+        let update = frame(WINDOW_UPDATE, 0, 4);
+        assert!(begun().receive(&update.repeat(9000)));
+        assert!(!begun().receive(&update.repeat(11_000)));
+        let mut flood = begun();
+        for _ in 0..5000 {
+            flood.send(&frame(DATA, 0, 100));
+            assert!(flood.receive(&update.repeat(8)));
         }
     }
 

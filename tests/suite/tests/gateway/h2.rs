@@ -8,6 +8,7 @@ pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 pub const PING: u8 = 6;
+pub const WINDOW_UPDATE: u8 = 8;
 
 /// `SETTINGS_INITIAL_WINDOW_SIZE` (section 6.5.2), 0.
 const CLOSED: [u8; 6] = [0, 4, 0, 0, 0, 0];

@@ -3,11 +3,14 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use boring::ssl::SslStream;
 use hsmux_suite::{PATIENCE, until};
 
-use crate::h2::{self, DATA, END, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WHOLE};
+use crate::h2::{
+    self, DATA, END, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS, WHOLE, WINDOW_UPDATE,
+};
 use crate::hosts::connect;
 use crate::rig::{BOTH, FOLDER, Gateway};
 
@@ -171,8 +174,29 @@ fn floods_of_small_frames_end_their_connection() {
     assert_eq!(closed(), 0);
     assert!(!flood(&gateway, 20_000, ping));
     assert!(!flood(&gateway, 20_000, settings));
-    assert_eq!(closed(), 2);
+    let update = |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]);
+    assert!(!flood(&gateway, 50_000, update));
+    assert_eq!(closed(), 3);
     // h2 itself may end it before.
     assert!(!flood(&gateway, 20_000, reset));
+    gateway.curl("a.test", "/page.txt", "").says("a page");
+}
+
+/// A neighbour may connect to it as often as it likes: the oldest connections are closed.
+#[test]
+fn the_page_of_metrics_is_served_beside_silent_connections() {
+    let gateway = Gateway::with_folder();
+    let connect = |_| TcpStream::connect(&gateway.metrics).expect("a connection");
+    let silent: Vec<_> = (0..300).map(connect).collect();
+    assert_eq!(gateway.metric("hsmux_gateway_closed_total"), 0);
+    let has_ended = |stream: &TcpStream| {
+        stream.set_nonblocking(true).expect("ask without waiting");
+        matches!((&*stream).read(&mut [0]), Ok(0))
+    };
+    // All end after ten seconds; the oldest give way at once.
+    until("the oldest are closed", Duration::from_secs(9), || {
+        let ended = silent.iter().filter(|stream| has_ended(stream)).count();
+        (ended >= 300 - 64).then_some(())
+    });
     gateway.curl("a.test", "/page.txt", "").says("a page");
 }
