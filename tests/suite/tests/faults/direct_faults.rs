@@ -30,26 +30,22 @@ fn tokens(labels: &[&str], timeout: &str) -> (Rig, StandIn) {
 const FAST: &str = "fast_sign = true\nservice_time_us = 200";
 const HANGS: &str = "fast_sign = true\nhang_in_sign = true";
 
-/// Of two tokens one does not answer: it keeps one program, and what all the others ask is done by the other token.
+/// Of two tokens one does not answer: it keeps one program, and what all the others ask is done by the other token. The
+/// kernel may have told the one that hangs alone of another program's request: that program asks the daemon a second
+/// later.
 #[test]
 fn no_program_waits_for_a_token_while_another_is_free() {
-    let (rig, mut tokens) = tokens(&["a", "b"], "60s");
+    let (rig, mut tokens) = tokens(&["a", "b"], "600s");
     let ec = key(&rig, "ec");
-    let mut lines = Vec::new();
-    until("five programs are served directly", PATIENCE, || {
-        // What is handed over before both tokens are known to be fast may end.
-        lines.retain_mut(|line: &mut Line| line.signs(ec));
-        lines.push(Line::direct(&rig, ec));
-        (lines.len() == 5).then_some(())
-    });
+    let clients: [_; 5] = std::array::from_fn(|_| served_directly(&rig, ec));
     let signed: [AtomicU64; 5] = Default::default();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        for (mut line, signed) in lines.into_iter().zip(&signed) {
+        for (client, signed) in clients.iter().zip(&signed) {
             let is_over = &is_over;
             scope.spawn(move || {
                 while !is_over.load(Ordering::SeqCst) {
-                    assert!(line.signs(ec), "it is neither ended nor refused");
+                    client.execute(&sign(ec), soon()).expect("a signature");
                     signed.fetch_add(1, Ordering::SeqCst);
                 }
             });
@@ -67,7 +63,7 @@ fn no_program_waits_for_a_token_while_another_is_free() {
         let before = counts();
         until("four programs are served by the other", PATIENCE, || {
             let goes_on = |(now, before): &(u64, u64)| *now > before + 100;
-            (counts().into_iter().zip(before).filter(goes_on).count() == 4).then_some(())
+            (counts().into_iter().zip(before).filter(goes_on).count() >= 4).then_some(())
         });
         is_over.store(true, Ordering::SeqCst);
         tokens.set_all(FAST);

@@ -12,7 +12,7 @@ use hsmux_wire::{Call, Item, VERSION};
 use crate::raw::{client, log_in, named};
 use crate::swarm::{Plan, Swarm, User};
 
-const HONEST: u32 = 20_002;
+pub const HONEST: u32 = 20_002;
 const HOSTILE: u32 = 20_001;
 
 /// As in the report of the weakness.
@@ -29,10 +29,17 @@ const REMAINING_US: u64 = 30_000_000;
 
 /// A daemon that both users may connect to, with slow stand-ins.
 fn rig(labels: &[&str]) -> Rig {
+    shared_by_users(labels, SLOW_US)
+}
+
+/// A daemon that all users may connect to, with stand-ins that take so many microseconds for everything.
+pub fn shared_by_users(labels: &[&str], service_time_us: u32) -> Rig {
     let mut rig = Rig::prepare(Setup::Daemon, 0);
     let mut tokens = rig.stand_in("vendor", labels);
     tokens.set_module("settled = true");
-    tokens.set_all(&format!("service_time_us = {SLOW_US}\nfast_sign = true"));
+    tokens.set_all(&format!(
+        "service_time_us = {service_time_us}\nfast_sign = true"
+    ));
     for member in &mut rig.config.members {
         *member = member.clone().with("sessions = 1");
     }
@@ -45,13 +52,13 @@ fn rig(labels: &[&str]) -> Rig {
     rig
 }
 
-fn key(rig: &Rig, label: &str) -> ObjectId {
+pub fn key(rig: &Rig, label: &str) -> ObjectId {
     let client = client(rig, VERSION..=VERSION);
     log_in(rig, &client);
     named(&client, Class::PRIVATE_KEY, label).expect(label)
 }
 
-fn signatures(key: ObjectId, count: usize, bytes: usize) -> Call {
+pub fn signatures(key: ObjectId, count: usize, bytes: usize) -> Call {
     let operation = || Operation::Use {
         verb: Verb::Sign,
         key: key.into(),
@@ -66,7 +73,7 @@ fn signatures(key: ObjectId, count: usize, bytes: usize) -> Call {
 }
 
 /// Signatures a second of one connection that asks for the next as soon as it has one.
-fn rate(user: &mut User, call: &Call) -> f64 {
+pub fn rate(user: &mut User, call: &Call) -> f64 {
     let begun = Instant::now();
     let mut count = 0;
     while begun.elapsed() < WINDOW {

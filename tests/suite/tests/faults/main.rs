@@ -9,6 +9,7 @@ mod fairness;
 mod gone;
 mod limits;
 mod members;
+mod memory;
 mod pins;
 mod queue;
 mod raw;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hsmux_suite::{PATIENCE, until};
 use rustix::net::sockopt::set_socket_reuseaddr;
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with};
 use rustix::process::Signal;
 
 use crate::rig::{BOTH, Gateway};
@@ -36,7 +36,13 @@ pub struct Port {
 
 impl Port {
     pub fn taken() -> Self {
-        let taken = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let taken = socket_with(
+            AddressFamily::INET,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )
+        .expect("a socket");
         set_socket_reuseaddr(&taken, true).expect("a port for two");
         bind(&taken, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("a port");
         let address = getsockname(&taken).expect("an address");

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_bench::http::allow_connections;
 use hsmux_suite::{PATIENCE, until};
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use rustls::version::TLS13;
 
 use crate::hello::hello;
@@ -19,7 +19,13 @@ const SERVICE: &str = "service_time_us = 200000";
 
 /// A connection from another address of this host, which has said so much.
 fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+    let socket = socket_with(
+        AddressFamily::INET,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .expect("a socket");
     bind(&socket, &SocketAddr::from((address, 0))).expect("an address of this host");
     let to: SocketAddr = gateway.address.parse().expect("an address");
     connect(socket.as_fd(), &to).expect("a connection");

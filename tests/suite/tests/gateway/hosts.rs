@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use boring::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode};
 use hsmux_suite::PATIENCE;
 
-use crate::backends::{backend, mirror};
+use crate::backends::{backend, in_front_of, mirror};
 use crate::h2;
 use crate::rig::{BOTH, Gateway, certify};
 
@@ -178,7 +178,9 @@ fn a_client_says_nothing_in_the_gateways_name() {
 
 #[test]
 fn a_malformed_chunk_is_the_clients_mistake() {
-    let gateway = two_sites("");
+    // One that answered before it has the whole body might be first.
+    let reads = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
+    let gateway = in_front_of("http", &backend(reads), "");
     let chunked = "POST /private HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n";
     for body in [
         "5\r\nhello\r\nxyz\r\n",
@@ -189,5 +191,5 @@ fn a_malformed_chunk_is_the_clients_mistake() {
         let said = say(&gateway, "a.test", request.as_bytes());
         assert!(said.starts_with("HTTP/1.1 400 "), "{body}: {said}");
     }
-    assert_eq!(gateway.metric("hsmux_gateway_backend_up{backend"), 2);
+    assert_eq!(gateway.metric("hsmux_gateway_backend_up"), 1);
 }
