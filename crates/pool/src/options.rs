@@ -36,6 +36,8 @@ pub struct Options {
     pub state: PathBuf,
     /// How many members a new key has to reach.
     pub replicas: usize,
+    /// How long a new key is kept for a member that is away, wrapped.
+    pub envelope_life: Duration,
     /// Whether every change of a token is refused.
     pub read_only: bool,
     /// Keys whose uses are counted by their tokens: they are proved when a person asks for it.
@@ -54,6 +56,7 @@ impl Default for Options {
             threads: true,
             state: PathBuf::from("/var/lib/hsmux"),
             replicas: 1,
+            envelope_life: crate::replicate::ENVELOPE_LIFE,
             read_only: false,
             counted: Vec::new(),
             hides_broker_keys: false,

@@ -142,6 +142,15 @@ pub struct Oaep {
 }
 
 impl Oaep {
+    /// SHA-256 with MGF1-SHA-256 and no label.
+    pub fn sha256() -> Self {
+        Self {
+            hash: ck::CKM_SHA256,
+            mgf: ck::CKG_MGF1_SHA256,
+            label: Blob::default(),
+        }
+    }
+
     /// SHA-1 with MGF1-SHA-1 and no label: the form that every token has.
     pub fn sha1() -> Self {
         Self {

@@ -93,6 +93,8 @@ pub struct PoolSection {
     pub deadline: Duration,
     /// How many members a new object must reach at once.
     pub replicas: usize,
+    /// How long a new key is kept for a member that is away, wrapped.
+    pub envelope_life: Duration,
     /// Keys with a use counter.
     pub counted: Vec<Uri>,
     /// Whether members are watched that do not say otherwise.
@@ -223,6 +225,7 @@ impl Config {
             threads: true,
             state: self.state.clone(),
             replicas: self.pool.replicas,
+            envelope_life: self.pool.envelope_life,
             read_only: self.pool.read_only,
             hides_broker_keys: false,
             counted: self.pool.counted.clone(),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Policy;
+use crate::replicate::ENVELOPE_LIFE;
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, integer, text, uri};
@@ -132,6 +133,9 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> Option<P
         replicas: fields
             .number("replicas", 1..=members)
             .unwrap_or(members.min(2)) as usize,
+        envelope_life: fields
+            .duration_from("envelope_life", "1m", "8760h")
+            .unwrap_or(ENVELOPE_LIFE),
         counted: fields.list("counted", uri).unwrap_or_default(),
         watch: fields.flag("watch").unwrap_or(broker),
     };

@@ -120,6 +120,12 @@ pub const SECTIONS: &[Section] = &[
                 "How many members a new object must reach at once, or it is made on none.",
             ),
             key(
+                "envelope_life",
+                r#""72h""#,
+                r#""168h""#,
+                "How long the journal keeps a new key for a member that is away, wrapped under the member's transport key. After that the member does not get it by itself: `hsmux key list` shows what it lacks. The state folder and one PIN give away what is kept.",
+            ),
+            key(
                 "counted",
                 r#"["pkcs11:object=notary;type=private"]"#,
                 "none",

@@ -10,7 +10,9 @@ use hsmux_token::{
     Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
 };
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Who may write the journal of a state folder.
@@ -24,6 +26,12 @@ pub enum Hold {
 
 /// How long a process waits while others change something.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// When wrapped keys that nobody needs are taken out of a long journal, which is written anew for that.
+const TIDY_AFTER: Duration = Duration::from_secs(10);
+
+/// How often somebody looks whether a member has been away for too long: clocks may be set.
+const LOOKS_EVERY: Duration = Duration::from_secs(60);
 
 /// Starts a pool whose changes reach enough members or none.
 ///
@@ -40,6 +48,8 @@ pub fn start(
         me: me.clone(),
         state: options.state.clone(),
         replicas: options.replicas,
+        envelope_life: options.envelope_life,
+        tidies: AtomicBool::new(false),
         read_only: options.read_only,
         threads: options.threads,
         hold,
@@ -64,6 +74,9 @@ pub struct Writer {
     me: Weak<Self>,
     state: PathBuf,
     replicas: usize,
+    envelope_life: Duration,
+    /// Whether a thread waits for keys in the journal that have to go.
+    tidies: AtomicBool,
     read_only: bool,
     threads: bool,
     hold: Hold,
@@ -130,7 +143,9 @@ impl Writer {
             Hold::WhileChanging => PATIENCE,
         };
         let coordinator = Coordinator::open_within(&self.state, self.replicas, patience)?;
-        let coordinator = coordinator.with_replicator(self.replicator.clone());
+        let coordinator = coordinator
+            .with_replicator(self.replicator.clone())
+            .with_envelope_life(self.envelope_life);
         let coordinator = Arc::new(if self.threads {
             coordinator
         } else {
@@ -141,6 +156,40 @@ impl Writer {
             _always: (self.hold == Hold::Always).then(|| Arc::clone(&coordinator)),
         };
         Ok(coordinator)
+    }
+
+    /// Takes wrapped keys out of the journal in time, where something is in it: by a thread that ends when nothing is.
+    fn tidy_later(&self) {
+        let daemon = self.threads && self.hold == Hold::Always;
+        let open = self.held.lock().used.upgrade();
+        if !daemon || open.and_then(|c| c.tidy(false)).is_none() {
+            return;
+        }
+        if self.tidies.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let me = Weak::clone(&self.me);
+        let spawned = thread::Builder::new()
+            .name("envelopes".into())
+            .spawn(move || {
+                let mut wait = TIDY_AFTER;
+                loop {
+                    thread::sleep(wait);
+                    let Some(writer) = me.upgrade() else { return };
+                    let open = writer.held.lock().used.upgrade();
+                    match open.and_then(|coordinator| coordinator.tidy(true)) {
+                        Some(left) => wait = left.clamp(TIDY_AFTER, LOOKS_EVERY),
+                        None => {
+                            writer.tidies.store(false, Ordering::Release);
+                            return;
+                        }
+                    }
+                }
+            });
+        if let Err(error) = spawned {
+            self.tidies.store(false, Ordering::Release);
+            tracing::warn!(%error, "wrapped keys stay in the journal until the next change");
+        }
     }
 
     fn pool(&self) -> Option<Arc<Pool>> {
@@ -158,6 +207,7 @@ impl Writer {
         let told = self
             .coordinator()
             .and_then(|coordinator| coordinator.catch_up(members, member));
+        self.tidy_later();
         let name = &member.name;
         match told {
             Ok(told) => {
@@ -176,7 +226,8 @@ impl Writer {
                 for id in &told.missing {
                     tracing::warn!(
                         member = name,
-                        "{id:?} was deleted by other means: `hsmux key clone` brings it back"
+                        "{id:?} is not there: deleted by other means, or not kept for so long ([pool] \
+                         envelope_life); `hsmux key clone` brings it if it can be copied"
                     );
                 }
                 Some(told)
@@ -213,7 +264,9 @@ impl Writer {
 
 impl Changes for Writer {
     fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome> {
-        self.coordinator()?.change(pool, &operation, deadline)
+        let answer = self.coordinator()?.change(pool, &operation, deadline);
+        self.tidy_later();
+        answer
     }
 
     /// A seat whose token makes up for what it missed whenever it connects.

@@ -4,7 +4,7 @@
 //! will tell it from all others there.
 
 use super::Coordinator;
-use super::journal::{Record, Sync};
+use super::journal::{Record, Sync, seconds};
 use super::keys::lacks_what_it_takes;
 use super::members::{Members, Present};
 use super::plan::{Duty, Plan, Roster, too_few};
@@ -57,7 +57,14 @@ impl Birth<'_> {
         };
         let (change, intent) = (self.change, alone.intent(operation.call()));
         let journal = &self.coordinator.journal;
-        journal.append(Record::Intent { change, intent }, Sync::Now)?;
+        journal.append(
+            Record::Intent {
+                change,
+                intent,
+                at: seconds(),
+            },
+            Sync::Now,
+        )?;
         let planned = self.make(present, operation).and_then(|makes| {
             let key = self.replicator.take(&present.token.info(), &expected)?;
             self.copies(

@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::channel::Opener;
 use super::each::each;
-use super::journal::{Record, Sync};
+use super::journal::{Record, Sync, seconds};
 use super::members::{Members, Present};
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::prove;
@@ -30,9 +30,14 @@ impl Coordinator {
     ) -> Result<Outcome> {
         let call = operation.call();
         let intent = plan.intent(call);
-        let written = self
-            .journal
-            .append(Record::Intent { change, intent }, Sync::Now);
+        let written = self.journal.append(
+            Record::Intent {
+                change,
+                intent,
+                at: seconds(),
+            },
+            Sync::Now,
+        );
         if let Err(error) = written {
             if plan.begun {
                 self.take_back(change, members, roster, plan, &error);

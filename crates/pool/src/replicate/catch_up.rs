@@ -1,19 +1,22 @@
 //! A member returns: it does what it owes, and what it should not have, or lacks, is told.
 
 use super::Coordinator;
-use super::journal::{Record, Sync};
+use super::journal::{Record, State, Sync};
 use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present, present};
 use super::plan::Roster;
 use super::site::Limit;
 use super::work::{Effect, Work};
-use hsmux_token::{Error, Kind, ObjectId, Result, Scope, Snapshot};
+use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long one operation of it may take.
 const EACH: Duration = Duration::from_secs(30);
+
+/// How long a new transport key may take: some tokens need a minute for one.
+const MAKING: Duration = Duration::from_secs(180);
 
 /// What there is to say about a member that has returned.
 #[derive(Default, Debug)]
@@ -25,7 +28,7 @@ pub struct CatchUp {
     /// Objects that were deleted through the pool but are on this token: they are not served.
     pub tombstoned: Vec<ObjectId>,
     /// Objects that were put on this token through the pool and are not there any more: deleted by
-    /// other means. They are not brought back by themselves; `hsmux key clone` does.
+    /// other means, or not kept for it for so long. They are not brought back by themselves; `hsmux key clone` does.
     pub missing: Vec<ObjectId>,
     /// It has something now that its module has not seen: it is to be connected anew, and to catch up
     /// then. Nothing else is told.
@@ -46,6 +49,7 @@ impl Coordinator {
         })?;
         self.met(&returned)?;
         let mut told = CatchUp::default();
+        self.expire_envelopes();
         if self.owes(&returned.serial) {
             let _turn = self.turn.lock();
             for (_, result) in self.settle(&returned, &others(members, &returned)) {
@@ -59,9 +63,66 @@ impl Coordinator {
             }
         }
         if !told.unseen {
+            self.replace_transport_key(&returned);
             self.compare(&returned, &mut told)?;
+            self.remove_old_transport_keys(&returned, &told.snapshot);
         }
+        self.journal.drop_keys(false);
         Ok(told)
+    }
+
+    /// A token whose transport key is of the kind of before gets a new one. What was sent to the old one is opened
+    /// by that.
+    fn replace_transport_key(&self, present: &Present) {
+        let pin = self.transport.pin(&present.serial);
+        if pin.is_none_or(|pin| !pin.is_old()) {
+            return;
+        }
+        let enrolled = self
+            .transport
+            .enrol(present.site(Limit::Each(MAKING)), &present.serial);
+        if let Err(error) = enrolled {
+            tracing::warn!(member = present.name, %error, "the old transport key stays for now");
+        }
+    }
+
+    /// Transport keys that were replaced go once nothing is owed by which they would be needed.
+    fn remove_old_transport_keys(&self, present: &Present, snapshot: &Snapshot) {
+        let serial = &present.serial;
+        let needed = self.journal.read(|state| -> BTreeSet<ObjectId> {
+            let owed = state.owed.get(serial).into_iter();
+            let works = owed.flat_map(|owed| owed.values().flatten());
+            works.filter_map(|work| work.0.opener()).collect()
+        });
+        for id in self.transport.leftovers(serial, &snapshot.objects) {
+            if needed.contains(&id.with_class(Class::PRIVATE_KEY)) {
+                continue;
+            }
+            match present.site(Limit::Each(EACH)).destroy(id.into()) {
+                Ok(_) => tracing::info!(member = present.name, "{id:?}: old transport key removed"),
+                Err(error) => {
+                    tracing::warn!(member = present.name, %error, "an old transport key stays");
+                }
+            }
+        }
+    }
+
+    /// Members that have been away for too long do not get what was kept for them.
+    pub(super) fn expire_envelopes(&self) {
+        for (serial, change) in self.journal.expire(self.envelope_life) {
+            let of_serial = |state: &State| {
+                let mut names = state.serials.iter();
+                let found = names.find(|(_, known)| **known == serial);
+                found.map(|(name, _)| name.clone())
+            };
+            let member = self.journal.read(of_serial).unwrap_or(serial);
+            tracing::warn!(
+                member,
+                change,
+                "has been away for longer than [pool] envelope_life: it does not get the key that was \
+                 made then. `hsmux key list` shows what it lacks, `hsmux key clone` brings what can be copied"
+            );
+        }
     }
 
     /// Whether a member owes something. What is decided while it comes into service it does at the

@@ -35,6 +35,7 @@ impl Coordinator {
         };
         let mut roster = Roster::call(self, members, deadline)?;
         self.meet(&roster)?;
+        self.expire_envelopes();
         let mut renewed = self.settle_all(&roster.here, members);
         if keys::makes_key(operation) && !roster.alone() {
             renewed |= self.log_in(&roster, members)?;
@@ -50,6 +51,7 @@ impl Coordinator {
         let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
         // Also those that have come into service meanwhile.
         self.settle_all(&present(members), members);
+        self.journal.drop_keys(false);
         answer
     }
 

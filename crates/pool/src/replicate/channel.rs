@@ -1,8 +1,8 @@
 //! The way of keys from one token to another: wrapped under a key that only the other can unwrap.
 //!
 //! The source makes an AES-256 session key, wraps it once under the target's transport public key
-//! (RSA-OAEP with SHA-1, the form that every token has; its strength does not rest on collisions),
-//! and wraps every key of the run under it. Or both hold a wrapping key already.
+//! (RSA-OAEP with SHA-256, or with SHA-1 where one of the two has no other; its strength does not rest
+//! on collisions), and wraps every key of the run under it. Or both hold a wrapping key already.
 
 use super::replicator::Replicator;
 use super::site::{Passing, Site, is_absent};
@@ -23,13 +23,20 @@ const UNDER_AES: &[u64] = &[
     CKM_AES_CBC_PAD,
 ];
 
-/// RSA-OAEP for transport keys.
-pub(super) fn oaep() -> Mechanism {
+/// RSA-OAEP for transport keys, with one of [`OAEP_HASHES`].
+pub(super) fn oaep(hash: u64) -> Mechanism {
+    let params = match hash {
+        CKM_SHA256 => Oaep::sha256(),
+        _ => Oaep::sha1(),
+    };
     Mechanism {
         kind: CKM_RSA_PKCS_OAEP,
-        params: Params::Oaep(Oaep::sha1()),
+        params: Params::Oaep(params),
     }
 }
+
+/// Hashes for RSA-OAEP (`CKM_*`), the best first: every token has the last.
+pub(super) const OAEP_HASHES: [u64; 2] = [CKM_SHA256, CKM_SHA_1];
 
 /// The mechanisms by which a token unwraps any key under an AES key.
 pub(super) fn unwraps(token: &dyn Token) -> Vec<u64> {
@@ -56,6 +63,16 @@ pub(super) struct Envelope {
     /// The key itself.
     #[n(3)]
     wrapped: Blob,
+    /// The hash of the AES key's RSA-OAEP; absent: SHA-1.
+    #[n(4)]
+    oaep_hash: Option<u64>,
+}
+
+impl Envelope {
+    /// The target's own key, by which it is opened.
+    pub fn opener(&self) -> ObjectId {
+        self.opener
+    }
 }
 
 /// The source's end of the way to one target.
@@ -66,6 +83,7 @@ pub(super) struct Channel<'a> {
     _session_key: Option<Passing<'a>>,
     opener: ObjectId,
     sealed: Option<Blob>,
+    oaep_hash: Option<u64>,
     mechanisms: Vec<u64>,
 }
 
@@ -95,17 +113,25 @@ impl<'a> Channel<'a> {
             mechanism: Mechanism::plain(CKM_AES_KEY_GEN),
             template: session_key_template().with_number(CKA_VALUE_LEN, 32),
         })?;
-        let sealed = source.run(&Operation::Wrap {
-            wrapping: public.reference(),
-            mechanism: oaep(),
-            key: session_key.reference(),
-        })?;
+        let seal = |hash| {
+            source.run(&Operation::Wrap {
+                wrapping: public.reference(),
+                mechanism: oaep(hash),
+                key: session_key.reference(),
+            })
+        };
+        let best = target.oaep_hash();
+        let (hash, sealed) = match seal(best) {
+            Err(error) if best != CKM_SHA_1 && fits_not(&error) => (CKM_SHA_1, seal(CKM_SHA_1)?),
+            sealed => (best, sealed?),
+        };
         Ok(Self {
             source,
             wrapping: session_key.reference(),
             _session_key: Some(session_key),
             opener: target.private_key()?,
             sealed: Some(Blob(sealed.into_bytes()?)),
+            oaep_hash: Some(hash),
             mechanisms,
         })
     }
@@ -133,6 +159,7 @@ impl<'a> Channel<'a> {
             _session_key: None,
             opener: key,
             sealed: None,
+            oaep_hash: None,
             mechanisms: common(source, &unwraps(target.token), target.name)?,
         })
     }
@@ -154,6 +181,7 @@ impl<'a> Channel<'a> {
                         sealed: self.sealed.clone(),
                         mechanism,
                         wrapped: Blob(outcome.into_bytes()?),
+                        oaep_hash: self.oaep_hash,
                     });
                 }
                 Err(error) if fits_not(&error) => refused = Some(error),
@@ -212,7 +240,10 @@ impl<'a> Opener<'a> {
         template: &Attributes,
     ) -> Result<hsmux_token::Made> {
         let unwrapping = match &envelope.sealed {
-            Some(sealed) => self.session_key(envelope.opener, sealed)?,
+            Some(sealed) => {
+                let hash = envelope.oaep_hash.unwrap_or(CKM_SHA_1);
+                self.session_key(envelope.opener, sealed, hash)?
+            }
             None => envelope.opener.into(),
         };
         self.site.make(&Operation::Unwrap {
@@ -223,7 +254,7 @@ impl<'a> Opener<'a> {
         })
     }
 
-    fn session_key(&mut self, transport: ObjectId, sealed: &Blob) -> Result<ObjectRef> {
+    fn session_key(&mut self, transport: ObjectId, sealed: &Blob, hash: u64) -> Result<ObjectRef> {
         if let Some((of, key)) = &self.opened
             && of == sealed
         {
@@ -231,7 +262,7 @@ impl<'a> Opener<'a> {
         }
         let unwrap = Operation::Unwrap {
             unwrapping: transport.into(),
-            mechanism: oaep(),
+            mechanism: oaep(hash),
             wrapped: sealed.clone(),
             template: session_key_template()
                 .with_number(CKA_CLASS, CKO_SECRET_KEY)
@@ -293,7 +324,7 @@ fn cannot(member: &str, why: &str) -> Error {
 }
 
 /// Whether another way to wrap may do.
-fn fits_not(error: &Error) -> bool {
+pub(super) fn fits_not(error: &Error) -> bool {
     matches!(
         error.code(),
         Some(

@@ -58,6 +58,7 @@ pub fn example() -> Vec<u8> {
         Record::Intent {
             change: 1,
             intent: intent.clone(),
+            at: 1,
         },
         step("1"),
         step("2"),
@@ -67,7 +68,11 @@ pub fn example() -> Vec<u8> {
             serial: "3".into(),
         },
         begin(2),
-        Record::Intent { change: 2, intent },
+        Record::Intent {
+            change: 2,
+            intent,
+            at: 2,
+        },
         Record::Undone {
             change: 2,
             why: "too few".into(),

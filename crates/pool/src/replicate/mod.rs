@@ -69,12 +69,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use transport::Transport;
 
+/// How long a new key is kept for a member that is away, wrapped, where the configuration does not say: a week is
+/// enough for a repair, and an old copy of the state folder is worth nothing for longer.
+pub const ENVELOPE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
 pub struct Coordinator {
     journal: Journal,
     transport: Transport,
     replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
+    envelope_life: Duration,
     threads: bool,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: Turn<()>,
@@ -98,9 +103,19 @@ impl Coordinator {
             transport: Transport::open(&folder)?,
             replicator: None,
             replicas,
+            envelope_life: ENVELOPE_LIFE,
             threads: true,
             turn: Turn::new(()),
         })
+    }
+
+    /// The same, keeping new keys for so long for members that are away.
+    #[must_use]
+    pub fn with_envelope_life(self, envelope_life: Duration) -> Self {
+        Self {
+            envelope_life,
+            ..self
+        }
     }
 
     /// The same on the callers' threads alone: for an application that does not allow any others.
@@ -116,6 +131,16 @@ impl Coordinator {
     #[must_use]
     pub fn with_replicator(self, replicator: Option<Arc<dyn Replicator>>) -> Self {
         Self { replicator, ..self }
+    }
+
+    /// Takes wrapped keys out of the journal that nobody waits for, or has waited for too long; says when that is to
+    /// be done again.
+    fn tidy(&self, at_once: bool) -> Option<Duration> {
+        self.expire_envelopes();
+        if self.journal.drop_keys(at_once) {
+            return Some(Duration::ZERO);
+        }
+        self.journal.expires_in(self.envelope_life)
     }
 
     /// Whether an object was deleted through the pool (or its making undone): it is not served,

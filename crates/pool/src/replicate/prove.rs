@@ -42,7 +42,7 @@ fn private(site: Site, object: &Object) -> Result<()> {
             return good.map_err(|_| another(site, object));
         }
     }
-    let cipher = super::channel::oaep();
+    let cipher = super::channel::oaep(CKM_SHA_1);
     if may(CKA_DECRYPT) && public.kind() == KeyKind::Rsa && site.offers(cipher.kind, CKF_DECRYPT) {
         let secret = super::random::<16>()?;
         let text = public.encrypt(&cipher, &secret)?;

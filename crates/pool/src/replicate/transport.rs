@@ -3,7 +3,7 @@
 //! `transport.json` holds the pins and a MAC over them, by a key that only the owner of the state
 //! folder can read: a pin that somebody else has put there is not used.
 
-use super::channel::{oaep, unwraps};
+use super::channel::{OAEP_HASHES, oaep, unwraps};
 use super::files;
 use super::site::Site;
 use hmac::{Hmac, Mac};
@@ -22,7 +22,11 @@ use zeroize::Zeroizing;
 /// What the labels of transport keys begin with; the serial number follows.
 pub const TRANSPORT_LABEL: &str = "hsmux-transport-";
 
-const MODULUS_BITS: u64 = 2048;
+/// Bits of a new transport key: as strong as AES-128 (SP 800-57). A token that makes no such key makes its largest.
+const MODULUS_BITS: u64 = 3072;
+
+/// What the token computes in a proof, with the key that it has unwrapped.
+const PROOF: &[u8] = b"hsmux transport key proof 2";
 
 /// A transport key that has proved itself.
 #[derive(Clone, Serialize, Deserialize)]
@@ -33,6 +37,9 @@ pub(super) struct Pin {
     spki: String,
     /// The mechanisms (`CKM_*`) by which the token unwraps keys under an AES key.
     pub unwraps: Vec<u64>,
+    /// The hash of its RSA-OAEP (`CKM_*`). Keys of before, which have none, may decipher as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    oaep_hash: Option<u64>,
 }
 
 impl Pin {
@@ -45,6 +52,16 @@ impl Pin {
             )
         })?;
         PublicKey::from_spki(&spki)
+    }
+
+    /// The hash of its RSA-OAEP.
+    pub fn oaep_hash(&self) -> u64 {
+        self.oaep_hash.unwrap_or(CKM_SHA_1)
+    }
+
+    /// Whether it is to be replaced when its token is there.
+    pub fn is_old(&self) -> bool {
+        self.oaep_hash.is_none()
     }
 
     /// The name of the private half on its token.
@@ -98,7 +115,7 @@ impl Transport {
     /// The pin of a token that is present; the first time its transport key is made, checked and
     /// pinned.
     pub fn enrol(&self, site: Site, serial: &str) -> Result<Pin> {
-        if let Some(pin) = self.pin(serial) {
+        if let Some(pin) = self.pin(serial).filter(|pin| !pin.is_old()) {
             return Ok(pin);
         }
         if !site.offers(CKM_RSA_PKCS_OAEP, CKF_UNWRAP) {
@@ -117,15 +134,30 @@ impl Transport {
             None => generate(site, serial)?,
         };
         let public = guarded(site, &private)?;
-        prove(site, private.id, &public)?;
+        let oaep_hash = Some(prove(site, private.id, &public)?);
         let pin = Pin {
             name: site.name.to_owned(),
             spki: hex::encode(public.spki()),
             unwraps: unwraps(site.token),
+            oaep_hash,
         };
         self.write(serial, pin.clone())?;
         tracing::info!(member = site.name, serial, "transport key pinned");
         Ok(pin)
+    }
+
+    /// Transport keys of a token that no pin names any more, both halves of each.
+    pub fn leftovers(&self, serial: &str, there: &[Object]) -> Vec<ObjectId> {
+        let Some(current) = self.pin(serial).and_then(|pin| pin.private_key().ok()) else {
+            return Vec::new();
+        };
+        let label = label(serial).into_bytes();
+        let left = there.iter().filter(|object| {
+            let half = matches!(object.id.class, Class::PRIVATE_KEY | Class::PUBLIC_KEY);
+            half && object.id.name != current.name
+                && object.attributes.get(CKA_LABEL) == Some(&*label)
+        });
+        left.map(|object| object.id).collect()
     }
 
     fn write(&self, serial: &str, pin: Pin) -> Result<()> {
@@ -142,39 +174,64 @@ impl Transport {
     }
 }
 
+#[cfg(test)]
+impl Transport {
+    /// Pins a key as versions before have done it.
+    pub fn pin_as_before(&self, serial: &str, name: &str, private: &Object, unwraps: Vec<u64>) {
+        let public = PublicKey::from_attributes(&private.attributes).unwrap();
+        let pin = Pin {
+            name: name.to_owned(),
+            spki: hex::encode(public.spki()),
+            unwraps,
+            oaep_hash: None,
+        };
+        self.write(serial, pin).unwrap();
+    }
+}
+
 /// The transport private key that an earlier run left on the token.
 fn existing(site: Site, serial: &str) -> Result<Option<Object>> {
     let wanted = Attributes::default()
         .with_number(CKA_CLASS, CKO_PRIVATE_KEY)
         .with(CKA_LABEL, label(serial).into_bytes());
     let snapshot = site.token.objects().map_err(|e| e.at(site.name))?;
-    let found = snapshot
-        .objects
-        .iter()
-        .find(|object| object.attributes.matches(&wanted));
+    let found = snapshot.objects.iter().find(|object| {
+        let only_unwraps = object.attributes.flag(CKA_DECRYPT) == Some(false);
+        only_unwraps && object.attributes.matches(&wanted)
+    });
     Ok(found.cloned())
 }
 
 fn generate(site: Site, serial: &str) -> Result<Object> {
+    let making = site.token.info();
+    let largest = making
+        .mechanism(CKM_RSA_PKCS_KEY_PAIR_GEN)
+        .map_or(MODULUS_BITS, |info| info.max_key);
+    let bits = match largest {
+        0 => MODULUS_BITS,
+        largest => largest.min(MODULUS_BITS),
+    };
+    // An older key of this label may be there still, whose halves are others.
+    let id = [label(serial).as_bytes(), b".", &super::random::<4>()?].concat();
     let named = Attributes::default()
         .with_flag(CKA_TOKEN, true)
         .with(CKA_LABEL, label(serial).into_bytes())
-        .with(CKA_ID, label(serial).into_bytes());
+        .with(CKA_ID, id);
     let pair = Operation::GeneratePair {
         mechanism: Mechanism::plain(CKM_RSA_PKCS_KEY_PAIR_GEN),
         public: named
             .clone()
-            .with_number(CKA_MODULUS_BITS, MODULUS_BITS)
+            .with_number(CKA_MODULUS_BITS, bits)
             .with(CKA_PUBLIC_EXPONENT, vec![1, 0, 1])
             .with_flag(CKA_WRAP, true)
-            .with_flag(CKA_ENCRYPT, true)
+            .with_flag(CKA_ENCRYPT, false)
             .with_flag(CKA_VERIFY, false),
         private: named
             .with_flag(CKA_PRIVATE, true)
             .with_flag(CKA_SENSITIVE, true)
             .with_flag(CKA_EXTRACTABLE, false)
             .with_flag(CKA_UNWRAP, true)
-            .with_flag(CKA_DECRYPT, true)
+            .with_flag(CKA_DECRYPT, false)
             .with_flag(CKA_SIGN, false),
     };
     let made = site.run(&pair)?.into_objects()?;
@@ -195,6 +252,7 @@ fn guarded(site: Site, private: &Object) -> Result<PublicKey> {
         (CKA_LOCAL, true, "CKA_LOCAL"),
         (CKA_SENSITIVE, true, "CKA_SENSITIVE"),
         (CKA_EXTRACTABLE, false, "CKA_EXTRACTABLE"),
+        (CKA_DECRYPT, false, "CKA_DECRYPT"),
     ];
     for (kind, value, name) in wanted {
         if private.attributes.flag(kind) != Some(value) {
@@ -211,21 +269,64 @@ fn guarded(site: Site, private: &Object) -> Result<PublicKey> {
     PublicKey::from_attributes(&private.attributes).map_err(|e| e.at(site.name))
 }
 
-/// The token deciphers what was enciphered to the key.
-fn prove(site: Site, private: ObjectId, public: &PublicKey) -> Result<()> {
-    let challenge = super::random::<32>()?;
-    let enciphered = public.encrypt(&oaep(), &challenge)?;
-    let answer = site.with_key(Verb::Decrypt, private.into(), oaep(), enciphered)?;
-    if answer.as_ref() == challenge {
-        return Ok(());
+/// The token unwraps what was enciphered to the key: answers the best hash by which it does.
+fn prove(site: Site, private: ObjectId, public: &PublicKey) -> Result<u64> {
+    let mut why = None;
+    for hash in OAEP_HASHES {
+        match unwraps_a_challenge(site, private, public, hash) {
+            Ok(true) => return Ok(hash),
+            Ok(false) => {}
+            Err(error) if error.ends_connection() => return Err(error),
+            // Tokens that have no such hash say so in many ways.
+            Err(error) => why = Some(error),
+        }
     }
+    let why = why.map_or_else(String::new, |error| format!(": {error}"));
     Err(Error::token(
         Kind::Unproved,
         format!(
-            "{}: the transport key {private} did not decipher its challenge",
+            "{}: the transport key {private} did not unwrap its challenge{why}",
             site.name
         ),
     ))
+}
+
+fn unwraps_a_challenge(
+    site: Site,
+    private: ObjectId,
+    public: &PublicKey,
+    hash: u64,
+) -> Result<bool> {
+    let challenge = super::random::<32>()?;
+    // Where the token computes no HMAC, the challenge itself is read.
+    let macs = site.offers(CKM_SHA256_HMAC, CKF_SIGN);
+    let template = Attributes::default()
+        .with_number(CKA_CLASS, CKO_SECRET_KEY)
+        .with_number(CKA_KEY_TYPE, CKK_GENERIC_SECRET)
+        .with_flag(CKA_TOKEN, false)
+        .with_flag(CKA_SENSITIVE, macs)
+        .with_flag(CKA_EXTRACTABLE, !macs);
+    let template = if macs {
+        template.with_flag(CKA_SIGN, true)
+    } else {
+        template
+    };
+    let key = site.make_session(&Operation::Unwrap {
+        unwrapping: private.into(),
+        mechanism: oaep(hash),
+        wrapped: public.encrypt(&oaep(hash), &challenge)?.into(),
+        template,
+    })?;
+    if !macs {
+        let object = key.reference();
+        let read = site.make(&Operation::Read { object })?;
+        return Ok(read.object.attributes.get(CKA_VALUE) == Some(&challenge));
+    }
+    let hmac = Mechanism::plain(CKM_SHA256_HMAC);
+    let tag = site.with_key(Verb::Sign, key.reference(), hmac, PROOF.to_vec())?;
+    let mut expected = Hmac::<Sha256>::new_from_slice(&challenge).expect("any length will do");
+    expected.update(PROOF);
+    Ok(expected.verify_slice(&tag).is_ok())
 }
 
 fn label(serial: &str) -> String {
@@ -260,6 +361,10 @@ fn mac(key: &[u8; 32], pins: &BTreeMap<String, Pin>) -> Hmac<Sha256> {
         ] {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
+        }
+        if let Some(hash) = pin.oaep_hash {
+            mac.update(&[1]);
+            mac.update(&hash.to_be_bytes());
         }
     }
     mac

@@ -162,6 +162,19 @@ impl Work {
         }
     }
 
+    /// Whether a key is in it, wrapped.
+    pub fn has_key(&self) -> bool {
+        matches!(self, Self::Unwrap { .. } | Self::Install { .. })
+    }
+
+    /// The key of its member that opens its envelope, if it has one.
+    pub fn opener(&self) -> Option<ObjectId> {
+        match self {
+            Self::Unwrap { envelope, .. } => Some(envelope.opener()),
+            _ => None,
+        }
+    }
+
     /// The names of what it makes.
     pub fn makes(&self) -> &[ObjectId] {
         match self {

@@ -18,12 +18,15 @@ use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Room that is taken on the disk before a change starts, so that it can be written to its end.
 const RESERVE: u64 = 256 * 1024;
 /// A journal is compacted when this many lines follow its snapshot.
 const COMPACT_AFTER: usize = 2_000;
+/// A journal that is no longer is written anew whenever keys in it are of no use any more; a longer one when it has
+/// doubled, or when that is asked for.
+const SHORT: u64 = 64 * 1024;
 /// How often another writer's lock is tried.
 const TURN: Duration = Duration::from_millis(20);
 
@@ -39,6 +42,12 @@ struct Lock {
     file: Unshared<File>,
 }
 
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.drop_keys(true);
+    }
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // Explicitly: a forked child of an application shares the open file.
@@ -50,6 +59,8 @@ struct Writer {
     file: File,
     len: u64,
     lines: usize,
+    /// How long it was when it was last written anew.
+    base: u64,
     state: State,
 }
 
@@ -73,11 +84,50 @@ impl Journal {
         files::sync_folder(folder)?;
         let mut writer = read(file, &path)?;
         decide(&mut writer, &path)?;
-        Ok(Self {
+        // Of a version before, which has kept no time: it is to be on the disk.
+        writer.state.outdated |= writer.state.date_keys(seconds());
+        let journal = Self {
             path,
             writer: Mutex::new(writer),
             _lock: lock,
-        })
+        };
+        journal.drop_keys(true);
+        Ok(journal)
+    }
+
+    /// Takes keys out of the file that nobody waits for any more; says whether some are left in it, for now.
+    pub fn drop_keys(&self, at_once: bool) -> bool {
+        let mut writer = self.writer.lock();
+        let cheap = writer.len <= SHORT || writer.len >= 2 * writer.base;
+        if writer.state.outdated
+            && (at_once || cheap)
+            && let Err(error) = compact(&mut writer, &self.path)
+        {
+            tracing::warn!(%error, "wrapped keys that nobody needs stay in the journal for now");
+        }
+        writer.state.outdated
+    }
+
+    /// Members are not to have the keys any more that they have waited for for so long: their serial numbers, with
+    /// the changes that made the keys.
+    pub fn expire(&self, life: Duration) -> Vec<(String, u64)> {
+        let before = seconds().saturating_sub(life.as_secs());
+        let mut expired = self.read(|state| state.waiting_since(before));
+        expired.retain(|(serial, change)| {
+            let (serial, change) = (serial.clone(), *change);
+            let written = self.append(Record::Expired { change, serial }, Sync::Now);
+            written
+                .inspect_err(|error| tracing::warn!(%error, "a wrapped key is kept for longer"))
+                .is_ok()
+        });
+        expired
+    }
+
+    /// How long it is until keys have to go for which members wait; nothing if none does.
+    pub fn expires_in(&self, life: Duration) -> Option<Duration> {
+        let first = self.read(|state| state.keys_since.values().min().copied())?;
+        let end = first.saturating_add(life.as_secs());
+        Some(Duration::from_secs(end.saturating_sub(seconds())))
     }
 
     /// Takes the number of a new change, with its first line on the disk and room for the rest.
@@ -183,6 +233,7 @@ fn read(file: File, path: &Path) -> Result<Writer> {
         file,
         len,
         lines,
+        base: 0,
         state,
     })
 }
@@ -211,6 +262,12 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
         sum.len += read as u64;
         sum.lines += 1;
     }
+}
+
+/// The time, in seconds after 1970.
+pub(super) fn seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
 }
 
 /// Finishes what enough members had done, undoes the rest.
@@ -268,7 +325,9 @@ fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
     files::replace(path, &line, 0o600)?;
     writer.file = files::open_private(path)?;
     writer.len = line.len() as u64;
+    writer.base = writer.len;
     writer.lines = 1;
+    writer.state.outdated = false;
     Ok(())
 }
 

@@ -16,7 +16,13 @@ pub(in crate::replicate) enum Record {
     /// A change is about to start; nothing has been touched.
     Begin { change: u64, call: String },
     /// What the change will do; no token object has been touched.
-    Intent { change: u64, intent: Intent },
+    Intent {
+        change: u64,
+        intent: Intent,
+        /// When, in seconds after 1970; 0 where that was not written.
+        #[serde(default)]
+        at: u64,
+    },
     /// A member has done its part.
     Step { change: u64, serial: String },
     /// Enough members have; the others will when they return.
@@ -25,6 +31,8 @@ pub(in crate::replicate) enum Record {
     Undone { change: u64, why: String },
     /// A member has done what it owed for a change that was decided before.
     Applied { change: u64, serial: String },
+    /// What a member owed was kept for as long as keys may be kept for those that are away.
+    Expired { change: u64, serial: String },
     /// Objects were put on a member by cloning.
     Placed { serial: String, objects: Vec<Name> },
 }
@@ -42,6 +50,14 @@ pub(in crate::replicate) struct Intent {
     pub makes: Vec<Name>,
     /// Objects that are gone after it.
     pub removes: Vec<Name>,
+}
+
+impl Intent {
+    /// Whether keys are in it, wrapped.
+    pub fn has_keys(&self) -> bool {
+        let works = self.parts.iter().flat_map(|part| &part.works);
+        works.into_iter().any(|work| work.0.has_key())
+    }
 }
 
 /// One member's part in a change.

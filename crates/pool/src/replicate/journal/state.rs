@@ -29,6 +29,12 @@ pub(in crate::replicate) struct State {
     /// Objects that were made through the pool, and on which tokens.
     #[serde(with = "pairs")]
     pub placed: BTreeMap<Name, BTreeSet<String>>,
+    /// Changes with wrapped keys that somebody still waits for, and when they were written.
+    #[serde(default, deserialize_with = "numbered::map")]
+    pub keys_since: BTreeMap<u64, u64>,
+    /// Lines have wrapped keys that nobody waits for any more.
+    #[serde(skip)]
+    pub outdated: bool,
 }
 
 /// A change that was not decided, and who has done its part.
@@ -47,8 +53,11 @@ impl State {
                 self.serials.insert(member, serial);
             }
             Record::Begin { change, .. } => self.last = self.last.max(change),
-            Record::Intent { change, intent } => {
+            Record::Intent { change, intent, at } => {
                 self.last = self.last.max(change);
+                if intent.has_keys() {
+                    self.keys_since.insert(change, at);
+                }
                 let done = BTreeSet::new();
                 self.open.insert(change, Open { intent, done });
             }
@@ -57,9 +66,18 @@ impl State {
                     open.done.insert(serial);
                 }
             }
-            Record::Commit { change } => self.commit(change),
-            Record::Undone { change, .. } => self.undo(change),
-            Record::Applied { change, serial } => self.applied(change, &serial),
+            Record::Commit { change } => {
+                self.commit(change);
+                self.settle_keys(change);
+            }
+            Record::Undone { change, .. } => {
+                self.undo(change);
+                self.settle_keys(change);
+            }
+            Record::Applied { change, serial } | Record::Expired { change, serial } => {
+                self.applied(change, &serial);
+                self.settle_keys(change);
+            }
             Record::Placed { serial, objects } => {
                 for name in objects {
                     self.tombstones.remove(&name);
@@ -121,6 +139,49 @@ impl State {
                 self.owed.remove(serial);
             }
         }
+    }
+
+    /// One member less waits for the keys of a change: what it was sent is not to be kept.
+    fn settle_keys(&mut self, change: u64) {
+        if !self.keys_since.contains_key(&change) {
+            return;
+        }
+        self.outdated = true;
+        let waits = |works: &BTreeMap<u64, Vec<Cbor<Work>>>| {
+            let works = works.get(&change).into_iter().flatten();
+            works.into_iter().any(|work| work.0.has_key())
+        };
+        if !self.owed.values().any(waits) {
+            self.keys_since.remove(&change);
+        }
+    }
+
+    /// Keys for which nobody has written since when they are waited for are so from now on; says whether there are some.
+    pub fn date_keys(&mut self, now: u64) -> bool {
+        let mut undated = BTreeSet::new();
+        for (change, works) in self.owed.values().flatten() {
+            let since = self.keys_since.get(change).copied().unwrap_or_default();
+            if since == 0 && works.iter().any(|work| work.0.has_key()) {
+                undated.insert(*change);
+            }
+        }
+        self.keys_since
+            .extend(undated.iter().map(|change| (*change, now)));
+        !undated.is_empty()
+    }
+
+    /// Members that have waited for keys since before then: serial numbers, with the changes.
+    pub fn waiting_since(&self, before: u64) -> Vec<(String, u64)> {
+        let old = self.keys_since.iter().filter(|(_, at)| **at <= before);
+        let old: BTreeSet<u64> = old.map(|(change, _)| *change).collect();
+        let mut waiting = Vec::new();
+        for (serial, owed) in &self.owed {
+            let of_old = owed.iter().filter(|(change, works)| {
+                old.contains(*change) && works.iter().any(|work| work.0.has_key())
+            });
+            waiting.extend(of_old.map(|(change, _)| (serial.clone(), *change)));
+        }
+        waiting
     }
 
     /// Forgets the oldest tombstones that no member has yet to act on.

@@ -205,7 +205,7 @@ fn a_copy_that_is_another_key_does_not_stay() {
                 Operation::Use { .. } => Some(Err(Error::vendor("C_Sign", CKR_FUNCTION_FAILED))),
                 _ => None,
             };
-            // It is enrolled before: that takes a decryption.
+            // It is enrolled before: that takes a MAC by a key that it unwraps.
             bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols"));
             let inner = bench.token("hsm2");
             bench.swap("hsm2", Arc::new(Tampered { inner, tamper }));

@@ -2,8 +2,8 @@
 
 use super::bench::{again, pair, secret};
 use super::{Bench, in_own_process};
-use hsmux_token::Kind;
-use hsmux_token::ck::CKM_AES_KEY_GEN;
+use hsmux_token::ck::{CKA_LABEL, CKM_AES_KEY_GEN};
+use hsmux_token::{Attributes, Kind, Operation};
 use std::process::Command;
 
 const TWO: &[&str] = &["hsm1", "hsm2"];
@@ -15,7 +15,13 @@ fn a_full_disk_refuses_a_change_before_any_member_is_touched() {
     in_own_process(name, TWO, |folder| {
         let bench = Bench::new(folder, TWO, 0);
         for _ in 0..4 {
-            bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"));
+            let made = bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"));
+            // New keys leave the journal when all have them; this stays.
+            let set = Operation::SetAttributes {
+                object: made[0].object.id.into(),
+                template: Attributes::default().with(CKA_LABEL, "long".repeat(1024)),
+            };
+            bench.change(&set).unwrap();
         }
         drop(bench);
         // No file may grow past what the journal has: the kernel refuses its next line with EFBIG,

@@ -4,6 +4,7 @@ mod bench;
 mod changes;
 mod clones;
 mod crash;
+mod envelopes;
 mod full;
 mod passing;
 mod pins;
