@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_pool::Guest;
+use hsmux_pool::{Guest, Owner};
 use hsmux_token::{
     Attribute, Attributes, Batch, Done, Error, Kind, Made, Object, ObjectId, ObjectRef, Operation,
     Request, Result, Seen, SessionObject, Token, ck,
@@ -14,6 +14,7 @@ use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
 use crate::service::AppService;
+use crate::session_objects::Taken;
 use crate::settings::is_private;
 
 /// How long the end of a session object may take; nobody waits for it.
@@ -25,6 +26,7 @@ pub struct Application {
     pub service: Arc<AppService>,
     /// The pool as it has it: its session objects live together.
     pub guest: Guest,
+    owner: Owner,
     logged_in: AtomicBool,
     /// Another host: the objects that it was told of last.
     told: Mutex<Option<Arc<View>>>,
@@ -43,15 +45,16 @@ struct Objects {
 struct Owned {
     /// What is known of it for as long as it lives.
     known: Arc<Object>,
-    /// How many bytes it has.
-    bytes: usize,
+    taken: Taken,
 }
 
 impl Application {
     /// Not logged in, without objects.
     pub fn new(service: Arc<AppService>, uid: u32) -> Self {
+        let owner = service.owner(uid);
         Self {
-            guest: Guest::of(Arc::clone(&service.shared.pool), service.owner(uid)),
+            guest: Guest::of(Arc::clone(&service.shared.pool), owner),
+            owner,
             service,
             told: Mutex::default(),
             logged_in: AtomicBool::new(false),
@@ -103,13 +106,16 @@ impl Application {
     /// How many bytes a session object has.
     pub fn bytes_of(&self, object: &SessionObject) -> usize {
         let objects = self.objects.lock();
-        objects.owned.get(object).map_or(0, |owned| owned.bytes)
+        objects
+            .owned
+            .get(object)
+            .map_or(0, |owned| owned.taken.bytes())
     }
 
     /// A session object is to have so many bytes more.
     pub fn grow(&self, object: &SessionObject, bytes: usize) {
         if let Some(owned) = self.objects.lock().owned.get_mut(object) {
-            owned.bytes = owned.bytes.saturating_add(bytes);
+            owned.taken.grow(bytes);
         }
     }
 
@@ -118,7 +124,7 @@ impl Application {
     pub fn keep(&self, made: &[Made]) -> Result<()> {
         let new = made
             .iter()
-            .filter_map(|made| Some((made.session?, Owned::new(&made.object))));
+            .filter_map(|made| Some((made.session?, self.own(&made.object))));
         let new: Vec<_> = new.collect();
         let mut objects = self.objects.lock();
         // Under the lock, so that C_Logout either is seen here or sees them itself.
@@ -156,6 +162,20 @@ impl Application {
         self.destroy(owned.into_keys().collect());
     }
 
+    fn own(&self, object: &Object) -> Owned {
+        let tally = &self.service.shared.session_objects;
+        Owned {
+            known: Arc::new(lasting(object)),
+            taken: tally.take_object(self.owner, object.bytes()),
+        }
+    }
+
+    /// Room for the session objects that an operation will make or extend, to be held until it has.
+    pub fn room_for(&self, operation: &Operation) -> Result<Option<Taken>> {
+        let tally = &self.service.shared.session_objects;
+        tally.take_for(self.owner, operation)
+    }
+
     fn destroy(&self, objects: Vec<SessionObject>) {
         if objects.is_empty() {
             return;
@@ -171,15 +191,6 @@ impl Application {
         };
         let batch: Batch = objects.into_iter().map(request).collect();
         self.guest.submit(batch);
-    }
-}
-
-impl Owned {
-    fn new(object: &Object) -> Self {
-        Self {
-            known: Arc::new(lasting(object)),
-            bytes: object.bytes(),
-        }
     }
 }
 

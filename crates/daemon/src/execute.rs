@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{Done, Error, Kind, ObjectRef, Operation, Outcome, Request, Result};
 use hsmux_wire::frame::MAX_FRAME;
 use hsmux_wire::{Answer, Answerer, Item};
@@ -13,11 +12,8 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::places::Place;
 use crate::rights::Rights;
+use crate::session_objects::Taken;
 use crate::talk::Session;
-
-/// Operations of one call: the reactor's thread hears nobody else while it takes them. Modules send one, another host
-/// [`DEPTH_OF_LINKS`].
-const MOST: usize = 64;
 
 /// Runs the operations; the answer goes out when the last is done.
 pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
@@ -31,16 +27,6 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
     };
     if items.is_empty() {
         return answer.send(&session.reply(Answer::Results(Vec::new())));
-    }
-    let most = if settings.of_host {
-        DEPTH_OF_LINKS
-    } else {
-        MOST
-    };
-    if items.len() > most {
-        let message = format!("{} operations in one call; {most} may be", items.len());
-        let error = Error::request(Kind::Invalid, message);
-        return answer.send(&session.reply(Answer::Failed(error)));
     }
     let place = match service.place(&settings, catalogue.own.lanes) {
         Ok(place) => place,
@@ -59,12 +45,16 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         let mut account = Account::open(session, &operation, &catalogue, now);
         let permitted = rights.check(&operation, |object| session.application.owned(object));
         let permitted = permitted.inspect_err(|_| account.deny(session));
-        if let Err(error) = permitted.and_then(|()| account.admit(session)) {
-            let refused = Err(error);
-            account.close(session, &refused);
-            gather.put(session, index, refused);
-            continue;
-        }
+        let admitted = permitted.and_then(|()| account.admit(session));
+        let taken = match admitted.and_then(|()| session.application.room_for(&operation)) {
+            Ok(taken) => taken,
+            Err(error) => {
+                let refused = Err(error);
+                account.close(session, &refused);
+                gather.put(session, index, refused);
+                continue;
+            }
+        };
         if let Operation::SetAttributes {
             object: ObjectRef::Session(object),
             template,
@@ -75,7 +65,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         let course = account.course(&operation);
         let request = Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
-            done: done(session, &gather, index, &operation, account),
+            done: done(session, &gather, index, &operation, account, taken),
             operation,
         };
         batch.push((request, course));
@@ -92,6 +82,7 @@ fn done(
     index: usize,
     operation: &Operation,
     account: Account,
+    taken: Option<Taken>,
 ) -> Done {
     let destroyed = match operation {
         Operation::Destroy {
@@ -107,6 +98,8 @@ fn done(
         {
             result = Err(error);
         }
+        // What was made is counted for itself by now.
+        drop(taken);
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
             session.application.forget(object);
         }

@@ -29,6 +29,7 @@ mod places;
 mod refusals;
 mod rights;
 mod service;
+mod session_objects;
 mod settings;
 mod talk;
 mod throttle;

@@ -19,6 +19,7 @@ use crate::audit::Who;
 use crate::login::Gate;
 use crate::places::{Place, Places};
 use crate::refusals::Refusals;
+use crate::session_objects::Tally;
 use crate::settings::Settings;
 use crate::talk::Talk;
 use crate::view::Views;
@@ -37,6 +38,8 @@ pub struct Shared {
     pub refusals: Refusals,
     /// Where spans go.
     pub traces: Arc<Traces>,
+    /// Session objects of all users.
+    pub session_objects: Tally,
     /// Random for each start.
     pub boot: u64,
 }

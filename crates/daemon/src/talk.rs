@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use hsmux_pool::Visit;
 use hsmux_pool::config::Login;
+use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{
     Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
 };
@@ -13,6 +14,10 @@ use crate::application::Application;
 use crate::audit::{self, Who};
 use crate::execute::execute;
 use crate::view;
+
+/// Operations of one call: the reactor's thread hears nobody else while it takes them. Modules send one, another host
+/// [`DEPTH_OF_LINKS`].
+const MOST: u64 = 64;
 
 /// A connection.
 pub struct Talk {
@@ -44,6 +49,14 @@ impl Talk {
 }
 
 impl Conversation for Talk {
+    fn most_operations(&self) -> u64 {
+        if self.session.application.service.settings.load().of_host {
+            DEPTH_OF_LINKS as u64
+        } else {
+            MOST
+        }
+    }
+
     fn call(&self, call: Call, answer: Answerer) {
         let session = &self.session;
         // Who was let in may have been taken out of the configuration since.

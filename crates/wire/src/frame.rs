@@ -8,6 +8,7 @@ use hsmux_token::{Error, Kind, Result};
 use minicbor::{Decode, Encode};
 use zeroize::Zeroize;
 
+pub(crate) use bounds::claimed_operations;
 pub use bounds::{ANSWER_ITEMS, CALL_ITEMS, count_items};
 pub use buffer::FrameBuffer;
 

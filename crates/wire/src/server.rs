@@ -43,6 +43,11 @@ pub trait Conversation: Send + Sync {
         true
     }
 
+    /// How many operations one call may have: more are refused before they are decoded.
+    fn most_operations(&self) -> u64 {
+        u64::MAX
+    }
+
     /// How many bytes the answer to this call, and the work for it, may take.
     fn answer_bytes(&self, call: &Call) -> usize {
         call.answer_bytes()

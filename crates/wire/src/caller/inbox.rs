@@ -154,6 +154,12 @@ impl Caller {
         } else {
             FREE
         };
+        let operations = frame::claimed_operations(&frame);
+        if operations > conversation.most_operations() {
+            let refused = too_many(operations, conversation.most_operations());
+            self.answer(&Reply::failed(refused));
+            return Ok(true);
+        }
         let items = frame::count_call(&frame)?;
         let held = frame.len() + items * ITEM;
         if held > most {
@@ -208,6 +214,11 @@ fn one_at_a_time() -> Error {
 /// How long a frame of `len` bytes may take.
 fn time_for(len: usize) -> Duration {
     FRAME_WITHIN + Duration::from_secs((len / SLOWEST) as u64)
+}
+
+fn too_many(operations: u64, most: u64) -> Error {
+    let message = format!("{operations} operations in one call; {most} may be");
+    Error::request(Kind::Invalid, message)
 }
 
 fn too_much(bytes: usize) -> Error {

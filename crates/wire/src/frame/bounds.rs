@@ -9,6 +9,7 @@ pub const ANSWER_ITEMS: usize = 2 << 20;
 /// Arrays within arrays; an attribute in a catalogue is at depth 8.
 const MAX_DEPTH: usize = 16;
 
+const UNSIGNED: u8 = 0;
 const BYTES: u8 = 2;
 const TEXT: u8 = 3;
 const ARRAY: u8 = 4;
@@ -69,6 +70,20 @@ pub fn count_items(bytes: &[u8], most: usize) -> Result<usize, String> {
     }
 }
 
+/// How many operations a call says that it has, by its first bytes alone: `[0, [[operation, ...]]]`, which is
+/// [`Call::Execute`](crate::Call::Execute). 0 for other calls.
+pub fn claimed_operations(call: &[u8]) -> u64 {
+    let mut rest = call;
+    let mut is_head = |wanted| head(&mut rest).is_ok_and(|head| head == wanted);
+    if is_head((ARRAY, 2)) && is_head((UNSIGNED, 0)) && is_head((ARRAY, 1)) {
+        return match head(&mut rest) {
+            Ok((ARRAY, count)) => count,
+            _ => 0,
+        };
+    }
+    0
+}
+
 /// Takes the head of an item: its major type, and its number, length or count.
 fn head(rest: &mut &[u8]) -> Result<(u8, u64), String> {
     let (first, after) = rest.split_first().ok_or_else(beyond)?;
@@ -101,11 +116,37 @@ fn too_deep() -> String {
 
 #[cfg(test)]
 mod tests {
+    use hsmux_token::Operation;
+
     use super::*;
+    use crate::{Call, Item};
 
     fn refused(bytes: &[u8], why: &str) {
         let error = count_items(bytes, 100).unwrap_err();
         assert!(error.contains(why), "{bytes:?}: {error}");
+    }
+
+    #[test]
+    fn operations_are_counted_by_the_first_bytes_of_a_call() {
+        let call = |count| {
+            let item = Item {
+                operation: Operation::Random { len: 1 },
+                remaining_us: 1,
+            };
+            let call = Call::Execute(vec![item; count]);
+            minicbor::to_vec(call).expect("a frame")
+        };
+        for count in [0, 1, 23, 24, 255, 256, 1024] {
+            assert_eq!(claimed_operations(&call(count)), count as u64);
+            assert_eq!(
+                claimed_operations(&call(count)[..8.min(call(count).len())]),
+                count as u64
+            );
+        }
+        let info = minicbor::to_vec(Call::Info).expect("a frame");
+        for other in [&info[..], b"", b"\x82", b"\x82\x00\x81"] {
+            assert_eq!(claimed_operations(other), 0);
+        }
     }
 
     #[test]

@@ -1,0 +1,195 @@
+//! How many session objects a user has, and how many bytes: they stay in a worker's memory, and making them needs no
+//! login.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hsmux_pool::Owner;
+use hsmux_token::ck::{CKA_TOKEN, CKR_DEVICE_MEMORY};
+use hsmux_token::{Attributes, Error, Kind, ObjectRef, Operation, Result};
+use parking_lot::Mutex;
+
+/// Session objects of one user or host.
+const MOST: usize = 4096;
+
+/// Bytes of their attributes.
+const MOST_BYTES: usize = 16 << 20;
+
+/// What all users have.
+#[derive(Clone, Default)]
+pub struct Tally(Arc<Mutex<HashMap<Owner, Amount>>>);
+
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Amount {
+    objects: usize,
+    bytes: usize,
+}
+
+/// A part of what a user has, until this is dropped.
+pub struct Taken {
+    tally: Tally,
+    owner: Owner,
+    amount: Amount,
+}
+
+impl Tally {
+    /// Takes room for what an operation will make or extend; `None`: it does neither. An error if its user has as much
+    /// as one may have.
+    pub fn take_for(&self, owner: Owner, operation: &Operation) -> Result<Option<Taken>> {
+        let amount = Amount::of(operation);
+        if amount == Amount::default() {
+            return Ok(None);
+        }
+        let has = self.0.lock().get(&owner).copied().unwrap_or_default();
+        if has.objects + amount.objects > MOST || has.bytes + amount.bytes > MOST_BYTES {
+            let message = format!(
+                "session objects of one user: {MOST} with {} MiB are the most: destroy some, or end programs that have them",
+                MOST_BYTES >> 20
+            );
+            return Err(Error::request(Kind::Vendor(CKR_DEVICE_MEMORY), message));
+        }
+        Ok(Some(self.take(owner, amount)))
+    }
+
+    /// Takes room for an object of so many bytes that is there already.
+    pub fn take_object(&self, owner: Owner, bytes: usize) -> Taken {
+        self.take(owner, Amount { objects: 1, bytes })
+    }
+
+    fn take(&self, owner: Owner, amount: Amount) -> Taken {
+        let mut all = self.0.lock();
+        let has = all.entry(owner).or_default();
+        has.objects += amount.objects;
+        has.bytes = has.bytes.saturating_add(amount.bytes);
+        drop(all);
+        Taken {
+            tally: self.clone(),
+            owner,
+            amount,
+        }
+    }
+}
+
+impl Taken {
+    /// How many bytes.
+    pub fn bytes(&self) -> usize {
+        self.amount.bytes
+    }
+
+    /// The same with so many bytes more.
+    pub fn grow(&mut self, bytes: usize) {
+        let more = Amount { objects: 0, bytes };
+        let mut more = self.tally.take(self.owner, more);
+        self.amount.bytes = self.amount.bytes.saturating_add(bytes);
+        // Given back with the rest.
+        more.amount = Amount::default();
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut all = self.tally.0.lock();
+        let Some(has) = all.get_mut(&self.owner) else {
+            return;
+        };
+        has.objects -= self.amount.objects;
+        has.bytes = has.bytes.saturating_sub(self.amount.bytes);
+        if *has == Amount::default() {
+            all.remove(&self.owner);
+        }
+    }
+}
+
+impl Amount {
+    fn of(operation: &Operation) -> Self {
+        let of_session = |template: &Attributes| template.flag(CKA_TOKEN) != Some(true);
+        match operation {
+            Operation::GeneratePair {
+                public, private, ..
+            } => {
+                let halves = [public, private]
+                    .into_iter()
+                    .filter(|half| of_session(half));
+                halves.fold(Self::default(), |sum, half| Self {
+                    objects: sum.objects + 1,
+                    bytes: sum.bytes + half.bytes(),
+                })
+            }
+            Operation::SetAttributes {
+                object: ObjectRef::Session(_),
+                template,
+            } => Self {
+                objects: 0,
+                bytes: template.bytes(),
+            },
+            Operation::Create { template, .. }
+            | Operation::Generate { template, .. }
+            | Operation::Derive { template, .. }
+            | Operation::Unwrap { template, .. }
+            | Operation::Copy { template, .. }
+                if operation.makes_session_objects() =>
+            {
+                Self {
+                    objects: 1,
+                    bytes: template.bytes(),
+                }
+            }
+            _ => Self::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::ck::CKA_VALUE;
+
+    use super::*;
+
+    const ONE: Owner = Owner::User(1);
+    const OTHER: Owner = Owner::User(2);
+
+    fn create(bytes: usize, on_token: bool) -> Operation {
+        Operation::Create {
+            template: Attributes::default()
+                .with_flag(CKA_TOKEN, on_token)
+                .with(CKA_VALUE, vec![0; bytes]),
+            near: None,
+        }
+    }
+
+    #[test]
+    fn one_user_has_so_many_objects_and_another_its_own() {
+        let tally = Tally::default();
+        let small = create(1, false);
+        let mut all: Vec<_> = (0..MOST)
+            .map(|_| tally.take_for(ONE, &small).expect("room"))
+            .collect();
+        let refused = tally.take_for(ONE, &small).err().expect("an error");
+        assert_eq!(refused.kind(), Kind::Vendor(CKR_DEVICE_MEMORY));
+        assert!(tally.take_for(OTHER, &small).is_ok());
+        all.pop();
+        assert!(tally.take_for(ONE, &small).is_ok());
+        drop(all);
+        assert!(tally.0.lock().is_empty());
+    }
+
+    #[test]
+    fn bytes_count_where_objects_are_made_and_where_they_grow() {
+        let tally = Tally::default();
+        let mut taken = tally.take_object(ONE, MOST_BYTES - 1024);
+        assert!(tally.take_for(ONE, &create(2048, false)).is_err());
+        assert!(tally.take_for(ONE, &create(512, false)).is_ok());
+        taken.grow(800);
+        assert_eq!(taken.bytes(), MOST_BYTES - 224);
+        assert!(tally.take_for(ONE, &create(512, false)).is_err());
+        drop(taken);
+        assert!(tally.0.lock().is_empty());
+    }
+
+    #[test]
+    fn objects_of_tokens_do_not_count() {
+        let tally = Tally::default();
+        let taken = tally.take_for(ONE, &create(2 * MOST_BYTES, true));
+        assert!(taken.expect("no limit").is_none());
+    }
+}
