@@ -177,13 +177,11 @@ impl Writer {
                     thread::sleep(wait);
                     let Some(writer) = me.upgrade() else { return };
                     let open = writer.held.lock().used.upgrade();
-                    match open.and_then(|coordinator| coordinator.tidy(true)) {
-                        Some(left) => wait = left.clamp(TIDY_AFTER, LOOKS_EVERY),
-                        None => {
-                            writer.tidies.store(false, Ordering::Release);
-                            return;
-                        }
-                    }
+                    let Some(left) = open.and_then(|coordinator| coordinator.tidy(true)) else {
+                        writer.tidies.store(false, Ordering::Release);
+                        return;
+                    };
+                    wait = left.clamp(TIDY_AFTER, LOOKS_EVERY);
                 }
             });
         if let Err(error) = spawned {

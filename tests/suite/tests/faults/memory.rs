@@ -21,7 +21,7 @@ const SERVICE_TIME_US: u32 = 5_000;
 
 /// Connections of the user `nobody`, in three groups: one asks for random bytes before C_Login, one after it, and
 /// one sends the begin of the longest frames. None reads more than it has to.
-const HOSTILE: &str = r#"
+const HOSTILE: &str = r"
 import select, signal, socket, struct, sys
 path, pin = sys.argv[1], sys.argv[2].encode()
 def head(major, n):
@@ -67,7 +67,7 @@ for s in everyone[60:]:
 select.select(everyone[:60], [], [], 60)
 print('asked for a gigabyte', flush=True)
 signal.pause()
-"#;
+";
 
 #[test]
 fn a_hundred_hostile_connections_cost_little_memory_and_another_user_nothing() {
