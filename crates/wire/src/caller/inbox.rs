@@ -155,7 +155,8 @@ impl Caller {
             FREE
         };
         let operations = frame::claimed_operations(&frame);
-        if operations > conversation.most_operations() {
+        // More than there are bytes is no call at all, which is found below.
+        if operations > conversation.most_operations() && operations <= frame.len() as u64 {
             let refused = too_many(operations, conversation.most_operations());
             self.answer(&Reply::failed(refused));
             return Ok(true);
