@@ -15,9 +15,8 @@ const TIMES: u32 = 32;
 const AT_MOST: Duration = Duration::from_millis(20);
 const ENOUGH: u32 = 8;
 
-/// How long what runs on a worker may take to end before it is compared: whoever waits for it meanwhile would wait for
-/// the same operations otherwise.
-const QUIET_WITHIN: Duration = Duration::from_secs(3);
+/// How long what runs on a worker may take to end before it is compared.
+const QUIET_WITHIN: Duration = Duration::from_secs(1);
 
 /// The fresh one is better if it takes less than this of the time.
 const BETTER: f64 = 0.85;

@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use hsmux_token::ObjectId;
 use hsmux_token::sync::{Condvar, Mutex};
-use hsmux_token::{Kind, ObjectId};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, State};
@@ -251,10 +251,7 @@ impl Round {
                 tracing::info!(%seat, "{reason}, and a fresh worker is no better: it stays");
             }
             Err(error) => {
-                match error.kind() {
-                    Kind::Busy => self.allowance.not_spent(),
-                    _ => self.allowance.spent_in_vain(),
-                }
+                self.allowance.spent_in_vain();
                 tracing::warn!(%seat, "{reason}, and was not replaced: {error}");
             }
         }

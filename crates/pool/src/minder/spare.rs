@@ -63,11 +63,6 @@ impl Allowance {
         self.in_vain_at(Instant::now());
     }
 
-    /// There was no moment to find out: that says nothing about the worker, and the next moment may be a better one.
-    pub fn not_spent(&mut self) {
-        self.not_before = Some(Instant::now() + IN_VAIN);
-    }
-
     /// The keys have changed: what was in vain may not be so any longer.
     pub fn keys_have_changed(&mut self) {
         if self.in_vain <= OFTEN {
@@ -102,17 +97,6 @@ mod tests {
             now += Duration::from_millis(250);
         }
         assert!((1200..=1200 + IN_A_ROW).contains(&replaced), "{replaced}");
-    }
-
-    #[test]
-    fn a_missed_moment_makes_no_later_rest_longer() {
-        let mut allowance = Allowance::default();
-        for _ in 0..20 {
-            allowance.not_spent();
-        }
-        let now = Instant::now();
-        assert!(!allowance.is_free_at(now));
-        assert!(allowance.is_free_at(now + IN_VAIN));
     }
 
     #[test]
