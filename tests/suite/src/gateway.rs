@@ -97,7 +97,9 @@ impl Gateway {
         let log = || rig.daemon.as_ref().expect("a daemon").log();
         let (address, metrics, http) = until("the gateway serves", PATIENCE, || {
             let log = log();
-            let (_, said) = log.get(before..)?.split_once("addresses=[")?;
+            // A broker says the same words in a line of its own.
+            let (_, said) = log.get(before..)?.split_once("the gateway serves")?;
+            let (_, said) = said.split_once("addresses=[")?;
             let (address, rest) = said.split_once(']')?;
             let (metrics, _) = rest.split_once("metrics=Some(")?.1.split_once(')')?;
             let (http, _) = rest.split_once("http=[")?.1.split_once(']')?;

@@ -184,20 +184,32 @@ impl Admitted {
     }
 
     /// Takes room for so much more of its body, until this is dropped; refused where others have taken all, or its
-    /// client has half of it. One body always fits in.
+    /// client has half of it. One body always fits in. What is refused gives back its room at once: of two bodies that
+    /// do not fit in together one does.
     pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
-        self.held.fetch_add(bytes, Ordering::AcqRel);
-        let own = self.client.held.fetch_add(bytes, Ordering::AcqRel) + bytes;
-        let all = self.room.taken.fetch_add(bytes, Ordering::AcqRel) + bytes;
+        let take = |of: &AtomicUsize, most: usize| {
+            let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
+            of.fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+                .is_ok()
+        };
         let part = self.max_body().max(self.room.most / 2);
-        let message = if own > part {
+        let message = if !take(&self.client.held, part) {
             "there is no room for the body of this request beside those of this client's others"
-        } else if all > self.room.most {
+        } else if !take(&self.room.taken, self.room.most) {
+            self.client.held.fetch_sub(bytes, Ordering::AcqRel);
             "there is no room for the body of this request beside those of others"
         } else {
+            self.held.fetch_add(bytes, Ordering::AcqRel);
             return Ok(());
         };
+        self.give_back();
         Err(Refusal::later(message, None))
+    }
+
+    fn give_back(&self) {
+        let held = self.held.swap(0, Ordering::AcqRel);
+        self.room.taken.fetch_sub(held, Ordering::AcqRel);
+        self.client.held.fetch_sub(held, Ordering::AcqRel);
     }
 }
 
@@ -215,9 +227,7 @@ impl Client {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let held = self.held.load(Ordering::Acquire);
-        self.room.taken.fetch_sub(held, Ordering::AcqRel);
-        self.client.held.fetch_sub(held, Ordering::AcqRel);
+        self.give_back();
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }

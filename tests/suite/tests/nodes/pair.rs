@@ -132,7 +132,9 @@ pub fn address_after(rig: &mut Rig, start: impl FnOnce(&mut Rig)) -> String {
 fn listens_after(rig: &Rig, before: usize) -> String {
     until("the node serves", PATIENCE, || {
         let log = fs::read_to_string(rig.path("daemon.log")).ok()?;
-        let (_, said) = log.get(before..)?.rsplit_once("addresses=[")?;
+        let (_, said) = log
+            .get(before..)?
+            .rsplit_once("the node serves addresses=[")?;
         Some(said.split_once(']')?.0.to_owned())
     })
 }
