@@ -14,7 +14,7 @@ use hsmux_wire::{HandedOver, View};
 use parking_lot::Mutex;
 
 use crate::service::AppService;
-use crate::session_objects::Taken;
+use crate::session_objects::Reserved;
 use crate::settings::is_private;
 
 /// How long the end of a session object may take; nobody waits for it.
@@ -45,7 +45,7 @@ struct Objects {
 struct Owned {
     /// What is known of it for as long as it lives.
     known: Arc<Object>,
-    taken: Taken,
+    reserved: Reserved,
 }
 
 impl Application {
@@ -109,13 +109,13 @@ impl Application {
         objects
             .owned
             .get(object)
-            .map_or(0, |owned| owned.taken.bytes())
+            .map_or(0, |owned| owned.reserved.bytes())
     }
 
     /// A session object is to have so many bytes more.
     pub fn grow(&self, object: &SessionObject, bytes: usize) {
         if let Some(owned) = self.objects.lock().owned.get_mut(object) {
-            owned.taken.grow(bytes);
+            owned.reserved.grow(bytes);
         }
     }
 
@@ -163,17 +163,17 @@ impl Application {
     }
 
     fn own(&self, object: &Object) -> Owned {
-        let tally = &self.service.shared.session_objects;
+        let all = &self.service.shared.session_objects;
         Owned {
             known: Arc::new(lasting(object)),
-            taken: tally.take_object(self.owner, object.bytes()),
+            reserved: all.take_object(self.owner, object.bytes()),
         }
     }
 
     /// Room for the session objects that an operation will make or extend, to be held until it has.
-    pub fn room_for(&self, operation: &Operation) -> Result<Option<Taken>> {
-        let tally = &self.service.shared.session_objects;
-        tally.take_for(self.owner, operation)
+    pub fn room_for(&self, operation: &Operation) -> Result<Option<Reserved>> {
+        let all = &self.service.shared.session_objects;
+        all.take_for(self.owner, operation)
     }
 
     fn destroy(&self, objects: Vec<SessionObject>) {

@@ -31,7 +31,7 @@ use crate::notify::{notify, reloading};
 use crate::peers::Peers;
 use crate::refusals::Refusals;
 use crate::service::Shared;
-use crate::session_objects::Tally;
+use crate::session_objects::SessionObjects;
 use crate::settings::users;
 
 /// How long what runs may take to end, when the daemon does.
@@ -106,7 +106,7 @@ impl Daemon {
             refusals: Refusals::new(&audit),
             audit,
             traces,
-            session_objects: Tally::default(),
+            session_objects: SessionObjects::default(),
             boot: u64::from_le_bytes(boot),
         });
         let (tell, events) = channel();

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::account::Account;
 use crate::places::Place;
 use crate::rights::Rights;
-use crate::session_objects::Taken;
+use crate::session_objects::Reserved;
 use crate::talk::Session;
 
 /// Runs the operations; the answer goes out when the last is done.
@@ -46,8 +46,8 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         let permitted = rights.check(&operation, |object| session.application.owned(object));
         let permitted = permitted.inspect_err(|_| account.deny(session));
         let admitted = permitted.and_then(|()| account.admit(session));
-        let taken = match admitted.and_then(|()| session.application.room_for(&operation)) {
-            Ok(taken) => taken,
+        let reserved = match admitted.and_then(|()| session.application.room_for(&operation)) {
+            Ok(reserved) => reserved,
             Err(error) => {
                 let refused = Err(error);
                 account.close(session, &refused);
@@ -65,7 +65,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         let course = account.course(&operation);
         let request = Request {
             deadline: now + Duration::from_micros(remaining_us).min(longest),
-            done: done(session, &gather, index, &operation, account, taken),
+            done: done(session, &gather, index, &operation, account, reserved),
             operation,
         };
         batch.push((request, course));
@@ -82,7 +82,7 @@ fn done(
     index: usize,
     operation: &Operation,
     account: Account,
-    taken: Option<Taken>,
+    reserved: Option<Reserved>,
 ) -> Done {
     let destroyed = match operation {
         Operation::Destroy {
@@ -99,7 +99,7 @@ fn done(
             result = Err(error);
         }
         // What was made is counted for itself by now.
-        drop(taken);
+        drop(reserved);
         if let (Some(object), Ok(_)) = (&destroyed, &result) {
             session.application.forget(object);
         }

@@ -19,7 +19,7 @@ use crate::audit::Who;
 use crate::login::Gate;
 use crate::places::{Place, Places};
 use crate::refusals::Refusals;
-use crate::session_objects::Tally;
+use crate::session_objects::SessionObjects;
 use crate::settings::Settings;
 use crate::talk::Talk;
 use crate::view::Views;
@@ -39,7 +39,7 @@ pub struct Shared {
     /// Where spans go.
     pub traces: Arc<Traces>,
     /// Session objects of all users.
-    pub session_objects: Tally,
+    pub session_objects: SessionObjects,
     /// Random for each start.
     pub boot: u64,
 }

@@ -17,7 +17,7 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// What all users have.
 #[derive(Clone, Default)]
-pub struct Tally(Arc<Mutex<HashMap<Owner, Amount>>>);
+pub struct SessionObjects(Arc<Mutex<HashMap<Owner, Amount>>>);
 
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 struct Amount {
@@ -26,51 +26,53 @@ struct Amount {
 }
 
 /// A part of what a user has, until this is dropped.
-pub struct Taken {
-    tally: Tally,
+pub struct Reserved {
+    of: SessionObjects,
     owner: Owner,
     amount: Amount,
 }
 
-impl Tally {
+impl SessionObjects {
     /// Takes room for what an operation will make or extend; `None`: it does neither. An error if its user has as much
     /// as one may have.
-    pub fn take_for(&self, owner: Owner, operation: &Operation) -> Result<Option<Taken>> {
+    pub fn take_for(&self, owner: Owner, operation: &Operation) -> Result<Option<Reserved>> {
         let amount = Amount::of(operation);
         if amount == Amount::default() {
             return Ok(None);
         }
-        let has = self.0.lock().get(&owner).copied().unwrap_or_default();
-        if has.objects + amount.objects > MOST || has.bytes + amount.bytes > MOST_BYTES {
+        let reserved = self.take(owner, amount);
+        let Amount { objects, bytes } = self.of(owner);
+        if objects > MOST || bytes > MOST_BYTES {
             let message = format!(
                 "session objects of one user: {MOST} with {} MiB are the most: destroy some, or end programs that have them",
                 MOST_BYTES >> 20
             );
             return Err(Error::request(Kind::Vendor(CKR_DEVICE_MEMORY), message));
         }
-        Ok(Some(self.take(owner, amount)))
+        Ok(Some(reserved))
     }
 
     /// Takes room for an object of so many bytes that is there already.
-    pub fn take_object(&self, owner: Owner, bytes: usize) -> Taken {
+    pub fn take_object(&self, owner: Owner, bytes: usize) -> Reserved {
         self.take(owner, Amount { objects: 1, bytes })
     }
 
-    fn take(&self, owner: Owner, amount: Amount) -> Taken {
+    fn of(&self, owner: Owner) -> Amount {
+        self.0.lock().get(&owner).copied().unwrap_or_default()
+    }
+
+    fn take(&self, owner: Owner, amount: Amount) -> Reserved {
         let mut all = self.0.lock();
-        let has = all.entry(owner).or_default();
-        has.objects += amount.objects;
-        has.bytes = has.bytes.saturating_add(amount.bytes);
-        drop(all);
-        Taken {
-            tally: self.clone(),
+        all.entry(owner).or_default().add(amount);
+        Reserved {
+            of: self.clone(),
             owner,
             amount,
         }
     }
 }
 
-impl Taken {
+impl Reserved {
     /// How many bytes.
     pub fn bytes(&self) -> usize {
         self.amount.bytes
@@ -79,16 +81,14 @@ impl Taken {
     /// The same with so many bytes more.
     pub fn grow(&mut self, bytes: usize) {
         let more = Amount { objects: 0, bytes };
-        let mut more = self.tally.take(self.owner, more);
-        self.amount.bytes = self.amount.bytes.saturating_add(bytes);
-        // Given back with the rest.
-        more.amount = Amount::default();
+        self.of.0.lock().entry(self.owner).or_default().add(more);
+        self.amount.add(more);
     }
 }
 
-impl Drop for Taken {
+impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut all = self.tally.0.lock();
+        let mut all = self.of.0.lock();
         let Some(has) = all.get_mut(&self.owner) else {
             return;
         };
@@ -101,6 +101,11 @@ impl Drop for Taken {
 }
 
 impl Amount {
+    fn add(&mut self, more: Self) {
+        self.objects += more.objects;
+        self.bytes = self.bytes.saturating_add(more.bytes);
+    }
+
     fn of(operation: &Operation) -> Self {
         let of_session = |template: &Attributes| template.flag(CKA_TOKEN) != Some(true);
         match operation {
@@ -159,37 +164,37 @@ mod tests {
 
     #[test]
     fn one_user_has_so_many_objects_and_another_its_own() {
-        let tally = Tally::default();
+        let all = SessionObjects::default();
         let small = create(1, false);
-        let mut all: Vec<_> = (0..MOST)
-            .map(|_| tally.take_for(ONE, &small).expect("room"))
+        let mut taken: Vec<_> = (0..MOST)
+            .map(|_| all.take_for(ONE, &small).expect("room"))
             .collect();
-        let refused = tally.take_for(ONE, &small).err().expect("an error");
+        let refused = all.take_for(ONE, &small).err().expect("an error");
         assert_eq!(refused.kind(), Kind::Vendor(CKR_DEVICE_MEMORY));
-        assert!(tally.take_for(OTHER, &small).is_ok());
-        all.pop();
-        assert!(tally.take_for(ONE, &small).is_ok());
-        drop(all);
-        assert!(tally.0.lock().is_empty());
+        assert!(all.take_for(OTHER, &small).is_ok());
+        taken.pop();
+        assert!(all.take_for(ONE, &small).is_ok());
+        drop(taken);
+        assert!(all.0.lock().is_empty());
     }
 
     #[test]
     fn bytes_count_where_objects_are_made_and_where_they_grow() {
-        let tally = Tally::default();
-        let mut taken = tally.take_object(ONE, MOST_BYTES - 1024);
-        assert!(tally.take_for(ONE, &create(2048, false)).is_err());
-        assert!(tally.take_for(ONE, &create(512, false)).is_ok());
+        let all = SessionObjects::default();
+        let mut taken = all.take_object(ONE, MOST_BYTES - 1024);
+        assert!(all.take_for(ONE, &create(2048, false)).is_err());
+        assert!(all.take_for(ONE, &create(512, false)).is_ok());
         taken.grow(800);
         assert_eq!(taken.bytes(), MOST_BYTES - 224);
-        assert!(tally.take_for(ONE, &create(512, false)).is_err());
+        assert!(all.take_for(ONE, &create(512, false)).is_err());
         drop(taken);
-        assert!(tally.0.lock().is_empty());
+        assert!(all.0.lock().is_empty());
     }
 
     #[test]
     fn objects_of_tokens_do_not_count() {
-        let tally = Tally::default();
-        let taken = tally.take_for(ONE, &create(2 * MOST_BYTES, true));
+        let all = SessionObjects::default();
+        let taken = all.take_for(ONE, &create(2 * MOST_BYTES, true));
         assert!(taken.expect("no limit").is_none());
     }
 }

@@ -75,7 +75,7 @@ pub struct Writer {
     state: PathBuf,
     replicas: usize,
     envelope_life: Duration,
-    /// Whether a thread waits for keys in the journal that have to go.
+    /// A thread waits until keys have to leave the journal.
     tidies: AtomicBool,
     read_only: bool,
     threads: bool,

@@ -25,7 +25,7 @@ pub const TRANSPORT_LABEL: &str = "hsmux-transport-";
 /// Bits of a new transport key: as strong as AES-128 (SP 800-57). A token that makes no such key makes its largest.
 const MODULUS_BITS: u64 = 3072;
 
-/// What the token computes in a proof, with the key that it has unwrapped.
+/// The text of the MAC by which a token proves that it has unwrapped a key.
 const PROOF: &[u8] = b"hsmux transport key proof 2";
 
 /// A transport key that has proved itself.

@@ -50,11 +50,12 @@ fn bodies_have_so_much_room_together() {
         max_bodies: 100,
         ..Limits::default()
     });
-    let [first, second] = ["a", "b"].map(|name| admit(&usage, name).ok().unwrap());
+    let [first, second, third] = ["a", "b", "c"].map(|name| admit(&usage, name).ok().unwrap());
     assert!(first.hold(30).is_ok() && first.hold(30).is_ok() && second.hold(40).is_ok());
     let refused = second.hold(1).unwrap_err();
     assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(refused.retry_after.is_some());
+    assert!(third.hold(40).is_ok(), "it has given back all that it had");
     drop(first);
     assert!(second.hold(19).is_ok());
 }

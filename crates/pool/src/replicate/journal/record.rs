@@ -31,7 +31,7 @@ pub(in crate::replicate) enum Record {
     Undone { change: u64, why: String },
     /// A member has done what it owed for a change that was decided before.
     Applied { change: u64, serial: String },
-    /// What a member owed was kept for as long as keys may be kept for those that are away.
+    /// A member has been away for too long: it does not get what it was owed.
     Expired { change: u64, serial: String },
     /// Objects were put on a member by cloning.
     Placed { serial: String, objects: Vec<Name> },
