@@ -324,7 +324,7 @@ fn cannot(member: &str, why: &str) -> Error {
 }
 
 /// Whether another way to wrap may do.
-pub(super) fn fits_not(error: &Error) -> bool {
+fn fits_not(error: &Error) -> bool {
     matches!(
         error.code(),
         Some(
