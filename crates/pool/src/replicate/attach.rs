@@ -176,11 +176,13 @@ impl Writer {
                 loop {
                     thread::sleep(wait);
                     let Some(writer) = me.upgrade() else { return };
-                    let open = writer.held.lock().used.upgrade();
-                    let Some(left) = open.and_then(|coordinator| coordinator.tidy(true)) else {
+                    let left = writer.tidy().or_else(|| {
                         writer.tidies.store(false, Ordering::Release);
-                        return;
-                    };
+                        // Whoever has written a key just before has left it to this thread.
+                        let left = writer.tidy()?;
+                        (!writer.tidies.swap(true, Ordering::AcqRel)).then_some(left)
+                    });
+                    let Some(left) = left else { return };
                     wait = left.clamp(TIDY_AFTER, LOOKS_EVERY);
                 }
             });
@@ -188,6 +190,12 @@ impl Writer {
             self.tidies.store(false, Ordering::Release);
             tracing::warn!(%error, "wrapped keys stay in the journal until the next change");
         }
+    }
+
+    /// Takes out what has to go now; says when there is more.
+    fn tidy(&self) -> Option<Duration> {
+        let open = self.held.lock().used.upgrade();
+        open?.tidy(true)
     }
 
     fn pool(&self) -> Option<Arc<Pool>> {
