@@ -70,7 +70,8 @@ component fmt rustfmt
 component clippy clippy
 step "Format" cargo fmt --all --check
 step "Lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-step "Build" cargo build --workspace --locked --quiet
+# With the tests: without them dependencies have other features, and would be built twice.
+step "Build" cargo build --workspace --locked --quiet --lib --bins --tests
 result=0
 step "Tests" tests || result=$?
 if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
