@@ -46,7 +46,7 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 	$(as_root) env $(foreach choice,$(choices),$(choice)='$($(choice))') scripts/cluster.sh $(if $(FAULTS),faults)
 
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
-	scripts/deps.sh build
+	scripts/deps.sh fuzz
 	TIME='$(TIME)' RUNS='$(RUNS)' TARGET='$(TARGET)' CORPUS='$(CORPUS)' scripts/fuzz.sh
 
 tsan: ## The tests of wire and pool with the thread sanitizer, by a nightly toolchain with rust-src

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a target of the Makefile needs and that are missing:
-# deps.sh build|demo|bench|attacks|cluster|wordpress|test
+# deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|test
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
 build=(build-essential pkg-config libpcsclite-dev cmake clang libclang-dev)
+# The sanitizers' runtime for C, which clang only recommends.
+fuzz=("${build[@]}" libclang-rt-dev)
 demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
 bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx)
 attacks=("${demo[@]}" python3 python3-cbor2)
@@ -16,7 +18,7 @@ test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server d
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
       python3-cbor2 siege apache2-bin chromium testssl.sh pebble certbot lego)
 
-declare -n wanted=${1:?build, demo, bench, attacks, cluster, wordpress or test}
+declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress or test}
 
 # First, for nothing else helps without it, and no package brings it.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "$0")/../Cargo.toml")
