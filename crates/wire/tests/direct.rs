@@ -2,11 +2,12 @@
 
 mod common;
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::*;
 use hsmux_token::{Batch, ObjectId, Operation, Outcome, Result, Snapshot, Token, TokenInfo};
@@ -25,6 +26,30 @@ impl Supervisor for Unwatched {
     }
 
     fn rest(&self) {}
+}
+
+#[test]
+fn a_frame_that_comes_byte_by_byte_ends_its_connection() {
+    let workers = Workers::of([Arc::new(Echo) as Arc<dyn Token>]);
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let key = ObjectId::of_certificate(b"a key");
+    let handed = Handed::new(far, VERSION, key, Arc::clone(&workers.open)).unwrap();
+    let direct = &workers.all[0].0;
+    direct.admit(1, Arc::new(handed), false, true).unwrap();
+    let frame = [1000_u32.to_le_bytes().as_slice(), &[0; 1000]].concat();
+    let until = soon();
+    let mut written = 0;
+    while direct.open() > 0 {
+        assert!(Instant::now() < until, "it is open after {written} bytes");
+        if let Some(byte) = frame.get(written) {
+            // Once it has ended, a write fails.
+            let _ = near.write_all(&[*byte]);
+            written += 1;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    assert!(written < frame.len(), "it ended before the frame was whole");
+    workers.stop();
 }
 
 /// Says what it begins, and goes on when it is told to.

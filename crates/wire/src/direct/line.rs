@@ -17,6 +17,9 @@ use crate::{Answer, Call, Peer, Reply, socket};
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
 
+/// Reads that one frame may take. A client writes a frame at once, and each read wakes the worker.
+const MOST_READS: u32 = 16;
+
 /// A program's connection, as several threads may hear it.
 pub struct Handed {
     pub(super) stream: UnixStream,
@@ -34,6 +37,8 @@ pub(super) struct Line {
     pub home: bool,
     pub shared: bool,
     inbox: FrameBuffer,
+    /// Reads that the frame under way has taken.
+    reads: u32,
     /// Uses in a row that were not short.
     pub long: u32,
     /// The number of its last turn among users.
@@ -84,6 +89,7 @@ impl Line {
             home,
             shared,
             inbox: FrameBuffer::default(),
+            reads: 0,
             long: 0,
             turn: 0,
         }
@@ -105,9 +111,15 @@ impl Line {
         }
         let call = match self.inbox.next(LONGEST) {
             // The rest may come to another thread.
-            Ok(None) if self.shared => return Heard::Ended,
-            Ok(None) => return Heard::Nothing,
-            Ok(Some(frame)) => frame::decode_call(frame),
+            Ok(None) if self.shared || self.reads == MOST_READS => return Heard::Ended,
+            Ok(None) => {
+                self.reads += 1;
+                return Heard::Nothing;
+            }
+            Ok(Some(frame)) => {
+                self.reads = 0;
+                frame::decode_call(frame)
+            }
             Err(error) => Err(error),
         };
         // One call at a time: what follows before its answer would never be heard.
