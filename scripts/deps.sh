@@ -16,7 +16,7 @@ wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-cli
            wordpress wordpress-theme-twentytwentythree)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
-      python3-cbor2 siege apache2-bin chromium testssl.sh pebble certbot lego)
+      python3-cbor2 faketime siege apache2-bin chromium testssl.sh pebble certbot lego)
 
 declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress or test}
 

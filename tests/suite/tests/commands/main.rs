@@ -9,4 +9,5 @@ mod key_delete;
 mod keys;
 mod listeners;
 mod pins;
+mod preload;
 mod tls;
