@@ -29,7 +29,7 @@ impl Jwts {
         let is_jwt = Issuer::is_jwt(token);
         let owner = self.0.verify(token).owner();
         assert!(is_jwt || owner.is_none());
-        owner
+        owner.map(|owner| owner.name)
     }
 }
 

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use super::jws;
+use super::{Lifetime, TokenOwner, jws};
 
 /// An issuer whose tokens let clients in.
 pub struct Issuer {
@@ -27,8 +27,7 @@ pub struct Issuer {
 
 /// What there is to say of a token.
 pub enum Verdict {
-    /// Whose it is.
-    Good(String),
+    Good(TokenOwner),
     Bad,
     /// It names a key that is not in the set.
     UnknownKey,
@@ -43,7 +42,7 @@ struct Memory {
 }
 
 struct Known {
-    name: String,
+    owner: TokenOwner,
     until: SystemTime,
 }
 
@@ -60,9 +59,9 @@ const LEEWAY: Duration = Duration::from_secs(60);
 
 impl Verdict {
     /// Whose it is, if it is good.
-    pub fn owner(self) -> Option<String> {
+    pub fn owner(self) -> Option<TokenOwner> {
         match self {
-            Self::Good(name) => Some(name),
+            Self::Good(owner) => Some(owner),
             Self::Bad | Self::UnknownKey => None,
         }
     }
@@ -110,10 +109,10 @@ impl Issuer {
     }
 
     /// The client, where the token was found good before.
-    pub fn known(&self, token: &str) -> Option<String> {
+    pub fn known(&self, token: &str) -> Option<TokenOwner> {
         let known = self.known.lock();
         let found = known.get(&digest(token.as_bytes()))?;
-        (SystemTime::now() < found.until).then(|| found.name.clone())
+        (SystemTime::now() < found.until).then(|| found.owner.clone())
     }
 
     /// Whether the token is good.
@@ -147,20 +146,27 @@ impl Issuer {
     }
 
     /// Who the claims of a good token say that it is.
-    fn admit(&self, token: &str, claims: &Map<String, Value>) -> Option<String> {
+    fn admit(&self, token: &str, claims: &Map<String, Value>) -> Option<TokenOwner> {
         let name = claims.get(&self.settings.name)?.as_str()?;
         let expires = claims.get("exp")?.as_f64()?;
         let expires = Duration::try_from_secs_f64(expires).ok()?;
         let name = (!name.is_empty()).then(|| format!("jwt:{name}"))?;
         let until = SystemTime::UNIX_EPOCH.checked_add(expires + LEEWAY)?;
-        self.remember(
-            token,
-            Known {
-                name: name.clone(),
-                until,
+        let issued = claims.get("iat").and_then(Value::as_f64);
+        let issued = issued.and_then(|at| Duration::try_from_secs_f64(at).ok());
+        let owner = TokenOwner {
+            name,
+            lifetime: Lifetime {
+                created: issued.map(|at| at.as_secs()),
+                expires: Some(expires.as_secs()),
             },
-        );
-        Some(name)
+        };
+        let known = Known {
+            owner: owner.clone(),
+            until,
+        };
+        self.remember(token, known);
+        Some(owner)
     }
 
     fn validation(&self, algorithm: Algorithm) -> Option<Validation> {
@@ -230,7 +236,10 @@ mod tests {
         let mut memory = Memory::default();
         for number in 0..3 * MANY {
             let one = Known {
-                name: "jwt:app".into(),
+                owner: TokenOwner {
+                    name: "jwt:app".into(),
+                    lifetime: Lifetime::default(),
+                },
                 until: SystemTime::now() + LEEWAY,
             };
             memory.insert(token(number), one);

@@ -16,6 +16,25 @@ pub use trust::Trust;
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Client {
     identities: Vec<String>,
+    token: Option<Lifetime>,
+}
+
+/// Whose a bearer token is, and how long it is valid.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenOwner {
+    /// As policies name it: `token:billing`, `jwt:app`.
+    pub name: String,
+    /// The token's own.
+    pub lifetime: Lifetime,
+}
+
+/// When a bearer token was made and when it expires, in seconds since 1970.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lifetime {
+    /// `None` if a JWT does not say it.
+    pub created: Option<u64>,
+    /// `None` if it does not expire.
+    pub expires: Option<u64>,
 }
 
 /// What a certificate is called by its hash.
@@ -24,7 +43,21 @@ const FINGERPRINT: &str = "fingerprint:";
 impl Client {
     /// By its identities, the strongest first.
     pub fn new(identities: Vec<String>) -> Self {
-        Self { identities }
+        Self {
+            identities,
+            token: None,
+        }
+    }
+
+    /// With a token of this lifetime among them.
+    #[must_use]
+    pub fn with_token(self, token: Option<Lifetime>) -> Self {
+        Self { token, ..self }
+    }
+
+    /// The lifetime of the token that it has shown.
+    pub fn token(&self) -> Option<Lifetime> {
+        self.token
     }
 
     /// Whether a policy's word means it; `*` means everybody who has shown anything.

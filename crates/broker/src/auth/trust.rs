@@ -12,6 +12,7 @@ use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
+use super::TokenOwner;
 use super::jwt::{Issuer, Verdict};
 use crate::refusal::Refusal;
 
@@ -65,13 +66,13 @@ impl Trust {
     }
 
     /// The client, where its token was found good before.
-    pub fn known(&self, token: &str) -> Option<String> {
+    pub fn known(&self, token: &str) -> Option<TokenOwner> {
         self.issuer()?.known(token)
     }
 
     /// The client, where its token is good. A key that is not known may be a new one: then the server is
     /// asked.
-    pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<String>, Refusal> {
+    pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
         let judged = self.issuer().map(|issuer| issuer.verify(token));
         if let Some(verdict @ (Verdict::Good(_) | Verdict::Bad)) = judged {
             return Ok(verdict.owner());

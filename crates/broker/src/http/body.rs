@@ -14,15 +14,23 @@ use crate::refusal::Refusal;
 use crate::traces;
 
 impl Call {
-    /// The body; an empty one is an empty object.
+    /// The body. An empty one is an empty object, and so is `null`: the dialect's own clients send it.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
             Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
             None => Bytes::new(),
         };
-        let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-        serde_json::from_slice(text)
-            .map_err(|e| Refusal::bad(format!("failed to parse JSON input: {e}")))
+        let text = if bytes.is_empty() {
+            b"null"
+        } else {
+            &bytes[..]
+        };
+        let parsed = match serde_json::from_slice(text) {
+            Ok(None) => serde_json::from_slice(b"{}"),
+            Ok(Some(whole)) => Ok(whole),
+            Err(error) => Err(error),
+        };
+        parsed.map_err(|e| Refusal::bad(format!("failed to parse JSON input: {e}")))
     }
 
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {

@@ -5,8 +5,10 @@ use axum::response::Response;
 use serde_json::json;
 
 use super::{Broker, Call, reply};
+use crate::auth::Lifetime;
 use crate::refusal::Refusal;
-use crate::transit::Reply;
+use crate::store::now;
+use crate::transit::{Reply, time};
 
 /// `/healthz`: the process answers.
 pub fn alive() -> Response {
@@ -38,11 +40,21 @@ pub fn lookup_self(call: &Call) -> Result<Reply, Refusal> {
     if !call.client().is_known() {
         return Err(Refusal::denied());
     }
+    let Lifetime { created, expires } = call.client().token().unwrap_or_default();
+    // As in the dialect, 0 stands for a token that does not expire.
+    let seconds = |since: u64| expires.map_or(0, |expires| expires.saturating_sub(since));
     Ok(Reply::ok([
         ("id", "".into()),
         ("display_name", call.client().to_string().into()),
         ("policies", json!([])),
-        ("ttl", 0.into()),
+        ("creation_time", created.into()),
+        ("creation_ttl", created.map(seconds).into()),
+        ("issue_time", created.map(time).into()),
+        ("expire_time", expires.map(time).into()),
+        ("explicit_max_ttl", 0.into()),
+        ("num_uses", 0.into()),
+        ("renewable", false.into()),
+        ("ttl", seconds(now()).into()),
         ("type", "service".into()),
     ]))
 }

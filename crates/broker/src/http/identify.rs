@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
 use super::limits::Admitted;
 use super::{Broker, Peer};
-use crate::auth::Client;
+use crate::auth::{Client, Lifetime, TokenOwner};
 use crate::deed::blocking;
 use crate::refusal::Refusal;
 
@@ -27,8 +27,9 @@ pub async fn identify(
         }
         owner = learn(broker, token).await?;
     }
-    identities.splice(0..0, owner);
-    let client = Client::new(identities);
+    let lifetime = owner.as_ref().map(|owner| owner.lifetime);
+    identities.splice(0..0, owner.map(|owner| owner.name));
+    let client = Client::new(identities).with_token(lifetime);
     let admitted = if client.is_known() {
         Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {
@@ -58,17 +59,23 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Whose it is, as far as memory says.
-fn known(broker: &Broker, token: &str) -> Option<String> {
+fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     if broker.trust.judges(token) {
         return broker.trust.known(token);
     }
     let owner = broker.tokens.owner(token)?;
-    Some(format!("token:{}", owner.name))
+    Some(TokenOwner {
+        name: format!("token:{}", owner.name),
+        lifetime: Lifetime {
+            created: Some(owner.created),
+            expires: owner.expires,
+        },
+    })
 }
 
 /// Whose it is, where that takes some work: the signature of a JWT, or a question to its issuer; a look into
 /// the store, which a command may have changed just now.
-async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<String>, Refusal> {
+async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
     if broker.trust.judges(token) {
         return broker.trust.owner(token).await;
     }

@@ -300,7 +300,11 @@ pub static PATHS: &[(&str, &[Operation])] = &[
         &[operation(
             "get",
             "Who the client is",
-            Answer::Data(&[field("display_name", Kind::Text)]),
+            Answer::Data(&[
+                field("display_name", Kind::Text),
+                field("renewable", Kind::Truth),
+                field("ttl", Kind::Count),
+            ]),
         )],
     ),
     (

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::batch::{Batch, Failures};
 use super::named::{Choice, Named, Use};
 use super::sealed::Sealed;
-use super::{Data, Reply, base64, bytes, loose};
+use super::{Data, Reply, base64, bytes, check_length, loose};
 use crate::http::Call;
 use crate::random::{Nonce, nonces};
 use crate::refusal::Refusal;
@@ -161,12 +161,14 @@ async fn encrypt_one(of: &Use<'_>, item: Item) -> Result<Data, Refusal> {
 }
 
 async fn seal(of: &Use<'_>, item: &Item, plaintext: bytes::Bytes) -> Result<Data, Refusal> {
+    let aad = item.aad()?;
+    check_length("plaintext", plaintext.len() + aad.len())?;
     let chosen = of.to_make(item.key_version)?;
     let target = chosen.target(of, &item.choice(), Action::Encrypt).await?;
     let sealed = of
         .call
         .engine()
-        .encrypt(&target, plaintext, &item.aad()?, item.drawn)
+        .encrypt(&target, plaintext, &aad, item.drawn)
         .await?;
     Ok(Data::from([
         ("ciphertext", Sealed::write(chosen.number, &sealed).into()),
@@ -179,10 +181,9 @@ async fn open(of: &Use<'_>, item: &Item, action: Action) -> Result<bytes::Bytes,
         return Err(Refusal::bad("missing ciphertext to decrypt"));
     };
     let sealed = Sealed::read(text)?;
+    let aad = item.aad()?;
+    check_length("ciphertext", sealed.bytes.len() + aad.len())?;
     let chosen = of.to_read(sealed.version)?;
     let target = chosen.target(of, &item.choice(), action).await?;
-    of.call
-        .engine()
-        .decrypt(&target, sealed.bytes, &item.aad()?)
-        .await
+    of.call.engine().decrypt(&target, sealed.bytes, &aad).await
 }

@@ -9,7 +9,7 @@ use super::batch::{Batch, Failures};
 use super::named::{Chosen, Named, Use};
 use super::sealed::Sealed;
 use super::sign::{Asked, Item};
-use super::{Data, Reply};
+use super::{Data, Reply, check_length};
 use crate::engine::Mac;
 use crate::http::Call;
 use crate::key::Shape;
@@ -32,6 +32,7 @@ pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
 async fn hmac_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
     let chosen = keyed(of.to_make(asked.key_version())?)?;
     let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
+    check_length("input", input.len())?;
     let mac = of.call.engine().hmac(chosen.object, mac, input);
     let text = Sealed::write(chosen.number, &mac.await?);
     Ok(Data::from([
@@ -45,6 +46,7 @@ pub(super) async fn verify_one(of: &Use<'_>, asked: Asked<'_>, mac: &str) -> Res
     let sealed = Sealed::read_by(mac, "hmac", &base64::engine::general_purpose::STANDARD)?;
     let chosen = keyed(of.to_read(sealed.version)?)?;
     let (mac, input) = (algorithm(of.call, asked)?, asked.data()?);
+    check_length("input", input.len())?;
     let expected = of.call.engine().hmac(chosen.object, mac, input);
     Ok(expected.await?.ct_eq(&sealed.bytes).into())
 }

@@ -36,6 +36,7 @@ mod shown;
 pub mod sign;
 mod turn;
 
+use axum::http::StatusCode;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
@@ -43,6 +44,21 @@ use serde_json::Value;
 use crate::refusal::Refusal;
 
 pub use answer::{Data, Reply};
+pub(crate) use shown::time;
+
+/// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all that belongs to it.
+const LONGEST_INPUT: usize = (16 << 20) - (64 << 10);
+
+/// Refuses what no operation of a token takes, by its length in bytes.
+fn check_length(field: &str, length: usize) -> Result<(), Refusal> {
+    if length <= LONGEST_INPUT {
+        return Ok(());
+    }
+    let message = format!(
+        "{field}: {length} bytes with what belongs to it; an operation takes {LONGEST_INPUT}"
+    );
+    Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, message))
+}
 
 /// Bytes as the dialect has them.
 fn base64(bytes: &[u8]) -> Value {

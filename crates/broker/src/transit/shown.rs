@@ -101,8 +101,9 @@ fn asymmetric(shape: Shape, public: Option<&PublicKey>) -> Data {
     shown
 }
 
-/// RFC 3339.
-fn time(seconds: u64) -> String {
-    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+/// RFC 3339, section 5.6, which ends with the year 9999.
+pub fn time(seconds: u64) -> String {
+    let last = 253_402_300_799;
+    let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(last));
     humantime::format_rfc3339_seconds(at).to_string()
 }

@@ -10,7 +10,7 @@ use super::batch::{Batch, Failures};
 use super::marshal::Marshaling;
 use super::named::{Chosen, Named, Use, hash};
 use super::sealed::Sealed;
-use super::{Data, Reply, bytes, hmac, loose};
+use super::{Data, Reply, bytes, check_length, hmac, loose};
 use crate::engine::{Recipe, Scheme, verify as check};
 use crate::http::Call;
 use crate::key::Shape;
@@ -176,6 +176,10 @@ async fn sign_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {
     let chosen = signer(of.to_make(asked.key_version())?)?;
     let marshaling = asked.marshaling()?;
     let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
+    if chosen.shape == Shape::Ed25519 {
+        // Its token reads the whole input, others a hash.
+        check_length("input", input.len())?;
+    }
     let engine = call.engine();
     let target = (chosen.object, chosen.shape);
     let raw = engine.sign(target, &public, recipe, &input).await?;

@@ -1,7 +1,7 @@
 //! Who is let in, and who is not.
 
 use hsmux_suite::{PATIENCE, Rig, Setup, until};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::connection::Connection;
 use crate::rig::Broker;
@@ -152,6 +152,34 @@ fn a_revoked_token_is_refused_soon_and_a_new_one_taken_at_once() {
         let (status, _) = broker.ask("GET", "keys/app-none", "");
         (status == 403).then_some(())
     });
+}
+
+#[test]
+fn lookup_self_says_how_long_a_token_is_valid() {
+    let broker = Broker::start(1);
+    let made = broker.rig.hsmux("token-auth create app --expires 1h").ok();
+    let lookup = |token: &str| {
+        let mut connection = Connection::tcp(&broker.url);
+        let answer = connection.ask("GET", "/v1/auth/token/lookup-self", token, "");
+        let answer = answer.expect("an answer");
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let json: Value = serde_json::from_str(&answer.body).expect("JSON");
+        json["data"].clone()
+    };
+    let data = lookup(made.out.trim());
+    assert_eq!(data["creation_ttl"], 3600, "{data}");
+    let ttl = data["ttl"].as_u64().expect("seconds");
+    assert!((3500..=3600).contains(&ttl), "{data}");
+    let time = |name: &str| humantime::parse_rfc3339(data[name].as_str().expect("a time"));
+    let issued = time("issue_time").expect("RFC 3339");
+    let expires = time("expire_time").expect("RFC 3339");
+    assert_eq!(
+        expires.duration_since(issued).expect("later").as_secs(),
+        3600
+    );
+    let data = lookup(&broker.token);
+    let never = (&data["ttl"], &data["creation_ttl"], &data["expire_time"]);
+    assert_eq!(never, (&json!(0), &json!(0), &Value::Null), "{data}");
 }
 
 #[test]

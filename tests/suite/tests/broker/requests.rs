@@ -1,6 +1,9 @@
 //! Bad input, each with its answer.
 
-use crate::rig::Broker;
+use hsmux_suite::{Rig, Setup};
+
+use crate::connection::Connection;
+use crate::rig::{Broker, METERED};
 
 const TEXT: &str = r#"{"plaintext": "c2VjcmV0"}"#;
 
@@ -94,6 +97,41 @@ fn bad_requests_are_answered_and_say_why() {
             (status, json["errors"][0].as_str()),
             (403, Some("permission denied"))
         );
+    }
+}
+
+/// Clients of the dialect send it where they have nothing to say.
+#[test]
+fn null_is_an_empty_body() {
+    let broker = Broker::start(1);
+    broker.good("POST", "keys/app-one", "null");
+    let shown = broker.good("GET", "keys/app-one", "");
+    assert_eq!(shown["type"], "aes256-gcm96");
+    broker.refused("POST", "encrypt/app-one", " null", 400, "missing plaintext");
+    broker.refused("POST", "encrypt/app-one", "[]", 400, "JSON");
+}
+
+#[test]
+fn an_input_that_no_operation_takes_is_too_long() {
+    let broker = Broker::of(Rig::empty(Setup::Daemon, 1), METERED).known();
+    for (name, kind) in [("gcm", "aes256-gcm96"), ("mac", "hmac")] {
+        let body = format!(r#"{{"type": "{kind}"}}"#);
+        broker.good("POST", &format!("keys/app-{name}"), &body);
+    }
+    let mut connection = Connection::tcp(&broker.url);
+    let mut ask = |path: &str, field: &str, length: usize| {
+        let body = format!(r#"{{"{field}": "{}"}}"#, "A".repeat(length / 3 * 4));
+        let path = format!("/v1/transit/{path}");
+        let answer = connection.ask("POST", &path, &broker.token, &body);
+        answer.expect("an answer")
+    };
+    for (path, field) in [("encrypt/app-gcm", "plaintext"), ("hmac/app-mac", "input")] {
+        for mib in [16, 17, 22] {
+            let answer = ask(path, field, mib << 20);
+            assert_eq!(answer.status, 413, "{path} {mib} MiB");
+            assert!(answer.body.contains(field), "{}", answer.body);
+        }
+        assert_eq!(ask(path, field, 15 << 20).status, 200, "{path}");
     }
 }
 
