@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{AdminClient, Deed, Recorder, Request, Response, Stage};
-use hsmux_pool::config::{self, Config, Mistake};
+use hsmux_pool::config::{self, Config, Draft, Mistake};
 
 use crate::exit::Exit;
 
@@ -30,11 +30,18 @@ impl Context {
 
     /// The configuration; all mistakes are in the error.
     pub fn load(&self) -> anyhow::Result<Config> {
-        config::load(&self.file()).map_err(|mistakes| {
-            let mut lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
-            lines.push("hsmux config example prints a file to start from".into());
-            Exit::Usage.because(lines.join("\n"))
-        })
+        config::load(&self.file()).map_err(|mistakes| wrong(&mistakes))
+    }
+
+    /// The configuration as far as it can be read, for commands that a running daemon serves: it goes on with what
+    /// it read before.
+    pub fn draft(&self) -> anyhow::Result<Draft> {
+        config::draft(&self.file()).map_err(|mistake| wrong(&[mistake]))
+    }
+
+    /// Whether a daemon runs.
+    pub fn is_served(&self) -> anyhow::Result<bool> {
+        Ok(StateLock::is_held(&self.draft()?.config.state))
     }
 
     /// The state folder of a command that needs no configuration: that of the configuration, if there
@@ -49,9 +56,13 @@ impl Context {
 
     /// A connection to the daemon's administration.
     pub fn admin(&self) -> anyhow::Result<AdminClient> {
-        let config = self.load()?;
-        let socket = &config.admin.socket.path;
+        let draft = self.draft()?;
+        let socket = &draft.config.admin.socket.path;
         AdminClient::connect(socket).map_err(|error| {
+            // The wrong socket may be one of the mistakes.
+            if !draft.mistakes.is_empty() {
+                return wrong(&draft.mistakes).context(error);
+            }
             let denied = error.to_string().contains("Permission denied");
             let hint = if denied {
                 "\nroot and the daemon's own user may administer it"
@@ -63,11 +74,11 @@ impl Context {
     }
 
     /// Who puts on the audit trail what this command does by itself.
-    fn recorder(&self, config: &Config) -> anyhow::Result<Recorder> {
-        if StateLock::is_held(&config.state) {
+    fn recorder(&self) -> anyhow::Result<Recorder> {
+        if self.is_served()? {
             return Ok(Recorder::daemon(self.admin()?));
         }
-        Ok(Recorder::own(config)?)
+        Ok(Recorder::own(&self.load()?)?)
     }
 
     /// Does something by itself, of which the audit trail has a line before and one after it: where there is a
@@ -90,8 +101,7 @@ impl Context {
         if !self.file().exists() {
             return work();
         }
-        let config = self.load()?;
-        self.recorder(&config)?
+        self.recorder()?
             .tell(deed, Stage::Begun)
             .context("nothing was done, for it is not on the audit trail")?;
         let result = work();
@@ -100,7 +110,7 @@ impl Context {
             Err(error) => Stage::Failed(format!("{error:#}")),
         };
         // Looked for anew: a daemon may have started or ended meanwhile.
-        let recorder = self.recorder(&config);
+        let recorder = self.recorder();
         let told = recorder.and_then(|recorder| Ok(recorder.tell(deed, stage)?));
         let Err(untold) = told else {
             return result;
@@ -116,4 +126,11 @@ impl Context {
     pub fn ask(&self, request: &Request) -> anyhow::Result<Response> {
         Ok(self.admin()?.ask(request)?)
     }
+}
+
+/// All mistakes of the configuration in one error.
+fn wrong(mistakes: &[Mistake]) -> anyhow::Error {
+    let mut lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
+    lines.push("hsmux config example prints a file to start from".into());
+    Exit::Usage.because(lines.join("\n"))
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::config::{self, Config, Isolation, Login, Mistake};
+use hsmux_pool::config::{self, Config, Draft, Isolation, Login, Mistake};
 use hsmux_pool::replicate::{self, Hold};
 use hsmux_pool::{Guest, Options};
 use hsmux_token::permissions::TrustedOwner;
@@ -57,16 +57,22 @@ pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
         return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
     }
     let file = source.config.clone().unwrap_or_else(config::default_path);
-    let config = config::load(&file).map_err(|mistakes| of(&mistakes))?;
-    if config.module.embedded {
+    let draft = config::draft(&file).map_err(|mistake| of(&[mistake]))?;
+    if draft.config.module.embedded {
+        let config = draft.good().map_err(|mistakes| of(&mistakes))?;
         return embedded(&config, threads);
     }
-    Ok(Box::new(daemon(&config)?))
+    Ok(Box::new(daemon(&draft)?))
 }
 
-fn daemon(config: &Config) -> Result<Daemon> {
-    let endpoint = Endpoint::from(&*config.module.socket);
-    Daemon::new(endpoint, config.pool.deadline)
+/// The daemon where the file says that it is. What else is wrong with the file is no reason to fail: a daemon that
+/// runs goes on with what it read before.
+fn daemon(draft: &Draft) -> Result<Daemon> {
+    for mistake in &draft.mistakes {
+        crate::debug::say(mistake);
+    }
+    let endpoint = Endpoint::from(&*draft.config.module.socket);
+    Daemon::new(endpoint, draft.config.pool.deadline)
 }
 
 /// Whether the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
@@ -88,12 +94,12 @@ fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
     if source.socket.is_some() || source.config.is_some() {
         return Err(refuse("`socket` and `config` of the provider are refused"));
     }
-    let config = config::load_of(TrustedOwner::Root, Path::new(SYSTEM));
-    let config = config.map_err(|mistakes| of(&mistakes))?;
-    if config.module.embedded {
+    let draft = config::draft_of(TrustedOwner::Root, Path::new(SYSTEM));
+    let draft = draft.map_err(|mistake| of(&[mistake]))?;
+    if draft.config.module.embedded {
         return Err(refuse("[module] mode = \"embedded\" is refused"));
     }
-    Ok(Box::new(daemon(&config)?.verified()))
+    Ok(Box::new(daemon(&draft)?.verified()))
 }
 
 fn of(mistakes: &[Mistake]) -> Error {

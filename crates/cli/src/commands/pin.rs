@@ -1,7 +1,6 @@
 //! `hsmux pin`.
 
 use clap::Subcommand;
-use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{PinRow, Request, list_pins, release_pin};
 
 use super::show as show_response;
@@ -37,13 +36,12 @@ pub enum Pin {
 
 impl Pin {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let config = context.load()?;
-        let running = StateLock::is_held(&config.state);
+        let running = context.is_served()?;
         let request = match self {
             // The record is there without a daemon, too.
-            Self::List if !running => return show(context, &list_pins(&config)?),
+            Self::List if !running => return show(context, &list_pins(&context.load()?)?),
             Self::Release { member } if !running => {
-                return show(context, &release_pin(&config, &member)?);
+                return show(context, &release_pin(&context.load()?, &member)?);
             }
             Self::List => Request::PinList,
             Self::Release { member } => Request::PinRelease { token: member },

@@ -22,9 +22,10 @@ pub struct Status {
 
 impl Status {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let Response::Status(status) = context.ask(&Request::Status)? else {
+        let Response::Status(mut status) = context.ask(&Request::Status)? else {
             anyhow::bail!("the daemon answered something else");
         };
+        status.config_error = mistakes(context).or(status.config_error);
         show(context, &status)?;
         let members = status
             .members
@@ -37,6 +38,13 @@ impl Status {
             Exit::Done
         })
     }
+}
+
+/// What is wrong with the file now, whether the daemon has read it since or not.
+fn mistakes(context: &Context) -> Option<String> {
+    let mistakes = context.draft().ok()?.mistakes;
+    let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// Prints a status.
@@ -90,7 +98,9 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
         );
     }
     if let Some(error) = &status.config_error {
-        println!("the configuration file was not taken over:\n{error}");
+        println!(
+            "the configuration file has mistakes; the daemon goes on with what it read before:\n{error}"
+        );
     }
     audit(&status.audit);
     println!();

@@ -52,17 +52,21 @@ pub type Probe<'a> = dyn Fn(&Path, &[(String, String)]) -> Result<Vec<Found>, St
 /// Looks at everything. No PIN is shown to any token.
 pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {
     let mut findings: Vec<_> = config::check(file).iter().map(of_mistake).collect();
-    let Ok(config) = config::load(file) else {
+    let Ok(draft) = config::draft(file) else {
         return findings;
     };
-    findings.extend(state::examine(&config));
-    findings.extend(members::examine(&config, probe));
+    let config = &draft.config;
+    if draft.mistakes.is_empty() {
+        findings.extend(state::examine(config));
+        findings.extend(members::examine(config, probe));
+    }
     // What the daemon says of a member follows from what is known of it already.
     let explained = |told: &Finding| {
         let same = |known: &Finding| known.level == Level::Error && known.about == told.about;
         findings.iter().any(same)
     };
-    let mut told = daemon::examine(&config);
+    // A daemon that runs goes on with what it read before the mistake.
+    let mut told = daemon::examine(config);
     told.retain(|told| !explained(told));
     findings.extend(told);
     findings.sort_by_key(|finding| finding.level);

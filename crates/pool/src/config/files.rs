@@ -19,11 +19,9 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         Err(mistake) => return vec![mistake],
     };
     let parsed = parse::config(file, &text);
-    let Parsed {
-        config,
-        mistakes,
-        named,
-    } = parsed;
+    let Parsed { draft, named } = parsed;
+    let mistakes = draft.mistakes.clone();
+    let config = draft.good().ok();
     let mut found = Findings {
         file,
         user: config.as_ref().and_then(daemons_user),

@@ -78,6 +78,15 @@ pub struct Config {
     pub tokens: Vec<Member>,
 }
 
+/// A configuration file, as far as it could be read.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Draft {
+    /// What has a mistake is as if it did not stand there.
+    pub config: Config,
+    /// What is wrong with the file.
+    pub mistakes: Vec<Mistake>,
+}
+
 /// `[pool]`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PoolSection {
@@ -213,6 +222,17 @@ pub enum Isolation {
     Thread,
 }
 
+impl Draft {
+    /// The configuration, if nothing is wrong with it.
+    pub fn good(self) -> Result<Config, Vec<Mistake>> {
+        if self.mistakes.is_empty() {
+            Ok(self.config)
+        } else {
+            Err(self.mistakes)
+        }
+    }
+}
+
 impl Config {
     /// What the pool is told at its start. An application that embeds it may have no threads: then
     /// `threads` is to be changed.
@@ -243,13 +263,19 @@ impl Config {
 ///
 /// A file that other users can change, itself or by a folder on its way, is refused.
 pub fn load(file: &Path) -> Result<Config, Vec<Mistake>> {
-    load_of(TrustedOwner::RootOrSelf, file)
+    draft(file).map_err(|mistake| vec![mistake])?.good()
+}
+
+/// Reads a configuration file as far as it can be read. A daemon that runs goes on with what it read before, and
+/// so whoever looks for it has to get by with this.
+pub fn draft(file: &Path) -> Result<Draft, Mistake> {
+    draft_of(TrustedOwner::RootOrSelf, file)
 }
 
 /// The same with a file of these owners only.
-pub fn load_of(owner: TrustedOwner, file: &Path) -> Result<Config, Vec<Mistake>> {
-    let text = read(owner, file).map_err(|mistake| vec![mistake])?;
-    parse(file, &text)
+pub fn draft_of(owner: TrustedOwner, file: &Path) -> Result<Draft, Mistake> {
+    let text = read(owner, file)?;
+    Ok(parse::config(file, &text).draft)
 }
 
 fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
@@ -265,8 +291,7 @@ fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
 
 /// Reads a configuration from its text; `file` says where it is, for messages and relative paths.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
-    let parsed = parse::config(file, text);
-    parsed.config.ok_or(parsed.mistakes)
+    parse::config(file, text).draft.good()
 }
 
 /// The state folder of commands without a configuration: the same wherever they are called, for a

@@ -11,19 +11,17 @@ use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
 use super::{
-    Admin, AuditSection, BrokerSection, Config, Listener, Login, Mistake, ModuleSection,
-    PoolSection, Socket, User,
+    Admin, AuditSection, BrokerSection, Config, Draft, Listener, Login, ModuleSection, PoolSection,
+    Socket, User,
 };
 use super::{broker, gateway, member, node, traces};
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
 
-/// What a file's text says: the configuration, if it is good, its mistakes in order of lines, and
-/// what it names.
+/// What a file's text says, with its mistakes in order of lines, and what it names.
 pub struct Parsed {
-    pub config: Option<Config>,
-    pub mistakes: Vec<Mistake>,
+    pub draft: Draft,
     pub named: Vec<(usize, Named)>,
 }
 
@@ -38,14 +36,12 @@ pub fn config(file: &Path, text: &str) -> Parsed {
     mistakes.sort_by_key(|mistake| mistake.line);
     mistakes.dedup();
     Parsed {
-        config: config.filter(|_| mistakes.is_empty()),
-        mistakes,
+        draft: Draft { config, mistakes },
         named: source.named,
     }
 }
 
-/// `None` where a required value is missing, which is then among the mistakes.
-fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
+fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
     let names = SECTIONS.iter().map(|section| section.name);
     source.unknown(document, "the file", &names);
 
@@ -57,7 +53,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     let pool = one(source, document, "pool", |fields| {
         pool(fields, count, serves_keys)
     });
-    let read_only = pool.as_ref().is_some_and(|pool| pool.read_only);
+    let read_only = pool.read_only;
     let (state, worker) = one(source, document, "daemon", |fields| {
         let state = fields.path("state");
         let state = state.unwrap_or_else(|| fields.source.path("state"));
@@ -80,7 +76,8 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         .map(|(listener, _)| listener)
         .collect();
 
-    let first = &listeners.first()?.socket.path;
+    // [daemon]'s, which has a socket even where it says none.
+    let first = &listeners[0].socket.path;
     let admin = one(source, document, "admin", |fields| admin(fields, first));
     let module = one(source, document, "module", |fields| {
         module(fields, &listeners)
@@ -92,9 +89,9 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
     let broker = broker(source, document, &state);
     let gateway = gateway::read(source, document);
     let node = node::read(source, document, &tokens);
-    Some(Config {
+    Config {
         file: source.file.to_owned(),
-        pool: pool?,
+        pool,
         admin,
         module,
         audit,
@@ -106,10 +103,10 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<Config> {
         listeners,
         state,
         worker,
-    })
+    }
 }
 
-fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> Option<PoolSection> {
+fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> PoolSection {
     let policies = [
         ("least-loaded", Policy::LeastLoaded),
         ("round-robin", Policy::RoundRobin),
@@ -122,8 +119,8 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> Option<P
             label => Ok(label.to_owned()),
         })
     });
-    let section = PoolSection {
-        label: String::new(),
+    PoolSection {
+        label: label.unwrap_or_default(),
         policy: fields.choice("policy", &policies).unwrap_or_default(),
         read_only: fields.flag("read_only").unwrap_or(false),
         queue: fields.number("queue", 1..=1_000_000).unwrap_or(1024) as usize,
@@ -138,11 +135,7 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> Option<P
             .unwrap_or(ENVELOPE_LIFE),
         counted: fields.list("counted", uri).unwrap_or_default(),
         watch: fields.flag("watch").unwrap_or(broker),
-    };
-    Some(PoolSection {
-        label: label?,
-        ..section
-    })
+    }
 }
 
 fn listener(

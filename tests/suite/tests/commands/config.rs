@@ -41,6 +41,60 @@ fn it_is_the_named_one_or_the_systems_or_the_users() {
     }
 }
 
+/// Mistakes of an editor's hand: what to replace in the file, by what, and what is said of it.
+const SLIPS: [(&str, &str, &str); 4] = [
+    (
+        "[pool]\n",
+        "[pool]\nlabl = \"shop\"\n",
+        "did you mean \"label\"?",
+    ),
+    ("label =", "lable =", "needs label"),
+    ("[[token]]\n", "[[token]\n", "hsmux.toml:"),
+    ("[pool]\n", "[pool]\ndeadline = \"soon\"\n", "is not a time"),
+];
+
+/// The daemon goes on with what it read before, and programs and commands find it.
+#[test]
+fn a_mistake_in_the_file_breaks_no_pool_that_runs() {
+    let mut rig = Rig::prepare(Setup::Daemon, 2);
+    rig.start();
+    rig.hsmux("key generate ec:P-256 --label web").ok();
+    let file = rig.path("hsmux.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    rig.hsmux("status").ok().never_says("mistake");
+    for (text, slip, said) in SLIPS {
+        let bad = good.replacen(text, slip, 1);
+        assert_ne!(bad, good, "{slip}");
+        fs::write(&file, bad).unwrap();
+        rig.hsmux("config check").fails().says(said);
+        rig.pkcs11_tool("--list-objects --type privkey")
+            .ok()
+            .says("web");
+        rig.hsmux("status")
+            .ok()
+            .says("2 of 2 members serve")
+            .says(said);
+        rig.hsmux("status --json")
+            .ok()
+            .says("config_error")
+            .says("hsmux.toml:");
+        let doctor = rig.hsmux("doctor").fails();
+        doctor.says(said).never_says("the daemon does not run");
+        rig.hsmux("token park hsm2").ok();
+        rig.hsmux("doctor").fails().says("parked");
+        rig.hsmux("token resume hsm2").ok();
+        rig.hsmux("pin list").ok();
+        rig.hsmux("reload").fails().says(said);
+        rig.wait_for_members(2);
+    }
+    // Without a daemon the mistake is why nobody is there.
+    rig.stop();
+    let alone = rig.hsmux("status").fails();
+    alone.says("is not a time");
+    fs::write(&file, good).unwrap();
+    rig.start();
+}
+
 /// A configuration that finds the daemon at this socket.
 fn write(rig: &Rig, folder: &str, socket: &str) {
     let inside = |name: &str| format!("\"{}\"", rig.path(name).display());

@@ -45,7 +45,7 @@ pub struct Scale {
 impl Scale {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let stop = interrupt()?;
-        let config = context.load()?;
+        let config = context.draft()?.config;
         let crew = Crew::assemble(context.admin()?)?;
         let counts = self.counts(crew.names.len())?;
         let opened = daemon(&config, None)?;

@@ -55,7 +55,7 @@ impl Target {
                 direct(context, module.clone(), token, pin, callers)
             }
             None if self.embedded => embedded(&context.load()?),
-            None => daemon(&context.load()?, pin),
+            None => daemon(&context.draft()?.config, pin),
         }
     }
 }

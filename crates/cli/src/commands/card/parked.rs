@@ -1,6 +1,5 @@
 //! One card, one user at a time: the daemon's member rests while a command works on its card.
 
-use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
 use hsmux_pool::config::Config;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -35,7 +34,7 @@ impl Parked {
         let Some(admin) = &parked.admin else {
             return Ok(parked);
         };
-        let users = users(&status(admin)?, &context.load()?, serials);
+        let users = users(&status(admin)?, &context.draft()?.config, serials);
         // Ctrl+C leaves nobody parked.
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         parked.interrupts = Some(signals.handle());
@@ -123,7 +122,7 @@ pub fn in_use(context: &Context) -> anyhow::Result<Vec<String>> {
 
 /// The running daemon.
 fn daemon(context: &Context) -> anyhow::Result<Option<AdminClient>> {
-    if !context.file().exists() || !StateLock::is_held(&context.load()?.state) {
+    if !context.file().exists() || !context.is_served()? {
         return Ok(None);
     }
     context.admin().map(Some)

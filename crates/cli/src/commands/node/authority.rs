@@ -116,7 +116,7 @@ impl Signing {
     fn token(&self, context: &Context, place: &InToken) -> anyhow::Result<Arc<dyn Token>> {
         let pin = |whose: &str| self.pin.as_ref().map(|pin| pin.read(whose)).transpose();
         let Some(module) = &place.module else {
-            let opened = bench::target::daemon(&context.load()?, pin("the pool's PIN")?)?;
+            let opened = bench::target::daemon(&context.draft()?.config, pin("the pool's PIN")?)?;
             return Ok(opened.token);
         };
         let asked = PinArg::Prompt;
