@@ -108,7 +108,7 @@ step "7. Throughput over 1, 2 and 4 tokens; in the middle of the last step a wor
 # no signature was lost, the exit code is not 0, and the demo ends there.
 echo "   SoftHSM computes on this machine's $(nproc) cores, which all tokens share: more of them add little here."
 echo "   Members with a time of their own scale; make bench measures 64 of them."
-show hsmux bench scale --tokens 1,2,4 --concurrency 16 --time "${TIME:-5s}" --kill-worker --html "$report"
+show hsmux bench scale --yes --tokens 1,2,4 --concurrency 16 --time "${TIME:-5s}" --kill-worker --html "$report"
 members_serve
 
 step "All four serve again, and every copy of every key has proved itself"

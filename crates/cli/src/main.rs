@@ -1,11 +1,13 @@
 //! The command `hsmux`: arguments in, words out. What it does is in the libraries.
 
 mod commands;
+mod consent;
 mod context;
 mod exit;
 mod output;
 mod pin;
 mod progress;
+mod rest;
 
 use std::process::ExitCode;
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::Seat;
 use hsmux_pool::config::{self, Config, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
+use hsmux_pool::{Options, Seat};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use hsmux_wire::Reactor;
@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::signal_name;
 
-use crate::admin::Request;
+use crate::admin::{Request, until_settled};
 use crate::audit::{self, Who};
 use crate::dkek::Dkek;
 use crate::doors::Doors;
@@ -28,6 +28,7 @@ use crate::lock::StateLock;
 use crate::login::Gate;
 use crate::members;
 use crate::notify::{notify, reloading};
+use crate::parked;
 use crate::peers::Peers;
 use crate::refusals::Refusals;
 use crate::service::Shared;
@@ -59,6 +60,8 @@ pub struct Running {
     administrators: ArcSwap<Vec<u32>>,
     events: Mutex<Sender<Event>>,
     turn: Mutex<()>,
+    /// Held while the record of what is parked is written.
+    parking: Mutex<()>,
 }
 
 /// What the main thread is woken for.
@@ -95,7 +98,11 @@ impl Daemon {
         let audit = Arc::new(Trail::open(&audit::settings(&config))?);
         let traces = Arc::new(Traces::start(config.traces.as_ref())?);
         let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
-        let (pool, writer) = replicate::start(config.options(), seats, Hold::Always, cards)?;
+        let options = Options {
+            parked: parked::load(&config.state),
+            ..config.options()
+        };
+        let (pool, writer) = replicate::start(options, seats, Hold::Always, cards)?;
         let mut boot = [0; 8];
         getrandom::fill(&mut boot)
             .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
@@ -120,6 +127,7 @@ impl Daemon {
             config: ArcSwap::from_pointee(config),
             events: Mutex::new(tell),
             turn: Mutex::new(()),
+            parking: Mutex::new(()),
         });
         running.doors.open(&running)?;
         Ok(Self {
@@ -274,14 +282,39 @@ impl Running {
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));
         lines.extend(members::change(&self.shared.pool, &old, &new, seats));
+        if let Err(error) = self.keep_parked() {
+            lines.push(error.to_string());
+        }
         self.config.store(Arc::new(new));
         // After that: who comes now is let in by what is new.
         lines.extend(self.peers().change(&self.config()));
         Ok(lines)
     }
 
-    /// Puts a member of the file into service: a new one, or one that was removed.
-    pub fn add(self: &Arc<Self>, name: &str) -> Result<()> {
+    /// Has what is parked stay so over a restart.
+    pub fn keep_parked(&self) -> Result<()> {
+        let _turn = self.parking.lock();
+        parked::save(&self.config().state, &self.shared.pool.parked())
+    }
+
+    /// Takes a member out of service until it is added again, or the daemon starts anew.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.shared.pool.remove(name)?;
+        self.shared.pool.forget_parked(name);
+        self.keep_parked()
+    }
+
+    /// Puts a member of the file into service: a new one, or one that was removed. One that does not come into
+    /// service is out of the pool again.
+    pub fn add(self: &Arc<Self>, name: &str) -> Result<String> {
+        self.begin(name)?;
+        until_settled(&self.shared.pool, name).or_else(|error| {
+            self.remove(name)?;
+            Err(error.at("it was not added"))
+        })
+    }
+
+    fn begin(self: &Arc<Self>, name: &str) -> Result<()> {
         let _turn = self.turn.lock();
         let new = load(&self.file)?;
         let member = new.member(name).ok_or_else(|| {

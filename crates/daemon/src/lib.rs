@@ -24,6 +24,7 @@ mod login;
 mod members;
 pub mod members_file;
 mod notify;
+mod parked;
 mod peers;
 mod places;
 mod refusals;

@@ -48,7 +48,12 @@ pub fn change(
         }
         let word = if kept { "changed" } else { "removed" };
         match pool.remove(&member.name) {
-            Ok(()) => lines.push(format!("{} {word}", member.name)),
+            Ok(()) => {
+                lines.push(format!("{} {word}", member.name));
+                if !kept {
+                    pool.forget_parked(&member.name);
+                }
+            }
             // It was removed before, by an administrator.
             Err(error) => tracing::debug!(member = member.name, %error, "not removed"),
         }

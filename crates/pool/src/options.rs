@@ -1,5 +1,6 @@
 //! What a pool is told at its start.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Options {
     pub counted: Vec<Uri>,
     /// Whether keys of the broker are neither shown nor served.
     pub hides_broker_keys: bool,
+    /// Members, or seats of them, that were parked before, and why: they stay so until [`crate::Pool::resume`].
+    pub parked: BTreeMap<String, String>,
 }
 
 impl Default for Options {
@@ -60,6 +63,7 @@ impl Default for Options {
             read_only: false,
             counted: Vec::new(),
             hides_broker_keys: false,
+            parked: BTreeMap::new(),
         }
     }
 }

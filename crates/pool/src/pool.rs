@@ -1,5 +1,6 @@
 //! The pool: many tokens as one, and their administration.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
@@ -34,6 +35,8 @@ pub struct Pool {
     writer: Turn<()>,
     waiting: Mutex<Waiting>,
     roster: Mutex<()>,
+    /// What an administrator has parked, and why.
+    parked: Mutex<BTreeMap<String, String>>,
 }
 
 /// [`Pool::start`] returns after this, though some seats are still connecting.
@@ -46,7 +49,7 @@ impl Pool {
     ///
     /// No seat in service is no error: they are tried again for as long as the pool lives.
     pub fn start(options: Options, seats: Vec<Seat>) -> Result<Arc<Self>> {
-        let queue = options.queue;
+        let (queue, parked) = (options.queue, options.parked.clone());
         let core = Core::new(options);
         let pool = Arc::new_cyclic(|me| Self {
             core,
@@ -55,6 +58,7 @@ impl Pool {
             writer: Turn::new(()),
             waiting: Mutex::new(Waiting::new(queue)),
             roster: Mutex::new(()),
+            parked: Mutex::new(parked),
         });
         if pool.core.options.threads {
             let core = Arc::clone(&pool.core);
@@ -67,7 +71,7 @@ impl Pool {
             })?;
         }
         for record in pool.seat_all(seats)? {
-            pool.begin(&record);
+            pool.begin_unless_parked(&record);
         }
         pool.wait_until(Instant::now() + START_GRACE, |pool| {
             pool.core.busy.load(Ordering::Acquire) == 0
@@ -106,14 +110,14 @@ impl Pool {
         }
     }
 
-    /// A new seat; it connects in the background.
+    /// A new seat; it connects in the background, unless its member is parked.
     pub fn add(&self, seat: Seat) -> Result<()> {
         let seat = match self.changes.get() {
             Some(changes) => changes.admit(seat),
             None => seat,
         };
         for record in self.seat_all(vec![seat])? {
-            self.begin(&record);
+            self.begin_unless_parked(&record);
         }
         Ok(())
     }
@@ -125,12 +129,28 @@ impl Pool {
 
     /// Takes a seat, or all seats of a member, out of service until [`Self::resume`].
     pub fn park(&self, name: &str, reason: &str) -> Result<()> {
+        self.named(name)?;
+        // First, so that one that is added again meanwhile is parked, too.
+        self.parked.lock().insert(name.into(), reason.into());
         self.retire(name, &State::Parked(reason.into()), reason)
+    }
+
+    /// What was parked by [`Self::park`] and is to stay so, by the name that was given, and why.
+    pub fn parked(&self) -> BTreeMap<String, String> {
+        self.parked.lock().clone()
+    }
+
+    /// A member that is added again under this name is in service.
+    pub fn forget_parked(&self, name: &str) {
+        self.parked.lock().remove(name);
     }
 
     /// Connects what is parked or rests after a failure, at once.
     pub fn resume(&self, name: &str) -> Result<()> {
-        for record in self.named(name)? {
+        let records = self.named(name)?;
+        let meant = |parked: &str| records.iter().any(|record| record.is_named(parked));
+        self.parked.lock().retain(|parked, _| !meant(parked));
+        for record in records {
             let resting = matches!(
                 record.life.lock().state,
                 State::Parked(_) | State::BackOff(_)
@@ -232,6 +252,18 @@ impl Pool {
         Ok(added)
     }
 
+    fn begin_unless_parked(&self, record: &Arc<Record>) {
+        let parked = self.parked();
+        let mut reasons = parked.iter().filter(|(name, _)| record.is_named(name));
+        match reasons.next() {
+            Some((_, reason)) => {
+                let state = State::Parked(reason.as_str().into());
+                self.core.retire_now(record, state, reason);
+            }
+            None => self.begin(record),
+        }
+    }
+
     fn begin(&self, record: &Arc<Record>) {
         let mut life = record.life.lock();
         record.enter(&mut life, State::Connecting, self.core.base);
@@ -282,7 +314,7 @@ impl Pool {
     /// The seats of a member, or the one seat of this name.
     fn named(&self, name: &str) -> Result<Vec<Arc<Record>>> {
         let mut records = self.core.records();
-        records.retain(|record| *record.member == *name || *record.name == *name);
+        records.retain(|record| record.is_named(name));
         if records.is_empty() {
             let message = format!("the pool has no member {name}");
             return Err(Error::pool(Kind::Invalid, message));

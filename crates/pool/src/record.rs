@@ -103,6 +103,11 @@ impl Record {
         })
     }
 
+    /// Whether it is the seat of this name, or one of the member of this name.
+    pub fn is_named(&self, name: &str) -> bool {
+        *self.member == *name || *self.name == *name
+    }
+
     /// Operations of callers that it has answered, directly too.
     pub fn served(&self, life: &Life) -> u64 {
         let current = life.connection.as_ref();

@@ -625,20 +625,17 @@ fn trail() {
 fn configuration() {
     write("configuration", "example", hsmux_pool::config::example());
     // Each section by itself, with all of its keys.
-    let text = hsmux_pool::config::example();
-    let lines = text.lines().map(|line| {
-        let key = line
-            .strip_prefix("# ")
-            .filter(|rest| rest.starts_with('[') || rest.contains(" = "));
-        key.unwrap_or(line)
-    });
+    let text = hsmux_pool::config::full_example();
+    let lines = text
+        .lines()
+        .map(|line| line.strip_prefix('#').unwrap_or(line));
     let mut sections = vec![String::new()];
-    for line in lines.filter(|line| !line.starts_with('#')) {
+    for line in lines.filter(|line| !line.starts_with(' ')) {
         if line.starts_with('[') {
             sections.push(String::new());
         }
         let last = sections.last_mut().expect("a section");
-        last.push_str(line.split(" # ").next().unwrap_or(line).trim_end());
+        last.push_str(line);
         last.push('\n');
     }
     for (at, section) in sections

@@ -16,9 +16,15 @@ pub enum Config {
         hsmux --config ./hsmux.toml config check --json\n\n\
         Exit code 2 when there is an error; warnings alone give 0.")]
     Check,
-    /// Print an example to start from, with every key
-    #[command(after_help = "Example:\n  hsmux config example > /etc/hsmux/hsmux.toml")]
-    Example,
+    /// Print an example to start from
+    #[command(after_help = "Examples:\n  \
+        hsmux config example > hsmux.toml\n  \
+        hsmux config example --full | less")]
+    Example {
+        /// Print every key with what it means
+        #[arg(long)]
+        full: bool,
+    },
     /// Print the path of the configuration file
     #[command(after_help = "Example:\n  hsmux config path")]
     Path,
@@ -33,7 +39,8 @@ impl Config {
             Self::Check => return check(context),
             Self::Path if context.json => context.file().display().to_string(),
             Self::Path => format!("{}\n", context.file().display()),
-            Self::Example => config::example(),
+            Self::Example { full: true } => config::full_example(),
+            Self::Example { full: false } => config::example().to_owned(),
             Self::Schema => config::markdown(),
         };
         output::document(&text, context.json)?;

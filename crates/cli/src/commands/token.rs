@@ -48,8 +48,11 @@ pub enum Token {
         /// Take it out of the configuration file, too
         #[arg(long)]
         forget: bool,
+        /// Even if it is the last member that serves, or that serves some key
+        #[arg(long)]
+        force: bool,
     },
-    /// Let a member rest: it finishes what it has, and is given nothing more
+    /// Let a member rest, over restarts too: it finishes what it has, and is given nothing more
     #[command(after_help = "Example:\n  hsmux token park hsm2 --reason 'new firmware'")]
     Park {
         /// The member
@@ -57,12 +60,19 @@ pub enum Token {
         /// Why, for those who look at the status later
         #[arg(long, default_value = "parked by the administrator")]
         reason: String,
+        /// Even if it is the last member that serves, or that serves some key
+        #[arg(long)]
+        force: bool,
     },
-    /// Put a parked member back into service
+    /// Put parked members back into service
     #[command(after_help = "Example:\n  hsmux token resume hsm2")]
     Resume {
-        /// The member
-        member: String,
+        /// The members
+        #[arg(required = true)]
+        members: Vec<String>,
+        /// When standard input ends: for a process that is to be followed, see [`crate::rest`]
+        #[arg(long, hide = true)]
+        at_end_of_input: bool,
     },
 }
 
@@ -89,28 +99,68 @@ impl Token {
             Self::Init(init) => init.run(context),
             Self::Status { member } => detail(context, &member),
             Self::Add(add) => add.run(context),
-            Self::Remove { member, forget } => {
-                let answer = context.ask(&Request::TokenRemove {
-                    token: member.clone(),
-                })?;
-                if forget {
-                    members_file::forget(&context.file(), &member)?;
-                }
-                show(context, answer)
-            }
-            Self::Park { member, reason } => show(
+            Self::Remove {
+                member,
+                forget,
+                force,
+            } => remove(context, &member, forget, force),
+            Self::Park {
+                member,
+                reason,
+                force,
+            } => show(
                 context,
                 context.ask(&Request::TokenPark {
                     token: member,
                     reason,
+                    force,
                 })?,
             ),
-            Self::Resume { member } => show(
-                context,
-                context.ask(&Request::TokenResume { token: member })?,
-            ),
+            Self::Resume {
+                members,
+                at_end_of_input,
+            } => {
+                if at_end_of_input {
+                    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+                }
+                resume(context, members)
+            }
         }
     }
+}
+
+fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow::Result<Exit> {
+    let token = member.to_owned();
+    context.ask(&Request::TokenRemove { token, force })?;
+    let (file, all) = (context.file(), "out of the pool");
+    let file = file.display();
+    let line = if forget {
+        members_file::forget(&context.file(), member)?;
+        format!("{member} is {all} and out of {file}")
+    } else {
+        format!(
+            "{member} is {all} until the daemon starts anew: it still stands in {file}; hsmux token remove --forget \
+             takes it out of there, too"
+        )
+    };
+    show(context, Response::Lines(vec![line]))
+}
+
+/// All of them, though one does not come back.
+fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
+    let admin = context.admin()?;
+    let mut lines = Vec::new();
+    let mut failures = Vec::new();
+    for token in members {
+        match admin.ask(&Request::TokenResume { token }) {
+            Ok(Response::Lines(said)) => lines.extend(said),
+            Ok(_) => {}
+            Err(failure) => failures.push(failure.to_string()),
+        }
+    }
+    let exit = show(context, Response::Lines(lines))?;
+    anyhow::ensure!(failures.is_empty(), failures.join("\n"));
+    Ok(exit)
 }
 
 impl Add {

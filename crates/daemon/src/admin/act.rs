@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hsmux_pool::{Pool, SeatState};
 use hsmux_token::{Error, Kind, Result as Outcome};
 
 use super::{Failure, Request, Response, certificate, find, keys, pins, status};
@@ -18,11 +19,23 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
     Ok(match request {
         Request::Status => Response::Status(Box::new(running.status())),
         Request::Keys => Response::Keys(keys::rows(pool)),
-        Request::TokenAdd { token } => done(running.add(token)?),
-        Request::TokenRemove { token } => done(pool.remove(token)?),
-        Request::TokenPark { token, reason } => done(pool.park(token, reason)?),
+        Request::TokenAdd { token } => Response::Lines(vec![running.add(token)?]),
+        Request::TokenRemove { token, force } => {
+            spare_the_last(pool, token, *force)?;
+            done(running.remove(token)?)
+        }
+        Request::TokenPark {
+            token,
+            reason,
+            force,
+        } => {
+            spare_the_last(pool, token, *force)?;
+            pool.park(token, reason)?;
+            done(running.keep_parked()?)
+        }
         Request::TokenResume { token } => {
             pool.resume(token)?;
+            running.keep_parked()?;
             Response::Lines(vec![keys::until_settled(pool, token)?])
         }
         Request::Reload => Response::Lines(running.reload()?),
@@ -88,6 +101,25 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         }
         Request::PinRotate { tokens } => Response::Lines(pins::rotate(running, tokens)?),
     })
+}
+
+/// Refuses to take a member out of service without which the pool, or a key, has none left, unless it is to be so.
+fn spare_the_last(pool: &Pool, member: &str, force: bool) -> Outcome<()> {
+    if force {
+        return Ok(());
+    }
+    let keys = keys::served_by_it_alone(pool, member);
+    let serving = pool.status().seats.into_iter();
+    let serving = serving.filter(|seat| seat.state == SeatState::InService);
+    let mut others = serving.clone().filter(|seat| seat.member != member);
+    let is_last = others.next().is_none() && { serving }.any(|seat| seat.member == member);
+    let why = match (is_last, keys.is_empty()) {
+        (false, true) => return Ok(()),
+        (true, true) => "it is the last member that serves".to_owned(),
+        (_, false) => format!("without it no member serves {}", keys::listed(&keys)),
+    };
+    let message = format!("{member}: {why}; --force does it all the same");
+    Err(Error::request(Kind::Forbidden, message))
 }
 
 fn done((): ()) -> Response {

@@ -63,6 +63,32 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
     }
 }
 
+/// Labels of private and secret keys that this member serves and no other.
+pub fn served_by_it_alone(pool: &Pool, member: &str) -> Vec<String> {
+    let catalogue = pool.catalogue();
+    let secret = |class| matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY);
+    let entries = catalogue.entries.values().filter(|entry| {
+        !entry.hidden && secret(entry.object.id.class) && entry.members() == [member]
+    });
+    let label = |entry: &Arc<Entry>| entry.object.attributes.text(ck::CKA_LABEL);
+    let mut labels: Vec<_> = entries
+        .map(|entry| label(entry).unwrap_or_else(|| format!("{:?}", entry.object.id)))
+        .collect();
+    labels.sort();
+    labels
+}
+
+/// Some names in a sentence: the first ten, and how many more there are.
+pub fn listed(names: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let shown: Vec<_> = names.iter().take(SHOWN).map(|n| format!("{n:?}")).collect();
+    let shown = shown.join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 const CLASSES: [Class; 5] = [
     Class::PRIVATE_KEY,
     Class::PUBLIC_KEY,

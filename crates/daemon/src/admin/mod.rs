@@ -22,6 +22,7 @@ pub use client::AdminClient;
 pub use deed::{Deed, Stage};
 pub use desk::{ARGUMENT as DESK, desk_main};
 pub use hsmux_software::KeySpec;
+pub(crate) use keys::until_settled;
 pub use pins::{list as list_pins, release_offline as release_pin};
 pub use recorder::Recorder;
 pub use service::AdminService;
@@ -35,7 +36,8 @@ pub enum Request {
     Status,
     /// All keys, certificates and data objects with their replicas; answered by [`Response::Keys`].
     Keys,
-    /// Puts a member of the configuration file into service.
+    /// Puts a member of the configuration file into service; answered by [`Response::Lines`]. One that does not
+    /// come into service is an error, and not added.
     TokenAdd {
         /// Its name.
         token: String,
@@ -44,13 +46,19 @@ pub enum Request {
     TokenRemove {
         /// Its name.
         token: String,
+        /// Whether it may be the last that serves, or that serves some key.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
-    /// Lets a member rest: it finishes what it has, and is given nothing more.
+    /// Lets a member rest, over restarts too: it finishes what it has, and is given nothing more.
     TokenPark {
         /// Its name.
         token: String,
         /// Why, for those who look at the status later.
         reason: String,
+        /// Whether it may be the last that serves, or that serves some key.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        force: bool,
     },
     /// Puts a parked member back into service, if it proves itself.
     TokenResume {

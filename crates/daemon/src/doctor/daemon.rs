@@ -1,5 +1,10 @@
 //! The daemon as it runs: its members and its keys.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+
+use hsmux_pool::ObjectStatus;
 use hsmux_pool::config::Config;
 use hsmux_token::Kind;
 
@@ -12,7 +17,13 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     let socket = &config.admin.socket.path;
     let client = match AdminClient::connect(socket) {
         Ok(client) => client,
-        Err(error) => return vec![unreachable(config, &error)],
+        Err(error) => {
+            let mut findings = vec![unreachable(config, &error)];
+            if !StateLock::is_held(&config.state) {
+                findings.extend(addresses(config).filter_map(|(key, at)| taken(key, at)));
+            }
+            return findings;
+        }
     };
     let ask = |request| match client.ask(&request) {
         Ok(response) => Some(response),
@@ -42,6 +53,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         let own = status.members.iter().filter(|member| !member.remote);
         let own: Vec<_> = own.map(|member| member.name.as_str()).collect();
         findings.extend(keys.iter().flat_map(|key| of_key(key, &own)));
+        findings.extend(thin(&keys));
     }
     findings
 }
@@ -68,6 +80,90 @@ fn unreachable(config: &Config, error: &hsmux_token::Error) -> Finding {
             Finding::new(Level::Warning, "daemon", problem, "start it: hsmux serve")
         }
     }
+}
+
+/// Where a daemon would listen, and what says so.
+fn addresses(config: &Config) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+    let broker = config.broker.iter().flat_map(|section| &section.listen);
+    let gateway = || config.gateway.iter();
+    let tls = gateway().flat_map(|section| &section.listen);
+    let http = gateway().flat_map(|section| &section.http);
+    let metrics = gateway().flat_map(|section| &section.metrics);
+    let node = config.node.iter().flat_map(|section| &section.listen);
+    let named = |key| move |at: &SocketAddr| (key, *at);
+    (broker.map(named("[broker] listen")))
+        .chain(tls.map(named("[gateway] listen")))
+        .chain(http.map(named("[gateway] http")))
+        .chain(metrics.map(named("[gateway] metrics")))
+        .chain(node.map(named("[node] listen")))
+}
+
+fn taken(key: &str, at: SocketAddr) -> Option<Finding> {
+    let error = TcpListener::bind(at).err()?;
+    // A port below 1024 may be the daemon's all the same.
+    let (problem, advice) = match error.kind() {
+        ErrorKind::AddrInUse => (
+            "another program listens there".to_owned(),
+            format!(
+                "ss -ltnp 'sport = :{}' says which; end it, or give {key} another port",
+                at.port()
+            ),
+        ),
+        ErrorKind::AddrNotAvailable => (
+            "this machine has no such address".to_owned(),
+            format!("correct {key}"),
+        ),
+        _ => return None,
+    };
+    let about = format!("{key} {at}");
+    Some(Finding::new(Level::Error, about, problem, advice))
+}
+
+/// Keys whose other replicas are on members that are away: a line for those who are left.
+fn thin(keys: &[KeyRow]) -> Vec<Finding> {
+    let mut left: BTreeMap<Vec<String>, (usize, BTreeSet<&str>)> = BTreeMap::new();
+    for object in keys
+        .iter()
+        .map(|key| &key.object)
+        .filter(|object| is_secret(object))
+    {
+        let away = object
+            .replicas
+            .iter()
+            .filter(|replica| replica.state == "away");
+        let away: Vec<_> = away.map(|replica| replica.member.as_str()).collect();
+        if object.members.len() < 2 && !away.is_empty() {
+            let (count, members) = left.entry(object.members.clone()).or_default();
+            *count += 1;
+            members.extend(away);
+        }
+    }
+    let finding = |(serving, (count, away)): (Vec<String>, (usize, BTreeSet<&str>))| {
+        let away = Vec::from_iter(away).join(", ");
+        let (level, about, problem) = match serving.first() {
+            Some(only) => (
+                Level::Warning,
+                only.as_str(),
+                format!("it alone serves {count} keys"),
+            ),
+            None => (
+                Level::Error,
+                "the pool",
+                format!("no member serves {count} keys"),
+            ),
+        };
+        Finding::new(
+            level,
+            about,
+            problem,
+            format!("that changes when {away} is back: hsmux status"),
+        )
+    };
+    left.into_iter().map(finding).collect()
+}
+
+fn is_secret(object: &ObjectStatus) -> bool {
+    matches!(object.class.as_str(), "private key" | "secret key")
 }
 
 fn member(member: &MemberStatus) -> Option<Finding> {
@@ -98,7 +194,7 @@ fn member(member: &MemberStatus) -> Option<Finding> {
 fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let object = &key.object;
-    let secret = matches!(object.class.as_str(), "private key" | "secret key");
+    let secret = is_secret(object);
     let about = format!("{} {:?}", object.class, object.label);
     let reasons = object.replicas.iter().filter_map(|replica| {
         let reason = replica.reason.as_ref()?;
@@ -115,7 +211,11 @@ fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {
         .members
         .first()
         .is_none_or(|only| own.contains(&only.as_str()));
-    if secret && servable && object.members.len() < 2 && copied && own.len() > 1 {
+    let away = object
+        .replicas
+        .iter()
+        .any(|replica| replica.state == "away");
+    if secret && servable && object.members.len() < 2 && !away && copied && own.len() > 1 {
         let problem = match object.members.first() {
             Some(only) => format!("{only} alone serves it"),
             None => "no member serves it".to_owned(),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use hsmux_module::pin;
 use hsmux_pool::config::Config;
@@ -12,9 +13,7 @@ use crate::admin::PinRow;
 pub fn examine(config: &Config) -> Vec<Finding> {
     let state = &config.state;
     let Ok(meta) = fs::metadata(state) else {
-        let advice = "hsmux serve makes it";
-        let problem = "the state folder does not exist yet";
-        return vec![Finding::new(Level::Note, shown(state), problem, advice)];
+        return vec![to_be_made(state)];
     };
     let mut findings = Vec::new();
     if meta.permissions().mode() & 0o077 != 0 {
@@ -36,6 +35,25 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     let _ = fs::remove_file(&draft);
     findings.extend(pins(config));
     findings
+}
+
+/// Whether it can be made is tried with another name beside it.
+fn to_be_made(state: &Path) -> Finding {
+    let there = state.ancestors().find(|folder| folder.is_dir());
+    let beside = there
+        .unwrap_or(Path::new("."))
+        .join(format!(".hsmux-doctor-{}", std::process::id()));
+    match fs::create_dir(&beside).and_then(|()| fs::remove_dir(&beside)) {
+        Ok(()) => {
+            let problem = "the state folder does not exist yet";
+            Finding::new(Level::Note, shown(state), problem, "hsmux serve makes it")
+        }
+        Err(e) => {
+            let problem = format!("the state folder cannot be made: {e}");
+            let advice = "correct [daemon] state, or make it for the daemon's user";
+            Finding::new(Level::Error, shown(state), problem, advice)
+        }
+    }
 }
 
 fn pins(config: &Config) -> Vec<Finding> {

@@ -24,10 +24,16 @@ fn members_are_parked_and_resumed_and_the_trail_says_so() {
 
     let token = "fake".to_owned();
     let reason = "new firmware".to_owned();
-    rig.ask(&Request::TokenPark {
+    let park = |force| Request::TokenPark {
         token: token.clone(),
-        reason,
-    });
+        reason: reason.clone(),
+        force,
+    };
+    let admin = AdminClient::connect(&rig.path("hsmux-admin.sock")).unwrap();
+    let failure = admin.ask(&park(false)).unwrap_err();
+    assert!(failure.message.contains("--force"), "{failure}");
+    assert_eq!(rig.status().members[0].state, "serving");
+    rig.ask(&park(true));
     let member = &rig.status().members[0];
     assert_eq!(member.state, "parked");
     assert_eq!(member.reason.as_deref(), Some("new firmware"));
@@ -40,7 +46,11 @@ fn members_are_parked_and_resumed_and_the_trail_says_so() {
         assert_eq!(line["pid"], std::process::id(), "{line}");
         ["act", "outcome"].map(|field| line[field].as_str().unwrap_or_default())
     });
+    let refused = rig.trail()[1]["outcome"].clone();
+    let refused = refused.as_str().unwrap_or_default();
     let expected = [
+        ["token-park", "begun"],
+        ["token-park", refused],
         ["token-park", "begun"],
         ["token-park", "done"],
         ["token-resume", "begun"],
@@ -56,7 +66,11 @@ fn what_fails_is_answered_and_on_the_trail() {
     let reason = String::new();
     let token = "nobody".to_owned();
     let failure = admin
-        .ask(&Request::TokenPark { token, reason })
+        .ask(&Request::TokenPark {
+            token,
+            reason,
+            force: false,
+        })
         .unwrap_err();
     assert!(failure.message.contains("nobody"), "{failure}");
     let outcome = rig.trail()[1]["outcome"].to_string();

@@ -23,6 +23,7 @@ mod tests;
 mod traces;
 mod users;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ pub use mistake::{Mistake, Severity};
 pub use network::Network;
 pub use node::{Allowed, NodeSection, node_name};
 pub use pin::PinSource;
-pub use print::{example, markdown};
+pub use print::{example, full_example, markdown};
 pub use reader::duration as parse_duration;
 pub use site::{Certificate, Clients, Place, Site};
 pub use traces::Traces;
@@ -249,6 +250,7 @@ impl Config {
             read_only: self.pool.read_only,
             hides_broker_keys: false,
             counted: self.pool.counted.clone(),
+            parked: BTreeMap::new(),
         }
     }
 

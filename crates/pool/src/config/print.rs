@@ -1,26 +1,74 @@
-//! The schema for people: an example to start from, and the page in docs/.
+//! The configuration for people: a file to start from, one with every key, and the page in docs/.
 
 use std::fmt::Write as _;
 
 use super::schema::{Key, SECTIONS};
 
-/// A commented example of the whole file.
-pub fn example() -> String {
+/// A file to start from: two tokens, and nothing that has a good default.
+pub fn example() -> &'static str {
+    r#"# hsmux: many PKCS#11 tokens as one. Paths are relative to this file.
+#
+#   hsmux config check             finds every mistake
+#   hsmux config example --full    prints every key that there is
+
+[pool]
+label = "web"                   # the one token that programs see
+
+[daemon]
+socket = "run/hsmux.sock"
+pin = { env = "POOL_PIN" }      # what programs give to C_Login; no token ever sees it
+
+[[token]]
+name = "hsm1"
+module = "/usr/lib/softhsm/libsofthsm2.so"
+uri = "pkcs11:token=hsm1"
+pin = { env = "HSM1_PIN" }      # or { file = "hsm1.pin" }, mode 0600, or { credential = "hsm1" }
+
+[[token]]
+name = "hsm2"
+module = "/usr/lib/softhsm/libsofthsm2.so"
+uri = "pkcs11:token=hsm2"
+pin = { env = "HSM2_PIN" }
+"#
+}
+
+/// Every key with what it means. Keys that stand as comments begin with `#` and no space.
+pub fn full_example() -> String {
     let mut out = String::from(
-        "# hsmux: many PKCS#11 tokens as one. Paths are relative to this file.\n\
-         # Check it with: hsmux config check\n",
+        "# hsmux: every key of the configuration. Paths are relative to this file.\n\
+         # A line that begins with # and a key shows what to write, not what holds without it.\n",
     );
     for section in SECTIONS {
         let optional = !section.keys.iter().any(|key| key.shown) || section.name == "listener";
-        let mark = if optional { "# " } else { "" };
-        let _ = write!(out, "\n# {}\n{mark}{}\n", section.help, section.title());
+        let mark = if optional { "#" } else { "" };
+        out.push('\n');
+        comment(&mut out, section.help);
+        let _ = writeln!(out, "{mark}{}", section.title());
         for key in section.keys {
-            let mark = if optional || !key.shown { "# " } else { "" };
-            let line = format!("{mark}{} = {}", key.name, key.example);
-            let _ = writeln!(out, "{line:<34} # {}", key.help);
+            let mark = if optional || !key.shown { "#" } else { "" };
+            out.push('\n');
+            comment(&mut out, key.help);
+            let _ = writeln!(out, "{mark}{} = {}", key.name, key.example);
         }
     }
     out
+}
+
+/// Lines of at most 100 columns.
+fn comment(out: &mut String, text: &str) {
+    const WIDTH: usize = 100;
+    let mut line = String::from("#");
+    for word in text.split(' ') {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line = String::from("#");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
 }
 
 /// The reference page, in Markdown.
@@ -31,7 +79,7 @@ pub fn markdown() -> String {
          `hsmux/hsmux.toml` in the user's configuration folder. Paths are relative to the file. Times are a\n\
          number and `ms`, `s`, `m` or `h` (`\"30s\"`), from 1ms to 24h unless said otherwise.\n\
          `hsmux config check` finds every mistake with its line; `hsmux config example` prints a file\n\
-         to start from. This page is printed by `hsmux config schema`.\n",
+         to start from, with `--full` one with every key. This page is printed by `hsmux config schema`.\n",
     );
     for section in SECTIONS {
         let _ = write!(out, "\n## `{}`\n\n{}\n\n", section.title(), section.help);

@@ -167,17 +167,18 @@ fn without_members_there_is_no_pool() {
 
 #[test]
 fn the_example_is_good_and_so_is_every_key_of_it() {
-    read(&example()).unwrap();
-    // The comments of the example are keys too: all but those that contradict the shown ones.
-    let all: String = example()
+    read(example()).unwrap();
+    read(&full_example()).unwrap();
+    let lines = [example(), &full_example()].concat();
+    let wide = lines.lines().find(|line| line.chars().count() > 100);
+    assert_eq!(wide, None);
+    // The comments of the long one are keys too: all but those that contradict the shown ones.
+    let all: String = full_example()
         .lines()
-        .map(|line| {
-            line.strip_prefix("# ")
-                .filter(|l| l.contains(" = ") || l.starts_with('['))
-        })
-        .zip(example().lines())
-        .map(|(commented, line)| format!("{}\n", commented.unwrap_or(line)))
-        .filter(|line| !line.starts_with("login = \"peer\"") && !line.starts_with("# hsmux"))
+        .map(|line| line.strip_prefix('#').unwrap_or(line))
+        .filter(|line| !line.starts_with(' '))
+        .map(|line| format!("{line}\n"))
+        .filter(|line| !line.starts_with("login = \"peer\""))
         .filter(|line| !line.starts_with("replicas") && !line.starts_with("dev "))
         .filter(|line| !line.starts_with("root") && !line.starts_with("send_proxy"))
         .filter(|line| !line.starts_with("backend_ca") && !line.starts_with("tickets = "))

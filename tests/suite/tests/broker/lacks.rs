@@ -46,7 +46,7 @@ fn what_a_token_lacks_is_refused_with_what_it_has_and_done_nowhere_else() {
     }
     for (path, body, lacking, instead) in NEEDS {
         let name = Mechanism::plain(lacking).name();
-        broker.rig.hsmux("token park hsm1").ok();
+        broker.rig.hsmux("token park hsm1 --force").ok();
         token.set_all(&format!("lacks = [{lacking}]"));
         broker.rig.hsmux("token resume hsm1").ok();
         // Until its keys have proved themselves.
@@ -63,7 +63,7 @@ fn what_a_token_lacks_is_refused_with_what_it_has_and_done_nowhere_else() {
         assert_eq!(broker.ask("GET", NEW, "").0, 404, "{path} without {name}");
 
         let served = broker.served();
-        broker.rig.hsmux("token park hsm1").ok();
+        broker.rig.hsmux("token park hsm1 --force").ok();
         token.set_all("");
         broker.rig.hsmux("token resume hsm1").ok();
         until(&format!("{path} with {name}"), PATIENCE, || {

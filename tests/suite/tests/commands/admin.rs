@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Caller, PATIENCE, Rig, SOFTHSM, Setup, SoftHsm, until};
+use hsmux_suite::{Caller, PATIENCE, Process, Rig, SOFTHSM, Setup, SoftHsm, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -74,10 +74,36 @@ fn every_mistake_of_a_configuration_has_its_line() {
 
 #[test]
 fn the_example_is_a_good_configuration() {
-    let rig = Rig::prepare(Setup::Daemon, 1);
+    let rig = Rig::prepare(Setup::Daemon, 2);
+    // In a folder without anything: what is not there yet is a warning.
+    let new = rig.path("new");
+    fs::create_dir(&new).unwrap();
+    let file = new.join("hsmux.toml");
+    let hsmux = |line: &str| rig.hsmux(&format!("--config {} {line}", file.display()));
+    for example in ["config example", "config example --full"] {
+        let example = rig.hsmux(example).ok().out;
+        let wide = example.lines().find(|line| line.chars().count() > 100);
+        assert_eq!(wide, None);
+        fs::write(&file, &example).unwrap();
+        if !example.contains("[broker]") {
+            assert!(example.lines().count() < 40, "{example}");
+            hsmux("config check").ok().says("HSM1_PIN");
+        }
+    }
+    // And with its PINs it is a pool that serves.
     let example = rig.hsmux("config example").ok().out;
-    fs::write(rig.path("hsmux.toml"), example).unwrap();
-    rig.hsmux("config check").ok();
+    fs::write(&file, example).unwrap();
+    let pins = ["hsm1", "hsm2"].map(|label| pin_of(&rig, label));
+    let [one, two] = &pins;
+    let serve = hsmux("serve")
+        .env("POOL_PIN", "example")
+        .env("HSM1_PIN", one);
+    let daemon = Process::start("example", &new, serve.env("HSM2_PIN", two));
+    until("both members serve", PATIENCE, || {
+        let status = hsmux("status").finish();
+        (status.code == Some(0) && status.out.contains("2 of 2 members serve")).then_some(())
+    });
+    drop(daemon);
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn a_module_is_measured_past_the_pool() {
 #[test]
 fn scaling_writes_a_report_that_needs_nothing_else() {
     let rig = Rig::new(Setup::Daemon);
-    rig.hsmux("bench scale --tokens 1,2,3 --count 200 --html scale.html")
+    rig.hsmux("bench scale --yes --tokens 1,2,3 --count 200 --html scale.html")
         .ok();
     let page = fs::read_to_string(rig.path("scale.html")).unwrap();
     assert!(page.contains("<svg"), "no chart");
@@ -74,7 +74,7 @@ fn a_worker_is_killed_while_scaling_and_no_signature_is_lost() {
     let rig = Rig::new(Setup::Daemon);
     let workers = rig.workers();
     let run = rig
-        .hsmux("bench scale --tokens 3 --time 4s --kill-worker --json")
+        .hsmux("bench scale --yes --tokens 3 --time 4s --kill-worker --json")
         .ok();
     let report: Value = serde_json::from_str(&run.out).expect("JSON from hsmux bench scale");
     let events = report["events"].as_array().expect("events");
@@ -97,7 +97,7 @@ fn a_worker_is_killed_while_scaling_and_no_signature_is_lost() {
 fn scaling_fails_where_no_worker_could_be_killed() {
     let rig = Rig::new(Setup::Daemon);
     let run = rig
-        .hsmux("bench scale --tokens 3 --count 1 --concurrency 1 --warm-up 1ms --kill-worker")
+        .hsmux("bench scale --yes --tokens 3 --count 1 --concurrency 1 --warm-up 1ms --kill-worker")
         .fails();
     run.says("--kill-worker: no worker was killed");
     rig.wait_for_members(3);
@@ -147,14 +147,14 @@ fn an_interrupted_measurement_keeps_what_was_measured() {
     assert!(table.contains(" callers, interrupted\n"), "{table}");
 
     // The step that was under way is the last, and the members that it did without are back.
-    let scaled = json(interrupted(&rig, "bench scale --tokens 2,3 --json"));
+    let scaled = json(interrupted(&rig, "bench scale --yes --tokens 2,3 --json"));
     let [step] = &scaled["steps"].as_array().unwrap()[..] else {
         panic!("{scaled:#}");
     };
     assert_eq!(step["members"], 2);
     is_kept(&step["measurement"]);
     rig.wait_for_members(3);
-    let table = interrupted(&rig, "bench scale --tokens 2,3");
+    let table = interrupted(&rig, "bench scale --yes --tokens 2,3");
     assert!(table.contains("\ninterrupted with 2 members\n"), "{table}");
     rig.wait_for_members(3);
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod key_delete;
 mod keys;
 mod listeners;
+mod members;
 mod pins;
 mod preload;
 mod tls;

@@ -208,7 +208,7 @@ fn what_ends_it() {
     });
     ends(&rig, "members are parked", &|rig, _| {
         for member in ["hsm1", "hsm2", "hsm3"] {
-            rig.hsmux(&format!("token park {member}")).ok();
+            rig.hsmux(&format!("token park {member} --force")).ok();
         }
     });
     for member in ["hsm1", "hsm2", "hsm3"] {

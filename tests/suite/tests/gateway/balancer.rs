@@ -108,7 +108,7 @@ fn a_host_that_cannot_sign_keeps_the_clients_that_it_has() {
     for token in ["hsm1", "hsm2"] {
         cluster.hosts[0]
             .rig
-            .hsmux(&format!("token park {token}"))
+            .hsmux(&format!("token park {token} --force"))
             .ok();
     }
     cluster.front.wait_for("Server gateways/host1 is DOWN");

@@ -14,9 +14,11 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::run::{RunArgs, interrupt, verdict, watched};
 use super::target::daemon;
+use crate::consent::consent;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
+use crate::rest::Rest;
 
 /// How long members may take to prove their keys: a card with many takes minutes.
 const PROVED_WITHIN: Duration = Duration::from_secs(600);
@@ -27,7 +29,8 @@ const PROVED_WITHIN: Duration = Duration::from_secs(600);
     hsmux bench scale\n  \
     hsmux bench scale --tokens 1,2,4 --concurrency 16 --html scale.html\n  \
     hsmux bench scale --kill-worker      # and no signature is lost\n\n\
-    Members that do not take part in a step are parked meanwhile, and put back afterwards.")]
+    Members of the running pool that do not take part in a step are parked meanwhile, and put back however it\n\
+    ends. That is asked for first.")]
 pub struct Scale {
     /// Numbers of members [default: 1, 2, 4, ... and all]
     #[arg(long, value_delimiter = ',', value_name = "N,N,...")]
@@ -35,6 +38,9 @@ pub struct Scale {
     /// Kill a worker in the middle of the last step
     #[arg(long)]
     kill_worker: bool,
+    /// Do not ask before members are parked
+    #[arg(long)]
+    yes: bool,
     /// Write a report with charts, one HTML file that needs no other
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -48,6 +54,7 @@ impl Scale {
         let config = context.draft()?.config;
         let crew = Crew::assemble(context.admin()?)?;
         let counts = self.counts(crew.names.len())?;
+        let _rest = self.agreed(context, &crew, &counts)?;
         let opened = daemon(&config, None)?;
         let options = self.run.options(&opened)?;
         let about = scale::Options {
@@ -87,6 +94,26 @@ impl Scale {
         // What was measured is kept; but it does not show what was asked for.
         fate.map_err(|error| error.at("--kill-worker: no worker was killed"))?;
         Ok(exit)
+    }
+
+    /// Asks, where it takes something from the pool's users.
+    fn agreed(
+        &self,
+        context: &Context,
+        crew: &Crew,
+        counts: &[usize],
+    ) -> anyhow::Result<Option<Rest>> {
+        let members = crew.names.len();
+        let parks = counts.iter().any(|count| *count < members);
+        if !parks && !self.kill_worker {
+            return Ok(None);
+        }
+        consent(
+            self.yes,
+            "parking members of the running pool",
+            "Park members of the running pool in turn, which its users notice",
+        )?;
+        parks.then(|| Rest::of(context, &crew.names)).transpose()
     }
 
     fn counts(&self, members: usize) -> anyhow::Result<Vec<usize>> {
@@ -169,7 +196,11 @@ impl Crew {
             match (at < count, state) {
                 (true, Some("serving")) | (false, Some("parked")) => {}
                 (true, _) => drop(self.ask(&Request::TokenResume { token })?),
-                (false, _) => drop(self.ask(&Request::TokenPark { token, reason })?),
+                (false, _) => drop(self.ask(&Request::TokenPark {
+                    token,
+                    reason,
+                    force: true,
+                })?),
             }
         }
         Ok(())

@@ -2,10 +2,9 @@
 
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
 use hsmux_pool::config::Config;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
 
 use crate::context::Context;
+use crate::rest::Rest;
 
 /// A member that uses one of the cards, or may be about to.
 #[derive(Clone)]
@@ -19,7 +18,7 @@ struct User {
 pub struct Parked {
     admin: Option<AdminClient>,
     members: Vec<User>,
-    interrupts: Option<Handle>,
+    rest: Option<Rest>,
 }
 
 impl Parked {
@@ -29,36 +28,22 @@ impl Parked {
         let mut parked = Self {
             admin: daemon(context)?,
             members: Vec::new(),
-            interrupts: None,
+            rest: None,
         };
         let Some(admin) = &parked.admin else {
             return Ok(parked);
         };
         let users = users(&status(admin)?, &context.draft()?.config, serials);
-        // Ctrl+C leaves nobody parked.
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        parked.interrupts = Some(signals.handle());
-        let (file, all) = (context.file(), users.clone());
-        std::thread::spawn(move || {
-            if let Some(signal) = signals.forever().next() {
-                // Their cards are free when this process has ended: another one puts them back.
-                for User { name, .. } in &all {
-                    let resume = std::process::Command::new("/proc/self/exe")
-                        .arg("--config")
-                        .arg(&file)
-                        .args(["token", "resume", name])
-                        .spawn();
-                    if resume.is_err() {
-                        eprintln!("hsmux: put it back into service: hsmux token resume {name}");
-                    }
-                }
-                std::process::exit(128 + signal);
-            }
-        });
+        if users.is_empty() {
+            return Ok(parked);
+        }
+        let names: Vec<_> = users.iter().map(|user| user.name.clone()).collect();
+        parked.rest = Some(Rest::of(context, &names)?);
         for member in users {
             let request = Request::TokenPark {
                 token: member.name.clone(),
                 reason: "hsmux card works on its card".into(),
+                force: true,
             };
             admin.ask(&request)?;
             parked.members.push(member);
@@ -84,9 +69,6 @@ impl Parked {
     }
 
     fn put_back(&mut self) -> Vec<String> {
-        if let Some(interrupts) = self.interrupts.take() {
-            interrupts.close();
-        }
         let Some(admin) = &self.admin else {
             return Vec::new();
         };
@@ -95,7 +77,9 @@ impl Parked {
             answer.err().filter(|_| member.serves)
         };
         let failures = self.members.drain(..).filter_map(resume);
-        failures.map(|error| error.to_string()).collect()
+        let failures = failures.map(|error| error.to_string()).collect();
+        self.rest = None;
+        failures
     }
 }
 

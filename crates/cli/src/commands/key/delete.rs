@@ -1,13 +1,14 @@
 //! `hsmux key delete`: list what matches, ask, delete exactly that.
 
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use clap::Args;
 use hsmux_daemon::admin::{KeyRow, Request};
 
 use super::choice::KeyChoice;
 use super::{ask, keys};
+use crate::consent::{answer, consent};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -99,27 +100,13 @@ impl Delete {
                 "that is not {name:?}; nothing was deleted"
             );
         }
-        if !keys.is_empty() || self.yes {
-            return Ok(());
-        }
-        anyhow::ensure!(
-            std::io::stdin().is_terminal(),
-            "deleting from all members needs --yes; nothing was deleted"
-        );
-        anyhow::ensure!(
-            answer("Delete from all members, for ever? [y/N] ")?.eq_ignore_ascii_case("y"),
-            "nothing was deleted"
-        );
-        Ok(())
+        let given = !keys.is_empty() || self.yes;
+        consent(
+            given,
+            "deleting from all members",
+            "Delete from all members, for ever",
+        )
     }
-}
-
-fn answer(question: &str) -> anyhow::Result<String> {
-    print!("{question}");
-    std::io::stdout().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer)?;
-    Ok(answer.trim().to_owned())
 }
 
 /// The label of a private or secret key, or its id.

@@ -1,0 +1,27 @@
+//! What is asked at the terminal, before something that cannot be taken back or that others notice.
+
+use std::io::{IsTerminal, Write};
+
+/// Goes on if `--yes` was given, or if somebody at the terminal says so. `what` is a sentence's beginning, as
+/// "deleting from all members"; `question` ends without a mark.
+pub fn consent(yes: bool, what: &str, question: &str) -> anyhow::Result<()> {
+    if yes {
+        return Ok(());
+    }
+    anyhow::ensure!(
+        std::io::stdin().is_terminal(),
+        "{what} needs --yes; nothing was done"
+    );
+    let said = answer(&format!("{question}? [y/N] "))?;
+    anyhow::ensure!(said.eq_ignore_ascii_case("y"), "nothing was done");
+    Ok(())
+}
+
+/// A line from the terminal, without the spaces around it.
+pub fn answer(question: &str) -> anyhow::Result<String> {
+    print!("{question}");
+    std::io::stdout().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().to_owned())
+}

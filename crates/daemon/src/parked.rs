@@ -1,0 +1,79 @@
+//! Members that an administrator has parked, in the state folder: they stay so over a restart.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use hsmux_token::{Error, Kind, Result};
+
+/// So many bytes of names and reasons are believed.
+const LONGEST: u64 = 1 << 20;
+
+/// What was parked, and why. A record that cannot be read is told and counts as empty: what it says is less than
+/// that the pool serves.
+pub fn load(state: &Path) -> BTreeMap<String, String> {
+    let file = file(state);
+    read(&file).unwrap_or_else(|error| {
+        tracing::error!(file = %file.display(), %error, "which members were parked is not known: all are connected");
+        BTreeMap::new()
+    })
+}
+
+/// Writes it, at once or not at all.
+pub fn save(state: &Path, parked: &BTreeMap<String, String>) -> Result<()> {
+    let file = file(state);
+    let write = || {
+        if parked.is_empty() {
+            return match fs::remove_file(&file) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(()),
+            };
+        }
+        let draft = file.with_extension("json.new");
+        let mut new = File::create(&draft)?;
+        new.write_all(&serde_json::to_vec_pretty(parked)?)?;
+        new.sync_all()?;
+        fs::rename(&draft, &file)
+    };
+    write().map_err(|error| {
+        let message = format!(
+            "{}: {error}; it is done, but only until the daemon starts anew",
+            file.display()
+        );
+        Error::pool(Kind::Environment, message)
+    })
+}
+
+fn read(file: &Path) -> std::io::Result<BTreeMap<String, String>> {
+    let mut text = Vec::new();
+    match File::open(file) {
+        Ok(open) => open.take(LONGEST).read_to_end(&mut text)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error),
+    };
+    Ok(serde_json::from_slice(&text)?)
+}
+
+fn file(state: &Path) -> PathBuf {
+    state.join("parked.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_parked_is_read_again_and_nonsense_is_nothing() {
+        let state = tempfile::tempdir().unwrap();
+        assert_eq!(load(state.path()), BTreeMap::new());
+        let parked = BTreeMap::from([("hsm1".to_owned(), "firmware".to_owned())]);
+        save(state.path(), &parked).unwrap();
+        assert_eq!(load(state.path()), parked);
+        fs::write(file(state.path()), "{\"hsm1\": 1").unwrap();
+        assert_eq!(load(state.path()), BTreeMap::new());
+        save(state.path(), &BTreeMap::new()).unwrap();
+        save(state.path(), &BTreeMap::new()).unwrap();
+        assert!(!file(state.path()).exists());
+    }
+}
