@@ -1,5 +1,7 @@
 //! The key that a benchmark signs with, and how.
 
+use std::fmt;
+
 use bytes::Bytes;
 use hsmux_software::PublicKey;
 use hsmux_token::{
@@ -32,6 +34,18 @@ pub struct About {
     pub kind: String,
     /// Size of the modulus or the field; 0 where it is not known.
     pub bits: usize,
+}
+
+impl fmt::Display for About {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            label, kind, bits, ..
+        } = self;
+        match bits {
+            0 => write!(f, "{kind} key {label:?}"),
+            _ => write!(f, "{kind} key of {bits} bits, {label:?}"),
+        }
+    }
 }
 
 /// The OID of P-256 in DER; what else has 256 bits is another curve.
@@ -73,6 +87,11 @@ impl Key {
             public,
             mechanism: Mechanism::plain(usual(kind)?),
         })
+    }
+
+    /// Whether it is a key on P-256, of which there are published signing rates.
+    pub fn is_p256(&self) -> bool {
+        self.is_on(PRIME256V1)
     }
 
     /// What the published figures call a key of this kind (`rsa-2048`, `ec-brainpoolP256r1`); `None`

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::Context as _;
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 use serde::Serialize;
 
 /// Columns of a table, as wide as people's terminals are at least.
@@ -21,8 +21,12 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     for row in rows {
         table.add_row(row);
     }
-    for column in table.column_iter_mut() {
+    for (column, name) in table.column_iter_mut().zip(header) {
         column.set_padding((0, 2));
+        if *name == "id" {
+            // To be copied: in one piece, however wide the table becomes.
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
     }
     for line in table.lines() {
         println!("{}", line.trim_end());

@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_pool::config::{self, Config, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
-use hsmux_pool::{Options, Seat};
+use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use hsmux_wire::Reactor;
@@ -150,7 +150,7 @@ impl Daemon {
             }
         });
         notify("READY=1");
-        tracing::info!(config = %self.running.file.display(), "the daemon serves");
+        self.running.tell_whether_it_serves();
         while let Ok(Event::Signal(signal)) = self.events.recv() {
             if signal != SIGHUP {
                 self.running.on_signal(signal, &Request::Stop, &Ok(()));
@@ -215,6 +215,28 @@ impl Running {
     /// Users who may administer besides root and the daemon's own.
     pub fn administrators(&self) -> Arc<Vec<u32>> {
         self.administrators.load_full()
+    }
+
+    /// A start is no success where nobody is served.
+    fn tell_whether_it_serves(&self) {
+        let seats = self.shared.pool.status().seats;
+        let serving = |seat: &SeatStatus| seat.state == SeatState::InService;
+        let mut lacks = Vec::new();
+        if !seats.iter().any(serving) {
+            lacks.push("no member is in service yet");
+        }
+        if self.doors.nobody_can_log_in() {
+            lacks.push("no listener has a PIN that it could compare with");
+        }
+        let config = self.file.display();
+        match &lacks[..] {
+            [] => tracing::info!(%config, "the daemon serves"),
+            lacks => tracing::error!(
+                %config,
+                "the daemon runs and serves nobody: {}; hsmux doctor says what to do",
+                lacks.join(", and ")
+            ),
+        }
     }
 
     /// Wakes the main thread.

@@ -125,6 +125,15 @@ impl Doors {
         *self.administration.lock() = None;
     }
 
+    /// Whether C_Login is refused wherever it is: no listener can read its PIN.
+    pub fn nobody_can_log_in(&self) -> bool {
+        let refuses = |open: &Open| {
+            let settings = open.service.settings.load();
+            settings.listener.login == hsmux_pool::config::Login::Pin && settings.pin.is_err()
+        };
+        self.applications.lock().iter().all(refuses)
+    }
+
     /// How the listeners are.
     pub fn status(&self) -> Vec<ListenerStatus> {
         let status = |open: &Open| {

@@ -46,10 +46,7 @@ impl fmt::Display for Report {
 impl Report {
     pub(super) fn title(&self) -> String {
         let (key, len) = (&self.key, self.data_len);
-        format!(
-            "burn-in of {} by {} key of {} bits, {:?}, over {len} bytes",
-            self.mechanism, key.kind, key.bits, key.label
-        )
+        format!("burn-in of {} by {key}, over {len} bytes", self.mechanism)
     }
 
     /// The numbers of the published test, and what they come to.

@@ -10,10 +10,7 @@ use crate::report::cells;
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (key, mechanism, len) = (&self.key, &self.mechanism, self.data_len);
-        let what = format!(
-            "{mechanism} by {} key of {} bits, {:?}, over {len} bytes",
-            key.kind, key.bits, key.label
-        );
+        let what = format!("{mechanism} by {key}, over {len} bytes");
         writeln!(
             f,
             "{}\n{}",
@@ -22,6 +19,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "{}\n", self.head)?;
         writeln!(f, "{}", self.measurement)?;
+        if self.reference.is_empty() {
+            return Ok(());
+        }
         let heading =
             "Published: ECDSA P-256 over 32 bytes, CloudHSM (other hardware, for reference)";
         writeln!(f, "{heading}\n\n{}", self.published())

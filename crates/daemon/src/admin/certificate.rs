@@ -85,6 +85,7 @@ pub fn import(
                 .name
                 .to_vec()
         });
+    refuse_second(catalogue, &id, &der)?;
     let template = Attributes::default()
         .with_number(ck::CKA_CLASS, ck::CKO_CERTIFICATE)
         .with_number(ck::CKA_CERTIFICATE_TYPE, ck::CKC_X_509)
@@ -103,6 +104,29 @@ pub fn import(
         template,
         near: None,
     })
+}
+
+/// Programs take the certificate of a key by its CKA_ID, and cards have room for one.
+fn refuse_second(catalogue: &Catalogue, id: &[u8], der: &[u8]) -> Result<()> {
+    let of_id = |object: &Object| {
+        object.id.class == Class::CERTIFICATE && object.attributes.get(ck::CKA_ID) == Some(id)
+    };
+    let mut entries = catalogue.entries.values();
+    let Some(other) = entries.find(|entry| !entry.hidden && of_id(&entry.object)) else {
+        return Ok(());
+    };
+    let attributes = &other.object.attributes;
+    let label = attributes.text(ck::CKA_LABEL).unwrap_or_default();
+    let id = hex::encode(id);
+    let message = if attributes.get(ck::CKA_VALUE) == Some(der) {
+        format!("this certificate is in the pool already: {label:?}, id {id}")
+    } else {
+        format!(
+            "the pool has another certificate of this id: {label:?}, id {id}. Delete that one first (hsmux key delete \
+             --id {id} --type cert), or give this one an --id of its own"
+        )
+    };
+    Err(Error::request(Kind::Invalid, message))
 }
 
 fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Object>> {

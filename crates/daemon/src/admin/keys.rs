@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::replicate::{Cloned, Fate, Selection};
-use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, SeatState};
+use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
@@ -134,11 +134,28 @@ pub fn generate(
     make(pool, &spec.operation(label, &id), deadline)
 }
 
-/// Makes what the operation says, and shows it.
+/// How long new replicas may take to prove themselves: on a card each takes a second, after those of other keys.
+const PROVED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Makes what the operation says, and shows it once every replica has proved itself, or has not.
 pub fn make(pool: &Pool, operation: &Operation, deadline: Instant) -> Result<Vec<KeyRow>> {
     let made = pool.execute(operation, deadline)?.into_objects()?;
     let ids: Vec<_> = made.iter().map(|made| made.object.id).collect();
+    let end = deadline.min(Instant::now() + PROVED_WITHIN);
+    while Instant::now() < end && ids.iter().any(|id| is_proving(pool, id)) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
     Ok(rows_of(pool, &ids))
+}
+
+/// Whether a member in service holds it and has not shown yet whether it is the same.
+fn is_proving(pool: &Pool, id: &ObjectId) -> bool {
+    let catalogue = pool.catalogue();
+    let entry = catalogue.entries.get(id);
+    entry.is_some_and(|entry| {
+        let mut replicas = entry.replicas.iter();
+        replicas.any(|replica| replica.state == ReplicaState::Proving)
+    })
 }
 
 /// The objects that match, with their replicas.

@@ -32,6 +32,7 @@ fn the_broker_is_measured_over_http() {
         let found = &report["measurement"];
         assert_eq!(found["ops"], ops, "{line}: {report}");
         assert_eq!(found["failed"], 0, "{line}: {report}");
+        assert_eq!(found["verified"], ops, "{line}: {report}");
     }
     ask("--key other --count 10").fails().says("403");
     ask("--key app-ec --count 10").fails().says("400");

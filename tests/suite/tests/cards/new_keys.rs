@@ -231,3 +231,20 @@ fn signatures_go_on_meanwhile() {
     assert_eq!(load["failed"], json!({}), "{load}");
     no_try_is_gone(pool);
 }
+
+/// Who makes a key by `hsmux key generate` may use all of its replicas at once.
+#[test]
+fn the_command_returns_when_all_replicas_serve() {
+    let pool = started(3);
+    let made = pool.rig.hsmux("key generate ec:p256 --label web --json");
+    let rows: Value = serde_json::from_str(&made.limit(120).ok().out).unwrap();
+    let private = rows.as_array().unwrap().iter();
+    let private = { private }.find(|row| row["class"] == "private key");
+    let replicas = private.unwrap()["replicas"].as_array().unwrap();
+    assert_eq!(replicas.len(), 3, "{rows:#}");
+    assert!(
+        replicas.iter().all(|replica| replica["state"] == "serving"),
+        "{rows:#}"
+    );
+    no_try_is_gone(pool);
+}

@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, until};
+use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, running, until};
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -85,6 +85,26 @@ fn a_command_sees_the_cards_and_ends_with_its_own_code() {
         .says("2    Yes");
     let run = hsmux("vcard run --count 1 -- sh -c").arg("exit 7").fails();
     assert_eq!(run.code, Some(7), "{run}");
+}
+
+/// SIGTERM means the command with all that it has started, even if that does not care for the signal.
+#[test]
+fn a_signal_ends_the_command_and_what_it_has_started() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = "sleep 1234 & echo $! > started; trap : TERM; while :; do sleep 0.1; done";
+    let run = hsmux("vcard run --count 1 -- sh -c")
+        .arg(script)
+        .dir(folder.path());
+    let mut cards = Process::start("cards", folder.path(), run);
+    let started = until("the command runs", PATIENCE, || {
+        let pid = fs::read_to_string(folder.path().join("started")).ok()?;
+        pid.trim().parse().ok()
+    });
+    cards.signal(Signal::TERM);
+    assert!(!cards.wait().success());
+    until("its child has ended", PATIENCE, || {
+        (!running(started)).then_some(())
+    });
 }
 
 /// Without the right to make a network namespace it works, too, and says what that means.

@@ -106,6 +106,18 @@ fn the_example_is_a_good_configuration() {
     drop(daemon);
 }
 
+/// It runs, for its members may come; but it does not say that it serves.
+#[test]
+fn a_daemon_that_serves_nobody_says_what_is_missing() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.members[0].uri = "pkcs11:token=none".into();
+    fs::remove_file(rig.path("pool.pin")).unwrap();
+    rig.start_daemon();
+    let daemon = rig.daemon.as_mut().unwrap();
+    daemon.wait_for("serves nobody: no member is in service yet, and no listener has a PIN");
+    assert!(!daemon.log().contains("the daemon serves"), "{}", daemon.log());
+}
+
 #[test]
 fn without_a_daemon_commands_say_so() {
     let rig = Rig::prepare(Setup::Daemon, 1);

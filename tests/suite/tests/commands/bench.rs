@@ -56,6 +56,32 @@ fn a_module_is_measured_past_the_pool() {
     .says("100");
 }
 
+/// A vendor's daemon, by its name or its id, is in the account; published rates stand below keys of their kind alone.
+#[test]
+fn another_process_is_accounted_for_and_each_key_is_called_what_it_is() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.start();
+    let mut vendor = Process::start("vendor", &rig.path(""), rig.run("sleep").arg("1000"));
+    let sign = |key: &str| {
+        let run = rig.hsmux("bench sign --count 20 --warm-up 1ms --key");
+        run.arg(format!("pkcs11:object={key};type=private"))
+    };
+    let id = vendor.id();
+    for process in [id.to_string(), "sleep".to_owned()] {
+        let run = sign("ec").args("--json --process").arg(process).ok();
+        let report: Value = serde_json::from_str(&run.out).expect("JSON");
+        let processes = report["measurement"]["processes"].as_array().unwrap();
+        assert!(processes.iter().any(|one| one["pid"] == id), "{report:#}");
+    }
+    sign("ec").ok().says("published").says("key of 256 bits");
+    sign("rsa").ok().never_says("published");
+    sign("ec")
+        .args("--process nobody-is-called-so")
+        .fails()
+        .says("no process has the name");
+    vendor.kill();
+}
+
 #[test]
 fn scaling_writes_a_report_that_needs_nothing_else() {
     let rig = Rig::new(Setup::Daemon);

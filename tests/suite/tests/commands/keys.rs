@@ -239,7 +239,9 @@ fn a_request_is_signed_and_its_certificate_imported() {
     let rig = empty();
     rig.hsmux("key generate ec:p256 --label web").ok();
     rig.hsmux("key csr pkcs11:object=web;type=private --subject CN=www.test,O=Test --name www.test --out web.csr")
-        .ok();
+        .ok()
+        .says("wrote web.csr")
+        .says("CN=www.test");
     rig.run("openssl")
         .args("req -in web.csr -verify -noout -text")
         .ok()
@@ -252,6 +254,14 @@ fn a_request_is_signed_and_its_certificate_imported() {
         .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out web.crt")
         .ok();
     rig.hsmux("key cert import web.crt").ok();
+    rig.hsmux("key cert import web.crt")
+        .fails()
+        .says("in the pool already");
+    rig.run("openssl")
+        .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -set_serial 7 -out again.crt")
+        .ok();
+    let second = rig.hsmux("key cert import again.crt").fails();
+    second.says("another certificate").says("hsmux key delete --id");
     assert_eq!(
         members(&rig, "web", "certificate"),
         ["hsm1", "hsm2", "hsm3"]

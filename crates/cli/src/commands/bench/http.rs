@@ -8,6 +8,7 @@ use hsmux_bench::http::{self, Mix};
 use hsmux_bench::{Load, Until};
 use serde_json::{Map, Value};
 
+use super::process::{ProcessArg, ids};
 use super::run::{interrupt, verdict, watched};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -66,8 +67,8 @@ pub struct Http {
     #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "500ms")]
     warm_up: Duration,
     /// A process to account for with all that descend from it, as the service's own; may be repeated
-    #[arg(long, value_name = "PID")]
-    process: Vec<u32>,
+    #[arg(long, value_name = "NAME|PID")]
+    process: Vec<ProcessArg>,
     /// Write a report with a chart, one HTML file that needs no other
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -120,7 +121,7 @@ impl Http {
             load,
             until: self.count.map_or(Until::Elapsed(self.time), Until::Count),
             warm_up: self.warm_up,
-            processes: self.process,
+            processes: ids(&self.process)?,
             ..http::Options::new(self.url, self.key)
         })
     }

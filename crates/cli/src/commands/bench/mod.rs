@@ -6,6 +6,7 @@ mod compare;
 mod http;
 mod matrix;
 pub mod part;
+mod process;
 mod run;
 mod scale;
 mod sign;

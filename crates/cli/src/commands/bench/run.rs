@@ -12,6 +12,7 @@ use hsmux_token::Uri;
 use indicatif::ProgressBar;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::process::{ProcessArg, ids};
 use super::target::Opened;
 use crate::exit::Exit;
 use crate::progress;
@@ -46,6 +47,9 @@ pub struct RunArgs {
     /// Do not check the signatures
     #[arg(long)]
     no_verify: bool,
+    /// A process to account for, too, with all that descend from it: a vendor's daemon, say; may be repeated
+    #[arg(long, value_name = "NAME|PID")]
+    process: Vec<ProcessArg>,
 }
 
 /// How many a second: some, at least one in a day.
@@ -85,6 +89,7 @@ impl RunArgs {
         options.warm_up = self.warm_up;
         options.verify = !self.no_verify;
         options.processes.clone_from(&opened.processes);
+        options.processes.extend(ids(&self.process)?);
         Ok(options)
     }
 }

@@ -47,29 +47,38 @@ pub struct Reference {
 
 impl Csr {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let key = self.choice.required()?.to_string();
+        let about = format!("certification request of {:?} by {key}", self.subject);
         let request = Request::KeyCsr {
-            key: self.choice.required()?.to_string(),
+            key,
             subject: self.subject,
             names: self.names,
         };
-        give(context, context.ask(&request)?, self.out)
+        give(context, context.ask(&request)?, self.out, &about)
     }
 }
 
 impl Reference {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let pem = reference::to_pem(&self.choice.required()?)?;
-        give(context, Response::Text(pem), self.out)
+        let key = self.choice.required()?;
+        let pem = reference::to_pem(&key)?;
+        let about = format!("reference to {key}");
+        give(context, Response::Text(pem), self.out, &about)
     }
 }
 
-/// Writes a text to a file, where there is one to write to.
-fn give(context: &Context, response: Response, out: Option<PathBuf>) -> anyhow::Result<Exit> {
+/// Writes a text to a file, where there is one to write to, and says what that is about.
+fn give(
+    context: &Context,
+    response: Response,
+    out: Option<PathBuf>,
+    about: &str,
+) -> anyhow::Result<Exit> {
     match (response, out) {
         (Response::Text(pem), Some(file)) => {
             std::fs::write(&file, pem).with_context(|| file.display().to_string())?;
             if !context.json {
-                println!("wrote {}", file.display());
+                println!("wrote {}: {about}", file.display());
             }
             Ok(Exit::Done)
         }

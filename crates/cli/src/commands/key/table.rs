@@ -82,17 +82,10 @@ fn cells(row: &KeyRow) -> Vec<String> {
         object.label.clone(),
         object.class.clone(),
         object.key_type.map(key_type).unwrap_or_default(),
-        shortened(&object.id),
+        object.id.clone(),
         object.members.join(" "),
         trouble,
     ]
-}
-
-fn shortened(id: &str) -> String {
-    match id.get(..12) {
-        Some(start) if id.len() > 16 => format!("{start}..."),
-        _ => id.to_owned(),
-    }
 }
 
 fn key_type(number: u64) -> String {

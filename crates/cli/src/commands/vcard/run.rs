@@ -3,15 +3,18 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_vcard::reader::{Desk, Readers, Shelf};
 use hsmux_vcard::{Timing, TimingError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,6 +26,9 @@ use crate::{output, progress};
 
 /// Where the other commands find the cards.
 pub const FOLDER: &str = "HSMUX_VCARD";
+
+/// How long a command may take to end when it is asked to.
+const GRACE: Duration = Duration::from_secs(5);
 
 const WARNING: &str = "virtual cards are for tests: they protect nothing, keys and PINs lie open";
 
@@ -139,7 +145,8 @@ fn wait(mut signals: Signals) {
     signals.forever().next();
 }
 
-/// Runs the command to its end. Ctrl+C it gets itself, from the terminal; other signals are handed on.
+/// Runs the command to its end. Ctrl+C it gets itself, from the terminal; other signals end it with all that it has
+/// started.
 fn with_command(
     command: &[OsString],
     environment: &[(&'static str, PathBuf)],
@@ -152,12 +159,12 @@ fn with_command(
         .envs(environment.iter().map(|(name, value)| (name, value)))
         .spawn()
         .context("starting setpriv, of the package util-linux")?;
-    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+    let command = Pid::from_child(&child);
     let handle = signals.handle();
     let forward = thread::spawn(move || {
         for signal in signals.forever() {
             if signal != SIGINT {
-                let _ = pidfd_send_signal(&process, Signal::TERM);
+                end(command);
             }
         }
     });
@@ -165,4 +172,50 @@ fn with_command(
     handle.close();
     let _ = forward.join();
     Ok(status?)
+}
+
+/// Asks a process and all that descend from it to end, and ends them if they do not.
+fn end(process: Pid) {
+    let family: Vec<_> = family(process).into_iter().filter_map(open).collect();
+    let send = |signal| {
+        for member in &family {
+            let _ = pidfd_send_signal(member, signal);
+        }
+    };
+    send(Signal::TERM);
+    let until = Instant::now() + GRACE;
+    let ended = |member: &OwnedFd| {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut watched = [PollFd::new(member, PollFlags::IN)];
+        poll(&mut watched, Timespec::try_from(left).ok().as_ref()).is_ok_and(|ready| ready > 0)
+    };
+    if !family.iter().all(ended) {
+        send(Signal::KILL);
+    }
+}
+
+fn open(process: Pid) -> Option<OwnedFd> {
+    pidfd_open(process, PidfdFlags::empty()).ok()
+}
+
+/// The process and its descendants (proc(5), `children`).
+fn family(process: Pid) -> Vec<Pid> {
+    let mut all = vec![process];
+    let mut next = 0;
+    while let Some(parent) = all.get(next) {
+        next += 1;
+        let id = parent.as_raw_pid();
+        let threads = fs::read_dir(format!("/proc/{id}/task"))
+            .into_iter()
+            .flatten();
+        let children = threads
+            .flatten()
+            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+        let children: String = children.collect();
+        let pids = children
+            .split_whitespace()
+            .filter_map(|pid| pid.parse().ok());
+        all.extend(pids.filter_map(Pid::from_raw));
+    }
+    all
 }
