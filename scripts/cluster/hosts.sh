@@ -19,7 +19,6 @@ metrics = "0.0.0.0:9443"
 proxy_protocol = true
 proxy_from = ["0.0.0.0/0"]          # the cell has no other clients
 sign_timeout = "3m"
-leave_time = "5s"                   # longer than haproxy takes to notice
 END_OF_CONFIG
         "${TOKENS}_member" "$host"
     } >"$host/base.toml"

@@ -1,6 +1,7 @@
 //! What all connections share, and how many there may be.
 
 use std::future::pending;
+use std::iter;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::files::{self, Files};
 use crate::memory::Memory;
 use crate::metrics::{Held, Metrics, Refused};
+use crate::phase::{HealthAsked, Phase, Phases};
 use crate::revocation::Shown;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
@@ -53,12 +55,9 @@ pub struct House {
     pub memory: Arc<Memory>,
     /// Short files of the sites' folders.
     pub kept: Arc<http::Kept>,
-    /// The end is near: balancers had better go elsewhere.
-    pub leaving: watch::Receiver<bool>,
-    /// No more connections, and no more requests on those that are open.
-    pub end: watch::Receiver<bool>,
-    /// No more of what has no end of its own.
-    pub closing: watch::Receiver<bool>,
+    /// How far it has come to its end.
+    pub phases: Phases,
+    pub health_asked: HealthAsked,
 }
 
 /// What a connection holds until it has ended, whatever it has become.
@@ -98,13 +97,15 @@ pub enum Door {
 /// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
 const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
+/// More than can wait to be accepted: a flood of connections does not keep the socket open.
+const MOST_AT_LAST: usize = 1 << 16;
+
 impl House {
     /// Accepts connections until the end.
     pub async fn listen(self: Arc<Self>, door: Door, listener: TcpListener) {
-        let mut end = self.end.clone();
         loop {
             let accepted = tokio::select! {
-                () = said(&mut end) => break,
+                () = self.phases.reach(Phase::Draining) => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {
@@ -122,6 +123,18 @@ impl House {
             timeout_at(last.min(Instant::now() + next), listener.accept()).await
         {
             self.take_in(door, stream, from);
+        }
+        // Those who have come since then would be cut off with the socket.
+        let Ok(listener) = listener.into_std() else {
+            return;
+        };
+        for (stream, from) in iter::from_fn(|| listener.accept().ok()).take(MOST_AT_LAST) {
+            let stream = stream
+                .set_nonblocking(true)
+                .and_then(|()| TcpStream::from_std(stream));
+            if let Ok(stream) = stream {
+                self.take_in(door, stream, from);
+            }
         }
     }
 
@@ -165,12 +178,7 @@ const FAREWELL: Duration = Duration::from_millis(500);
 impl House {
     /// Comes when a connection has to end, once what is under way has been answered.
     pub async fn farewell(&self) {
-        said(&mut self.end.clone()).await;
+        self.phases.reach(Phase::Draining).await;
         sleep(FAREWELL).await;
     }
-}
-
-/// Waits for the word; whoever would say it being gone is as good.
-pub async fn said(word: &mut watch::Receiver<bool>) {
-    let _ = word.wait_for(|said| *said).await;
 }

@@ -3,8 +3,9 @@
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio_util::io::{InspectReader, InspectWriter};
 
-use crate::house::{House, said};
+use crate::house::House;
 use crate::pace::Pace;
+use crate::phase::Phase;
 
 /// Passes everything on until both have ended, nothing has come from either for `tunnel_timeout`, or the gateway
 /// itself ends.
@@ -16,12 +17,11 @@ where
     let pace = Pace::new();
     let moved = |_: &[u8]| pace.moved();
     let mut client = InspectWriter::new(InspectReader::new(client, moved), moved);
-    let mut closing = house.closing.clone();
     tokio::select! {
         biased;
         // How it ends is the affair of the two.
         _ = copy_bidirectional(&mut client, &mut backend) => {}
         () = pace.rest(house.section.tunnel_timeout) => {}
-        () = said(&mut closing) => {}
+        () = house.phases.reach(Phase::Closing) => {}
     }
 }

@@ -21,6 +21,7 @@
 //! | `http`, `tunnel` | what is inside TLS |
 //! | `joined` | what becomes a WebSocket, or is no HTTP: both ends, until nothing passes |
 //! | `pace` | whether anything moves on a connection |
+//! | `phase` | how far the gateway has come to its end |
 //! | `backend` | connections to the servers behind sites |
 //! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
@@ -47,6 +48,7 @@ mod memory;
 mod metrics;
 mod monitor;
 mod pace;
+mod phase;
 mod plain;
 mod proxy_header;
 mod reserve;

@@ -15,6 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::AbortHandle;
 
 use crate::house::House;
+use crate::phase::Phase;
 
 /// Whoever asks is a neighbour, and quick.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,10 +71,13 @@ impl House {
                 self.metrics
                     .page(&self.sites.load(), &self.files, &self.memory),
             ),
-            "/health" => match self.trouble() {
-                None => (StatusCode::OK, "ok\n".into()),
-                Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-            },
+            "/health" => {
+                self.health_asked.note();
+                match self.trouble() {
+                    None => (StatusCode::OK, "ok\n".into()),
+                    Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+                }
+            }
             _ => (
                 StatusCode::NOT_FOUND,
                 "/metrics and /health are here\n".into(),
@@ -83,7 +87,7 @@ impl House {
 
     /// Why it had better have no new clients.
     fn trouble(&self) -> Option<&'static str> {
-        if *self.leaving.borrow() {
+        if self.phases.is_at(Phase::Leaving) {
             return Some("the gateway ends");
         }
         if self.trail.wants_uses() && !self.trail.admits() {

@@ -7,18 +7,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::GatewaySection;
+use hsmux_pool::config::{GatewaySection, LEAVE_TIME};
 use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::files::Files;
 use crate::house::{Door, House};
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
+use crate::phase::{HealthAsked, Phase, Phases};
 use crate::reserve::Reserve;
 use crate::signatures::{Signatures, share};
 use crate::sites::Sites;
@@ -30,13 +32,10 @@ use crate::{monitor, plain, tls};
 /// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
 pub struct Service {
     addresses: Vec<SocketAddr>,
-    leave: Duration,
-    drain: Duration,
-    /// All places for connections, and how many there are.
-    places: (Arc<Semaphore>, usize),
-    leaving: watch::Sender<bool>,
-    end: watch::Sender<bool>,
-    closing: watch::Sender<bool>,
+    house: Arc<House>,
+    phase: watch::Sender<Phase>,
+    /// What accepts connections, one for each socket.
+    listeners: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
     pulse: Option<Pulse>,
 }
@@ -74,9 +73,7 @@ impl Service {
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
-        let (leaving, leaves) = watch::channel(false);
-        let (end, ended) = watch::channel(false);
-        let (closing, closes) = watch::channel(false);
+        let (phase, phases) = Phases::new();
         let files = Files::of(tcp::files());
         let connections = section.connections.min(files.of_clients());
         let of_source =
@@ -100,26 +97,21 @@ impl Service {
             files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),
-            leaving: leaves,
-            end: ended,
-            closing: closes,
+            phases,
+            health_asked: HealthAsked::default(),
         });
-        let places = (Arc::clone(&house.connections), section.connections);
-        let addresses = sockets.serve(&house, &runtime)?;
+        let (addresses, listeners) = sockets.serve(&house, &runtime)?;
         let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
         runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
-        runtime.spawn(watch.run(house, current));
+        runtime.spawn(watch.run(Arc::clone(&house), current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
         let mut reserve = Reserve::new(runtime.handle());
         let pulse = Pulse::start(move |beat| reserve.beat(beat))?;
         Ok(Self {
             addresses,
-            leave: section.leave_time,
-            drain: section.drain_timeout,
-            leaving,
-            end,
-            closing,
-            places,
+            house,
+            phase,
+            listeners,
             pulse: Some(pulse),
             runtime: Some(runtime),
         })
@@ -129,29 +121,44 @@ impl Service {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
+
+    /// How long balancers have to notice the end: nobody would, where none asks for `/health`.
+    fn leave_time(&self) -> Duration {
+        let own = self.house.section.leave_time;
+        let asked = self.house.health_asked.lately();
+        own.unwrap_or(if asked { LEAVE_TIME } else { Duration::ZERO })
+    }
 }
 
 impl Drop for Service {
-    /// A word to who asks for it, then no more connections, then no more requests, then what runs, which is
-    /// waited for.
+    /// The phases in their order. Places for connections are taken back when no listener gives any away any more: who
+    /// waits for all of them leaves none to a client.
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        let _ = self.leaving.send(true);
-        std::thread::sleep(self.leave);
-        let _ = self.end.send(true);
-        let (places, all) = &self.places;
-        let drain = self.drain;
+        let notice = self.leave_time() / 2;
+        for phase in [Phase::Leaving, Phase::LastAnswers] {
+            let _ = self.phase.send(phase);
+            std::thread::sleep(notice);
+        }
+        let _ = self.phase.send(Phase::Draining);
+        let section = &self.house.section;
+        let drain = section.drain_timeout;
+        let listeners = std::mem::take(&mut self.listeners);
         let ended = async {
-            let all = u32::try_from(*all).unwrap_or(u32::MAX);
+            for listener in listeners {
+                let _ = listener.await;
+            }
+            let all = u32::try_from(section.connections).unwrap_or(u32::MAX);
+            let places = self.house.connections.acquire_many(all);
             // An error would say that the places are closed, which they never are.
-            timeout(drain, places.acquire_many(all)).await.is_ok()
+            timeout(drain, places).await.is_ok()
         };
         if !runtime.block_on(ended) {
             tracing::warn!("the gateway ends while requests run that took longer than {drain:?}");
         }
-        let _ = self.closing.send(true);
+        let _ = self.phase.send(Phase::Closing);
         // The runtime waits for its threads, also for the one that rests.
         self.pulse = None;
         runtime.shutdown_timeout(Duration::from_secs(1));
@@ -184,23 +191,29 @@ impl Sockets {
         self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
-    /// Answers where clients are served, with the ports that the system has chosen.
-    fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<SocketAddr>> {
+    /// Answers where clients are served, with the ports that the system has chosen, and what accepts them.
+    fn serve(
+        self,
+        house: &Arc<House>,
+        runtime: &Runtime,
+    ) -> Result<(Vec<SocketAddr>, Vec<JoinHandle<()>>)> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
         let _inside = runtime.enter();
         let open = |listener| TcpListener::from_std(listener).map_err(|e| failed("a socket", &e));
+        let mut accepting = Vec::new();
         for (door, listeners) in [(Door::Tls, self.tls), (Door::Plain, self.plain)] {
             for listener in listeners {
-                runtime.spawn(Arc::clone(house).listen(door, open(listener)?));
+                let listen = Arc::clone(house).listen(door, open(listener)?);
+                accepting.push(runtime.spawn(listen));
             }
         }
         if let Some(listener) = self.monitor {
             runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
         }
         tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
-        Ok(addresses)
+        Ok((addresses, accepting))
     }
 }
 

@@ -45,6 +45,7 @@ use crate::connection::Client;
 use crate::house::{House, Place};
 use crate::memory::{Account, Admission, Charge};
 use crate::pace::Pace;
+use crate::phase::Phase;
 use crate::sites::Served;
 
 use flood::Flood;
@@ -98,6 +99,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
         let owed = clock.owe();
+        let version = request.version();
         let ends = matches!(served.site.behind, Behind::Folder(_)) && is_last(&request);
         let last = ends.then(|| last.clone());
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
@@ -115,7 +117,10 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                 request: Mutex::new(asked),
                 ahead: Mutex::default(),
             };
-            let answer = call.answer(request).await;
+            let mut answer = call.answer(request).await;
+            if version == Version::HTTP_11 && house.phases.is_at(Phase::LastAnswers) {
+                end_connection(&mut answer);
+            }
             let of = BodyContext {
                 request: call.request.into_inner(),
                 ahead: call.ahead.into_inner(),
@@ -155,6 +160,14 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         _ = connection => {}
         () = pace.rest(patience), if h2 => {}
         () = account.ended() => {}
+    }
+}
+
+/// Has the client come back on another connection, unless this one becomes something else.
+fn end_connection(answer: &mut Answer) {
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
     }
 }
 

@@ -37,7 +37,7 @@ pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use files::check;
-pub use gateway::GatewaySection;
+pub use gateway::{GatewaySection, LEAVE_TIME};
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
 pub use node::{Allowed, NodeSection, node_name};

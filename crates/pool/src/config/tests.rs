@@ -149,8 +149,9 @@ fn times_have_the_range_of_their_key() {
             assert_eq!(mistakes[0].line, 10, "{key} {time}: {mistakes:#?}");
         }
     }
-    let gateway = with("leave_time", "0s").unwrap().gateway.unwrap();
-    assert_eq!(gateway.leave_time, Duration::ZERO);
+    let leaves = |key| with(key, "0s").unwrap().gateway.unwrap().leave_time;
+    assert_eq!(leaves("leave_time"), Some(Duration::ZERO));
+    assert_eq!(leaves("drain_timeout"), None);
 }
 
 #[test]

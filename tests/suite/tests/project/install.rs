@@ -69,8 +69,8 @@ fn the_unit_is_what_the_daemon_needs() {
     assert_eq!(setting("StateDirectoryMode"), Some("0700"));
     let stop = setting("TimeoutStopSec");
     let stop = stop.and_then(|time| time.strip_suffix('s')?.parse::<u32>().ok());
-    // As long as requests of the broker and of the gateway may take, and until the pool has ended.
-    assert!(stop > Some(30 + 10 + 20), "{stop:?}");
+    // As long as requests of the broker and of the gateway may take, the balancer's notice, and until the pool has ended.
+    assert!(stop > Some(30 + 3 + 10 + 20), "{stop:?}");
 }
 
 /// On a system with nothing but Rust, `make build` is enough.
