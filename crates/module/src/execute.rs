@@ -32,18 +32,17 @@ impl ModuleToken {
             Err(error) => error,
         };
         if !self.lost_an_object(&lease, operation, handles, &error) {
-            let error = left_behind(&mut lease, error);
-            return Err(self.explained(operation, error));
+            return Err(self.explained(&mut lease, operation, handles, error));
         }
         self.forget(operation);
         drop(lease);
         let again = self.handles_of(operation)?;
         if again == handles || !operation.repeatable() {
-            return Err(self.explained(operation, error));
+            return Err(of_session_object(operation, error));
         }
         let mut lease = self.lease(purpose, deadline)?;
         self.attempt(&mut lease, operation, again)
-            .map_err(|error| left_behind(&mut lease, error))
+            .map_err(|error| self.explained(&mut lease, operation, again, error))
     }
 
     /// A session; where the token has no more, one that streams, expected signatures or copies of keys have had.
@@ -230,30 +229,30 @@ impl ModuleToken {
         }
     }
 
-    /// Codes that would blame the token for what is the request's.
-    fn explained(&self, operation: &Operation, error: Error) -> Error {
-        let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
-        if is_about_handle(&error) && operation.objects().any(of_session) {
-            // Those of the token were looked for again.
-            return Error::request(Kind::UnknownObject, error.to_string());
+    /// The error as the caller gets it: codes of a vendor that blame the token may be about the request's key.
+    fn explained(
+        &self,
+        lease: &mut Lease<'_>,
+        operation: &Operation,
+        handles: [Handle; 2],
+        error: Error,
+    ) -> Error {
+        let asks = error.code() == Some(CKR_USER_NOT_LOGGED_IN)
+            && handles.iter().any(|key| self.asks_each_time(lease, *key));
+        left_behind(lease, &error);
+        if asks {
+            let why = "the key wants its PIN for each use (CKA_ALWAYS_AUTHENTICATE), which a pool does not give";
+            return Error::request(Kind::Unsupported, format!("{error}: {why}"));
         }
-        if error.code() != Some(CKR_USER_NOT_LOGGED_IN) {
-            return error;
-        }
-        let known = self.known.all();
-        let asks = operation.objects().any(|wanted| {
-            known.values().any(|object| {
-                *wanted == ObjectRef::Token(object.id)
-                    && object.attributes.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true)
-            })
-        });
-        if !asks {
-            return error;
-        }
-        Error::request(
-            Kind::Unsupported,
-            "the key wants its PIN for each use (CKA_ALWAYS_AUTHENTICATE), which a pool does not give",
-        )
+        of_session_object(operation, error)
+    }
+
+    /// Whether a key is there that wants a login for each use. Where the session's own login has ended, a private
+    /// key is not there.
+    fn asks_each_time(&self, lease: &Lease<'_>, key: Handle) -> bool {
+        let library = self.sessions.library();
+        let read = || library.attributes(lease.session(), key, &[CKA_ALWAYS_AUTHENTICATE]);
+        key != 0 && read().is_ok_and(|read| read.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true))
     }
 
     fn forget(&self, operation: &Operation) {
@@ -267,9 +266,18 @@ impl ModuleToken {
 
 /// A session whose operation was broken off by the token's fault is not used again: the operation
 /// may still be active in it.
-fn left_behind(lease: &mut Lease<'_>, error: Error) -> Error {
-    if error.scope() == Scope::Token && !is_about_handle(&error) {
+fn left_behind(lease: &mut Lease<'_>, error: &Error) {
+    if error.scope() == Scope::Token && !is_about_handle(error) {
         lease.retire();
+    }
+}
+
+/// A handle that has died says nothing of the token if it may be a session object's; those of token objects were
+/// looked for again.
+fn of_session_object(operation: &Operation, error: Error) -> Error {
+    let of_session = |object: &ObjectRef| matches!(object, ObjectRef::Session(_));
+    if is_about_handle(&error) && operation.objects().any(of_session) {
+        return Error::request(Kind::UnknownObject, error.to_string());
     }
     error
 }

@@ -2,7 +2,7 @@
 
 #[allow(clippy::wildcard_imports)] // a table of constants
 use crate::ck::*;
-use crate::{Attributes, Error, Operation, Result};
+use crate::{Attributes, Error, Kind, Operation, Result};
 
 const FLAGS: &[u64] = &[
     CKA_TOKEN,
@@ -88,12 +88,20 @@ impl Operation {
         first.into_iter().chain(second)
     }
 
-    /// Refuses templates that could be read in two ways ([`Attributes::check`]). To be asked before
-    /// [`Self::changes_token`] or anything else that looks into them is believed.
+    /// Refuses templates that could be read in two ways ([`Attributes::check`]), and keys that no pool can use:
+    /// those that want a login for each use. To be asked before [`Self::changes_token`] or anything else that looks
+    /// into templates is believed.
     pub fn check(&self) -> Result<()> {
         let refused = |code| Error::vendor(self.call(), code);
-        self.templates()
-            .try_for_each(|template| template.check().map_err(refused))
+        for template in self.templates() {
+            template.check().map_err(refused)?;
+            if template.flag(CKA_ALWAYS_AUTHENTICATE) == Some(true) {
+                let why = "CKA_ALWAYS_AUTHENTICATE: a pool gives no PIN for each use; leave it out";
+                let refused = Kind::Vendor(CKR_TEMPLATE_INCONSISTENT);
+                return Err(Error::request(refused, format!("{}: {why}", self.call())));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,11 @@
 //! Session objects: derived keys, and public keys that others are wrapped under.
 
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Mechanism, Oaep, ObjectRef, Operation, Params, Token, Verb};
+use hsmux_token::{
+    Attributes, Class, Kind, Mechanism, Oaep, ObjectRef, Operation, Params, Scope, Token, Verb,
+};
 
-use crate::fixture::{Run, aes, ec_pair, on_token, token};
+use crate::fixture::{Run, aes, ec_pair, ec_pair_of, on_token, token};
 
 #[test]
 fn a_session_object_lives_as_long_as_the_token_is_open() {
@@ -50,6 +52,34 @@ fn a_session_object_lives_as_long_as_the_token_is_open() {
     let object = ObjectRef::Session(session);
     token.run(Operation::Destroy { object }).unwrap();
     assert!(token.bytes(encrypt()).is_err());
+}
+
+#[test]
+fn a_session_key_that_wants_its_pin_for_each_use_does_not_blame_the_token() {
+    let token = token("always-authenticate");
+    let mut pair = ec_pair_of(Attributes::default().with_flag(CKA_TOKEN, false));
+    if let Operation::GeneratePair { private, .. } = &mut pair {
+        private.set_flag(CKA_ALWAYS_AUTHENTICATE, true);
+    }
+    let key = token.made(pair)[1].session.unwrap();
+    let sign = |key: ObjectRef| {
+        token.bytes(Operation::Use {
+            verb: Verb::Sign,
+            key,
+            mechanism: Mechanism::plain(CKM_ECDSA),
+            data: vec![7; 32].into(),
+        })
+    };
+    for _ in 0..3 {
+        let error = sign(ObjectRef::Session(key)).unwrap_err();
+        assert_eq!(error.scope(), Scope::Request, "{error}");
+        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    }
+    // The sessions that it left are replaced: other keys sign as before.
+    let other = token.made(ec_pair(1)).remove(1);
+    for _ in 0..5 {
+        sign(other.object.id.into()).unwrap();
+    }
 }
 
 #[test]

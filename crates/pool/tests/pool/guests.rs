@@ -9,8 +9,8 @@ use hsmux_pool::{Guest, Options, Policy, Pool, SeatState};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
-    Attributes, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
-    SessionObject, Token, TokenInfo, ck,
+    Attributes, Blob, Kind, Made, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome,
+    Result, Scope, SessionObject, Token, TokenInfo, ck,
 };
 
 use crate::vault::*;
@@ -209,4 +209,69 @@ fn what_the_home_cannot_do_is_done_elsewhere() {
     for near in [ObjectRef::Session(elsewhere), near] {
         assert_eq!(create(Some(near)), elsewhere.owner);
     }
+}
+
+#[test]
+fn keys_that_want_a_pin_for_each_use_are_refused_before_any_member_is_asked() {
+    let (_, pool) = two();
+    let guest = Guest::new(Arc::clone(&pool));
+    let always = || Attributes::default().with_flag(ck::CKA_ALWAYS_AUTHENTICATE, true);
+    let base = key(run(&guest, &generate()));
+    let object = ObjectRef::Session(base);
+    let mechanism = || Mechanism::plain(ck::CKM_AES_KEY_GEN);
+    let asked = [
+        Operation::Generate {
+            mechanism: mechanism(),
+            template: always(),
+        },
+        Operation::GeneratePair {
+            mechanism: mechanism(),
+            public: Attributes::default(),
+            private: always(),
+        },
+        Operation::Derive {
+            key: object,
+            mechanism: mechanism(),
+            template: always(),
+        },
+        Operation::Unwrap {
+            unwrapping: object,
+            mechanism: mechanism(),
+            wrapped: Blob::default(),
+            template: always(),
+        },
+        Operation::Create {
+            template: always(),
+            near: None,
+        },
+        Operation::Copy {
+            object,
+            template: always(),
+        },
+        Operation::SetAttributes {
+            object,
+            template: always(),
+        },
+        Operation::Create {
+            template: always().with_flag(ck::CKA_TOKEN, true),
+            near: None,
+        },
+    ];
+    for operation in asked {
+        let submitted = submit_to(&guest, operation.clone(), in_seconds(60));
+        for refused in [run(&guest, &operation), submitted.recv().unwrap()] {
+            let refused = refused.unwrap_err();
+            assert_eq!(refused.scope(), Scope::Request, "{refused}");
+            assert_eq!(refused.to_rv(), ck::CKR_TEMPLATE_INCONSISTENT, "{refused}");
+            assert!(refused.to_string().contains("CKA_ALWAYS_AUTHENTICATE"));
+        }
+    }
+    let seats = pool.status().seats;
+    assert!(seats.iter().all(|seat| seat.failed == 0), "{seats:?}");
+    let not = Attributes::default().with_flag(ck::CKA_ALWAYS_AUTHENTICATE, false);
+    let usual = Operation::Generate {
+        mechanism: mechanism(),
+        template: not,
+    };
+    run(&guest, &usual).unwrap();
 }
