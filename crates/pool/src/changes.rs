@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use hsmux_token::{Operation, Outcome, Result};
 
-use crate::{Pool, Seat};
+use crate::{DebtStatus, Pool, Seat};
 
 /// Carries out operations for which [`Operation::changes_token`] holds.
 ///
@@ -12,6 +12,11 @@ use crate::{Pool, Seat};
 pub trait Changes: Send + Sync {
     /// Reaches enough members or none, and tells the pool what has changed ([`Pool::refresh`]).
     fn change(&self, pool: &Pool, operation: Operation, deadline: Instant) -> Result<Outcome>;
+
+    /// What members have yet to make up for.
+    fn debts(&self) -> Vec<DebtStatus> {
+        Vec::new()
+    }
 
     /// A seat on its way into the pool: what it connects to may have to be brought up to date first.
     fn admit(&self, seat: Seat) -> Seat {

@@ -59,5 +59,7 @@ pub use owner::Owner;
 pub use pool::{Holders, Pool, serving_threads};
 pub use pulse::{Beat, Pulse};
 pub use scheduler::{Room, Spread};
-pub use status::{ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus};
+pub use status::{
+    DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
+};
 pub use traffic::{SeatTraffic, Traffic};

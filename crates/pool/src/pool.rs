@@ -98,6 +98,10 @@ impl Pool {
     pub fn status(&self) -> Status {
         Status {
             changes: self.changes_waiting(),
+            debts: self
+                .changes
+                .get()
+                .map_or_else(Vec::new, |changes| changes.debts()),
             ..crate::status::of(&self.core)
         }
     }

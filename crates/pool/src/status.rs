@@ -29,6 +29,9 @@ pub struct Status {
     /// Changes of token objects that wait for the one under way; as many may as in `queue`.
     #[serde(default)]
     pub changes: usize,
+    /// Members that have yet to make up for changes of token objects.
+    #[serde(default)]
+    pub debts: Vec<DebtStatus>,
     /// Copies that a new key has to have.
     pub replicas: usize,
     /// Whether changes are refused.
@@ -37,6 +40,21 @@ pub struct Status {
     pub seats: Vec<SeatStatus>,
     /// In the order of label and name.
     pub objects: Vec<ObjectStatus>,
+}
+
+/// Changes that a token has yet to make up for: it was away, or could not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebtStatus {
+    /// Its member's name, or its serial number if it was never seen as a member.
+    pub member: String,
+    /// Its serial number.
+    pub serial: String,
+    /// How many changes.
+    pub changes: usize,
+    /// How often it has failed to do the one that has failed most often, since the daemon's start.
+    pub attempts: u64,
+    /// Why that was.
+    pub last_error: Option<String>,
 }
 
 /// The state of a seat.
@@ -188,6 +206,7 @@ pub(crate) fn of(core: &Core) -> Status {
         waiting: core.scheduler.lock().waiting(),
         queue: core.options.queue,
         changes: 0,
+        debts: Vec::new(),
         replicas: core.options.replicas,
         read_only: core.options.read_only,
         seats,

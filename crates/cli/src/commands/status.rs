@@ -3,6 +3,7 @@
 use clap::Args;
 use hsmux_audit::OnFailure;
 use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
+use hsmux_pool::DebtStatus;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -13,7 +14,9 @@ use crate::output;
 #[command(after_help = "Examples:\n  \
     hsmux status\n  \
     hsmux status --json\n  \
-    hsmux status --check      # exit code 3 when a member does not serve, or the audit trail cannot be written")]
+    hsmux status --check\n\n\
+    With --check, exit code 3 when a member does not serve or owes changes of its token's objects,\n\
+    or when the audit trail cannot be written.")]
 pub struct Status {
     /// Exit with code 3 when the pool is degraded
     #[arg(long)]
@@ -31,7 +34,8 @@ impl Status {
             .members
             .iter()
             .any(|m| m.in_service < m.seats || m.unproved > 0);
-        let degraded = members || status.audit.problem.is_some();
+        let owed = !status.pool.debts.is_empty();
+        let degraded = members || owed || status.audit.problem.is_some();
         Ok(if self.check && degraded {
             Exit::Degraded
         } else {
@@ -67,6 +71,9 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     );
     if pool.changes > 0 {
         println!("{} changes of the tokens wait for their turn", pool.changes);
+    }
+    for debt in &pool.debts {
+        println!("{}", owes(debt));
     }
     println!(
         "daemon {} (pid {}), up {}, {}",
@@ -106,6 +113,19 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     println!();
     members(&status.members);
     Ok(())
+}
+
+/// What a member has yet to make up for.
+fn owes(debt: &DebtStatus) -> String {
+    let changes = match debt.changes {
+        1 => "1 change".to_owned(),
+        changes => format!("{changes} changes"),
+    };
+    let owes = format!("{} owes {changes} of its token's objects", debt.member);
+    match &debt.last_error {
+        Some(error) => format!("{owes}: failed {} times: {error}", debt.attempts),
+        None => owes,
+    }
 }
 
 /// Says what is wrong with the audit trail.

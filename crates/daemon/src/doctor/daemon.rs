@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 
-use hsmux_pool::ObjectStatus;
 use hsmux_pool::config::Config;
+use hsmux_pool::{DebtStatus, ObjectStatus};
 use hsmux_token::Kind;
 
 use super::{Finding, Level, shown};
@@ -44,6 +44,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         findings.push(Finding::new(Level::Error, "daemon", problem, advice));
     }
     findings.extend(status.members.iter().filter_map(member));
+    findings.extend(status.pool.debts.iter().map(debt));
     findings.extend(status.refused.iter().map(|refused| {
         let about = format!("a host at {}", refused.from);
         let problem = format!("it was refused: {}", refused.problem);
@@ -189,6 +190,29 @@ fn member(member: &MemberStatus) -> Option<Finding> {
             Some(Finding::new(Level::Error, name, problem, advice))
         }
     }
+}
+
+fn debt(debt: &DebtStatus) -> Finding {
+    let member = &debt.member;
+    let about = format!("changes of {member}");
+    let problem = format!(
+        "it has yet to make up for {} changes of its token's objects",
+        debt.changes
+    );
+    let (problem, advice) = match &debt.last_error {
+        Some(error) => (
+            format!("{problem}; it has failed {} times: {error}", debt.attempts),
+            format!(
+                "correct the cause; the next change tries again, and so do \
+                 hsmux token park {member} and hsmux token resume {member}"
+            ),
+        ),
+        None => (
+            problem,
+            format!("bring {member} back: it does them before it serves"),
+        ),
+    };
+    Finding::new(Level::Warning, about, problem, advice)
 }
 
 fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {

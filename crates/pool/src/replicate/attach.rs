@@ -1,10 +1,12 @@
 //! The coordinator behind a pool: the pool's writer, and the guard at the door of every seat.
 
 use super::door::Door;
+use super::owed::Strangers;
+use super::repeats::Repeats;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
 use crate::aside::Aside;
 use crate::record::Record;
-use crate::{Changes, Options, Pool, Seat};
+use crate::{Changes, DebtStatus, Options, Pool, Seat};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
     Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
@@ -56,6 +58,8 @@ pub fn start(
         replicator,
         held: Mutex::default(),
         pool: OnceLock::new(),
+        strangers: Strangers::new(&seats),
+        noticed: Repeats::default(),
     });
     if !writer.read_only
         && let Err(error) = writer.coordinator()
@@ -83,6 +87,9 @@ pub struct Writer {
     replicator: Option<Arc<dyn Replicator>>,
     held: Mutex<Held>,
     pool: OnceLock<Weak<Pool>>,
+    strangers: Strangers,
+    /// Objects of members that are not as they should be, by name.
+    noticed: Repeats<(String, ObjectId)>,
 }
 
 /// The coordinator while somebody uses it, or always.
@@ -217,30 +224,49 @@ impl Writer {
         let name = &member.name;
         match told {
             Ok(told) => {
-                if told.applied > 0 {
-                    tracing::info!(member = name, changes = told.applied, "has caught up");
-                }
-                for error in &told.failed {
-                    tracing::warn!(member = name, %error, "still owes a change");
-                }
-                for id in &told.tombstoned {
-                    tracing::warn!(
-                        member = name,
-                        "{id:?} was deleted from the pool and is not served"
-                    );
-                }
-                for id in &told.missing {
-                    tracing::warn!(
-                        member = name,
-                        "{id:?} is not there: deleted by other means, or not kept for so long ([pool] \
-                         envelope_life); `hsmux key clone` brings it if it can be copied"
-                    );
+                self.tell(name, &told);
+                // Other processes may have other members.
+                if self.hold == Hold::Always
+                    && self.strangers.all_seen(name)
+                    && let Ok(coordinator) = self.coordinator()
+                {
+                    coordinator.forget_all_but(&self.strangers.configured);
                 }
                 Some(told)
             }
             Err(error) => {
                 tracing::warn!(member = name, %error, "has not caught up");
                 None
+            }
+        }
+    }
+
+    /// Has the log say what was found on a member that has returned, each once.
+    fn tell(&self, member: &str, told: &CatchUp) {
+        if told.applied > 0 {
+            tracing::info!(member, changes = told.applied, "has caught up");
+        }
+        let wrong = |id: &ObjectId| told.tombstoned.contains(id) || told.missing.contains(id);
+        self.noticed
+            .retain(|(of, id)| of != member || told.unseen || wrong(id));
+        let times = |id: &ObjectId| self.noticed.note((member.to_owned(), *id), "");
+        for id in &told.tombstoned {
+            if let Some(times) = times(id) {
+                tracing::warn!(
+                    member,
+                    times,
+                    "{id:?} was deleted from the pool and is not served"
+                );
+            }
+        }
+        for id in &told.missing {
+            if let Some(times) = times(id) {
+                tracing::warn!(
+                    member,
+                    times,
+                    "{id:?} is not there: deleted by other means, or not kept for so long ([pool] \
+                     envelope_life); `hsmux key clone` brings it if it can be copied"
+                );
             }
         }
     }
@@ -273,6 +299,12 @@ impl Changes for Writer {
         let answer = self.coordinator()?.change(pool, &operation, deadline);
         self.tidy_later();
         answer
+    }
+
+    fn debts(&self) -> Vec<DebtStatus> {
+        let open = self.held.lock().used.upgrade();
+        open.map(|coordinator| coordinator.debts())
+            .unwrap_or_default()
     }
 
     /// A seat whose token makes up for what it missed whenever it connects.

@@ -1,7 +1,7 @@
 //! A member returns: it does what it owes, and what it should not have, or lacks, is told.
 
 use super::Coordinator;
-use super::journal::{Record, State, Sync};
+use super::journal::{Record, Sync};
 use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present, present};
 use super::plan::Roster;
@@ -52,7 +52,7 @@ impl Coordinator {
         self.expire_envelopes();
         if self.owes(&returned.serial) {
             let _turn = self.turn.lock();
-            for (_, result) in self.settle(&returned, &others(members, &returned)) {
+            for result in self.settle(&returned, &others(members, &returned)) {
                 match result {
                     Ok(effect) => {
                         told.applied += 1;
@@ -110,12 +110,7 @@ impl Coordinator {
     /// Members that have been away for too long do not get what was kept for them.
     pub(super) fn expire_envelopes(&self) {
         for (serial, change) in self.journal.expire(self.envelope_life) {
-            let of_serial = |state: &State| {
-                let mut names = state.serials.iter();
-                let found = names.find(|(_, known)| **known == serial);
-                found.map(|(name, _)| name.clone())
-            };
-            let member = self.journal.read(of_serial).unwrap_or(serial);
+            let member = self.journal.read(|state| state.member_of(&serial));
             tracing::warn!(
                 member,
                 change,
@@ -154,11 +149,8 @@ impl Coordinator {
         let mut renewed = false;
         for present in here {
             let mut all = Effect::default();
-            for (change, result) in self.settle(present, here) {
-                match result {
-                    Ok(effect) => all.then(effect),
-                    Err(error) => tracing::warn!(%error, change, "still owed"),
-                }
+            for effect in self.settle(present, here).into_iter().flatten() {
+                all.then(effect);
             }
             if !all.made.is_empty() || !all.gone.is_empty() {
                 members.changed(&present.name, &all.made, &all.gone);
@@ -171,26 +163,44 @@ impl Coordinator {
         renewed
     }
 
-    /// A member does what it owes, in the order of the changes.
-    fn settle(&self, present: &Present, others: &[Present]) -> Vec<(u64, Result<Effect>)> {
+    /// A member does what it owes, in the order of the changes. What it cannot do is told in the log, and holds up
+    /// later changes of the same objects.
+    fn settle(&self, present: &Present, others: &[Present]) -> Vec<Result<Effect>> {
         let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
             let owed = state.owed.get(&present.serial);
             owed.map(|works| works.clone().into_iter().collect())
                 .unwrap_or_default()
         });
         let mut results = Vec::new();
-        for (change, works) in owed {
-            let works: Vec<Work> = works.into_iter().map(|work| work.0).collect();
-            let result = self.do_works(present, &works, others, Limit::Each(EACH), true);
-            let ends = matches!(&result, Err(error) if error.scope() == Scope::Token && error.ends_connection());
-            if result.is_ok() {
-                self.paid(change, &present.serial);
+        let mut held_up: BTreeSet<ObjectId> = BTreeSet::new();
+        for (change, works) in &owed {
+            let works: Vec<Work> = works.iter().map(|work| work.0.clone()).collect();
+            let objects = || works.iter().flat_map(Work::objects);
+            if objects().any(|object| held_up.contains(&object)) {
+                held_up.extend(objects());
+                continue;
             }
-            results.push((change, result));
+            let result = self.do_works(present, &works, others, Limit::Each(EACH), true);
+            let mut ends = false;
+            match &result {
+                Ok(_) => self.paid(*change, &present.serial),
+                Err(error) => {
+                    self.still_owed(&present.name, &present.serial, *change, error);
+                    held_up.extend(objects());
+                    ends = error.scope() == Scope::Token && error.ends_connection();
+                }
+            }
+            results.push(result);
             if ends {
                 break;
             }
         }
+        self.journal.read(|state| {
+            let owed = state.owed.get(&present.serial);
+            let is_owed = |change: &u64| owed.is_some_and(|owed| owed.contains_key(change));
+            self.unpaid
+                .retain(|(serial, change)| *serial != present.serial || is_owed(change));
+        });
         results
     }
 

@@ -18,6 +18,7 @@
 //! | `replicator`, `born` | how it goes by the tokens' own means, where they have some |
 //! | `journal` | what was decided, and who owes what |
 //! | `catch_up` | a member returns |
+//! | `owed`, `repeats` | what members owe, in the status and the log |
 //! | `clone` | existing keys to more tokens |
 //! | `pin_rotate` | a new PIN on every member |
 
@@ -42,9 +43,11 @@ mod keys;
 mod members;
 mod newborn;
 mod objects;
+mod owed;
 pub mod pin_rotate;
 mod plan;
 mod prove;
+mod repeats;
 mod replicator;
 mod site;
 mod template;
@@ -64,6 +67,7 @@ pub use transport::TRANSPORT_LABEL;
 use hsmux_token::sync::Turn;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
+use repeats::Repeats;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,6 +85,8 @@ pub struct Coordinator {
     replicas: usize,
     envelope_life: Duration,
     threads: bool,
+    /// What members could not do, by serial number and change.
+    unpaid: Repeats<(String, u64)>,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: Turn<()>,
 }
@@ -105,6 +111,7 @@ impl Coordinator {
             replicas,
             envelope_life: ENVELOPE_LIFE,
             threads: true,
+            unpaid: Repeats::default(),
             turn: Turn::new(()),
         })
     }

@@ -187,6 +187,19 @@ impl Work {
         }
     }
 
+    /// The names of all objects that it makes, changes, looks at or takes away.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        let others: &[ObjectId] = match self {
+            Self::Set {
+                object, becomes, ..
+            } => &[*object, *becomes],
+            Self::Copy { object, .. } => &[*object],
+            Self::Remove { objects } => objects,
+            _ => &[],
+        };
+        [self.makes(), others].concat()
+    }
+
     /// The name that a secret key has between its unwrapping and its check value, for tokens that
     /// give none by themselves.
     pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {

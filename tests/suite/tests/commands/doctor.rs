@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
-use hsmux_suite::{Member, Rig, Setup, StandIn, until};
-use serde_json::Value;
+use hsmux_suite::{Caller, Member, Rig, Setup, StandIn, until};
+use serde_json::{Value, json};
 
 /// Long enough for any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -153,6 +153,36 @@ fn a_key_that_can_be_taken_out_of_its_token_is_told() {
     let advice = open["advice"].as_str().unwrap();
     assert!(advice.contains("hsmux key generate"), "{advice}");
     assert!(findings(&rig, "secret key \"closed\"").is_empty());
+}
+
+#[test]
+fn what_a_member_has_yet_to_make_up_for_is_told_until_it_has() {
+    let rig = Rig::new(Setup::Daemon);
+    let mut program = Caller::open(&rig);
+    rig.hsmux("token park hsm2").ok();
+    program.ok("store", json!({"label": "note", "value": "text"}));
+    let owes = "hsm2 owes 1 change of its token's objects";
+    rig.hsmux("status").ok().says(owes);
+    let debts = &rig.status()["pool"]["debts"];
+    assert_eq!(debts[0]["member"], "hsm2", "{debts}");
+    assert_eq!((&debts[0]["changes"], &debts[1]), (&json!(1), &Value::Null));
+    let found = findings(&rig, "changes of hsm2");
+    let [debt] = &found[..] else {
+        panic!("{found:#?}");
+    };
+    assert_eq!(debt["level"], "warning");
+    let advice = debt["advice"].as_str().unwrap();
+    assert!(advice.starts_with("bring hsm2 back"), "{advice}");
+    // What is deleted is not to be made any more, and it is nowhere to be had.
+    program.ok("destroy", json!({"kind": "data", "label": "note"}));
+    rig.hsmux("status").ok().says(owes);
+    rig.hsmux("token resume hsm2").ok();
+    rig.wait_for_members(3);
+    until("nothing is owed", PATIENCE, || {
+        let debts = &rig.status()["pool"]["debts"];
+        debts.as_array()?.is_empty().then_some(())
+    });
+    rig.hsmux("status --check").ok().never_says("owes");
 }
 
 /// A note, with which nothing is wrong: who wants the faster service has it.

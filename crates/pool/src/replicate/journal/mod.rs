@@ -4,6 +4,7 @@
 //! when the journal is opened again, from its lines alone: a change that enough members had done is
 //! finished, any other is undone, and what a member has to do for that it *owes*, until it is there.
 
+mod debts;
 mod record;
 mod state;
 
@@ -121,6 +122,14 @@ impl Journal {
                 .is_ok()
         });
         expired
+    }
+
+    /// A token is not to do these changes any more.
+    pub fn forget(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| {
+            let serial = serial.to_owned();
+            self.append(Record::Expired { change, serial }, Sync::Later)
+        })
     }
 
     /// How long it is until keys have to go for which members wait; nothing if none does.
@@ -254,6 +263,8 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
             .read_until(b'\n', &mut line)
             .map_err(|e| files::failed("read", path, &e))?;
         if line.last() != Some(&b'\n') {
+            // Of a version before, which has cancelled nothing.
+            sum.state.cancel_debts();
             return Ok(sum);
         }
         let record = serde_json::from_slice(&line)

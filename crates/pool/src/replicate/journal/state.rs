@@ -108,6 +108,9 @@ impl State {
                 self.owe(serial, change, works);
             }
         }
+        if !intent.removes.is_empty() {
+            self.cancel_debts();
+        }
     }
 
     fn undo(&mut self, change: u64) {
@@ -142,7 +145,7 @@ impl State {
     }
 
     /// One member less waits for the keys of a change: what it was sent is not to be kept.
-    fn settle_keys(&mut self, change: u64) {
+    pub(super) fn settle_keys(&mut self, change: u64) {
         if !self.keys_since.contains_key(&change) {
             return;
         }

@@ -192,3 +192,96 @@ fn a_key_that_was_deleted_outside_is_reported_and_not_brought_back() {
         assert!(bench.holdings()[1].is_empty());
     });
 }
+
+#[test]
+fn data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever() {
+    let name = "changes::data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever";
+    in_own_process(name, THREE, |folder| {
+        let bench = Bench::new(folder, THREE, 0);
+        // Seen once, so that it may be away afterwards.
+        bench.make(&pair(false, "k"));
+        bench.pool.leaves("hsm3");
+        let data = |label: &'static str| Operation::Create {
+            template: Attributes::default()
+                .with_number(CKA_CLASS, CKO_DATA)
+                .with_flag(CKA_TOKEN, true)
+                .with(CKA_LABEL, label)
+                .with(CKA_VALUE, "text"),
+            near: None,
+        };
+        let deleted = bench.make(&data("deleted"))[0].object.id;
+        let renamed = bench.make(&data("renamed"))[0].object.id;
+        let copied = bench.make(&data("copied"))[0].object.id;
+        let label = |text: &'static str| Attributes::default().with(CKA_LABEL, text);
+        bench
+            .change(&Operation::SetAttributes {
+                object: renamed.into(),
+                template: label("by another name"),
+            })
+            .unwrap();
+        bench.make(&Operation::Copy {
+            object: copied.into(),
+            template: label("a copy"),
+        });
+        for object in [deleted, copied] {
+            bench
+                .change(&Operation::Destroy {
+                    object: object.into(),
+                })
+                .unwrap();
+        }
+        drop(bench);
+
+        let bench = Bench::new(folder, THREE, 0);
+        let hsm3 = bench.pool.returns("hsm3");
+        let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
+        assert!(told.failed.is_empty(), "{:?}", told.failed);
+        let serial = hsm3.present().unwrap().serial;
+        assert!(!bench.coordinator.owes(&serial));
+        assert_eq!(
+            bench.everywhere().len(),
+            4,
+            "a pair, a copy, and a new name"
+        );
+    });
+}
+
+#[test]
+fn what_a_member_owes_of_one_object_it_does_in_order_or_not_yet() {
+    let name = "changes::what_a_member_owes_of_one_object_it_does_in_order_or_not_yet";
+    in_own_process(name, THREE, |folder| {
+        let bench = Bench::new(folder, THREE, 0);
+        let notes = || Operation::Create {
+            template: Attributes::default()
+                .with_number(CKA_CLASS, CKO_DATA)
+                .with_flag(CKA_TOKEN, true)
+                .with(CKA_LABEL, "notes")
+                .with(CKA_VALUE, "text"),
+            near: None,
+        };
+        let id = bench.make(&notes())[0].object.id;
+        bench.pool.leaves("hsm3");
+        bench
+            .change(&Operation::Destroy { object: id.into() })
+            .unwrap();
+        bench.make(&notes());
+        let inner = bench.token("hsm3");
+        let tamper = |operation: &Operation| {
+            let destroys = matches!(operation, Operation::Destroy { .. });
+            destroys.then(|| Err(Error::vendor("C_DestroyObject", CKR_FUNCTION_FAILED)))
+        };
+        let failing = Tampered {
+            inner: Arc::clone(&inner),
+            tamper,
+        };
+        bench.swap("hsm3", Arc::new(failing));
+        let hsm3 = bench.pool.returns("hsm3");
+        let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
+        assert_eq!((told.applied, told.failed.len()), (0, 1), "{told:?}");
+        bench.swap("hsm3", inner);
+        let hsm3 = bench.pool.returns("hsm3");
+        let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
+        assert_eq!((told.applied, told.failed.len()), (2, 0), "{told:?}");
+        assert_eq!(bench.everywhere(), [id]);
+    });
+}

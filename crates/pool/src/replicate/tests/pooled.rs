@@ -49,6 +49,17 @@ fn pool(folder: &Path, away: &Arc<AtomicBool>, replicas: usize) -> (Arc<Pool>, A
     start(options, seats.collect(), Hold::Always, None).unwrap()
 }
 
+/// The same without hsm3.
+fn two(folder: &Path) -> (Arc<Pool>, Arc<Writer>) {
+    let options = Options {
+        state: folder.join("state"),
+        ..Options::default()
+    };
+    let always = Arc::new(AtomicBool::new(true));
+    let seats = THREE[..2].iter().map(|name| seat(folder, name, &always));
+    start(options, seats.collect(), Hold::Always, None).unwrap()
+}
+
 fn soon() -> Instant {
     Instant::now() + Duration::from_secs(120)
 }
@@ -149,6 +160,49 @@ fn a_seat_that_connects_later_has_caught_up_when_it_serves() {
             3,
             "its transport pair and the new key"
         );
+    });
+}
+
+#[test]
+fn the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to() {
+    let name = "pooled::the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to";
+    in_own_process(name, THREE, |folder| {
+        let there = Arc::new(AtomicBool::new(true));
+        let (before, writer) = pool(folder, &there, 3);
+        make(
+            &before,
+            &secret(CKM_AES_KEY_GEN, 32, "by which hsm3 is known"),
+        );
+        drop((before, writer));
+        there.store(false, Ordering::SeqCst);
+        let (first, writer) = pool(folder, &there, 2);
+        let owed = |pool: &Pool| -> Vec<(String, usize)> {
+            let debts = pool.status().debts.into_iter();
+            debts.map(|debt| (debt.member, debt.changes)).collect()
+        };
+        assert_eq!(owed(&first), []);
+        let made = make(&first, &secret(CKM_AES_KEY_GEN, 32, "made"))[0];
+        make(&first, &secret(CKM_AES_KEY_GEN, 32, "stays"));
+        assert_eq!(owed(&first), [("hsm3".to_owned(), 2)]);
+        let object = made.into();
+        let destroy = Operation::Destroy { object };
+        first.execute(&destroy, soon()).unwrap();
+        let left = [("hsm3".to_owned(), 2)];
+        assert_eq!(owed(&first), left, "one key, and that the other is gone");
+        drop((first, writer));
+
+        let (second, writer) = pool(folder, &there, 2);
+        assert_eq!(owed(&second), left, "also after a restart");
+        drop((second, writer));
+
+        // No member of the two is hsm3 by another name.
+        let (third, writer) = two(folder);
+        assert_eq!(owed(&third), []);
+        drop((third, writer));
+        there.store(true, Ordering::SeqCst);
+        let (fourth, _writer) = pool(folder, &there, 2);
+        assert_eq!(owed(&fourth), []);
+        assert!(fourth.catalogue().get(&made).is_none(), "it stays deleted");
     });
 }
 
