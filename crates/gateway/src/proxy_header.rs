@@ -61,20 +61,26 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Option<So
             header.push(stream.read_u8().await?);
         }
     }
-    match HeaderResult::parse(&header) {
-        HeaderResult::V1(Ok(header)) => Ok(match header.addresses {
+    let named: Option<SocketAddr> = match HeaderResult::parse(&header) {
+        HeaderResult::V1(Ok(header)) => match header.addresses {
             v1::Addresses::Tcp4(of) => Some((of.source_address, of.source_port).into()),
             v1::Addresses::Tcp6(of) => Some((of.source_address, of.source_port).into()),
             v1::Addresses::Unknown => None,
-        }),
-        HeaderResult::V2(Ok(header)) => Ok(match header.addresses {
+        },
+        HeaderResult::V2(Ok(header)) => match header.addresses {
             _ if header.command == v2::Command::Local => None,
             v2::Addresses::IPv4(of) => Some((of.source_address, of.source_port).into()),
             v2::Addresses::IPv6(of) => Some((of.source_address, of.source_port).into()),
             v2::Addresses::Unspecified | v2::Addresses::Unix(_) => None,
-        }),
-        _ => Err(no_header()),
-    }
+        },
+        _ => return Err(no_header()),
+    };
+    Ok(named.map(plain))
+}
+
+/// IPv4 as such, also where it stands within IPv6.
+fn plain(at: SocketAddr) -> SocketAddr {
+    SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
 /// A header that says: this connection is of `client`, who has connected to `server`.
@@ -99,7 +105,6 @@ pub fn write(version: ProxyVersion, client: SocketAddr, server: SocketAddr) -> V
 
 /// Both as IPv4, or else both as IPv6.
 fn same_family(one: SocketAddr, other: SocketAddr) -> (SocketAddr, SocketAddr) {
-    let plain = |at: SocketAddr| SocketAddr::new(at.ip().to_canonical(), at.port());
     let (one, other) = (plain(one), plain(other));
     if one.is_ipv4() == other.is_ipv4() {
         return (one, other);
@@ -139,6 +144,8 @@ mod tests {
                 assert_eq!(read_back(&bytes).await.unwrap(), (Some(client), 5));
             }
         }
+        let within = read_back(b"PROXY TCP6 ::ffff:1.2.3.4 ::1 5 443\r\nhello").await;
+        assert_eq!(within.unwrap(), ("1.2.3.4:5".parse().ok(), 5));
         let unknown = read_back(b"PROXY UNKNOWN\r\nhello").await.unwrap();
         assert_eq!(unknown, (None, 5));
     }

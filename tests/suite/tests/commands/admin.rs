@@ -115,7 +115,11 @@ fn a_daemon_that_serves_nobody_says_what_is_missing() {
     rig.start_daemon();
     let daemon = rig.daemon.as_mut().unwrap();
     daemon.wait_for("serves nobody: no member is in service yet, and no listener has a PIN");
-    assert!(!daemon.log().contains("the daemon serves"), "{}", daemon.log());
+    assert!(
+        !daemon.log().contains("the daemon serves"),
+        "{}",
+        daemon.log()
+    );
 }
 
 #[test]

@@ -261,7 +261,9 @@ fn a_request_is_signed_and_its_certificate_imported() {
         .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -set_serial 7 -out again.crt")
         .ok();
     let second = rig.hsmux("key cert import again.crt").fails();
-    second.says("another certificate").says("hsmux key delete --id");
+    second
+        .says("another certificate")
+        .says("hsmux key delete --id");
     assert_eq!(
         members(&rig, "web", "certificate"),
         ["hsm1", "hsm2", "hsm3"]
