@@ -24,7 +24,7 @@ use crate::scheduler::{Refused, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
-/// a seat's life, registry, scheduler, a guest's home.
+/// a seat's life, registry, scheduler, a guest's home, a seat's last error.
 pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
@@ -241,9 +241,7 @@ impl Core {
         }
         let mut message = format!("{}: no member that could serve is in service", need.call);
         for record in self.records() {
-            if let Some(life) = record.life.try_lock()
-                && let Some((_, error)) = &life.last_error
-            {
+            if let Some((_, error)) = &*record.last_error.lock() {
                 let _ = write!(message, "; {}: {error}", record.name);
             }
         }

@@ -60,7 +60,7 @@ impl Core {
 
     /// A seat no longer has an object that it had: it was deleted behind our back.
     fn object_lost(self: &Arc<Self>, connection: &Arc<Connection>, need: &Need, error: &Error) {
-        connection.record.life.lock().note(error);
+        connection.record.note(error);
         let ids: Vec<_> = need.token_objects().collect();
         tracing::warn!(seat = %connection.record.name, "{error}; this replica leaves");
         if let [id] = ids[..] {

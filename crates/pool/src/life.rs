@@ -12,6 +12,25 @@ use crate::record::{Connection, Life, Record, State};
 const STEADY: Duration = Duration::from_secs(30);
 
 impl Core {
+    /// Connects a seat whose state is a wanted one at this moment. One that was removed stays so: another seat may
+    /// have its place by now.
+    pub fn begin(self: &Arc<Self>, record: &Arc<Record>, wanted: impl FnOnce(&State) -> bool) {
+        let mut life = record.life.lock();
+        if matches!(life.state, State::Removed) || !wanted(&life.state) {
+            return;
+        }
+        record.enter(&mut life, State::Connecting, self.base);
+        let turn = life.turn;
+        let ((), aftermath) = self.edit(|registry| {
+            registry.expected.insert(record.index);
+            registry.unsettled.insert(record.index);
+        });
+        drop(life);
+        self.carry_out(aftermath);
+        self.moved();
+        self.connect(record, turn);
+    }
+
     /// No connection this time.
     pub fn connect_failed(self: &Arc<Self>, record: &Arc<Record>, turn: u64, error: &Error) {
         let mut life = record.life.lock();
@@ -19,21 +38,19 @@ impl Core {
             return;
         }
         tracing::warn!(seat = %record.name, "not connected: {error}");
-        life.note(error);
+        record.note(error);
         self.rest(record, &mut life, error);
-        drop(life);
-        self.settled(record);
-    }
-
-    /// The seat has shown that it cannot show its objects now; nobody waits for them any longer.
-    fn settled(self: &Arc<Self>, record: &Arc<Record>) {
-        let parked = matches!(record.life.lock().state, State::Parked(_));
-        self.publish(|registry| {
+        // It has shown that it cannot show its objects now: nobody waits for them any longer.
+        let parked = matches!(life.state, State::Parked(_));
+        let ((), aftermath) = self.edit(|registry| {
             registry.unsettled.remove(record.index);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
+        drop(life);
+        self.carry_out(aftermath);
+        self.moved();
     }
 
     /// After a failure: back-off, or parked when trying again would do harm.
@@ -68,7 +85,7 @@ impl Core {
             }
             return;
         }
-        life.note(error);
+        record.note(error);
         if matches!(life.state, State::Draining) {
             life.connection = None;
         } else {
@@ -87,13 +104,16 @@ impl Core {
             .lock()
             .close(record.index, connection.generation);
         let orphans = closed.unwrap_or_default();
-        let parked = matches!(record.life.lock().state, State::Parked(_));
-        self.publish(|registry| {
+        let life = record.life.lock();
+        let parked = matches!(life.state, State::Parked(_));
+        let ((), aftermath) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             if parked {
                 registry.expected.remove(record.index);
             }
         });
+        drop(life);
+        self.carry_out(aftermath);
         connection.token.abort(&error.to_string());
         let lost = if error.ends_connection() {
             error.clone()
@@ -113,33 +133,42 @@ impl Core {
             return;
         };
         record.enter(&mut life, State::Draining, self.base);
-        drop(life);
         self.scheduler
             .lock()
             .drain(record.index, connection.generation);
-        self.publish(|registry| {
+        let ((), aftermath) = self.edit(|registry| {
             registry.away(record.index, connection.generation);
             registry.expected.remove(record.index);
         });
+        drop(life);
+        self.carry_out(aftermath);
+        self.moved();
     }
 
-    /// Out of service until somebody says otherwise, or for good.
-    pub fn retire_now(self: &Arc<Self>, record: &Arc<Record>, state: State, reason: &str) {
+    /// Out of service until somebody says otherwise, or for good. `false`: somebody else has removed it, and its
+    /// place may be another seat's.
+    pub fn retire_now(self: &Arc<Self>, record: &Arc<Record>, state: State, reason: &str) -> bool {
         let mut life = record.life.lock();
+        if matches!(life.state, State::Removed) {
+            return false;
+        }
         let connection = life.connection.clone();
         let removed = matches!(state, State::Removed);
         record.enter(&mut life, state, self.base);
-        drop(life);
-        if let Some(connection) = connection {
-            self.close(&connection, &Error::lost(reason));
-        }
-        self.publish(|registry| {
+        let ((), aftermath) = self.edit(|registry| {
             registry.expected.remove(record.index);
             registry.unsettled.remove(record.index);
             if removed {
                 registry.leave(record.index);
             }
         });
+        drop(life);
+        self.carry_out(aftermath);
+        if let Some(connection) = connection {
+            self.close(&connection, &Error::lost(reason));
+        }
+        self.moved();
+        true
     }
 
     /// Tells those who wait for seats to come or go.

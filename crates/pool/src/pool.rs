@@ -19,6 +19,8 @@ use crate::{Changes, Options, Seat, Status, Traffic};
 mod queue;
 mod renew;
 mod submit;
+#[cfg(test)]
+mod tests;
 
 pub use submit::{Holders, serving_threads};
 
@@ -154,14 +156,9 @@ impl Pool {
         let records = self.named(name)?;
         let meant = |parked: &str| records.iter().any(|record| record.is_named(parked));
         self.parked.lock().retain(|parked, _| !meant(parked));
+        let rests = |state: &State| matches!(state, State::Parked(_) | State::BackOff(_));
         for record in records {
-            let resting = matches!(
-                record.life.lock().state,
-                State::Parked(_) | State::BackOff(_)
-            );
-            if resting {
-                self.begin(&record);
-            }
+            self.core.begin(&record, rests);
         }
         Ok(())
     }
@@ -264,31 +261,18 @@ impl Pool {
                 let state = State::Parked(reason.as_str().into());
                 self.core.retire_now(record, state, reason);
             }
-            None => self.begin(record),
+            None => self.core.begin(record, |_| true),
         }
     }
 
-    fn begin(&self, record: &Arc<Record>) {
-        let mut life = record.life.lock();
-        record.enter(&mut life, State::Connecting, self.core.base);
-        let turn = life.turn;
-        drop(life);
-        self.core.publish(|registry| {
-            registry.expected.insert(record.index);
-            registry.unsettled.insert(record.index);
-        });
-        self.core.connect(record, turn);
-    }
-
     fn retire(&self, name: &str, state: &State, reason: &str) -> Result<()> {
-        let records = self.named(name)?;
+        let mut records = self.named(name)?;
         for record in &records {
             self.core.drain(record);
         }
         self.until_idle(&records);
-        for record in &records {
-            self.core.retire_now(record, state.clone(), reason);
-        }
+        let retired = |record: &Arc<Record>| self.core.retire_now(record, state.clone(), reason);
+        records.retain(retired);
         if matches!(state, State::Removed) {
             let _roster = self.roster.lock();
             let mut table = Vec::clone(&self.core.seats.load());
@@ -305,8 +289,10 @@ impl Pool {
         let patience = records.iter().map(|record| record.seat.timeout).max();
         let deadline = Instant::now() + patience.unwrap_or_default();
         let running = |record: &Arc<Record>| {
+            // Another seat may have the place of one that somebody else has removed.
+            let removed = matches!(record.life.lock().state, State::Removed);
             let activity = self.core.scheduler.lock().activity(record.index);
-            activity.is_some_and(|activity| activity.running > 0)
+            !removed && activity.is_some_and(|activity| activity.running > 0)
         };
         while records.iter().any(running)
             && (self.core.options.threads || Instant::now() < deadline)

@@ -17,6 +17,8 @@ pub(crate) struct Record {
     pub name: Arc<str>,
     pub member: Arc<str>,
     pub life: Mutex<Life>,
+    /// The last error of its connection. Locked by itself: it is asked for where lives are locked.
+    pub last_error: Mutex<Option<(SystemTime, Error)>>,
     /// Whether it is expected in service, and when: see [`Record::expect`].
     expected: AtomicU64,
     pub served: AtomicU64,
@@ -43,7 +45,6 @@ pub(crate) struct Life {
     pub since: SystemTime,
     /// Attempts to connect since it was last in service.
     pub attempts: u32,
-    pub last_error: Option<(SystemTime, Error)>,
     pub connection: Option<Arc<Connection>>,
     /// What its token said of itself when it was last connected.
     pub last_seen: Option<Arc<TokenInfo>>,
@@ -89,11 +90,11 @@ impl Record {
                 state: State::Connecting,
                 since: SystemTime::now(),
                 attempts: 0,
-                last_error: None,
                 connection: None,
                 last_seen: None,
                 turn: 0,
             }),
+            last_error: Mutex::default(),
             expected: AtomicU64::new(0),
             served: AtomicU64::new(0),
             failed: AtomicU64::new(0),
@@ -113,6 +114,11 @@ impl Record {
         let current = life.connection.as_ref();
         let direct = current.map_or(0, |current| current.token.served_directly());
         self.served.load(Ordering::Relaxed) + direct
+    }
+
+    /// Something was wrong with its connection.
+    pub fn note(&self, error: &Error) {
+        *self.last_error.lock() = Some((SystemTime::now(), error.clone()));
     }
 
     /// Says when the seat is expected in service, in nanoseconds after the pool's start; 0 for any
@@ -188,10 +194,6 @@ impl Life {
     /// Whether the seat is in service by this connection.
     pub fn serves_by(&self, connection: &Connection) -> bool {
         matches!(self.state, State::InService) && self.is_by(connection)
-    }
-
-    pub fn note(&mut self, error: &Error) {
-        self.last_error = Some((SystemTime::now(), error.clone()));
     }
 
     /// When the seat is tried again after so many attempts.

@@ -216,6 +216,7 @@ pub(crate) fn of(core: &Core) -> Status {
 
 fn seat(core: &Core, record: &Record) -> SeatStatus {
     let activity = core.scheduler.lock().activity(record.index);
+    let last_error = record.last_error.lock().clone();
     let life = record.life.lock();
     let mut status = SeatStatus {
         name: record.seat.name.clone(),
@@ -225,8 +226,8 @@ fn seat(core: &Core, record: &Record) -> SeatStatus {
         since: seconds(life.since),
         retry_in_us: None,
         attempts: life.attempts,
-        last_error: life.last_error.as_ref().map(|(_, error)| error.to_string()),
-        last_error_at: life.last_error.as_ref().map(|(at, _)| seconds(*at)),
+        last_error: last_error.as_ref().map(|(_, error)| error.to_string()),
+        last_error_at: last_error.as_ref().map(|(at, _)| seconds(*at)),
         token: life.last_seen.as_ref().map(|info| TokenStatus {
             label: info.label.clone(),
             serial: info.serial.clone(),

@@ -26,15 +26,14 @@ impl Pool {
             let life = record.life.lock();
             let connection = life.connection.clone();
             // Not one that was parked or removed meanwhile.
-            let ours = matches!(life.state, State::Draining);
+            let is_ours = matches!(life.state, State::Draining);
             drop(life);
-            if let Some(connection) = connection.filter(|_| ours) {
+            if let Some(connection) = connection.filter(|_| is_ours) {
                 let reason = Error::lost("the member is connected anew");
                 self.core.close(&connection, &reason);
             }
-            if ours {
-                self.begin(record);
-            }
+            let ours = |state: &State| matches!(state, State::Draining);
+            self.core.begin(record, ours);
         }
         let connecting = |record: &Arc<Record>| {
             let life = record.life.lock();

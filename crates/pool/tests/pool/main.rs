@@ -15,6 +15,7 @@ mod load;
 mod minded;
 mod minding;
 mod rejoin;
+mod roster;
 mod serving;
 mod slots;
 mod slow;
