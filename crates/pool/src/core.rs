@@ -174,40 +174,62 @@ impl Core {
         attempt: &Attempt,
         term: Term,
         running: Option<&Work>,
-        waiting: impl FnOnce() -> Work,
+        mut waiting: impl FnMut() -> Work,
     ) -> Result<Acquired> {
+        loop {
+            let catalogue = self.catalogue.load();
+            let acquired =
+                self.acquire_by(&catalogue, need, attempt, term, running, &mut waiting)?;
+            if let Some(acquired) = acquired {
+                return Ok(acquired);
+            }
+        }
+    }
+
+    /// The same by this catalogue. `None`: it has changed, and a seat that it names may serve by a connection on which
+    /// nothing has proved itself yet.
+    fn acquire_by(
+        &self,
+        catalogue: &Catalogue,
+        need: &Need,
+        attempt: &Attempt,
+        term: Term,
+        running: Option<&Work>,
+        waiting: &mut impl FnMut() -> Work,
+    ) -> Result<Option<Acquired>> {
         let now = Instant::now();
         if term.deadline <= now {
             return Err(self.too_late(need, attempt));
         }
-        loop {
-            let route = need.route(&self.catalogue.load())?;
-            let able = route.able.minus(&attempt.tried);
-            let mut scheduler = self.scheduler.lock();
-            if let Some(lane) = scheduler.start(&able, now, term, running) {
-                drop(scheduler);
-                self.alarm
-                    .by(now + lane.connection.record.seat.timeout.min(term.deadline - now));
-                return Ok(Acquired::Granted(lane));
-            }
-            let able = self.seats_for(need, attempt, term, &route)?;
-            let displaced = match scheduler.admit(route.edition, term.cost.owner) {
-                Err(Refused::Stale) => continue,
-                Err(Refused::Full(full)) => return Err(full),
-                Ok(None) => None,
-                Ok(Some(work)) => Some((work, scheduler.full())),
-            };
-            let ticket = scheduler.enqueue(able, term, waiting());
-            drop(scheduler);
-            if let Some((work, full)) = displaced {
-                work.fail(full);
-            }
-            if able.is_empty() {
-                need.token_objects().for_each(|key| self.wanted.add(key));
-            }
-            self.alarm.by(term.deadline);
-            return Ok(Acquired::Waiting(ticket));
+        let route = need.route(catalogue)?;
+        let able = route.able.minus(&attempt.tried);
+        let mut scheduler = self.scheduler.lock();
+        if scheduler.has_later_than(route.edition) {
+            return Ok(None);
         }
+        if let Some(lane) = scheduler.start(&able, now, term, running) {
+            drop(scheduler);
+            self.alarm
+                .by(now + lane.connection.record.seat.timeout.min(term.deadline - now));
+            return Ok(Some(Acquired::Granted(lane)));
+        }
+        let able = self.seats_for(need, attempt, term, &route)?;
+        let displaced = match scheduler.admit(route.edition, term.cost.owner) {
+            Err(Refused::Stale) => return Ok(None),
+            Err(Refused::Full(full)) => return Err(full),
+            Ok(None) => None,
+            Ok(Some(work)) => Some((work, scheduler.full())),
+        };
+        let ticket = scheduler.enqueue(able, term, waiting());
+        drop(scheduler);
+        if let Some((work, full)) = displaced {
+            work.fail(full);
+        }
+        if able.is_empty() {
+            need.token_objects().for_each(|key| self.wanted.add(key));
+        }
+        self.alarm.by(term.deadline);
+        Ok(Some(Acquired::Waiting(ticket)))
     }
 
     /// The seats that a request may wait for; refused if none is expected in time.
@@ -260,3 +282,6 @@ impl Core {
         Error::pool(Kind::Deadline, message)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -63,3 +63,11 @@ pub use status::{
     DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
 };
 pub use traffic::{SeatTraffic, Traffic};
+
+// Tests of this crate's own use the fake tokens of the tests from outside, which know it by its name.
+#[cfg(test)]
+extern crate self as hsmux_pool;
+#[cfg(test)]
+#[path = "../tests/pool/vault.rs"]
+#[allow(dead_code, reason = "most of it is for the tests from outside")]
+mod vault;

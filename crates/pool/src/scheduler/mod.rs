@@ -230,6 +230,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         Some(self.run(seat, now, term, None)?.place)
     }
 
+    /// Whether the catalogue has changed since this edition: a seat may serve by another connection, on which what that
+    /// edition says is not true.
+    pub fn has_later_than(&self, edition: u64) -> bool {
+        edition < self.edition
+    }
+
     /// Whether a request may wait that was routed by this edition of the catalogue. If the queue is full, the owner
     /// with the most requests in it makes room for one that has fewer: its newest request is answered, and is not to wait.
     pub fn admit(&mut self, edition: u64, owner: Owner) -> Result<Option<W>, Refused> {
