@@ -14,7 +14,6 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
-use tokio_boring::{SslStream, SslStreamBuilder};
 use tokio_io_timeout::TimeoutStream;
 
 use crate::house::{House, Place};
@@ -24,6 +23,7 @@ use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
 use crate::socket::{Presence, Socket};
 use crate::tls::SITE;
+use crate::tls_stream::TlsStream;
 use crate::{http, proxy_header, tunnel};
 
 /// A client whose handshake is done.
@@ -35,7 +35,7 @@ pub struct Client {
 }
 
 /// Its stream, which ends where the client does not take what it is sent.
-pub type Patient = Pin<Box<TimeoutStream<SslStream<Socket>>>>;
+pub type Patient = Pin<Box<TimeoutStream<TlsStream>>>;
 
 /// What somebody reads who has spoken HTTP without TLS.
 const PLAIN: &[u8] =
@@ -100,9 +100,9 @@ async fn shake(
     let progress = Arc::new(Progress::of(from));
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
-    let handshake = SslStreamBuilder::new(ssl, socket).accept();
+    let handshake = TlsStream::accept(ssl, socket);
     let shaken = unless_slow_or_gone(handshake, client, patience, &progress).await;
-    let stream = shaken?.map_err(|_| {
+    let mut stream = shaken?.ok_or_else(|| {
         if progress.is_refused() {
             Refused::Busy
         } else if progress.has_failed() {
@@ -121,6 +121,7 @@ async fn shake(
     };
     house.metrics.handshake(version, ssl.session_reused());
     let served = ssl.ex_data(*SITE).cloned().ok_or(Refused::Tls)?;
+    stream.greet();
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(house.section.idle_timeout));
     Ok(Client {

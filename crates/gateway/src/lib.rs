@@ -25,7 +25,7 @@
 //! | `backend` | connections to the servers behind sites |
 //! | `plain` | what is outside: ACME's challenges, and the way to https |
 //! | `proxy_header` | who the client is behind a proxy |
-//! | `socket` | a socket of TLS that is watched from outside |
+//! | `socket`, `tls_stream` | a socket of TLS that is watched from outside, and what is inside TLS |
 //! | `watch` | what changes while it runs |
 //! | `balancer` | what haproxy in front of several is told |
 //! | `metrics`, `standing`, `monitor` | what it counts, how its sites stand, and who may ask |
@@ -62,6 +62,7 @@ mod source;
 mod standing;
 mod tickets;
 mod tls;
+mod tls_stream;
 mod tunnel;
 mod watch;
 

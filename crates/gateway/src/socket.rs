@@ -24,6 +24,8 @@ pub struct Socket {
     /// So many bytes of it were.
     taken: usize,
     last: Last,
+    /// Nothing was sent since something was read: perhaps that is not acknowledged yet.
+    is_unanswered: bool,
 }
 
 /// Set when all that is still sent comes at once, and then the end: it travels in one segment with the end, where
@@ -45,6 +47,7 @@ impl Socket {
             ahead: Vec::new(),
             taken: 0,
             last: Last::default(),
+            is_unanswered: false,
         };
         (socket, Presence(stream))
     }
@@ -52,6 +55,19 @@ impl Socket {
     /// To say that the end follows.
     pub fn last(&self) -> Last {
         self.last.clone()
+    }
+
+    /// Whether something was read that nobody has asked for yet.
+    pub fn has_more(&self) -> bool {
+        !self.ahead.is_empty()
+    }
+
+    /// Acknowledges what was read, unless something was sent since then, which did that.
+    pub fn acknowledge(&self) {
+        if self.is_unanswered {
+            // Else it takes its time, as always.
+            let _ = rustix::net::sockopt::set_tcp_quickack(self.stream.as_fd(), true);
+        }
     }
 
     /// What the client has connected to.
@@ -75,7 +91,7 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn receive(&self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
+    fn receive(&mut self, context: &mut Context<'_>, bytes: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.stream.poll_read_ready(context))?;
             let mut short = None;
@@ -91,10 +107,14 @@ impl Socket {
             match read {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if let Some(read) = short {
+                        self.is_unanswered = true;
                         return Poll::Ready(Ok(read));
                     }
                 }
-                read => return Poll::Ready(read),
+                read => {
+                    self.is_unanswered = true;
+                    return Poll::Ready(read);
+                }
             }
         }
     }
@@ -112,7 +132,7 @@ impl Socket {
     }
 
     fn send(
-        &self,
+        &mut self,
         context: &mut Context<'_>,
         write: impl Fn(&TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
@@ -120,7 +140,10 @@ impl Socket {
             ready!(self.stream.poll_write_ready(context))?;
             match write(&self.stream) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => return Poll::Ready(written),
+                written => {
+                    self.is_unanswered = false;
+                    return Poll::Ready(written);
+                }
             }
         }
     }
@@ -182,11 +205,12 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if !self.last.is_set() {
-            return self.send(context, |stream| stream.try_write(bytes));
+        let socket = self.get_mut();
+        if !socket.last.is_set() {
+            return socket.send(context, |stream| stream.try_write(bytes));
         }
         let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
-        self.send(context, |stream| {
+        socket.send(context, |stream| {
             let send = || Ok(send(stream.as_fd(), bytes, flags)?);
             stream.try_io(Interest::WRITABLE, send)
         })
@@ -197,7 +221,8 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.send(context, |stream| stream.try_write_vectored(slices))
+        let socket = self.get_mut();
+        socket.send(context, |stream| stream.try_write_vectored(slices))
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -1,11 +1,13 @@
 //! Keys of TLS session tickets (RFC 5077, RFC 8446 section 4.6.1) that come from outside of BoringSSL, so
 //! that every server of a cluster resumes what another has begun, and that change while it serves.
 //!
-//! A crate of its own because BoringSSL takes them by a callback that is `unsafe` to give, which ARCHITECTURE.md ("What
-//! must stay true") has the reason of; nothing else of the gateway is.
+//! A crate of its own because BoringSSL takes them by a callback that is `unsafe` to give, and sends tickets before the
+//! first write by a call that is `unsafe` too, which ARCHITECTURE.md ("What must stay true") has the reasons of; nothing
+//! else of the gateway is.
 
 mod callback;
 mod key;
+mod send;
 
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use arc_swap::ArcSwap;
 
 pub use callback::install;
 pub use key::Key;
+pub use send::send;
 
 /// The keys that are good now, the same for all who hold a clone.
 #[derive(Clone)]

@@ -84,7 +84,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         from,
         ..
     } = client;
-    let h2 = stream.get_ref().ssl().selected_alpn_protocol() == Some(b"h2");
+    let h2 = stream.get_ref().is_http2();
     let shared = Arc::clone(house);
     let pace = Pace::new();
     let clock = Arc::clone(&pace);

@@ -14,6 +14,7 @@ mod early;
 mod early_data;
 mod exhaustion;
 mod files;
+mod first_answer;
 mod h2;
 mod handshakes;
 mod haproxy_restarts;
