@@ -20,8 +20,8 @@ export TSAN_OPTIONS="suppressions=$PWD/scripts/tsan.supp ${TSAN_OPTIONS:-}"
 tsan() { cargo +nightly test --locked -Zbuild-std --target "$target" "$@"; }
 
 case ${1:-all} in
-wire) tsan -p hsmux-wire ;;
+wire) tsan -p hsmux-wire --lib --tests ;;
 pool) tsan -p hsmux-pool --lib --test pool ;;
-all) tsan -p hsmux-wire && tsan -p hsmux-pool --lib --test pool ;;
+all) tsan -p hsmux-wire --lib --tests && tsan -p hsmux-pool --lib --test pool ;;
 *) echo "tsan.sh [wire|pool]" >&2; exit 1 ;;
 esac
