@@ -4,22 +4,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::BodyExt as _;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use tokio::runtime::Handle;
-use tokio::time::timeout;
 
-use crate::http::remove_ours;
+use crate::http::{linger, remove_ours};
 use crate::memory::Admission;
 
 /// The client's, or none where that had none.
 ///
 /// A backend that answers, or ends, before it has taken all of it leaves a client behind that is still sending. What comes
-/// is read for a while then, and forgotten: a connection that is closed with something unread takes the answer
-/// back that was on its way (RFC 9112, section 9.6).
+/// is read for a while then, and forgotten ([`linger`]).
 pub struct Asked {
     body: Option<Incoming>,
     outcome: Outcome,
@@ -30,10 +25,6 @@ pub struct Asked {
 /// What has become of a client's body; `None`: it had none.
 #[derive(Clone, Default)]
 pub struct Outcome(Option<Arc<AtomicBool>>);
-
-/// How long, and how much of it, at most.
-const LINGERS: Duration = Duration::from_secs(5);
-const MOST: usize = 1 << 20;
 
 impl Asked {
     /// Of a request without a body.
@@ -110,26 +101,8 @@ impl Body for Asked {
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        let rest = self.body.take().filter(|body| !body.is_end_stream());
-        if let (Some(rest), Ok(runtime)) = (rest, Handle::try_current()) {
-            runtime.spawn(has_failed(rest));
+        if let Some(rest) = self.body.take() {
+            linger(rest);
         }
     }
-}
-
-/// Reads a body that nobody needs, for a while, and says whether that has failed.
-pub async fn has_failed(mut rest: Incoming) -> bool {
-    let reading = async {
-        let mut read = 0;
-        while let Some(frame) = rest.frame().await {
-            read += frame?.data_ref().map_or(0, Bytes::len);
-            if read > MOST {
-                break;
-            }
-        }
-        Ok::<_, hyper::Error>(())
-    };
-    timeout(LINGERS, reading)
-        .await
-        .is_ok_and(|read| read.is_err())
 }

@@ -18,6 +18,7 @@ use super::sender::{Sender, one_by_one, several};
 use super::shared::{Answered, Share, Shared};
 use super::{Backend, CONNECT, Line, Unreached, reasons, tls};
 use crate::files::{Files, Held};
+use crate::http::has_other_coding;
 
 /// So often a request is sent that changes nothing.
 const TRIES: u32 = 3;
@@ -30,6 +31,8 @@ pub enum Failure {
     Lost,
     /// Perhaps it still will be.
     Late,
+    /// There is one, which cannot be passed on.
+    Unusable,
     /// Neither was there a connection to send it on, nor may there be one now.
     NoFile,
 }
@@ -55,6 +58,7 @@ impl Backend {
         files: &Files,
     ) -> Result<Response<Answered>, Failure> {
         self.address(&mut request);
+        let body = request.body().outcome();
         let (mut tries, mut since) = (TRIES, None);
         loop {
             let taken = match self.take(since, patience, files).await {
@@ -77,6 +81,9 @@ impl Backend {
             let mut error = match answer {
                 Ok(answer) => {
                     self.health.answered(&self.url);
+                    if has_other_coding(answer.headers()) {
+                        return Err(self.unusable("a transfer coding other than chunked"));
+                    }
                     if let Sender::One(sender) = sender {
                         self.idle.keep(sender);
                     }
@@ -87,6 +94,10 @@ impl Backend {
             if !is_of_stream(error.error()) {
                 self.forget(share.as_ref());
             }
+            if error.error().is_parse_too_large() {
+                self.health.answered(&self.url);
+                return Err(self.unusable("a head of more than 100 fields, or of more than 32 KiB"));
+            }
             let may_be_repeated =
                 is_unseen(error.error()) || !is_new && !is_of_stream(error.error());
             request = match (error.take_message(), copy) {
@@ -96,7 +107,9 @@ impl Backend {
                     copy
                 }
                 (unsent, _) => {
-                    self.has_not_answered(is_new, error.error());
+                    if !body.has_failed() {
+                        self.has_not_answered(is_new, error.error());
+                    }
                     return Err(unsent.map_or(Failure::Lost, |it| Failure::Unsent(Box::new(it))));
                 }
             };
@@ -195,6 +208,12 @@ impl Backend {
         } else {
             tracing::warn!("{}: {why}", self.url);
         }
+    }
+
+    /// It does its work, but this answer stops here.
+    fn unusable(&self, what: &str) -> Failure {
+        tracing::warn!("{}: an answer with {what} is not passed on", self.url);
+        Failure::Unusable
     }
 
     /// A new connection for requests.

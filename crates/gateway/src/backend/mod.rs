@@ -21,7 +21,7 @@ mod sender;
 mod shared;
 mod tls;
 
-pub use asked::{Asked, has_failed};
+pub use asked::Asked;
 pub use exchange::Failure;
 pub use line::Line;
 pub use sender::WINDOW;

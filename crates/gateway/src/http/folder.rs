@@ -4,7 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Full};
-use hyper::body::{Body, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{
     IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
 };
@@ -13,25 +13,35 @@ use percent_encoding::percent_decode_str;
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
 
-use crate::backend::has_failed;
 use crate::house::House;
 
 use super::files::Files;
 use super::forward::malformed;
 use super::kept::Page;
+use super::rest::{Rest, answer_before};
 use super::{Answer, PART, text};
 
 /// A file of the folder.
 pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
+    let (head, body) = request.into_parts();
+    // No file needs a body, but a malformed one is told.
+    let rest = match Rest::of(body).await {
+        Rest::Malformed => return malformed(),
+        Rest::Nothing => None,
+        Rest::More(rest) => Some(rest),
+    };
+    let request = Request::from_parts(head, Empty::<Bytes>::new());
+    let answer = file(house, folder, request).await;
+    match rest {
+        None => answer,
+        Some(rest) => answer_before(rest, answer),
+    }
+}
+
+async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {
     if is_hidden(request.uri().path()) {
         return text(StatusCode::NOT_FOUND, "there is no such file");
     }
-    let (head, body) = request.into_parts();
-    // No file needs a body, but a malformed one is told.
-    if !body.is_end_stream() && has_failed(body).await {
-        return malformed();
-    }
-    let request = Request::from_parts(head, Empty::<Bytes>::new());
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
     if let Some(page) = path.and_then(|path| house.kept.get(folder, path)) {
         let body = Full::from(page.bytes.clone());

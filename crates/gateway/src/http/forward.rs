@@ -6,55 +6,27 @@ use std::sync::Arc;
 
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
-use hyper::header::{HOST, HeaderValue, TE};
+use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::timeout;
 
+use super::rest::answer_before;
 use super::upgrade::{WEBSOCKET, Wish, is_websocket};
-use super::{Answer, Call, Host, UPLOAD, UPLOADS, busy, headers, text};
+use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
 use crate::backend::{Answered, Asked, Failure, WINDOW};
 use crate::memory::Account;
 
 /// Passes a request for a host on.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
-    let upgrades = &call.served.site.upgrades;
-    if is_websocket(&request) && !upgrades.iter().any(|allowed| allowed == WEBSOCKET) {
-        return text(StatusCode::NOT_IMPLEMENTED, "this site has no WebSockets");
-    }
-    let Ok(wish) = Wish::of(&mut request, upgrades) else {
-        return text(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "there are no random numbers",
-        );
+    let wish = match prepare(call, host, &mut request) {
+        Ok(wish) => wish,
+        Err((status, why)) => return answer_before(request.into_body(), text(status, why)),
     };
-    let http2 = call.served.site.behind.is_http2();
-    if http2 && wish.is_some() {
-        let why = "the server behind this one speaks HTTP/2, and nothing else";
-        return text(StatusCode::NOT_IMPLEMENTED, why);
-    }
-    if http2 && !headers::fit_beside_others(request.headers(), request.uri()) {
-        let status = StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return text(
-            status,
-            "no field of a request may have more than 8000 bytes here, nor all 16384",
-        );
-    }
-    let trailers = http2 && headers::takes_trailers(request.headers());
-    if address(&mut request, host, call.from).is_none() {
-        return text(StatusCode::BAD_REQUEST, "no host of this name can be");
-    }
-    if let Some(wish) = &wish {
-        wish.tell(request.headers_mut());
-    }
-    if trailers {
-        // Servers of gRPC ask for it.
-        let value = HeaderValue::from_static("trailers");
-        request.headers_mut().insert(TE, value);
-    }
-    let Some(request) = take_body(call.account, request) else {
-        return busy();
+    let request = match take_body(call.account, request) {
+        Ok(request) => request,
+        Err(rest) => return answer_before(rest, busy()),
     };
-    if http2 && !is_ready(call).await {
+    if call.served.site.behind.is_http2() && !is_ready(call).await {
         return busy();
     }
     let body = request.body().outcome();
@@ -73,23 +45,65 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     }
 }
 
+/// Makes the request one of the backend's, or says why none can have it. Answers what the client wants to speak from now
+/// on, if that is something else.
+fn prepare(
+    call: &Call<'_>,
+    host: &Host,
+    request: &mut Request<Incoming>,
+) -> Result<Option<Wish>, Refusal> {
+    let upgrades = &call.served.site.upgrades;
+    if is_websocket(request) && !upgrades.iter().any(|allowed| allowed == WEBSOCKET) {
+        let why = "this site has no WebSockets";
+        return Err((StatusCode::NOT_IMPLEMENTED, why));
+    }
+    let wish = Wish::of(request, upgrades).map_err(|_| {
+        let why = "there are no random numbers";
+        (StatusCode::INTERNAL_SERVER_ERROR, why)
+    })?;
+    let http2 = call.served.site.behind.is_http2();
+    if http2 && wish.is_some() {
+        let why = "the server behind this one speaks HTTP/2, and nothing else";
+        return Err((StatusCode::NOT_IMPLEMENTED, why));
+    }
+    if http2 && !headers::fit_beside_others(request.headers(), request.uri()) {
+        let why = "no field of a request may have more than 8000 bytes here, nor all 16384";
+        return Err((StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, why));
+    }
+    let trailers = headers::takes_trailers(request.headers());
+    address(request, host, call.from)
+        .ok_or((StatusCode::BAD_REQUEST, "no host of this name can be"))?;
+    match &wish {
+        Some(wish) => wish.tell(request.headers_mut()),
+        None if trailers => headers::ask_for_trailers(request.headers_mut(), http2),
+        None => {}
+    }
+    Ok(wish)
+}
+
 /// An answer as it is, without what was for the connection to the backend.
 pub fn plain(mut answer: Response<Answered>) -> Answer {
     headers::strip(answer.headers_mut());
     answer.map(|body| body.map_err(Into::into).boxed_unsync())
 }
 
-/// Holds what the client may send before the back end takes it; `None`: nothing is left for it.
-fn take_body(account: &Arc<Account>, request: Request<Incoming>) -> Option<Request<Asked>> {
+/// Holds what the client may send before the back end takes it. The body comes back where nothing is left for it.
+fn take_body(
+    account: &Arc<Account>,
+    request: Request<Incoming>,
+) -> Result<Request<Asked>, Incoming> {
     let (head, body) = request.into_parts();
     let upload = if body.is_end_stream() {
         None
     } else {
         let length = body.size_hint().upper();
         let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into()));
-        Some(account.upload(length as usize, UPLOADS as usize)?)
+        match account.upload(length as usize, UPLOADS as usize) {
+            Some(upload) => Some(upload),
+            None => return Err(body),
+        }
     };
-    Some(Request::from_parts(head, Asked::new(body, upload)))
+    Ok(Request::from_parts(head, Asked::new(body, upload)))
 }
 
 /// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much
@@ -134,6 +148,10 @@ async fn ask(call: &Call<'_>, mut request: Request<Asked>) -> Result<Response<An
             Err(Failure::Late) => {
                 let why = "the server behind this one takes too long";
                 return Err(text(StatusCode::GATEWAY_TIMEOUT, why));
+            }
+            Err(Failure::Unusable) => {
+                let why = "the answer of the server behind this one cannot be passed on";
+                return Err(text(StatusCode::BAD_GATEWAY, why));
             }
             Err(Failure::NoFile) => {
                 let why = "this server has no more connections to the one behind it";

@@ -6,12 +6,11 @@ use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Request, Uri, Version};
 
 /// For one connection (RFC 9110, section 7.6.1, and those that were used so before it).
-static HOP: [HeaderName; 7] = [
+static HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TE,
-    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
@@ -53,10 +52,28 @@ pub fn upgrade<B>(request: &Request<B>, allowed: &[String]) -> Option<HeaderValu
     HeaderValue::from_str(to).ok()
 }
 
+/// Tells a back end that fields after the body are taken (RFC 9110, section 10.1.4). Servers of gRPC ask for it.
+pub fn ask_for_trailers(headers: &mut HeaderMap, http2: bool) {
+    headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    if !http2 {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("te"));
+    }
+}
+
 /// Whether a client takes fields after the body (RFC 9110, section 10.1.4).
 pub fn takes_trailers(headers: &HeaderMap) -> bool {
     let mut said = listed(headers, header::TE);
     said.any(|coding| coding.eq_ignore_ascii_case("trailers"))
+}
+
+/// Whether a body has a transfer coding beside `chunked`, which the next one would take for a part of the body: the
+/// field itself is for one connection (RFC 9112, section 6.1).
+pub fn has_other_coding(headers: &HeaderMap) -> bool {
+    let mut lines = headers.get_all(header::TRANSFER_ENCODING).into_iter();
+    let Some(line) = lines.next() else {
+        return false;
+    };
+    lines.next().is_some() || !line.as_bytes().eq_ignore_ascii_case(b"chunked")
 }
 
 /// The bytes of a request's head, about.
@@ -188,6 +205,28 @@ mod tests {
         assert_eq!(upgrade(&of("WebSocket"), &allowed).unwrap(), "websocket");
         for other in ["h2c", "h2c, websocket", "websocket, h2c", "websocket2", ""] {
             assert_eq!(upgrade(&of(other), &allowed), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_chunked_is_no_other_coding() {
+        let other = |values: &[&'static str]| {
+            let lines: Vec<_> = values
+                .iter()
+                .map(|value| ("transfer-encoding", *value))
+                .collect();
+            has_other_coding(request(&lines).headers())
+        };
+        assert!(!other(&[]) && !other(&["chunked"]) && !other(&["Chunked"]));
+        for values in [
+            &["gzip, chunked"][..],
+            &["chunked, chunked"],
+            &["gzip", "chunked"],
+            &["identity"],
+            &["chunked;q=1"],
+            &[""],
+        ] {
+            assert!(other(values), "{values:?}");
         }
     }
 

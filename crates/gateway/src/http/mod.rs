@@ -10,6 +10,7 @@
 //! | `host` | the host that a request names |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
+//! | `rest` | what is left of a body that nobody needs |
 //! | `watched` | a client's stream, watched for floods |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
@@ -21,6 +22,7 @@ mod headers;
 mod host;
 mod kept;
 mod paced;
+mod rest;
 mod upgrade;
 mod watched;
 
@@ -50,15 +52,20 @@ use crate::sites::Served;
 
 use flood::Flood;
 use paced::{BodyContext, Paced, ReadAhead};
+use rest::answer_before;
 use upgrade::is_websocket;
 use watched::Watched;
 
-pub use headers::remove_ours;
+pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
 pub use kept::Kept;
+pub use rest::linger;
 
 /// What goes back to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
+
+/// Why a request is not looked at any further.
+type Refusal = (StatusCode, &'static str);
 
 /// What a head may take of memory: ten thousand clients may send one at once.
 const BUFFER: usize = 64 << 10;
@@ -226,19 +233,12 @@ pub struct Call<'a> {
 
 impl Call<'_> {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
-        let mut answer = if self.request.lock().is_none() {
-            busy()
-        } else if request.method() == Method::CONNECT && !is_websocket(&request) {
-            text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "this is no proxy for other servers",
-            )
-        } else {
-            match (self.host(&request), &self.served.site.behind) {
-                (Err((status, why)), _) => text(status, why),
-                (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
-                (Ok(host), _) => forward::pass_on(self, &host, request).await,
-            }
+        let has_room = self.request.lock().is_some();
+        let mut answer = match (self.accept(&request), &self.served.site.behind) {
+            _ if !has_room => answer_before(request.into_body(), busy()),
+            (Err((status, why)), _) => answer_before(request.into_body(), text(status, why)),
+            (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
+            (Ok(host), _) => forward::pass_on(self, &host, request).await,
         };
         if let Some(value) = &self.served.hsts {
             let hsts = answer.headers_mut().entry(STRICT_TRANSPORT_SECURITY);
@@ -247,8 +247,21 @@ impl Call<'_> {
         answer
     }
 
+    /// The host of a request that is served here.
+    fn accept(&self, request: &Request<Incoming>) -> Result<Host, Refusal> {
+        if request.method() == Method::CONNECT && !is_websocket(request) {
+            let why = "this is no proxy for other servers";
+            return Err((StatusCode::METHOD_NOT_ALLOWED, why));
+        }
+        if has_other_coding(request.headers()) {
+            let why = "no transfer coding but chunked is known here";
+            return Err((StatusCode::NOT_IMPLEMENTED, why));
+        }
+        self.host(request)
+    }
+
     /// The host of a request, which has to be of the site whose certificate and rules the connection has.
-    fn host(&self, request: &Request<Incoming>) -> Result<Host, (StatusCode, &'static str)> {
+    fn host(&self, request: &Request<Incoming>) -> Result<Host, Refusal> {
         let host = Host::of(request, HTTPS).map_err(|why| (StatusCode::BAD_REQUEST, why))?;
         let sites = self.house.sites.load();
         if sites.is_of(&self.served.site, host.name()) {

@@ -27,6 +27,7 @@ mod kinds;
 mod late;
 mod lost;
 mod many_backends;
+mod messages;
 mod nginx_stream;
 mod plain;
 mod proxy_headers;

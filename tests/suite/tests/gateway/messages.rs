@@ -1,0 +1,162 @@
+//! Messages of HTTP that are rare, and whose mistakes are nobody else's.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+
+use crate::backends::{backend, head, in_front_of, mirror};
+use crate::hosts::say;
+use crate::many_backends::{log, up};
+use crate::rig::Gateway;
+
+/// A back end that answers `/usual` by a short text, and anything else by these bytes.
+fn answers(unusual: impl Into<Vec<u8>>) -> String {
+    let unusual = unusual.into();
+    backend(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+        loop {
+            let asked = head(&mut reader);
+            if asked.is_empty() {
+                return;
+            }
+            let usual = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nusual\n".as_slice();
+            let answer = if asked.starts_with("get /usual ") {
+                usual
+            } else {
+                &unusual
+            };
+            if stream.write_all(answer).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+/// It has answered, on a new connection and on one that was there before, and so it is well.
+fn is_refused_and_well(gateway: &Gateway, address: &str) {
+    for _ in 0..2 {
+        gateway.curl("a.test", "/unusual", "").says(" 502");
+        gateway.curl("a.test", "/usual", "").says("usual");
+    }
+    assert_eq!(up(gateway, &format!("http://{address}")), 1);
+    assert!(!log(gateway).contains("is left out"), "{}", log(gateway));
+}
+
+#[test]
+fn a_back_end_whose_answer_has_too_many_fields_is_well() {
+    let mut fields = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n".to_owned();
+    for field in 0..150 {
+        write!(fields, "X-Field-{field}: 1\r\n").expect("a string");
+    }
+    fields += "\r\n";
+    let address = answers(fields);
+    let gateway = in_front_of("http", &address, "");
+    is_refused_and_well(&gateway, &address);
+    let log = log(&gateway);
+    assert!(log.contains("more than 100 fields"), "{log}");
+}
+
+#[test]
+fn an_answer_with_a_coding_that_would_be_lost_is_refused() {
+    for coding in ["gzip, chunked", "gzip"] {
+        let coded =
+            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: {coding}\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+        let address = answers(coded);
+        let gateway = in_front_of("http", &address, "");
+        is_refused_and_well(&gateway, &address);
+    }
+}
+
+#[test]
+fn a_request_with_a_coding_that_would_be_lost_is_refused() {
+    let forwards = in_front_of("http", &backend(mirror), "");
+    let folder = Gateway::with_folder();
+    let request = |coding: &str| {
+        format!(
+            "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: {coding}\r\nConnection: close\r\n\r\n\
+             0\r\n\r\n"
+        )
+    };
+    for gateway in [&forwards, &folder] {
+        for coding in [
+            "gzip, chunked",
+            "identity, chunked",
+            "gzip\r\nTransfer-Encoding: chunked",
+        ] {
+            let said = say(gateway, "a.test", request(coding).as_bytes());
+            assert!(said.starts_with("HTTP/1.1 501 "), "{coding}: {said}");
+        }
+    }
+    let said = say(&folder, "a.test", request("Chunked").as_bytes());
+    assert!(said.starts_with("HTTP/1.1 200 "), "{said}");
+}
+
+#[test]
+fn a_long_body_that_nobody_needs_takes_no_answer_away() {
+    let gateway = Gateway::with_folder();
+    let file = gateway.rig.path("long");
+    fs::write(&file, vec![b'a'; 8 << 20]).expect("a file");
+    for version in ["--http2", "--http1.1"] {
+        let options = format!(
+            "{version} --header Expect: --data-binary @{}",
+            file.display()
+        );
+        let answer = gateway.curl("a.test", "/page.txt", &options);
+        assert_eq!(answer.code, Some(0), "{version}: {answer}");
+        answer.says(" 405");
+        let answer = gateway.curl(
+            "a.test",
+            "/page.txt",
+            &format!("{options} --header Host:a.test:x"),
+        );
+        assert_eq!(answer.code, Some(0), "{version}: {answer}");
+        answer.says(" 400");
+    }
+}
+
+#[test]
+fn fields_after_an_answer_reach_a_client_that_takes_them() {
+    let answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n\
+                  5\r\nhello\r\n0\r\nX-Sum: 42\r\n\r\n";
+    let gateway = in_front_of("http", &answers(answer), "");
+    let ask = |lines: &str| {
+        let request = format!("GET / HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n");
+        say(&gateway, "a.test", request.as_bytes()).to_ascii_lowercase()
+    };
+    let taken = ask("TE: trailers\r\nConnection: TE, close\r\n");
+    assert!(taken.contains("trailer: x-sum\r\n"), "{taken}");
+    assert!(
+        taken.ends_with("5\r\nhello\r\n0\r\nx-sum: 42\r\n\r\n"),
+        "{taken}"
+    );
+    let not = ask("Connection: close\r\n");
+    assert!(not.ends_with("hello\r\n0\r\n\r\n"), "{not}");
+    gateway
+        .curl("a.test", "/", "--http2")
+        .says("hello")
+        .says("x-sum: 42");
+}
+
+#[test]
+fn fields_after_a_request_reach_the_back_end_but_those_in_the_gateways_name() {
+    let address = backend(|mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+        let mut asked = head(&mut reader);
+        let mut end = String::new();
+        while !end.ends_with("\r\n\r\n") {
+            reader.read_line(&mut end).expect("a body");
+        }
+        asked += &end;
+        let length = asked.len();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{asked}");
+        stream.write_all(answer.as_bytes()).expect("the gateway");
+    });
+    let gateway = in_front_of("http", &address, "");
+    let request = "POST / HTTP/1.1\r\nHost: a.test\r\nTE: trailers\r\nConnection: TE, close\r\n\
+                   Trailer: X-Sum, X-Forwarded-For\r\nTransfer-Encoding: chunked\r\n\r\n\
+                   5\r\nhello\r\n0\r\nX-Sum: 42\r\nX-Forwarded-For: forged\r\n\r\n";
+    let said = say(&gateway, "a.test", request.as_bytes()).to_ascii_lowercase();
+    assert!(said.contains("x-sum: 42\r\n"), "{said}");
+    assert!(said.contains("\r\nte: trailers\r\n"), "{said}");
+    assert!(!said.contains("forged"), "{said}");
+}
