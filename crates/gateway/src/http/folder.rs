@@ -12,11 +12,13 @@ use hyper::{Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use tower::ServiceExt;
 use tower_http::services::ServeDir;
+use tower_http::services::fs::ServeFileSystemResponseBody as Found;
 
 use crate::house::House;
 
 use super::files::Files;
 use super::forward::malformed;
+use super::if_range::{Condition, for_all_of_it};
 use super::kept::Page;
 use super::rest::{Rest, answer_before};
 use super::{Answer, PART, text};
@@ -52,10 +54,7 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
     }
     let path = path.map(str::to_owned);
     let files = Files::new(&house.files, path.is_some());
-    let Ok(found) = ServeDir::with_backend(folder, files.clone())
-        .with_buf_chunk_size(PART)
-        .oneshot(request)
-        .await;
+    let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
         let (file, metadata, bytes) = whole;
         let page = Page {
@@ -67,6 +66,33 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
         house.kept.put(folder, path, page);
     }
     found.map(|body| body.map_err(Into::into).boxed_unsync())
+}
+
+/// A file, or a part of it. What a part depends on is compared with the head of the very file that it is of.
+async fn find(folder: &Path, files: &Files, request: Request<Empty<Bytes>>) -> Response<Found> {
+    let look = async |request| {
+        let files = ServeDir::with_backend(folder, files.clone()).with_buf_chunk_size(PART);
+        let Ok(found) = files.oneshot(request).await;
+        found
+    };
+    let Some(condition) = Condition::of(&request) else {
+        return look(request).await;
+    };
+    let all = for_all_of_it(&request);
+    let part = look(request).await;
+    match part.status() {
+        StatusCode::PARTIAL_CONTENT if condition.holds(part.headers()) => part,
+        StatusCode::PARTIAL_CONTENT => look(all).await,
+        StatusCode::RANGE_NOT_SATISFIABLE => {
+            let all = look(all).await;
+            if condition.holds(all.headers()) {
+                part
+            } else {
+                all
+            }
+        }
+        _ => part,
+    }
 }
 
 /// Whether the answer does not hang on what the client has already, or on the part of it that it wants.

@@ -8,6 +8,7 @@
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
 //! | `host` | the host that a request names |
+//! | `if_range` | whether a part is of the file that the client has |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
 //! | `rest` | what is left of a body that nobody needs |
@@ -20,6 +21,7 @@ mod folder;
 mod forward;
 mod headers;
 mod host;
+mod if_range;
 mod kept;
 mod paced;
 mod rest;

@@ -92,6 +92,48 @@ fn a_request_with_a_coding_that_would_be_lost_is_refused() {
 }
 
 #[test]
+fn a_part_is_of_the_file_that_the_client_has() {
+    let gateway = Gateway::with_folder();
+    let whole = gateway.curl("a.test", "/page.txt", "");
+    let field = |name: &str| {
+        let lines = whole.out.lines();
+        let line = lines.filter_map(|line| line.split_once(": "));
+        let mut values = line.filter(|(field, _)| field.eq_ignore_ascii_case(name));
+        values.next().map(|(_, value)| value.trim().to_owned())
+    };
+    let modified = field("last-modified").expect("a date");
+    let ask = |range: &str, condition: &str| {
+        let request = format!(
+            "GET /page.txt HTTP/1.1\r\nHost: a.test\r\nRange: bytes={range}\r\n{condition}\
+             Connection: close\r\n\r\n"
+        );
+        say(&gateway, "a.test", request.as_bytes())
+    };
+    let same = format!("If-Range: {modified}\r\n");
+    for condition in ["", &same] {
+        let part = ask("2-3", condition);
+        assert!(part.starts_with("HTTP/1.1 206 "), "{part}");
+        assert!(part.ends_with("\r\n\r\npa"), "{part}");
+        assert!(ask("100-", condition).starts_with("HTTP/1.1 416 "));
+    }
+    for other in [
+        "Sat, 29 Oct 1994 19:43:31 GMT",
+        "\"another\"",
+        "W/\"another\"",
+        "nonsense",
+    ] {
+        for range in ["2-3", "100-"] {
+            let all = ask(range, &format!("If-Range: {other}\r\n"));
+            assert!(all.starts_with("HTTP/1.1 200 "), "{other} {range}: {all}");
+            assert!(all.ends_with("\r\n\r\na page\n"), "{other} {range}: {all}");
+        }
+    }
+    // Two conditions are none that holds.
+    let all = ask("2-3", &format!("{same}{same}"));
+    assert!(all.starts_with("HTTP/1.1 200 "), "{all}");
+}
+
+#[test]
 fn a_long_body_that_nobody_needs_takes_no_answer_away() {
     let gateway = Gateway::with_folder();
     let file = gateway.rig.path("long");
