@@ -259,6 +259,7 @@ fn copy(request: &Request<Asked>) -> Option<Request<Asked>> {
         request.method().clone_into(copy.method_mut());
         request.uri().clone_into(copy.uri_mut());
         request.headers().clone_into(copy.headers_mut());
+        request.extensions().clone_into(copy.extensions_mut());
         *copy.version_mut() = request.version();
         copy
     })

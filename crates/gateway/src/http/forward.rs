@@ -18,10 +18,17 @@ use crate::memory::Account;
 
 /// Passes a request for a host on.
 pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming>) -> Answer {
+    // Clients of HTTP/1.0 know none.
+    let interim = call.interim.as_ref();
+    let interim = interim.filter(|_| request.version() == Version::HTTP_11);
     let wish = match prepare(call, host, &mut request) {
         Ok(wish) => wish,
         Err((status, why)) => return answer_before(request.into_body(), text(status, why)),
     };
+    let interim = interim.filter(|_| wish.is_none());
+    if let Some(interim) = interim {
+        interim.pass_on(&mut request);
+    }
     let request = match take_body(call.account, request) {
         Ok(request) => request,
         Err(rest) => return answer_before(rest, busy()),
@@ -30,7 +37,12 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
         return busy();
     }
     let body = request.body().outcome();
-    let answer = match ask(call, request).await {
+    let answer = ask(call, request);
+    let answer = match interim {
+        None => answer.await,
+        Some(interim) => interim.before(answer).await,
+    };
+    let answer = match answer {
         Ok(answer) => answer,
         Err(_) if body.has_failed() => return malformed(),
         Err(apology) => return apology,

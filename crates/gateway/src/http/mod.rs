@@ -9,6 +9,7 @@
 //! | `headers` | what of their heads is for the next one alone |
 //! | `host` | the host that a request names |
 //! | `if_range` | whether a part is of the file that the client has |
+//! | `interim` | answers before the final one |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
 //! | `rest` | what is left of a body that nobody needs |
@@ -22,6 +23,7 @@ mod forward;
 mod headers;
 mod host;
 mod if_range;
+mod interim;
 mod kept;
 mod paced;
 mod rest;
@@ -53,6 +55,7 @@ use crate::phase::Phase;
 use crate::sites::Served;
 
 use flood::Flood;
+use interim::Interim;
 use paced::{BodyContext, Paced, ReadAhead};
 use rest::answer_before;
 use upgrade::is_websocket;
@@ -99,8 +102,11 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let clock = Arc::clone(&pace);
     let last = stream.get_ref().get_ref().last();
     let account = house.memory.account();
+    let forwards = !matches!(served.site.behind, Behind::Folder(_));
+    let interim = (forwards && !h2).then(Arc::<Interim>::default);
     let stream = Watched {
         stream,
+        interim: interim.clone(),
         account: Arc::clone(&account),
         flood: h2.then(Flood::new),
         metrics: Arc::clone(&house.metrics),
@@ -113,7 +119,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         let last = ends.then(|| last.clone());
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
         let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
-        let account = Arc::clone(&holder);
+        let (account, interim) = (Arc::clone(&holder), interim.clone());
         async move {
             let asked = account.request(REQUEST + headers::size(&request));
             let call = Call {
@@ -123,6 +129,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
                 place: &held,
                 pace: &clock,
                 account: &account,
+                interim,
                 request: Mutex::new(asked),
                 ahead: Mutex::default(),
             };
@@ -229,6 +236,8 @@ pub struct Call<'a> {
     pub pace: &'a Arc<Pace>,
     /// Memory of its connection, of the request itself, and of what a back end may send before the client takes it.
     pub account: &'a Arc<Account>,
+    /// Answers before the final one, which its client takes.
+    pub interim: Option<Arc<Interim>>,
     pub request: Mutex<Option<Admission>>,
     pub ahead: Mutex<Option<Charge>>,
 }

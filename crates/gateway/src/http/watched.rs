@@ -12,10 +12,13 @@ use crate::memory::Account;
 use crate::metrics::{Closed, Metrics};
 
 use super::flood::Flood;
+use super::interim::Interim;
 
 /// The stream of a connection.
 pub struct Watched {
     pub stream: Patient,
+    /// What is written to a client of HTTP/1.1 before its answer.
+    pub interim: Option<Arc<Interim>>,
     pub account: Arc<Account>,
     /// Of one that speaks HTTP/2.
     pub flood: Option<Flood>,
@@ -23,6 +26,14 @@ pub struct Watched {
 }
 
 impl Watched {
+    /// Ends what has begun before something else does.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.interim {
+            None => Poll::Ready(Ok(())),
+            Some(interim) => interim.poll_end(context, self.stream.as_mut()),
+        }
+    }
+
     fn sent(&mut self, bytes: &[u8]) {
         if let Some(flood) = &mut self.flood {
             flood.send(bytes);
@@ -56,6 +67,7 @@ impl AsyncWrite for Watched {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_end(context))?;
         let written = ready!(this.stream.as_mut().poll_write(context, bytes))?;
         this.sent(&bytes[..written]);
         Poll::Ready(Ok(written))
@@ -67,6 +79,7 @@ impl AsyncWrite for Watched {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
+        ready!(this.poll_end(context))?;
         let written = ready!(this.stream.as_mut().poll_write_vectored(context, slices))?;
         let mut left = written;
         for slice in slices {
@@ -84,6 +97,9 @@ impl AsyncWrite for Watched {
     /// hyper asks for this once it has written all that it has.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if let Some(interim) = &this.interim {
+            ready!(interim.poll_write(context, this.stream.as_mut()))?;
+        }
         ready!(this.stream.as_mut().poll_flush(context))?;
         this.account.flushed();
         Poll::Ready(Ok(()))

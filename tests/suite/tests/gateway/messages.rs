@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::sync::{Mutex, mpsc};
 
 use crate::backends::{backend, head, in_front_of, mirror};
-use crate::hosts::say;
+use crate::hosts::{connect, say};
 use crate::many_backends::{log, up};
 use crate::rig::Gateway;
 
@@ -154,6 +155,84 @@ fn a_long_body_that_nobody_needs_takes_no_answer_away() {
         assert_eq!(answer.code, Some(0), "{version}: {answer}");
         answer.says(" 400");
     }
+}
+
+const EARLY: &str =
+    "HTTP/1.1 103 Early Hints\r\nLink: </style.css>; rel=preload\r\nKeep-Alive: timeout=5\r\n\r\n";
+
+#[test]
+fn interim_answers_reach_the_client_before_the_final_one() {
+    let (go, gone) = mpsc::channel();
+    let gone = Mutex::new(gone);
+    let address = backend(move |mut stream| {
+        let mut reader = BufReader::new(stream.try_clone().expect("a copy"));
+        while !head(&mut reader).is_empty() {
+            for _ in 0..2 {
+                stream.write_all(EARLY.as_bytes()).expect("the gateway");
+            }
+            // The final one comes when the client has the others.
+            gone.lock().expect("the test").recv().expect("the test");
+            let last = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlate\n";
+            stream.write_all(last).expect("the gateway");
+        }
+    });
+    let gateway = in_front_of("http", &address, "");
+    let mut stream = BufReader::new(connect(&gateway, "a.test", "http/1.1"));
+    for _ in 0..2 {
+        let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+        stream.get_mut().write_all(request).expect("a request");
+        for _ in 0..2 {
+            let early = head(&mut stream);
+            assert!(early.starts_with("http/1.1 103 early hints\r\n"), "{early}");
+            assert!(
+                early.contains("link: </style.css>; rel=preload\r\n"),
+                "{early}"
+            );
+            assert!(!early.contains("keep-alive"), "{early}");
+        }
+        go.send(()).expect("the back end");
+        let last = head(&mut stream);
+        assert!(last.starts_with("http/1.1 200 "), "{last}");
+        let mut body = [0; 5];
+        stream.read_exact(&mut body).expect("a body");
+        assert_eq!(&body, b"late\n");
+    }
+}
+
+/// They are on their way together with the final one, and with a request that waits behind the first.
+#[test]
+fn interim_answers_keep_their_order() {
+    let last = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nfinal\n";
+    let gateway = in_front_of("http", &answers([EARLY, EARLY, last].concat()), "");
+    let ask = "GET /unusual HTTP/1.1\r\nHost: a.test\r\n";
+    let said = say(
+        &gateway,
+        "a.test",
+        format!("{ask}\r\n{ask}Connection: close\r\n\r\n").as_bytes(),
+    );
+    let statuses = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("HTTP/1.1 "));
+    let statuses: Vec<_> = statuses.map(|line| &line[..3]).collect();
+    assert_eq!(
+        statuses,
+        ["103", "103", "200", "103", "103", "200"],
+        "{said}"
+    );
+    // A client of HTTP/1.0 knows none.
+    let old = say(
+        &gateway,
+        "a.test",
+        b"GET /unusual HTTP/1.0\r\nHost: a.test\r\n\r\n",
+    );
+    assert!(
+        old.starts_with("HTTP/1.0 200 ") || old.starts_with("HTTP/1.1 200 "),
+        "{old}"
+    );
+    gateway
+        .curl("a.test", "/unusual", "--http2")
+        .says("final")
+        .never_says(" 103");
 }
 
 #[test]

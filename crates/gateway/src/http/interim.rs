@@ -1,0 +1,152 @@
+//! Interim answers of a back end, such as 103 Early Hints, on their way to a client of HTTP/1.1 (RFC 9110, section 15.2).
+//!
+//! hyper has no way to send them. They are written to the client's stream whenever hyper has nothing left to write, and
+//! the final answer waits for them.
+
+use std::future::poll_fn;
+use std::io::{self, Write};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker, ready};
+
+use hyper::header::HeaderMap;
+use hyper::{Request, StatusCode};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::io::AsyncWrite;
+
+use super::headers;
+
+/// Those of one connection.
+#[derive(Default)]
+pub struct Interim(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    bytes: Vec<u8>,
+    /// So many of them the client has.
+    written: usize,
+    /// Who waits for a final answer.
+    waker: Option<Waker>,
+}
+
+/// What may wait at once; more is dropped, for each is a hint.
+const MOST: usize = 16 << 10;
+
+impl Interim {
+    /// Has those that this request is answered with passed on.
+    pub fn pass_on<B>(self: &Arc<Self>, request: &mut Request<B>) {
+        let interim = Arc::clone(self);
+        hyper::ext::on_informational(request, move |answer| {
+            interim.push(answer.status(), answer.headers());
+        });
+    }
+
+    /// Waits for the final answer, and until the client has been sent those before it.
+    pub async fn before<T>(&self, answer: impl Future<Output = T>) -> T {
+        let mut answer = pin!(answer);
+        let answer = poll_fn(|context| {
+            self.wake(context);
+            answer.as_mut().poll(context)
+        });
+        let answer = answer.await;
+        poll_fn(|context| {
+            self.wake(context);
+            if self.0.lock().bytes.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        answer
+    }
+
+    fn wake(&self, context: &Context<'_>) {
+        let mut waiting = self.0.lock();
+        match &mut waiting.waker {
+            Some(waker) => context.waker().clone_into(waker),
+            none => *none = Some(context.waker().clone()),
+        }
+    }
+
+    /// 100 is hyper's own affair, and 101 is no interim answer.
+    fn push(&self, status: StatusCode, fields: &HeaderMap) {
+        if matches!(
+            status,
+            StatusCode::CONTINUE | StatusCode::SWITCHING_PROTOCOLS
+        ) {
+            return;
+        }
+        let mut waiting = self.0.lock();
+        let before = waiting.bytes.len();
+        let mut fields = fields.clone();
+        headers::strip(&mut fields);
+        // A write to memory does not fail.
+        let _ = waiting.head(status, &fields);
+        if waiting.bytes.len() > MOST {
+            waiting.bytes.truncate(before);
+        }
+        // Its task asks the stream to be flushed.
+        if let Some(waker) = &waiting.waker {
+            waker.wake_by_ref();
+        }
+    }
+
+    /// Writes all that waits, where nobody is within a message.
+    pub fn poll_write(
+        &self,
+        context: &mut Context<'_>,
+        stream: Pin<&mut impl AsyncWrite>,
+    ) -> Poll<io::Result<()>> {
+        self.0.lock().poll_write(context, stream)
+    }
+
+    /// Writes the rest of what has begun: another message is about to begin.
+    pub fn poll_end(
+        &self,
+        context: &mut Context<'_>,
+        stream: Pin<&mut impl AsyncWrite>,
+    ) -> Poll<io::Result<()>> {
+        let mut waiting = self.0.lock();
+        if waiting.written == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        waiting.poll_write(context, stream)
+    }
+}
+
+impl Waiting {
+    fn head(&mut self, status: StatusCode, fields: &HeaderMap) -> io::Result<()> {
+        let reason = status.canonical_reason().unwrap_or_default();
+        write!(self.bytes, "HTTP/1.1 {} {reason}\r\n", status.as_str())?;
+        for (name, value) in fields {
+            write!(self.bytes, "{name}: ")?;
+            self.bytes.write_all(value.as_bytes())?;
+            self.bytes.write_all(b"\r\n")?;
+        }
+        self.bytes.write_all(b"\r\n")
+    }
+
+    fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        mut stream: Pin<&mut impl AsyncWrite>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while self.written < self.bytes.len() {
+            let left = &self.bytes[self.written..];
+            match ready!(stream.as_mut().poll_write(context, left))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        (self.bytes, self.written) = (Vec::new(), 0);
+        // The final answer goes on.
+        if let Some(waker) = &self.waker {
+            waker.wake_by_ref();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
