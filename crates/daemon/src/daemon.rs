@@ -21,6 +21,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::admin::{Request, until_settled};
 use crate::audit::{self, Who};
+use crate::changes;
 use crate::dkek::Dkek;
 use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
@@ -281,7 +282,7 @@ impl Running {
 
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
         let old = self.config();
-        let new = what_can_change(&old, file);
+        let new = changes::what_can_change(&old, file);
         let seats = members::changed_seats(&old, &new)?;
         let traces = &self.shared.traces;
         let others = new.traces != old.traces;
@@ -290,10 +291,8 @@ impl Running {
         let source = anew.then(|| traces.prepare(new.traces.as_ref()));
         let source = source.transpose()?;
         let mut lines = self.doors.change(self, &new)?;
-        if new != *file {
-            let words = "[pool], state, worker, audit file and admin socket change with a restart";
-            lines.push(words.into());
-        }
+        lines.extend(changes::taken_over(&old, &new));
+        lines.extend(changes::with_a_restart(&new, file));
         if let Some(source) = source {
             traces.change(source);
             lines.extend(others.then(|| "traces changed".to_owned()));
@@ -309,7 +308,7 @@ impl Running {
         }
         self.config.store(Arc::new(new));
         // After that: who comes now is let in by what is new.
-        lines.extend(self.peers().change(&self.config()));
+        self.peers().change(&self.config());
         Ok(lines)
     }
 
@@ -360,15 +359,4 @@ fn load(file: &Path) -> Result<Config> {
         let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
         Error::pool(Kind::Environment, lines.join("\n"))
     })
-}
-
-/// The file, but for what is settled at the start.
-fn what_can_change(old: &Config, file: &Config) -> Config {
-    let mut new = file.clone();
-    new.pool = old.pool.clone();
-    new.state.clone_from(&old.state);
-    new.worker.clone_from(&old.worker);
-    new.audit.file.clone_from(&old.audit.file);
-    new.admin.socket.path.clone_from(&old.admin.socket.path);
-    new
 }

@@ -11,6 +11,7 @@ pub mod admin;
 mod application;
 mod audit;
 mod broker_keys;
+mod changes;
 mod client;
 mod daemon;
 mod dkek;

@@ -127,24 +127,18 @@ impl Peers {
         Ok(entrance)
     }
 
-    /// Takes over another configuration; answers what has changed.
-    pub(crate) fn change(&self, new: &Config) -> Vec<String> {
-        let mut lines = Vec::new();
+    /// Takes over another configuration.
+    pub(crate) fn change(&self, new: &Config) {
         self.open.lock().retain(|name, open| {
             let old = open.service.settings.load_full();
             let Some(peer) = allowed(new, name) else {
                 open.service.change(old.close());
-                lines.push(format!("peer {name} removed"));
                 return false;
             };
-            if peer.listener() != old.listener {
-                lines.push(format!("peer {name} changed"));
-            }
             // Its share hangs on how many others there are.
             open.service.change(Settings::of_host(new, peer));
             true
         });
-        lines
     }
 
     /// A connection was refused before anybody knew whose it is, or because it is whose it is.

@@ -158,8 +158,12 @@ fn clients_show_certificates_where_they_have_to() {
 fn a_reload_brings_new_sites() {
     let mut gateway = two_sites();
     let more = format!("{TWO}\n[[site]]\nnames = [\"c.test\"]\n{BOTH}\n{FOLDER}");
-    configure(&mut gateway.rig, "", &more);
-    gateway.rig.reload();
+    let reload = |gateway: &mut Gateway, lines: &str| {
+        configure(&mut gateway.rig, lines, &more);
+        gateway.rig.write_config();
+        gateway.rig.hsmux("reload").ok()
+    };
+    reload(&mut gateway, "").says("[[site]] changed");
     until("the new site is served", PATIENCE, || {
         gateway
             .curl("c.test", "/page.txt", "")
@@ -167,6 +171,11 @@ fn a_reload_brings_new_sites() {
             .contains("a page")
             .then_some(())
     });
+    reload(&mut gateway, "").says("nothing has changed");
+    for _ in 0..2 {
+        let said = reload(&mut gateway, "tickets = false");
+        said.says("[gateway] changed: this needs a restart");
+    }
 }
 
 #[test]

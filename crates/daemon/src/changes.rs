@@ -1,0 +1,220 @@
+//! What another configuration changes while the daemon runs, and what it changes at the next start only.
+
+use hsmux_pool::config::{Allowed, BrokerSection, Config, PoolSection};
+
+/// The configuration of the file as it can be taken over now: what is settled at the start stays as it was.
+pub fn what_can_change(old: &Config, file: &Config) -> Config {
+    let mut new = file.clone();
+    new.pool = PoolSection {
+        read_only: file.pool.read_only,
+        ..old.pool.clone()
+    };
+    new.state.clone_from(&old.state);
+    new.worker.clone_from(&old.worker);
+    new.audit.file.clone_from(&old.audit.file);
+    let allow_users = std::mem::take(&mut new.admin.socket.allow_users);
+    new.admin = old.admin.clone();
+    new.admin.socket.allow_users = allow_users;
+    new.gateway.clone_from(&old.gateway);
+    if let (Some(new), Some(file)) = (&mut new.gateway, &file.gateway) {
+        new.sites.clone_from(&file.sites);
+    }
+    new.broker.clone_from(&old.broker);
+    if let (Some(new), Some(file)) = (&mut new.broker, &file.broker) {
+        *new = broker(new, file);
+    }
+    // Without the section no host is let in, from now on.
+    if let Some(node) = &mut new.node {
+        let started = old.node.as_ref();
+        node.listen = started.map_or_else(Vec::new, |node| node.listen.clone());
+        node.connections = started.map_or(node.connections, |node| node.connections);
+    }
+    new
+}
+
+/// The broker that runs, with what it takes over.
+fn broker(old: &BrokerSection, file: &BrokerSection) -> BrokerSection {
+    let tls = old.tls.as_ref().and(file.tls.as_ref());
+    BrokerSection {
+        tls: tls.or(old.tls.as_ref()).cloned(),
+        limits: file.limits.clone(),
+        jwt: file.jwt.clone(),
+        metrics: file.metrics,
+        policies: file.policies.clone(),
+        ..old.clone()
+    }
+}
+
+/// What becomes other than it was, but for listeners, members and traces, which say so themselves.
+pub fn taken_over(old: &Config, new: &Config) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut say = |differs: bool, line: &str| lines.extend(differs.then(|| line.to_owned()));
+    if let (Some(old), Some(new)) = (&old.gateway, &new.gateway) {
+        let line = "[[site]] changed: the gateway takes it over within a second; its log says if it cannot";
+        say(old.sites != new.sites, line);
+    }
+    if let (Some(old), Some(new)) = (&old.broker, &new.broker) {
+        say(old.policies != new.policies, "[[policy]] changed");
+        say(old.limits != new.limits, "[[limit]] changed");
+        let others = (&old.tls, &old.jwt, old.metrics) != (&new.tls, &new.jwt, new.metrics);
+        say(others, "[broker] changed");
+    }
+    let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
+    say(identity(old) != identity(new), "[node] changed");
+    say(old.audit != new.audit, "[audit] changed");
+    say(old.admin != new.admin, "[admin] allow_users changed");
+    say(
+        old.module != new.module,
+        "[module] changed: programs that start from now on have it",
+    );
+    lines.extend(peers(old, new));
+    lines
+}
+
+/// What the file has and only the next start takes over, in one line.
+pub fn with_a_restart(new: &Config, file: &Config) -> Option<String> {
+    let sections = [
+        (new.pool != file.pool, "[pool]"),
+        (new.state != file.state, "[daemon] state"),
+        (new.worker != file.worker, "[daemon] worker"),
+        (new.audit != file.audit, "[audit] file"),
+        (new.admin != file.admin, "[admin] socket"),
+        (new.gateway != file.gateway, "[gateway]"),
+        (new.broker != file.broker, "[broker]"),
+        (new.node != file.node, "[node]"),
+    ];
+    let differ = sections.iter().filter(|(differs, _)| *differs);
+    let names: Vec<_> = differ.map(|(_, name)| *name).collect();
+    (!names.is_empty()).then(|| format!("{} changed: this needs a restart", names.join(", ")))
+}
+
+/// Hosts that may use this one's tokens.
+fn peers(old: &Config, new: &Config) -> Vec<String> {
+    let all = |config: &'_ Config| {
+        let peers = config.node.iter().flat_map(|node| node.peers.clone());
+        peers.collect::<Vec<_>>()
+    };
+    let (old, new) = (all(old), all(new));
+    let mut lines = Vec::new();
+    for peer in &new {
+        match old.iter().find(|other| other.name == peer.name) {
+            None => lines.push(format!("peer {} added", peer.name)),
+            Some(other) if other != peer => lines.push(format!("peer {} changed", peer.name)),
+            Some(_) => {}
+        }
+    }
+    let stays = |peer: &Allowed| new.iter().any(|other| other.name == peer.name);
+    let gone = old.iter().filter(|peer| !stays(peer));
+    lines.extend(gone.map(|peer| format!("peer {} removed", peer.name)));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_pool::config::parse;
+    use std::path::Path;
+
+    const FILE: &str = r#"[pool]
+label = "web"
+[daemon]
+pin = { file = "pool.pin" }
+[admin]
+allow_users = [33]
+[module]
+mode = "daemon"
+[audit]
+file = "audit.log"
+keys = false
+[[token]]
+module = "/usr/lib/softhsm/libsofthsm2.so"
+uri = "pkcs11:token=hsm1"
+pin = { file = "hsm1.pin" }
+[broker]
+listen = ["127.0.0.1:8200"]
+store = "broker.sqlite"
+[[policy]]
+clients = ["token:ci"]
+keys = ["app-*"]
+allow = ["sign"]
+[gateway]
+listen = ["127.0.0.1:443"]
+[[site]]
+certificates = ["a.pem"]
+root = "www"
+[node]
+listen = ["127.0.0.1:9"]
+certificate = "node.pem"
+key = "node.key"
+ca = "ca.pem"
+[[peer]]
+name = "b"
+"#;
+
+    fn read(text: &str) -> Config {
+        parse(Path::new("/etc/hsmux/hsmux.toml"), text)
+            .unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"))
+    }
+
+    /// What a reload says where this line is another one.
+    fn after(line: &str, other: &str) -> Vec<String> {
+        assert!(FILE.contains(line), "{line}");
+        let (old, file) = (read(FILE), read(&FILE.replace(line, other)));
+        let new = what_can_change(&old, &file);
+        let mut lines = taken_over(&old, &new);
+        lines.extend(with_a_restart(&new, &file));
+        lines
+    }
+
+    #[test]
+    fn what_is_taken_over_is_named() {
+        assert_eq!(after("web", "web"), [""; 0]);
+        for (line, other, said) in [
+            ("\"www\"", "\"w3\"", "[[site]] changed: "),
+            ("\"app-*\"", "\"app\"", "[[policy]] changed"),
+            ("keys = false", "keys = true", "[audit] changed"),
+            ("[33]", "[34]", "[admin] allow_users changed"),
+            (
+                "mode = \"daemon\"",
+                "mode = \"embedded\"",
+                "[module] changed: ",
+            ),
+            ("\"ca.pem\"", "\"cb.pem\"", "[node] changed"),
+            (
+                "name = \"b\"",
+                "name = \"b\"\nkeys = [\"pkcs11:object=x\"]",
+                "peer b changed",
+            ),
+        ] {
+            let lines = after(line, other);
+            assert_eq!(lines.len(), 1, "{line}: {lines:?}");
+            assert!(lines[0].starts_with(said), "{line}: {lines:?}");
+        }
+        let lines = after("name = \"b\"", "name = \"c\"");
+        assert_eq!(lines, ["peer c added", "peer b removed"]);
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_named_each_time() {
+        for (line, other, section) in [
+            ("\"web\"", "\"other\"", "[pool]"),
+            (
+                "[daemon]",
+                "[daemon]\nstate = \"elsewhere\"",
+                "[daemon] state",
+            ),
+            ("[admin]", "[admin]\nmode = \"0666\"", "[admin] socket"),
+            ("audit.log", "other.log", "[audit] file"),
+            (":443", ":444", "[gateway]"),
+            (":8200", ":8201", "[broker]"),
+            (":9\"", ":10\"", "[node]"),
+        ] {
+            let said = format!("{section} changed: this needs a restart");
+            assert_eq!(after(line, other), [said], "{line}");
+        }
+        // A host is served no more at once; the sockets are there until the end.
+        let node = FILE.find("[node]").expect("a section");
+        let lines = after(&FILE[node..], "");
+        assert_eq!(lines, ["[node] changed", "peer b removed"]);
+    }
+}
