@@ -200,11 +200,11 @@ impl Drop for ModuleToken {
 
 /// SoftHSM may fail in C_OpenSession or C_Login while another process starts it, which would leave
 /// the outcome of a login unknown: processes that share a state folder start a module in turn. This
-/// is a courtesy: who has waited for long, or cannot, goes on.
+/// is a courtesy: who has waited for long, or for one that hangs, or cannot, goes on.
 fn wait_for_others(options: &Options) -> Option<FileLock> {
     let module = options.module.file_name()?.to_string_lossy().into_owned();
     let path = options.state.join(format!("start-{module}.lock"));
-    FileLock::take(&path, Duration::from_secs(10)).ok()
+    FileLock::take_turn(&path, Duration::from_secs(5), Duration::from_secs(10)).ok()
 }
 
 /// Before 2.4.0 every foreign change of the store makes all later calls slow, until the process ends.

@@ -10,7 +10,8 @@ use hsmux_wire::{Link, Reactor, RemoteToken};
 
 use super::Environment;
 use super::orders::{LinkOptions, Order};
-use super::start::{start, turn};
+use super::start::start;
+use super::turns::Turn;
 use crate::Connector;
 
 /// C_Initialize, C_Login and the rest; a module may hang in any of them.
@@ -105,9 +106,10 @@ impl Connector for ProcessConnector {
         let Order::Module(options) = &self.order else {
             return Ok(self.start()?);
         };
-        let turn = turn(&options.module);
-        let _turn = turn.lock();
-        persist(|| Ok(self.start()?))
+        persist(|| {
+            let _turn = Turn::take(&options.module);
+            Ok(self.start()?)
+        })
     }
 }
 

@@ -17,6 +17,7 @@ mod handover;
 mod orders;
 mod secrets;
 mod start;
+mod turns;
 mod worker;
 
 pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};

@@ -1,13 +1,10 @@
 //! The start of a worker, from its parent's side: lanes, greeting, what to load, its answer.
 
-use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
 use hsmux_wire::{
     Answer, Broken, Call, Connection, Greeting, Hello, SPOKEN, Versions, Welcome, agree, decode,
@@ -25,13 +22,6 @@ pub(super) struct Started {
     pub info: TokenInfo,
     pub lanes: Vec<Unshared<UnixStream>>,
     pub admin: Unshared<UnixStream>,
-}
-
-/// Held while a worker starts: SoftHSM fails when two of its processes start together, so that the
-/// workers of one module take turns.
-pub(super) fn turn(module: &Path) -> Arc<Mutex<()>> {
-    static TURNS: LazyLock<Mutex<HashMap<PathBuf, Arc<Mutex<()>>>>> = LazyLock::new(Mutex::default);
-    Arc::clone(TURNS.lock().entry(module.to_owned()).or_default())
 }
 
 /// Starts a worker and waits until it has logged in, or has said why not.

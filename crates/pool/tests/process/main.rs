@@ -2,6 +2,7 @@
 
 mod rig;
 mod softhsm;
+mod turns;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};

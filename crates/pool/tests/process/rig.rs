@@ -94,7 +94,7 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
 }
 
 /// The stand-in's file: `make test` has built it, otherwise cargo is asked once.
-fn built() -> &'static Path {
+pub fn built() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
     FILE.get_or_init(|| {
         let folder = std::env::var_os("HSMUX_BUILT").map_or_else(build, PathBuf::from);
