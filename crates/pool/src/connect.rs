@@ -58,17 +58,12 @@ impl Core {
         snapshot: &Snapshot,
         reading: Reading<'_>,
     ) {
-        let info = token.info();
-        let connection = Arc::new(Connection {
-            record: Arc::clone(record),
-            generation: self.generation(record.index),
-            token,
-            info: Arc::clone(&info),
-        });
+        let generation = self.generation(record.index);
+        let connection = Arc::new(Connection::new(Arc::clone(record), generation, token));
         let Some(unproved) = self.open(&connection, turn, snapshot, reading) else {
             return connection.token.abort("the seat is no longer wanted");
         };
-        tracing::info!(seat = %record.name, serial = %info.serial, "in service");
+        tracing::info!(seat = %record.name, serial = %connection.info.serial, "in service");
         self.mind(record);
         self.watch(&connection);
         self.moved();

@@ -17,7 +17,7 @@ use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
 use crate::minder::Minders;
 use crate::need::{Need, Route};
-use crate::proof::{ByHand, Turns, Wanted};
+use crate::proof::{Turns, Wanted};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
@@ -40,7 +40,6 @@ pub(crate) struct Core {
     pub moved: (Mutex<()>, Condvar),
     /// Where proofs take turns.
     pub turns: Turns,
-    pub by_hand: ByHand,
     /// Keys whose proofs are waited for.
     pub wanted: Wanted,
     /// Seats that are being connected or proved after that.
@@ -87,7 +86,6 @@ impl Core {
             stopping: AtomicBool::new(false),
             moved: (Mutex::new(()), Condvar::new()),
             turns: Turns::default(),
-            by_hand: ByHand::default(),
             wanted: Wanted::default(),
             busy: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),

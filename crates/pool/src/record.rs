@@ -1,5 +1,6 @@
 //! One seat as the running pool knows it: its connection, its health, its counters.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -73,6 +74,8 @@ pub(crate) struct Connection {
     pub generation: u64,
     pub token: Arc<dyn Token>,
     pub info: Arc<TokenInfo>,
+    /// Keys with use counters that were proved on it because a person asked.
+    pub by_hand: Mutex<HashSet<ObjectId>>,
 }
 
 const FIRST_BACK_OFF: Duration = Duration::from_millis(200);
@@ -157,6 +160,16 @@ impl Drop for Connection {
 }
 
 impl Connection {
+    pub fn new(record: Arc<Record>, generation: u64, token: Arc<dyn Token>) -> Self {
+        Self {
+            record,
+            generation,
+            info: token.info(),
+            token,
+            by_hand: Mutex::default(),
+        }
+    }
+
     /// Whether it is still the one that its seat serves by.
     pub fn is_current(&self) -> bool {
         self.record.life.lock().is_by(self)

@@ -47,13 +47,8 @@ impl Core {
         self.is_nobodys_home(old)?;
         let reading = self.reading(record);
         let token = record.seat.connector.connect_afresh(&old.info)?;
-        let info = token.info();
-        let fresh = Arc::new(Connection {
-            record: Arc::clone(record),
-            generation: self.generation(record.index),
-            token,
-            info,
-        });
+        let generation = self.generation(record.index);
+        let fresh = Arc::new(Connection::new(Arc::clone(record), generation, token));
         let good = self.is_worth_it(&fresh, old, reason);
         let replaced = good.and_then(|snapshot| match snapshot {
             Some(snapshot) => self

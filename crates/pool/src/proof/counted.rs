@@ -1,8 +1,5 @@
 //! Keys with use counters: each proof would be a use, so they are proved when a person asks for it.
 
-use std::collections::HashSet;
-
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Object, ObjectId};
 
 use crate::Options;
@@ -12,17 +9,10 @@ use crate::record::Connection;
 pub(super) const COUNTED: &str = "it has a use counter ([pool] counted), and a proof would be a use; \
      hsmux key verify with its URI proves it";
 
-/// Such keys that were proved, each on one connection, for as long as that lasts.
-#[derive(Default)]
-pub(crate) struct ByHand(Mutex<HashSet<(u64, ObjectId)>>);
-
-impl ByHand {
-    pub(super) fn note(&self, connection: &Connection, id: &ObjectId) {
-        self.0.lock().insert((connection.generation, *id));
-    }
-
-    pub(super) fn proved(&self, connection: &Connection, id: &ObjectId) -> bool {
-        self.0.lock().contains(&(connection.generation, *id))
+impl Connection {
+    /// Whether a person has had such a key proved on this connection.
+    pub(super) fn is_proved_by_hand(&self, id: &ObjectId) -> bool {
+        self.by_hand.lock().contains(id)
     }
 }
 

@@ -25,7 +25,6 @@ use crate::need::Need;
 use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
-pub(crate) use counted::ByHand;
 use counted::{COUNTED, is_counted};
 use wanted::Order;
 pub(crate) use wanted::Wanted;
@@ -159,7 +158,7 @@ impl Core {
             }
             let counted = is_counted(&self.options, &object);
             if counted && !by_hand {
-                return Ok(Some(if self.by_hand.proved(connection, id) {
+                return Ok(Some(if connection.is_proved_by_hand(id) {
                     ReplicaState::Serving
                 } else {
                     ReplicaState::Unproved(COUNTED.into())
@@ -176,7 +175,7 @@ impl Core {
             match finding {
                 Ok(Finding::Proved) => {
                     if counted {
-                        self.by_hand.note(connection, id);
+                        connection.by_hand.lock().insert(*id);
                     }
                     return Ok(Some(ReplicaState::Serving));
                 }
