@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use crate::keys::PublicKey;
-use crate::line;
 use crate::verify::{self, Known, Report};
 
 /// What verification finds in these lines, with the key that signed them.
@@ -21,8 +20,8 @@ pub fn signed<'a>(lines: &'a [u8], report: &Report) -> Vec<&'a [u8]> {
         return Vec::new();
     };
     let vouched = |line: &&[u8]| {
-        let number = verify::parse(line).ok().map(|parsed| parsed.seq);
-        line::parts(line).is_some() && number.is_some_and(|seq| (first..=last).contains(&seq))
+        let number = verify::parse_chained(line).map(|parsed| parsed.seq);
+        number.is_some_and(|seq| (first..=last).contains(&seq))
     };
     lines.split(|byte| *byte == b'\n').filter(vouched).collect()
 }

@@ -94,6 +94,12 @@ pub(crate) fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
     serde_json::from_slice(line)
 }
 
+/// A line that has the form of a chain's: checkpoints are signed, and nothing else is.
+pub(crate) fn parse_chained(text: &[u8]) -> Option<Parsed> {
+    let (parsed, parts) = (parse(text).ok()?, line::parts(text)?);
+    (parts.signed.is_some() == parsed.checkpoint.is_some()).then_some(parsed)
+}
+
 fn unreadable(file: &Path, why: &std::io::Error) -> Error {
     let message = format!("audit trail {}: {why}", file.display());
     Error::request(ErrorKind::Environment, message)
@@ -169,11 +175,7 @@ impl Verifier {
     }
 
     fn line(&mut self, text: &[u8], broken_off: bool) {
-        let parsed = parse(text).ok().filter(|parsed| {
-            let parts = line::parts(text);
-            // Checkpoints are signed, and nothing else is.
-            parts.is_some_and(|parts| parts.signed.is_some() == parsed.checkpoint.is_some())
-        });
+        let parsed = parse_chained(text);
         if self.edge.is_none() && self.held.is_empty() && parsed.is_none() {
             self.unchained += 1;
             return;
