@@ -89,7 +89,7 @@ impl Key {
         })
     }
 
-    /// Whether it is a key on P-256, of which there are published signing rates.
+    /// Whether it is a key on P-256. There are published signing rates of such keys.
     pub fn is_p256(&self) -> bool {
         self.is_on(PRIME256V1)
     }

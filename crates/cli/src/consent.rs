@@ -1,4 +1,4 @@
-//! What is asked at the terminal, before something that cannot be taken back or that others notice.
+//! Questions at the terminal before a command does something that is final, or that users of the pool notice.
 
 use std::io::{IsTerminal, Write};
 

@@ -37,7 +37,7 @@ pub struct Pool {
     writer: Turn<()>,
     waiting: Mutex<Waiting>,
     roster: Mutex<()>,
-    /// What an administrator has parked, and why.
+    /// Names of parked members or seats, each with its reason.
     parked: Mutex<BTreeMap<String, String>>,
 }
 
@@ -141,12 +141,12 @@ impl Pool {
         self.retire(name, &State::Parked(reason.into()), reason)
     }
 
-    /// What was parked by [`Self::park`] and is to stay so, by the name that was given, and why.
+    /// Names that were given to [`Self::park`] and not yet to [`Self::resume`], each with its reason.
     pub fn parked(&self) -> BTreeMap<String, String> {
         self.parked.lock().clone()
     }
 
-    /// A member that is added again under this name is in service.
+    /// Forgets that this name was parked: a member that is added under it connects.
     pub fn forget_parked(&self, name: &str) {
         self.parked.lock().remove(name);
     }

@@ -107,7 +107,7 @@ impl Record {
         })
     }
 
-    /// Whether it is the seat of this name, or one of the member of this name.
+    /// Whether `name` is the seat's own, or its member's.
     pub fn is_named(&self, name: &str) -> bool {
         *self.member == *name || *self.name == *name
     }

@@ -44,7 +44,7 @@ impl Status {
     }
 }
 
-/// What is wrong with the file now, whether the daemon has read it since or not.
+/// Mistakes of the file as it is now; the daemon may not have read it since it was changed.
 fn mistakes(context: &Context) -> Option<String> {
     let mistakes = context.draft().ok()?.mistakes;
     let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();

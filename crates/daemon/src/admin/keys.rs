@@ -63,7 +63,7 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
     }
 }
 
-/// Labels of private and secret keys that this member serves and no other.
+/// Labels of private and secret keys that no other member serves.
 pub fn served_by_it_alone(pool: &Pool, member: &str) -> Vec<String> {
     let catalogue = pool.catalogue();
     let secret = |class| matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY);
@@ -148,7 +148,7 @@ pub fn make(pool: &Pool, operation: &Operation, deadline: Instant) -> Result<Vec
     Ok(rows_of(pool, &ids))
 }
 
-/// Whether a member in service holds it and has not shown yet whether it is the same.
+/// Whether one of its replicas is proving itself for the first time.
 fn is_proving(pool: &Pool, id: &ObjectId) -> bool {
     let catalogue = pool.catalogue();
     let entry = catalogue.entries.get(id);

@@ -19,7 +19,7 @@ use super::{broker, gateway, member, node, traces};
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
 
-/// What a file's text says, with its mistakes in order of lines, and what it names.
+/// A file's text, read: the configuration with its mistakes in order of lines, and all that it names.
 pub struct Parsed {
     pub draft: Draft,
     pub named: Vec<(usize, Named)>,

@@ -232,7 +232,7 @@ fn signatures_go_on_meanwhile() {
     no_try_is_gone(pool);
 }
 
-/// Who makes a key by `hsmux key generate` may use all of its replicas at once.
+/// After `hsmux key generate` every replica of the key serves.
 #[test]
 fn the_command_returns_when_all_replicas_serve() {
     let pool = started(3);
