@@ -2,16 +2,20 @@
 
 mod common;
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use common::*;
 use hsmux_token::{Result, TokenInfo};
 use hsmux_wire::{
-    Answer, Answerer, Call, Connection, Conversation, Hello, Peer, Reactor, Reply, SPOKEN, Service,
-    frame,
+    Answer, Answerer, Call, Connection, Conversation, Greeting, Hello, Peer, Reactor, Reply,
+    SPOKEN, Service, decode, frame,
 };
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// Says whose call it listens, and answers when it is told to; the reactor waits for that.
 struct OneByOne {
@@ -47,8 +51,18 @@ impl Conversation for Heard {
     }
 }
 
-/// A connection as another user: credentials are a thread's own.
-fn connect(path: &std::path::Path, uid: u32) -> Connection {
+/// A connection as another user.
+fn connect(path: &Path, uid: u32) -> Connection {
+    let (connection, greeting) = greet(path, uid);
+    assert!(
+        matches!(greeting, Greeting::Welcome(_)),
+        "{uid}: {greeting:?}"
+    );
+    connection
+}
+
+/// The same with what it is answered; credentials are a thread's own.
+fn greet(path: &Path, uid: u32) -> (Connection, Greeting) {
     let as_user = || {
         let uid = rustix::process::Uid::from_raw(uid);
         rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -62,8 +76,18 @@ fn connect(path: &std::path::Path, uid: u32) -> Connection {
         client: [1; 16],
         program: "test".into(),
     };
-    connection.exchange(&hello, Some(soon())).unwrap();
-    connection
+    let greeting = connection.exchange(&hello, Some(soon())).unwrap();
+    (connection, decode(&greeting).unwrap())
+}
+
+/// A socket that every user may connect to.
+fn socket(folder: &Path) -> (PathBuf, UnixListener) {
+    let path = folder.join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    for path in [folder, &path] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    (path, listener)
 }
 
 const MANY: u32 = 20_001;
@@ -71,15 +95,8 @@ const ONE: u32 = 20_002;
 
 #[test]
 fn sixty_connections_of_one_user_are_heard_as_often_as_one_of_another() {
-    use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let allow = |path: &std::path::Path| {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
-    };
-    let path = folder.path().join("sock");
-    let listener = UnixListener::bind(&path).unwrap();
-    allow(folder.path());
-    allow(&path);
+    let (path, listener) = socket(folder.path());
     let (listens, heard) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
     let service = Arc::new(OneByOne {
@@ -111,5 +128,36 @@ fn sixty_connections_of_one_user_are_heard_as_often_as_one_of_another() {
     // Of the time, which is not the same for each call, both have had half.
     assert!(of_one >= 15, "{of_one} of {}: {order:?}", order.len());
     drop(answer);
+    reactor.stop();
+}
+
+/// Half of a listener's connections, or of this process's files; what ends makes room.
+#[test]
+fn a_user_has_so_many_connections_and_leaves_another_its_own() {
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files.clone()).unwrap();
+    let files = files.current.unwrap_or(u64::MAX) / 2;
+    let most = usize::try_from(files).unwrap().min(4096);
+    let folder = tempfile::tempdir().unwrap();
+    let (path, listener) = socket(folder.path());
+    let service = Arc::new(OneByOne {
+        listens: mpsc::channel().0,
+        answers: Mutex::new(mpsc::channel().1),
+    });
+    let reactor = Reactor::start().unwrap();
+    let _listening = reactor.listen(listener, Arc::new(Front(service))).unwrap();
+    let mut held: Vec<_> = (0..most).map(|_| connect(&path, MANY)).collect();
+    let (_refused, greeting) = greet(&path, MANY);
+    let Greeting::Refused(error) = greeting else {
+        panic!("one more of the same user: {greeting:?}");
+    };
+    assert!(error.to_string().contains("of this user"), "{error}");
+    connect(&path, ONE);
+    held.clear();
+    let until = soon();
+    while !matches!(greet(&path, MANY).1, Greeting::Welcome(_)) {
+        assert!(Instant::now() < until, "room is made");
+    }
     reactor.stop();
 }

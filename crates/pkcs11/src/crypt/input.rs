@@ -68,3 +68,22 @@ impl Input {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What no frame would carry is refused before it is gathered.
+    #[test]
+    fn data_that_is_wanted_at_once_has_a_limit() {
+        let raw = Mechanism::plain(CKM_ECDSA);
+        let too_long = Err(Rv(CKR_DATA_LEN_RANGE));
+        let mut input = Input::Gather(vec![0; LIMIT - 1]);
+        assert_eq!(input.feed(&[0; 2]), too_long);
+        assert_eq!(input.all(&[0; 2], &raw, None).map(drop), too_long);
+        assert_eq!(input.all(&[0], &raw, None).unwrap().len(), LIMIT);
+        input.feed(&[0]).unwrap();
+        assert_eq!(input.gathered(), LIMIT);
+        assert_eq!(input.feed(&[0]), too_long);
+    }
+}
