@@ -1,5 +1,6 @@
 //! C_Login: the pool's own PIN, behind a slow hash. No token is ever asked.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -97,7 +98,7 @@ impl Gate {
         let of_thread = Arc::clone(&attempts);
         thread::Builder::new()
             .name("hsmux-login".into())
-            .spawn(move || while of_thread.judge_next().is_some() {})
+            .spawn(move || of_thread.judge_all())
             .map_err(|e| Error::pool(Kind::Environment, format!("no thread: {e}")))?;
         Ok(Self(attempts))
     }
@@ -143,6 +144,17 @@ impl Drop for Gate {
 }
 
 impl Attempts {
+    /// A panic is the end of one attempt, not of all that come after it.
+    fn judge_all(&self) {
+        loop {
+            match catch_unwind(AssertUnwindSafe(|| self.judge_next())) {
+                Ok(Some(())) => {}
+                Ok(None) => return,
+                Err(_) => tracing::error!("a login ended in a panic"),
+            }
+        }
+    }
+
     /// `None` at the end.
     fn judge_next(&self) -> Option<()> {
         let mut state = self.state.lock();
@@ -157,7 +169,10 @@ impl Attempts {
         // Wrong PINs may have come before this one since it began to wait.
         let admitted = state.throttle.admit(uid, Instant::now());
         drop(state);
-        let right = admitted.and_then(|()| attempt.against.is_of(&attempt.pin));
+        let judge = || attempt.against.is_of(&attempt.pin);
+        let right = admitted.and_then(|()| {
+            catch_unwind(AssertUnwindSafe(judge)).unwrap_or_else(|_| Err(panicked()))
+        });
         if let Ok(right) = right {
             let mut state = self.state.lock();
             state.throttle.record(uid, right, Instant::now());
@@ -165,6 +180,12 @@ impl Attempts {
         (attempt.answer)(right.and_then(said));
         Some(())
     }
+}
+
+fn panicked() -> Error {
+    let message =
+        "the PIN could not be checked: that ended in a panic, and the daemon's log says where";
+    Error::pool(Kind::Environment, message)
 }
 
 fn said(right: bool) -> Result<()> {
@@ -234,6 +255,19 @@ mod tests {
             before < WAITING / 2,
             "{before} of the other user came first"
         );
+    }
+
+    #[test]
+    fn a_panic_ends_one_login_and_not_those_after_it() {
+        let rig = Rig::new();
+        rig.gate.judge(
+            1,
+            Secret::new(b"1234".to_vec()),
+            Arc::clone(&rig.against),
+            |_| panic!("what is told ends in a panic"),
+        );
+        rig.ask(2, "1234");
+        rig.answer().1.unwrap();
     }
 
     #[test]

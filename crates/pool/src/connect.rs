@@ -1,15 +1,22 @@
 //! How a seat comes into service: connected, read, proved key by key.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsmux_token::{Error, Kind, ObjectId, Snapshot, Token};
+use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot};
 
 use crate::core::Core;
 use crate::record::{Connection, Record, Retry, State};
 use crate::scheduler::Capacity;
 use crate::stock::Reading;
+
+/// What a panic comes to: an error of the connection, so that its seat is tried again.
+pub(crate) fn or_panicked<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|_| Err(Error::lost("ended in a panic; the log says where")))
+}
 
 impl Core {
     /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.
@@ -33,12 +40,24 @@ impl Core {
 
     fn connect_here(self: &Arc<Self>, record: &Arc<Record>, turn: u64) {
         let reading = self.reading(record);
-        let connected = record.seat.connector.connect().and_then(|token| {
+        let connected = or_panicked(|| {
+            let token = record.seat.connector.connect()?;
             let snapshot = token.objects()?;
-            Ok((token, snapshot))
+            let generation = self.generation(record.index);
+            let connection = Connection::new(Arc::clone(record), generation, token);
+            Ok((Arc::new(connection), snapshot))
         });
         match connected {
-            Ok((token, snapshot)) => self.join(record, turn, token, &snapshot, reading),
+            Ok((connection, snapshot)) => {
+                let join = || {
+                    self.join(&connection, turn, &snapshot, reading);
+                    Ok(())
+                };
+                if let Err(error) = or_panicked(join) {
+                    self.connect_failed(record, turn, &error);
+                    self.down(&connection, &error);
+                }
+            }
             Err(error) => self.connect_failed(record, turn, &error),
         }
         self.no_longer_busy();
@@ -52,22 +71,20 @@ impl Core {
     /// The seat comes into service with what needs no proof; keys follow one by one.
     fn join(
         self: &Arc<Self>,
-        record: &Arc<Record>,
+        connection: &Arc<Connection>,
         turn: u64,
-        token: Arc<dyn Token>,
         snapshot: &Snapshot,
         reading: Reading<'_>,
     ) {
-        let generation = self.generation(record.index);
-        let connection = Arc::new(Connection::new(Arc::clone(record), generation, token));
-        let Some(unproved) = self.open(&connection, turn, snapshot, reading) else {
+        let Some(unproved) = self.open(connection, turn, snapshot, reading) else {
             return connection.token.abort("the seat is no longer wanted");
         };
+        let record = &connection.record;
         tracing::info!(seat = %record.name, serial = %connection.info.serial, "in service");
         self.mind(record);
-        self.watch(&connection);
+        self.watch(connection);
         self.moved();
-        self.prove(&connection, &unproved);
+        self.prove(connection, &unproved);
     }
 
     /// Requests may run on the connection from here on: says what is to be proved. `None` if the

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, ObjectId, Scope, Uses};
 
+use crate::connect::or_panicked;
 use crate::core::Core;
 use crate::job::Attempt;
 use crate::need::Need;
@@ -109,11 +110,18 @@ impl Core {
             return task(self, connection);
         }
         let core = Arc::clone(self);
-        let token = Arc::clone(connection);
+        let connection_of_task = Arc::clone(connection);
         let name = format!("hsmux-{}", connection.record.name);
-        let started = std::thread::Builder::new()
-            .name(name)
-            .spawn(move || task(&core, &token));
+        let started = std::thread::Builder::new().name(name).spawn(move || {
+            let done = or_panicked(|| {
+                task(&core, &connection_of_task);
+                Ok(())
+            });
+            // Proofs that were not made would be waited for.
+            if let Err(error) = done {
+                core.down(&connection_of_task, &error);
+            }
+        });
         if let Err(error) = started {
             tracing::error!(seat = %connection.record.name, "no thread for a background task: {error}");
         }

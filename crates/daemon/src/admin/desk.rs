@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,15 @@ use minicbor::{Decode, Encode};
 pub const ARGUMENT: &str = "desk";
 
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the kernel may take to end a killed process that is not stuck in a driver.
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long what it has written may be on its way.
+const READ_WITHIN: Duration = Duration::from_secs(1);
+
+/// An error with its message is much shorter.
+const LONGEST_REPORT: u64 = 64 * 1024;
 
 /// Paths, names and PINs are much shorter.
 const LONGEST_ORDER: usize = 64 * 1024;
@@ -63,37 +73,68 @@ pub fn change_pin(
         // A child that is gone already is seen by its missing report.
         let _ = stdin.write_all(order.expose());
     }
-    let report = read_report(&mut child);
+    let (report, fate) = read_report(child, PATIENCE, |child| {
+        let _ = child.kill();
+    });
     minicbor::decode::<Report>(&report).unwrap_or_else(|_| {
-        let status = child
-            .wait()
-            .map_or_else(|e| e.to_string(), |status| status.to_string());
         let message = format!(
-            "{member}: the module crashed or hung while the PIN was changed ({status}); which PIN the \
+            "{member}: the module crashed or hung while the PIN was changed ({fate}); which PIN the \
              token has now is found out by the next rotation"
         );
         Err(Error::token(Kind::Lost, message))
     })
 }
 
-/// What the child writes until it ends; ended by force when that takes too long.
-fn read_report(child: &mut Child) -> Vec<u8> {
-    let Some(mut stdout) = child.stdout.take() else {
-        return Vec::new();
-    };
-    let reader = thread::spawn(move || {
-        let mut report = Vec::new();
-        let _ = stdout.read_to_end(&mut report);
-        report
-    });
-    let end = Instant::now() + PATIENCE;
-    while matches!(child.try_wait(), Ok(None)) {
-        if Instant::now() > end {
-            let _ = child.kill();
-        }
-        thread::sleep(Duration::from_millis(5));
+/// What the child writes until it ends, and what has become of it. It is killed if that takes too long, and left to
+/// itself if it does not end even so.
+fn read_report(
+    mut child: Child,
+    patience: Duration,
+    kill: impl FnOnce(&mut Child),
+) -> (Vec<u8>, String) {
+    let (tell, told) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        thread::spawn(move || tell_report(stdout, &tell));
     }
-    reader.join().unwrap_or_default()
+    let mut ended = end_of(&mut child, Instant::now() + patience);
+    if ended.is_none() {
+        kill(&mut child);
+        ended = end_of(&mut child, Instant::now() + KILLED_WITHIN);
+    }
+    let fate = ended.unwrap_or_else(|| {
+        // Somebody has to be told when it ends after all, or it stays a zombie.
+        thread::spawn(move || child.wait());
+        "it hangs in the kernel, and does not end though it was killed".into()
+    });
+    // A process that the module has started may have inherited the pipe, and goes on.
+    let until = Instant::now() + READ_WITHIN;
+    let mut report = Vec::new();
+    while let Ok(part) = told.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        report.extend_from_slice(&part);
+    }
+    (report, fate)
+}
+
+/// How the child has ended, if it has by then.
+fn end_of(child: &mut Child, until: Instant) -> Option<String> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status.to_string()),
+            Ok(None) if Instant::now() > until => return None,
+            Ok(None) => thread::sleep(Duration::from_millis(5)),
+            Err(error) => return Some(error.to_string()),
+        }
+    }
+}
+
+fn tell_report(stdout: impl Read, tell: &Sender<Vec<u8>>) {
+    let mut stdout = stdout.take(LONGEST_REPORT);
+    let mut part = [0; 4096];
+    while let Ok(len) = stdout.read(&mut part) {
+        if len == 0 || tell.send(part[..len].to_vec()).is_err() {
+            return;
+        }
+    }
 }
 
 fn hear_order() -> io::Result<Secret> {
@@ -123,5 +164,57 @@ pub fn desk_main() -> ExitCode {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(line: &str) -> Child {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).stdout(Stdio::piped());
+        shell.spawn().unwrap()
+    }
+
+    fn is_there(pid: u32) -> bool {
+        Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn one_that_ends_has_its_report_read_also_where_the_pipe_stays_open() {
+        let begun = Instant::now();
+        // The number of the process that goes on.
+        let child = shell("sleep 1000 & printf %s $!");
+        let (report, fate) = read_report(child, PATIENCE, |_| panic!("it has ended"));
+        assert_eq!(fate, "exit status: 0");
+        assert!(begun.elapsed() < PATIENCE);
+        let other = String::from_utf8(report).unwrap();
+        assert!(is_there(other.parse().unwrap()));
+        Command::new("kill").arg(other).status().unwrap();
+    }
+
+    #[test]
+    fn one_that_cannot_be_killed_is_left_to_itself() {
+        let child = shell("printf half; exec sleep 1000");
+        let pid = child.id();
+        let (report, fate) = read_report(child, Duration::ZERO, |_| {});
+        assert_eq!(report, b"half");
+        assert!(fate.contains("does not end though it was killed"), "{fate}");
+        Command::new("kill").arg(pid.to_string()).status().unwrap();
+        let end = Instant::now() + 2 * PATIENCE;
+        while is_there(pid) {
+            assert!(Instant::now() < end, "it stays a zombie");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn one_that_hangs_is_killed() {
+        let child = shell("exec sleep 1000");
+        let kill = |child: &mut Child| child.kill().unwrap();
+        let (report, fate) = read_report(child, Duration::ZERO, kill);
+        assert!(report.is_empty());
+        assert!(fate.contains("signal: 9"), "{fate}");
     }
 }

@@ -14,6 +14,7 @@ mod lines;
 mod load;
 mod minded;
 mod minding;
+mod panics;
 mod rejoin;
 mod roster;
 mod serving;
