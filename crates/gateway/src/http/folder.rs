@@ -20,24 +20,20 @@ use super::files::Files;
 use super::forward::malformed;
 use super::if_range::{Condition, for_all_of_it};
 use super::kept::Page;
-use super::rest::{Rest, answer_before};
+use super::rest::{Rest, linger};
 use super::{Answer, PART, text};
 
 /// A file of the folder.
 pub async fn answer(house: &House, folder: &Path, request: Request<Incoming>) -> Answer {
     let (head, body) = request.into_parts();
     // No file needs a body, but a malformed one is told.
-    let rest = match Rest::of(body).await {
+    match Rest::of(body).await {
         Rest::Malformed => return malformed(),
-        Rest::Nothing => None,
-        Rest::More(rest) => Some(rest),
-    };
-    let request = Request::from_parts(head, Empty::<Bytes>::new());
-    let answer = file(house, folder, request).await;
-    match rest {
-        None => answer,
-        Some(rest) => answer_before(rest, answer),
+        Rest::Nothing => {}
+        Rest::More(rest) => linger(rest),
     }
+    let request = Request::from_parts(head, Empty::<Bytes>::new());
+    file(house, folder, request).await
 }
 
 async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> Answer {

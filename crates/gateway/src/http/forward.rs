@@ -10,7 +10,7 @@ use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode, Uri, Version};
 use tokio::time::timeout;
 
-use super::rest::answer_before;
+use super::rest::linger;
 use super::upgrade::{WEBSOCKET, Wish, is_websocket};
 use super::{Answer, Call, Host, Refusal, UPLOAD, UPLOADS, busy, headers, text};
 use crate::backend::{Answered, Asked, Failure, WINDOW};
@@ -23,7 +23,10 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     let interim = interim.filter(|_| request.version() == Version::HTTP_11);
     let wish = match prepare(call, host, &mut request) {
         Ok(wish) => wish,
-        Err((status, why)) => return answer_before(request.into_body(), text(status, why)),
+        Err((status, why)) => {
+            linger(request.into_body());
+            return text(status, why);
+        }
     };
     let interim = interim.filter(|_| wish.is_none());
     if let Some(interim) = interim {
@@ -31,7 +34,10 @@ pub async fn pass_on(call: &Call<'_>, host: &Host, mut request: Request<Incoming
     }
     let request = match take_body(call.account, request) {
         Ok(request) => request,
-        Err(rest) => return answer_before(rest, busy()),
+        Err(rest) => {
+            linger(rest);
+            return busy();
+        }
     };
     if call.served.site.behind.is_http2() && !is_ready(call).await {
         return busy();

@@ -57,7 +57,6 @@ use crate::sites::Served;
 use flood::Flood;
 use interim::Interim;
 use paced::{BodyContext, Paced, ReadAhead};
-use rest::answer_before;
 use upgrade::is_websocket;
 use watched::Watched;
 
@@ -246,8 +245,14 @@ impl Call<'_> {
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         let has_room = self.request.lock().is_some();
         let mut answer = match (self.accept(&request), &self.served.site.behind) {
-            _ if !has_room => answer_before(request.into_body(), busy()),
-            (Err((status, why)), _) => answer_before(request.into_body(), text(status, why)),
+            _ if !has_room => {
+                linger(request.into_body());
+                busy()
+            }
+            (Err((status, why)), _) => {
+                linger(request.into_body());
+                text(status, why)
+            }
             (Ok(_), Behind::Folder(root)) => folder::answer(self.house, root, request).await,
             (Ok(host), _) => forward::pass_on(self, &host, request).await,
         };
