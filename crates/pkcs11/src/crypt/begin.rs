@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use hsmux_software::{Hasher, prehash};
 use hsmux_token::ck::*;
-use hsmux_token::{Class, Hash, KeyKind, Mechanism, Params};
+use hsmux_token::{Class, Hash, KeyKind, Mechanism};
 
 use super::active::Active;
 use super::blocks::Blocks;
 use super::function::Function;
 use super::input::Input;
+use super::params;
 use super::target::{Asked, Target};
 use crate::mechanisms::Mechanisms;
 use crate::object::Entry;
@@ -78,12 +79,10 @@ fn check(function: Function, mechanism: &Mechanism, key: &Entry, offered: &Mecha
     if !key.allows(mechanism.kind) {
         return Err(Rv(CKR_MECHANISM_INVALID));
     }
-    if let Params::Ctr { bits, .. } = mechanism.params
-        && !(1..=128).contains(&bits)
-    {
-        return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
-    }
-    Ok(())
+    let size = (key.kind == KeyKind::Rsa)
+        .then(|| key.signature_len())
+        .flatten();
+    params::check(mechanism, size, key.class != Class::PUBLIC_KEY)
 }
 
 /// Hash here what can be hashed here, encipher in parts what can be, and gather the rest.

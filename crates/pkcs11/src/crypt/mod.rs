@@ -10,6 +10,7 @@ mod blocks;
 mod function;
 mod input;
 mod length;
+mod params;
 mod session;
 mod target;
 
