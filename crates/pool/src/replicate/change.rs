@@ -37,8 +37,11 @@ impl Coordinator {
         self.meet(&roster)?;
         self.expire_envelopes();
         let mut renewed = self.settle_all(&roster.here, members);
-        if keys::makes_key(operation) && !roster.alone() {
-            renewed |= self.log_in(&roster, members)?;
+        match self.log_in(&roster, members) {
+            Ok(anew) => renewed |= anew,
+            // Without these means no key goes from one to another; all else can be tried.
+            Err(error) if keys::makes_key(operation) && !roster.alone() => return Err(error),
+            Err(error) => tracing::debug!(%error, "whether all members are logged in is not known"),
         }
         if renewed {
             roster = Roster::call(self, members, deadline)?;
@@ -110,8 +113,8 @@ impl Coordinator {
         roster.here.iter().all(served).then_some(replicator)
     }
 
-    /// Their workers are logged in, by which these means work: one that was logged out by another
-    /// program is connected anew. Says whether one was.
+    /// Every worker is logged in: one that was logged out by another program is connected anew, by the rules of the
+    /// PIN breaker. Says whether one was. Only members with such means of their own can tell.
     fn log_in(&self, roster: &Roster, members: &dyn Members) -> Result<bool> {
         let mut renewed = false;
         for present in &roster.here {

@@ -248,3 +248,31 @@ fn the_command_returns_when_all_replicas_serve() {
     );
     no_try_is_gone(pool);
 }
+
+/// `sc-hsm-tool` selects the application of a card, which logs out whoever was logged in to it.
+#[test]
+fn a_change_is_made_though_another_program_has_logged_the_cards_out() {
+    let pool = started(2);
+    let hsmux = |line: &str| pool.rig.hsmux(line).limit(120);
+    hsmux("key generate ec:p256 --label web").ok();
+    hsmux("key csr --label web --type private --subject CN=web --out web.csr").ok();
+    pool.rig
+        .run("openssl")
+        .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
+        .ok();
+    pool.rig
+        .run("openssl")
+        .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out web.crt")
+        .ok();
+    let log_out = || {
+        for card in 0..2 {
+            pool.cards.sc_hsm_tool(card, "").ok();
+        }
+    };
+    log_out();
+    hsmux("key cert import web.crt").ok();
+    log_out();
+    hsmux("key delete --label web --type cert --yes").ok();
+    pool.rig.wait_for_members(2);
+    no_try_is_gone(pool);
+}
