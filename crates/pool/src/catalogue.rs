@@ -29,6 +29,8 @@ pub struct Catalogue {
     pub(crate) expected: SeatSet,
     /// Those that have not yet shown their objects, or failed to.
     pub(crate) unsettled: SeatSet,
+    /// Those that have shown their objects since they were added, in service or not.
+    pub(crate) shown: SeatSet,
     /// The connections in service, by seat; 0 where there is none.
     pub(crate) generations: Vec<u64>,
     pub(crate) snapshot: OnceLock<Arc<Snapshot>>,

@@ -83,8 +83,13 @@ impl Core {
         tracing::info!(seat = %record.name, serial = %connection.info.serial, "in service");
         self.mind(record);
         self.watch(connection);
+        self.hurry_proofs();
         self.moved();
         self.prove(connection, &unproved);
+        if !self.options.threads {
+            // No keeper does it.
+            self.reprove_due(Instant::now());
+        }
     }
 
     /// Requests may run on the connection from here on: says what is to be proved. `None` if the

@@ -28,6 +28,11 @@ pub trait Connector: Send + Sync {
         false
     }
 
+    /// Whether its secret keys serve though those of a member before it are not there to compare them with.
+    fn trusted(&self) -> bool {
+        false
+    }
+
     /// Whether the token can do more, or other things, than it could when it was connected last: a fresh
     /// connection is to take over then. Blocks; only asked for where [`Care::look`] says so.
     fn outgrown(&self) -> Result<bool> {

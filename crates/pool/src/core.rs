@@ -17,7 +17,7 @@ use crate::guest::Home;
 use crate::job::{Attempt, Lane, Work};
 use crate::minder::Minders;
 use crate::need::{Need, Route};
-use crate::proof::{Turns, Wanted};
+use crate::proof::{Answers, Turns, Wanted};
 use crate::record::{Connection, Record};
 use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
@@ -46,6 +46,8 @@ pub(crate) struct Core {
     pub busy: AtomicUsize,
     /// Numbers for guests.
     pub guests: AtomicUsize,
+    /// What secret keys have answered.
+    pub answers: Answers,
     /// Where guests live.
     pub homes: Mutex<Vec<Weak<Home>>>,
     /// Who looks after the members.
@@ -89,6 +91,10 @@ impl Core {
             wanted: Wanted::default(),
             busy: AtomicUsize::new(0),
             guests: AtomicUsize::new(0),
+            answers: options
+                .answers
+                .clone()
+                .map_or_else(Answers::default, Answers::of_file),
             homes: Mutex::default(),
             minders: Minders::default(),
             lines: Lines::default(),

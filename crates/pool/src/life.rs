@@ -167,6 +167,7 @@ impl Core {
         if let Some(connection) = connection {
             self.close(&connection, &Error::lost(reason));
         }
+        self.hurry_proofs();
         self.moved();
         true
     }

@@ -35,6 +35,9 @@ pub struct Options {
     pub threads: bool,
     /// The folder of the intent journal and of the PIN breakers.
     pub state: PathBuf,
+    /// The file for what secret keys have answered, by which their copies prove themselves while no other one serves;
+    /// without, that is known as long as the pool lives.
+    pub answers: Option<PathBuf>,
     /// How many members a new key has to reach.
     pub replicas: usize,
     /// How long a new key is kept for a member that is away, wrapped.
@@ -58,6 +61,7 @@ impl Default for Options {
             deadline: Duration::from_secs(30),
             threads: true,
             state: PathBuf::from("/var/lib/hsmux"),
+            answers: None,
             replicas: 1,
             envelope_life: crate::replicate::ENVELOPE_LIFE,
             read_only: false,

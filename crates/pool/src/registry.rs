@@ -227,6 +227,7 @@ impl Registry {
             mechanisms,
             expected: self.expected,
             unsettled: self.unsettled,
+            shown: self.seats.keys().copied().collect(),
             generations,
             in_service: serving.map(|(index, _)| *index).collect(),
             ..Catalogue::default()

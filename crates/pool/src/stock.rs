@@ -54,6 +54,7 @@ impl Core {
     ) -> Result<()> {
         let index = record.index;
         let mut registry = self.registry.lock();
+        self.answers.forget(gone);
         registry.amendments.note(index, made, gone);
         let in_doubt = registry.in_doubt(index, made, gone);
         drop(registry);

@@ -51,6 +51,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
         env: Vec::new(),
         watch: None,
         copies: None,
+        trusted: fields.flag("trusted").unwrap_or(false),
         line: fields.source.line(fields.span.start),
     }
 }

@@ -208,6 +208,8 @@ pub struct Member {
     pub env: Vec<(String, String)>,
     /// Whether it is watched; `None`: as `[pool]` says, and no card.
     pub watch: Option<bool>,
+    /// Whether its secret keys are believed while those of members before it are not there.
+    pub trusted: bool,
     /// Whether keys in use are copied as session objects; `None`: where that is known to be faster.
     pub copies: Option<bool>,
     /// Where it stands in the file.
@@ -245,6 +247,7 @@ impl Config {
             deadline: self.pool.deadline,
             threads: true,
             state: self.state.clone(),
+            answers: Some(self.state.join("answers")),
             replicas: self.pool.replicas,
             envelope_life: self.pool.envelope_life,
             read_only: self.pool.read_only,

@@ -91,6 +91,7 @@ impl Config {
             connector: Arc::new(NodeConnector {
                 connector,
                 lanes: member.sessions,
+                trusted: member.trusted,
                 connected: Mutex::default(),
             }),
             name: member.name.clone(),
@@ -134,6 +135,7 @@ struct NodeConnector {
     connector: ProcessConnector,
     /// At most so many operations at once.
     lanes: u32,
+    trusted: bool,
     /// Connections in the order in which they were made: that host itself says what has changed on it.
     connected: Mutex<Vec<Weak<RemoteToken>>>,
 }
@@ -165,6 +167,10 @@ impl Connector for NodeConnector {
 
     fn remote(&self) -> bool {
         true
+    }
+
+    fn trusted(&self) -> bool {
+        self.trusted
     }
 
     fn outgrown(&self) -> Result<bool> {
@@ -226,6 +232,10 @@ impl Connector for MemberConnector {
 
     fn care(&self) -> Care {
         self.care
+    }
+
+    fn trusted(&self) -> bool {
+        self.member.trusted
     }
 
     /// A process of its own, also beside a module that is in this one.

@@ -28,7 +28,7 @@ impl Core {
                 private::samples(self, fresh, object)?,
             ),
         };
-        if let Finding::Not(reason) = finding {
+        if let Finding::Not(reason) | Finding::NotYet(reason) = finding {
             return Err(Error::token(Kind::Unproved, reason));
         }
         let preferred =

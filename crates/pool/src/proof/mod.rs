@@ -3,8 +3,10 @@
 //! Keys are proved one by one and serve as soon as they are proved. A private key proves itself
 //! against its public half ([`private`]), a secret key against another member's copy ([`secret`]).
 
+mod answers;
 mod beside;
 mod counted;
+mod pair;
 mod private;
 mod secret;
 mod wanted;
@@ -25,6 +27,7 @@ use crate::need::Need;
 use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
+pub(crate) use answers::Answers;
 use counted::{COUNTED, is_counted};
 use wanted::Order;
 pub(crate) use wanted::Wanted;
@@ -34,6 +37,8 @@ enum Finding {
     Proved,
     /// The copy is another key, or cannot be proved: why, and after the last semicolon what to do.
     Not(String),
+    /// The same for now: it is tried again.
+    NotYet(String),
 }
 
 /// How many keys are proved at the same time, over all seats.
@@ -70,7 +75,10 @@ impl Core {
         let mut drawn: Option<Instant> = None;
         for id in Order::new(&self.wanted, ids) {
             let state = match self.prove_one(connection, &id, by_hand) {
-                Ok(Some(state)) => state,
+                Ok(Some((state, is_final))) => {
+                    failed.extend((!is_final).then_some(id));
+                    state
+                }
                 Ok(None) => continue,
                 Err(error) => {
                     failed.push(id);
@@ -141,31 +149,33 @@ impl Core {
         });
     }
 
-    /// `None`: the connection has ended, or the object is gone. An error says nothing about the key.
+    /// Whether the key serves, and whether that is the last word. `None`: the connection has ended, or the object is
+    /// gone. An error says nothing about the key.
     fn prove_one(
         self: &Arc<Self>,
         connection: &Arc<Connection>,
         id: &ObjectId,
         by_hand: bool,
-    ) -> Result<Option<ReplicaState>> {
+    ) -> Result<Option<(ReplicaState, bool)>> {
+        let last_word = |state| Ok(Some((state, true)));
         let mut tries = 0;
         loop {
             let Some(object) = self.candidate(connection, id) else {
                 return Ok(None);
             };
             if let Some(reason) = unprovable(&object) {
-                return Ok(Some(ReplicaState::Unproved(reason.into())));
+                return last_word(ReplicaState::Unproved(reason.into()));
             }
             let counted = is_counted(&self.options, &object);
             if counted && !by_hand {
-                return Ok(Some(if connection.is_proved_by_hand(id) {
+                return last_word(if connection.is_proved_by_hand(id) {
                     ReplicaState::Serving
                 } else {
                     ReplicaState::Unproved(COUNTED.into())
-                }));
+                });
             }
             if self.is_proved_by_another(connection, id) {
-                return Ok(Some(ReplicaState::Serving));
+                return last_word(ReplicaState::Serving);
             }
             let finding = match id.class {
                 Class::SECRET_KEY => secret::prove(self, connection, &object),
@@ -177,11 +187,16 @@ impl Core {
                     if counted {
                         connection.by_hand.lock().insert(*id);
                     }
-                    return Ok(Some(ReplicaState::Serving));
+                    return last_word(ReplicaState::Serving);
                 }
                 Ok(Finding::Not(reason)) => {
                     tracing::error!(seat = %connection.record.name, "{id:?} is not proved: {reason}");
-                    return Ok(Some(ReplicaState::Unproved(reason)));
+                    return last_word(ReplicaState::Unproved(reason));
+                }
+                Ok(Finding::NotYet(reason)) => {
+                    let state = ReplicaState::Unproved(reason);
+                    self.tell_once(connection, id, &state);
+                    return Ok(Some((state, false)));
                 }
                 Err(error) if error.kind() == Kind::UnknownObject => {
                     self.lost_sight(connection, *id);
@@ -189,6 +204,30 @@ impl Core {
                 }
                 Err(error) if tries >= TRIES => return Err(error),
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// Has the log say that a key is not proved, unless that is known.
+    fn tell_once(&self, connection: &Connection, id: &ObjectId, state: &ReplicaState) {
+        let catalogue = self.catalogue.load();
+        let entry = catalogue.entries.get(id);
+        let known = entry.and_then(|entry| entry.replica(connection.record.index));
+        if let ReplicaState::Unproved(reason) = state
+            && known.is_none_or(|known| known.state != *state)
+        {
+            tracing::warn!(seat = %connection.record.name, "{id:?} is not proved yet: {reason}");
+        }
+    }
+
+    /// Proofs that failed are tried again at once: another seat has come, or one has gone for good.
+    pub fn hurry_proofs(&self) {
+        for record in self.records() {
+            let mut retry = record.retry.lock();
+            if retry.at.is_some() {
+                retry.at = Some(Instant::now());
+                retry.attempts = 0;
+                self.alarm.now();
             }
         }
     }

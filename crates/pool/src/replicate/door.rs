@@ -34,6 +34,10 @@ impl Connector for Door {
         self.connector.care()
     }
 
+    fn trusted(&self) -> bool {
+        self.connector.trusted()
+    }
+
     fn outgrown(&self) -> Result<bool> {
         self.connector.outgrown()
     }

@@ -7,7 +7,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// Says which file or folder could not be used, and for what.
-pub(super) fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Error {
+pub(crate) fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Error {
     let advice = match error
         .raw_os_error()
         .map(rustix::io::Errno::from_raw_os_error)
@@ -27,7 +27,7 @@ pub(super) fn failed(doing: &str, path: &Path, error: &std::io::Error) -> Error 
 }
 
 /// Opens a file that only its owner may read, making it when it is not there.
-pub(super) fn open_private(path: &Path) -> Result<File> {
+pub(crate) fn open_private(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -41,7 +41,7 @@ pub(super) fn open_private(path: &Path) -> Result<File> {
 }
 
 /// Replaces a file in one step: a crash leaves the old or the new one. `mode` is for a new file.
-pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
+pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     let beside = path.with_extension("new");
     let written = || -> std::io::Result<()> {
         // A file that an earlier crash left may have another mode.
@@ -64,14 +64,14 @@ pub(super) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
 }
 
 /// Makes what was created, renamed or removed in a folder last.
-pub(super) fn sync_folder(folder: &Path) -> Result<()> {
+pub(crate) fn sync_folder(folder: &Path) -> Result<()> {
     File::open(folder)
         .and_then(|f| f.sync_all())
         .map_err(|e| failed("fsync", folder, &e))
 }
 
 /// Makes a folder that only its owner may enter.
-pub(super) fn private_folder(folder: &Path) -> Result<()> {
+pub(crate) fn private_folder(folder: &Path) -> Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new()
         .recursive(true)

@@ -34,11 +34,11 @@ mod channel;
 mod clone;
 mod door;
 mod each;
-mod files;
+pub(crate) mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
-mod json;
+pub(crate) mod json;
 mod keys;
 mod members;
 mod newborn;

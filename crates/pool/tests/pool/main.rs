@@ -17,6 +17,7 @@ mod minding;
 mod panics;
 mod rejoin;
 mod roster;
+mod secrets;
 mod serving;
 mod slots;
 mod slow;

@@ -80,6 +80,12 @@ pub(super) const TOKEN: Section = Section {
             "Watch this member; true watches a card, too (a token whose slot says that it can leave it), with a second login.",
         ),
         key(
+            "trusted",
+            "false",
+            "false",
+            "Its secret keys serve though a member before it, which may hold them, has never been there to compare them with. Of a secret key the first member in this file that holds it is believed, and what the others hold is compared with that.",
+        ),
+        key(
             "copies",
             "false",
             "true for SoftHSM, else false",

@@ -1,0 +1,254 @@
+//! What secret keys have answered when they were compared: by that a copy proves itself while no other one serves,
+//! also after a restart.
+//!
+//! A question is random, and its answer says nothing of the key: a block that was enciphered, or a MAC. They stand in
+//! a file of lines in the state folder. Lost, keys wait for the members that come before theirs once more.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Blob, Class, NameMap, ObjectId, Operation, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::replicate::files;
+use crate::replicate::json::{Cbor, Name};
+
+/// Of so many keys; others wait for the members before theirs.
+const MOST: usize = 50_000;
+
+/// Of a damaged file no more is read: all answers take half of it.
+const LONGEST: u64 = 64 << 20;
+
+/// The file is written anew when so many lines are of no use any more, and half of all are.
+const USELESS: usize = 1_000;
+
+/// All that are known.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Nothing: they are known as long as the pool lives.
+    file: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: NameMap<ObjectId, Answer>,
+    lines: usize,
+    /// It was said that the file cannot be written.
+    told: bool,
+}
+
+/// A question to a key, and its answer.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Answer {
+    question: Cbor<Operation>,
+    answer: Cbor<Blob>,
+}
+
+/// A line: without an answer the key has gone.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    key: Name,
+    #[serde(flatten)]
+    answer: Option<Answer>,
+}
+
+impl Answer {
+    /// What the key has answered to the same question, which it always answers so.
+    pub fn new(question: Operation, answer: impl Into<Blob>) -> Self {
+        Self {
+            question: Cbor(question),
+            answer: Cbor(answer.into()),
+        }
+    }
+
+    /// For a copy of the key.
+    pub fn question(&self) -> &Operation {
+        &self.question.0
+    }
+
+    /// What the key answers.
+    pub fn expected(&self) -> &[u8] {
+        &self.answer.0
+    }
+}
+
+impl Answers {
+    /// Those of a file, which need not be there, and are written down there from now on.
+    pub fn of_file(file: PathBuf) -> Self {
+        let state = read(&file).unwrap_or_else(|error| {
+            if error.kind() != std::io::ErrorKind::NotFound {
+                tracing::warn!(file = %file.display(), %error, "what secret keys have answered is not known");
+            }
+            State::default()
+        });
+        Self {
+            file: Some(file),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn of(&self, key: &ObjectId) -> Option<Answer> {
+        self.state.lock().known.get(key).cloned()
+    }
+
+    pub(super) fn has(&self, key: &ObjectId) -> bool {
+        self.state.lock().known.contains_key(key)
+    }
+
+    /// The first answer stays.
+    pub(super) fn learn(&self, key: &ObjectId, answer: Answer) {
+        let mut state = self.state.lock();
+        if state.known.contains_key(key) || state.known.len() >= MOST {
+            return;
+        }
+        state.known.insert(*key, answer.clone());
+        self.write(&mut state, key, Some(answer));
+    }
+
+    /// Keys that were deleted.
+    pub fn forget(&self, keys: &[ObjectId]) {
+        let secret = |key: &&ObjectId| key.class == Class::SECRET_KEY;
+        for key in keys.iter().filter(secret) {
+            let mut state = self.state.lock();
+            if state.known.remove(key).is_some() {
+                self.write(&mut state, key, None);
+            }
+        }
+    }
+
+    fn write(&self, state: &mut State, key: &ObjectId, answer: Option<Answer>) {
+        let Some(file) = &self.file else { return };
+        state.lines += 1;
+        let useless = state.lines - state.known.len().min(state.lines);
+        let written = if useless > USELESS && useless > state.known.len() {
+            replace(file, state)
+        } else {
+            append(file, *key, answer)
+        };
+        if let Err(error) = written
+            && !std::mem::replace(&mut state.told, true)
+        {
+            tracing::warn!(%error, "what secret keys have answered is forgotten at the end");
+        }
+    }
+}
+
+fn line(key: ObjectId, answer: Option<Answer>) -> Vec<u8> {
+    let key = Name(key);
+    let mut line = serde_json::to_vec(&Line { key, answer }).unwrap_or_default();
+    line.push(b'\n');
+    line
+}
+
+fn append(file: &Path, key: ObjectId, answer: Option<Answer>) -> Result<()> {
+    let failed = |error: std::io::Error| files::failed("write", file, &error);
+    let mut opened = files::open_private(file)?;
+    std::io::Seek::seek(&mut opened, std::io::SeekFrom::End(0)).map_err(failed)?;
+    opened.write_all(&line(key, answer)).map_err(failed)
+}
+
+fn replace(file: &Path, state: &mut State) -> Result<()> {
+    let known = state.known.iter();
+    let lines: Vec<_> = known
+        .map(|(key, answer)| line(*key, Some(answer.clone())))
+        .collect();
+    state.lines = lines.len();
+    files::replace(file, &lines.concat(), 0o600)
+}
+
+/// A line that cannot be read is passed over: a crash may have torn it.
+fn read(file: &Path) -> std::io::Result<State> {
+    let mut state = State::default();
+    let file = BufReader::new(std::fs::File::open(file)?.take(LONGEST));
+    for line in file.split(b'\n') {
+        state.lines += 1;
+        match serde_json::from_slice(&line?) {
+            Ok(Line { key, answer: None }) => {
+                state.known.remove(&key.0);
+            }
+            Ok(Line {
+                key,
+                answer: Some(answer),
+            }) if state.known.len() < MOST => {
+                state.known.insert(key.0, answer);
+            }
+            _ => {}
+        }
+    }
+    Ok(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hsmux_token::{Mechanism, Verb, ck};
+
+    fn key(number: u64) -> ObjectId {
+        ObjectId::of_secret_key(ck::CKK_AES, &number.to_be_bytes(), b"kcv")
+    }
+
+    fn answer(text: &'static [u8]) -> Answer {
+        let question = Operation::Use {
+            verb: Verb::Encrypt,
+            key: key(0).into(),
+            mechanism: Mechanism::with_bytes(ck::CKM_AES_CBC, vec![1; 16]),
+            data: vec![7; 32].into(),
+        };
+        Answer::new(question, text.to_vec())
+    }
+
+    #[test]
+    fn they_are_read_again_without_those_of_deleted_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answers");
+        let answers = Answers::of_file(file.clone());
+        for number in 0..3 {
+            answers.learn(&key(number), answer(b"said"));
+        }
+        answers.learn(&key(1), answer(b"another"));
+        answers.forget(&[key(2), key(9)]);
+        // As a crash leaves it.
+        let mut torn = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&file)
+            .unwrap();
+        torn.write_all(b"{\"key\":\"4:00").unwrap();
+        let again = Answers::of_file(file);
+        for number in 0..2 {
+            let known = again.of(&key(number)).unwrap();
+            assert_eq!(known.expected(), b"said", "the first stays");
+            let Operation::Use { mechanism, .. } = known.question() else {
+                panic!("{known:?}");
+            };
+            assert_eq!(
+                *mechanism,
+                Mechanism::with_bytes(ck::CKM_AES_CBC, vec![1; 16])
+            );
+        }
+        assert!(!again.has(&key(2)));
+    }
+
+    #[test]
+    fn the_file_stays_short_however_many_keys_come_and_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answers");
+        let answers = Answers::of_file(file.clone());
+        answers.learn(&key(0), answer(b"it stays"));
+        for number in 1..=2 * USELESS as u64 {
+            answers.learn(&key(number), answer(b""));
+            answers.forget(&[key(number)]);
+        }
+        let lines = std::fs::read_to_string(&file).unwrap().lines().count();
+        assert!(lines < USELESS + 10, "{lines} lines");
+        assert!(Answers::of_file(file).has(&key(0)));
+    }
+
+    #[test]
+    fn without_a_file_they_are_known_all_the_same() {
+        let answers = Answers::default();
+        answers.learn(&key(1), answer(b"x"));
+        assert_eq!(answers.of(&key(1)).unwrap().expected(), b"x");
+    }
+}
