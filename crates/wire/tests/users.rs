@@ -138,7 +138,7 @@ fn sixty_connections_of_one_user_are_heard_as_often_as_one_of_another() {
 fn a_user_has_so_many_connections_and_leaves_another_its_own() {
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
-    setrlimit(Resource::Nofile, files.clone()).unwrap();
+    setrlimit(Resource::Nofile, files).unwrap();
     let files = files.current.unwrap_or(u64::MAX) / 2;
     let most = usize::try_from(files).unwrap().min(4096);
     let folder = tempfile::tempdir().unwrap();
