@@ -8,7 +8,7 @@ build=(build-essential pkg-config libpcsclite-dev cmake clang libclang-dev)
 # The sanitizers' runtime for C, which clang only recommends.
 fuzz=("${build[@]}" libclang-rt-dev)
 demo=("${build[@]}" softhsm2 opensc openssl libengine-pkcs11-openssl)
-bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx)
+bench=("${demo[@]}" p11-kit p11-kit-modules pcscd vsmartcard-vpcd iproute2 python3 util-linux mount nginx siege)
 attacks=("${demo[@]}" python3 python3-cbor2)
 cluster=("${bench[@]}" haproxy curl jq socat)
 # Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
@@ -16,7 +16,7 @@ wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-cli
            wordpress wordpress-theme-twentytwentythree)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
-      python3-cbor2 faketime siege apache2-bin chromium testssl.sh pebble certbot lego)
+      python3-cbor2 faketime apache2-bin chromium testssl.sh pebble certbot lego)
 
 declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress or test}
 

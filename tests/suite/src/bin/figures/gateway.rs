@@ -5,6 +5,7 @@
 mod bursts;
 mod handshakes;
 mod nginx;
+mod siege;
 mod slow;
 mod steady;
 mod waiting;
@@ -20,6 +21,7 @@ use hsmux_token::Result;
 
 pub use bursts::bursts;
 pub use handshakes::{handshakes, resumed};
+pub use siege::one_user;
 pub use slow::slow_tokens;
 pub use waiting::ten_thousand;
 

@@ -137,6 +137,9 @@ const PARTS: &[Part] = &[
     ("gateway-handshakes", |effort, page| {
         page.all_compared(gateway::handshakes(effort))
     }),
+    ("gateway-siege", |effort, page| {
+        page.compared(gateway::one_user(effort))
+    }),
     ("gateway-slow", |effort, page| {
         let (report, facts) = gateway::slow_tokens(effort)?;
         page.compared(Ok(report))?;

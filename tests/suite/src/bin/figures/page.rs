@@ -128,6 +128,7 @@ fn row(figure: &Figure) -> [String; 5] {
     let bound = match goal.bound {
         Bound::RateRatioAtLeast(bound) => format!("at least {bound:.4}")
             .trim_end_matches('0')
+            .trim_end_matches('.')
             .to_owned(),
         Bound::RateRatioWithin(share) => format!("within {} %", share * 100.0),
         Bound::TimeRatioAtMost(bound)

@@ -22,7 +22,7 @@ const RSA: &str = "rsa_pss_rsae_sha256";
 /// The token's module in worker processes.
 const WORKERS: &str = "workers = 2\nsessions = 1";
 /// The same within the daemon.
-const THREAD: &str = "isolation = \"thread\"\nsessions = 8";
+pub const THREAD: &str = "isolation = \"thread\"\nsessions = 8";
 
 /// One SoftHSM token with an EC and an RSA key, and certificates for both.
 fn rig(isolation: &str) -> Rig {
@@ -35,7 +35,8 @@ fn rig(isolation: &str) -> Rig {
     rig
 }
 
-fn gateway(isolation: &str) -> Gateway {
+/// A gateway over it.
+pub fn gateway(isolation: &str) -> Gateway {
     let site = "[[site]]\ncertificates = [\"rsa.pem\", \"ec.pem\"]\nroot = \"www\"";
     Gateway::start(rig(isolation), "", site)
 }

@@ -1,0 +1,92 @@
+//! One user of siege, who asks for the next page when the last one is there: a program of others, which leaves
+//! TCP_NODELAY alone and waits for each segment.
+
+use std::time::Duration;
+
+use hsmux_bench::Measurement;
+use hsmux_bench::compare::{Bound, Goal, Report, Variant};
+use hsmux_suite::Rig;
+use hsmux_token::{Error, Kind, Result};
+use serde::Deserialize;
+
+use super::PATH;
+use super::handshakes::{THREAD, gateway};
+use super::nginx::Nginx;
+use crate::Effort;
+use crate::progress::preparing;
+
+/// Short turns, and as many more: what else the machine does meets all of them alike.
+const TURN: Duration = Duration::from_secs(1);
+
+/// siege hangs at its end now and then: then it is asked again.
+const TRIES: usize = 3;
+
+/// What siege says of a run.
+#[derive(Deserialize)]
+struct Said {
+    transactions: u64,
+    elapsed_time: f64,
+    transaction_rate: f64,
+    failed_transactions: u64,
+}
+
+/// The gateway as it is by default, and with the module in the daemon, beside nginx with the key in a file.
+pub fn one_user(effort: Effort) -> Result<Report> {
+    preparing("gateways, and nginx with the key in a file");
+    let more = effort.turn.as_secs().max(1) as usize;
+    let effort = Effort {
+        rounds: effort.rounds * more,
+        turn: TURN,
+        ..effort
+    };
+    let (by_default, here) = (gateway(""), gateway(THREAD));
+    let rig = &by_default.rig;
+    let key = rig.keys.file("ec").display().to_string();
+    let nginx = Nginx::start(rig, "files", &[("ec", key)], None);
+    let variant = |name: &str, address: &str| {
+        let url = format!("https://{address}/{PATH}");
+        Variant::new(name, move || siege(rig, &url, effort.turn))
+    };
+    let [file, default, thread] = [
+        "nginx, key in a file",
+        "gateway, default configuration",
+        "gateway, isolation = thread",
+    ];
+    let goals = [default, thread].map(|of| Goal {
+        of: of.to_owned(),
+        against: file.to_owned(),
+        bound: Bound::RateRatioAtLeast(1.0),
+    });
+    let variants = vec![
+        variant(default, &by_default.address),
+        variant(thread, &here.address),
+        variant(file, &nginx.address),
+    ];
+    let title = "One user of siege (-b -c1), P-256: each page on a new connection";
+    effort.compare(title, variants, &goals)
+}
+
+fn siege(rig: &Rig, url: &str, time: Duration) -> Result<Measurement> {
+    let settings = rig.path("siegerc");
+    let text = "color = off\njson_output = true\nlogging = false\nparser = false\nconnection = close\n\
+                accept-encoding = identity\nfailures = 1000000\n";
+    std::fs::write(&settings, text).expect("write siegerc");
+    let limit = (time + Duration::from_secs(5)).as_secs();
+    let run = || {
+        let done = rig
+            .run("timeout")
+            .args(&format!("--kill-after=1 {limit} siege -R"))
+            .arg(&settings)
+            .args(&format!("-b -c1 -t{}S {url}", time.as_secs()))
+            .finish();
+        let begin = done.out.find('{')?;
+        serde_json::from_str::<Said>(&done.out[begin..]).ok()
+    };
+    let said = (0..TRIES).find_map(|_| run());
+    let said =
+        said.ok_or_else(|| Error::pool(Kind::Environment, format!("siege of {url}: no figures")))?;
+    Ok(Measurement {
+        failed: said.failed_transactions,
+        ..Measurement::elsewhere(said.transactions, said.elapsed_time, said.transaction_rate)
+    })
+}
