@@ -62,7 +62,7 @@ def on_any(name, key):
 def on_secret(name, key):
     attempt(f"{name} session-copy", lambda: session.copy(key, {CKA_TOKEN: False}))
     use(f"{name} gcm", "Encrypt", key, CKM_AES_GCM, IV, gcm(IV[:12]))
-    use(f"{name} short-tag", "Decrypt", key, CKM_AES_GCM, IV, gcm(IV[:12], 8))
+    use(f"{name} short-tag", "Decrypt", key, CKM_AES_GCM, IV, gcm(IV[:12], 32))
     use(f"{name} ecb", "Encrypt", key, CKM_AES_ECB, IV)
     use(f"{name} unecb", "Decrypt", key, CKM_AES_ECB, IV)
     use(f"{name} ctr", "Encrypt", key, CKM_AES_CTR, IV, bytes(c_ulong(32)) + IV)

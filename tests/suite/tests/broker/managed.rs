@@ -134,7 +134,7 @@ fn a_key_that_only_an_absent_member_has_goes_when_that_is_back() {
             tool.args(&line).ok();
         }
     }
-    broker.rig.hsmux("token park hsm1").ok();
+    broker.rig.hsmux("token park hsm1 --force").ok();
     broker.refused("DELETE", "keys/app-key", "", 503, "token that is away");
     assert_eq!(broker.ask("GET", "keys/app-key", "").0, 404);
     assert_eq!(on_token(&broker, "hsm1").len(), 1);

@@ -19,7 +19,7 @@ fn every_card_signs(pool: &CardPool) {
     let serving = pool.rig.members_in("serving");
     for member in &serving {
         for other in serving.iter().filter(|other| *other != member) {
-            pool.rig.hsmux(&format!("token park {other}")).ok();
+            pool.rig.hsmux(&format!("token park {other} --force")).ok();
         }
         pool.rig
             .hsmux("bench sign --key pkcs11:object=ec --count 3")

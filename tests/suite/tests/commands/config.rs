@@ -80,7 +80,7 @@ fn a_mistake_in_the_file_breaks_no_pool_that_runs() {
             .says("hsmux.toml:");
         let doctor = rig.hsmux("doctor").fails();
         doctor.says(said).never_says("the daemon does not run");
-        rig.hsmux("token park hsm2").ok();
+        rig.hsmux("token park hsm2 --force").ok();
         rig.hsmux("doctor").fails().says("parked");
         rig.hsmux("token resume hsm2").ok();
         rig.hsmux("pin list").ok();

@@ -189,7 +189,7 @@ fn keys_are_cloned_under_a_key_that_both_tokens_hold() {
 fn a_deleted_key_does_not_rise_again() {
     let rig = empty();
     rig.hsmux("key generate ec:p256 --label web").ok();
-    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("token park hsm3 --force").ok();
     rig.hsmux("key delete --label web --all --yes --confirm web")
         .ok();
     bare(&rig, "hsm3", "-O").ok().says("web");
@@ -211,7 +211,7 @@ fn a_member_catches_up() {
     let rig = empty();
     // With the first key every member is enrolled: it has a transport key that the others know.
     rig.hsmux("key generate aes:256 --label first").ok();
-    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("token park hsm3 --force").ok();
     rig.hsmux("key generate ec:p256 --label web").ok();
     rig.hsmux("token resume hsm3").ok();
     until("it has the key", PATIENCE, || {
@@ -224,7 +224,7 @@ fn too_few_members_make_no_key() {
     let mut rig = Rig::empty(Setup::Daemon, 3);
     rig.config.pool.push_str("\nreplicas = 3");
     rig.start();
-    rig.hsmux("token park hsm3").ok();
+    rig.hsmux("token park hsm3 --force").ok();
     rig.hsmux("key generate ec:p256 --label web").fails();
     for token in ["hsm1", "hsm2"] {
         bare(&rig, token, "-O --type privkey")

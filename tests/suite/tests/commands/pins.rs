@@ -33,7 +33,7 @@ fn pins_of_the_environment_and_of_credentials_are_the_daemons_alone() {
     rig.wait_for_members(2);
     let mut program = Caller::open(&rig);
     for other in ["hsm1", "hsm2"] {
-        rig.hsmux(&format!("token park {other}")).ok();
+        rig.hsmux(&format!("token park {other} --force")).ok();
         rig.wait_for_members(1);
         program.ok("sign", json!({}));
         rig.hsmux(&format!("token resume {other}")).ok();

@@ -312,7 +312,7 @@ fn parked_resumed_removed_and_added_under_load() {
     let mut rig = Rig::new(Setup::Daemon);
     let mut program = Caller::open(&rig);
     program.ok("start_load", json!({"threads": 4}));
-    rig.hsmux("token park hsm1").ok();
+    rig.hsmux("token park hsm1 --force").ok();
     rig.wait_for_members(2);
     rig.hsmux("token resume hsm1").ok();
     rig.wait_for_members(3);

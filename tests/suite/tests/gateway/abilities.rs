@@ -70,7 +70,7 @@ fn a_token_that_leaves_takes_what_it_alone_can_do_and_brings_it_back() {
         assert!(signed(&gateway, algorithm) > before, "{algorithm}");
     };
     offers("TLSv1.3", "rsa_pss_rsae_sha256");
-    gateway.rig.hsmux("token park hsm2").ok();
+    gateway.rig.hsmux("token park hsm2 --force").ok();
     offers("TLSv1.2", "rsa_pkcs1_sha256");
     refuses_tls13(&gateway);
     gateway.rig.hsmux("token resume hsm2").ok();

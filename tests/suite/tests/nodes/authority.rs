@@ -157,7 +157,7 @@ fn the_authoritys_key_in_the_pool() {
     rig.hsmux("key generate ec:p256 --label ca").ok();
     let made = rig.hsmux("node ca init --key pkcs11:object=ca").ok();
     assert!(made.err.contains("certificates of any name"), "{made}");
-    rig.hsmux("token park hsm1").ok();
+    rig.hsmux("token park hsm1 --force").ok();
     rig.hsmux("node enroll web1").ok();
     openssl(&rig, "verify -CAfile ca/ca.pem web1/node.pem").ok();
     rig.stop();

@@ -89,7 +89,7 @@ fn strangers_by_the_thousand_keep_no_host_out() {
     pair.wait_for_log_of_node("too many others came");
     pair.start_user();
     pair.user.wait_for_members(2);
-    pair.user.hsmux("token park hsm1").ok();
+    pair.user.hsmux("token park hsm1 --force").ok();
     let mut load = Load::start(&pair.user);
     load.goes_on();
     load.nothing_failed();

@@ -68,7 +68,7 @@ impl Front {
     /// For a while there is no other token: who comes then is served by that of `web2`.
     fn other_host_signs(&self) {
         let (rig, before) = (&self.gateway.rig, self.served());
-        rig.hsmux("token park hsm1").ok();
+        rig.hsmux("token park hsm1 --force").ok();
         page(self.gateway.port()).ok();
         assert!(self.served() > before, "{before}");
         rig.hsmux("token resume hsm1").ok();

@@ -23,7 +23,7 @@ fn bring_back(rig: &Rig, label: &str) {
         .expect("the token's folder");
     let back = rig.path("tokens").join(folder.file_name().expect("a name"));
     fs::rename(folder, back).expect("bring it back");
-    rig.hsmux(&format!("token park {label}")).ok();
+    rig.hsmux(&format!("token park {label} --force")).ok();
     rig.hsmux(&format!("token resume {label}")).ok();
 }
 
@@ -55,7 +55,7 @@ fn a_host_whose_only_token_comes_later() {
     until("web2 serves", PATIENCE, || {
         (pair.member()["served"].as_u64() > Some(20)).then_some(())
     });
-    pair.user.hsmux("token park hsm1").ok();
+    pair.user.hsmux("token park hsm1 --force").ok();
     load.goes_on();
     load.nothing_failed();
     // It was the same connection's place: nothing was lost in between.

@@ -90,9 +90,9 @@ fn two_hosts_that_use_each_other() {
     pair.user.wait_for_members(2);
     pair.node.wait_for_members(2);
     let mut program = Caller::open(&pair.user);
-    pair.user.hsmux("token park hsm1").ok();
+    pair.user.hsmux("token park hsm1 --force").ok();
     program.ok("sign", json!({}));
-    pair.node.hsmux("token park hsm1").ok();
+    pair.node.hsmux("token park hsm1 --force").ok();
     until("nobody serves", PATIENCE, || {
         program.ask("sign", json!({})).err()
     });
