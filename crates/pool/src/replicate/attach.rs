@@ -58,7 +58,7 @@ pub fn start(
         replicator,
         held: Mutex::default(),
         pool: OnceLock::new(),
-        strangers: Strangers::new(&seats),
+        strangers: Strangers::default(),
         noticed: Repeats::default(),
     });
     if !writer.read_only
@@ -227,10 +227,10 @@ impl Writer {
                 self.tell(name, &told);
                 // Other processes may have other members.
                 if self.hold == Hold::Always
-                    && self.strangers.all_seen(name)
+                    && let Some(configured) = self.strangers.seen(name)
                     && let Ok(coordinator) = self.coordinator()
                 {
-                    coordinator.forget_all_but(&self.strangers.configured);
+                    coordinator.forget_all_but(&configured);
                 }
                 Some(told)
             }
@@ -312,6 +312,7 @@ impl Changes for Writer {
         if seat.connector.remote() {
             return seat;
         }
+        self.strangers.expect(&seat.member);
         Seat {
             connector: Arc::new(Door::new(
                 seat.member.clone(),

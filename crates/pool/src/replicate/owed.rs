@@ -2,7 +2,7 @@
 
 use super::Coordinator;
 use super::journal::State;
-use crate::{DebtStatus, Seat};
+use crate::DebtStatus;
 use hsmux_token::Error;
 use hsmux_token::sync::Mutex;
 use std::collections::BTreeSet;
@@ -83,27 +83,49 @@ impl Coordinator {
     }
 }
 
-/// Members that were configured when the pool was started, and those of them that have come into service since. Only
-/// when all have is it sure that a token which owes something is none of them by another name.
-pub(super) struct Strangers {
-    pub configured: BTreeSet<String>,
-    /// Members that have not come yet; nothing once all have.
-    unseen: Mutex<BTreeSet<String>>,
+/// Members that are configured, or were since the start, and those of them that have not come yet. Only when all have
+/// is it sure that a token which owes something is none of them by another name.
+#[derive(Default)]
+pub(super) struct Strangers(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    configured: BTreeSet<String>,
+    unseen: BTreeSet<String>,
 }
 
 impl Strangers {
-    pub fn new(seats: &[Seat]) -> Self {
-        let own = seats.iter().filter(|seat| !seat.connector.remote());
-        let configured: BTreeSet<String> = own.map(|seat| seat.member.clone()).collect();
-        Self {
-            unseen: Mutex::new(configured.clone()),
-            configured,
+    /// This member is configured.
+    pub fn expect(&self, member: &str) {
+        let mut known = self.0.lock();
+        if known.configured.insert(member.to_owned()) {
+            known.unseen.insert(member.to_owned());
         }
     }
 
-    /// This one has come: whether it is the last of them.
-    pub fn all_seen(&self, member: &str) -> bool {
-        let mut unseen = self.unseen.lock();
-        unseen.remove(member) && unseen.is_empty()
+    /// This one has come: all, if it is the last.
+    pub fn seen(&self, member: &str) -> Option<BTreeSet<String>> {
+        let mut known = self.0.lock();
+        let last = known.unseen.remove(member) && known.unseen.is_empty();
+        last.then(|| known.configured.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn also_members_that_are_added_later_are_waited_for() {
+        let strangers = Strangers::default();
+        for member in ["hsm1", "hsm2"] {
+            strangers.expect(member);
+        }
+        assert_eq!(strangers.seen("hsm1"), None);
+        strangers.expect("hsm3");
+        assert_eq!(strangers.seen("hsm2"), None);
+        assert_eq!(strangers.seen("hsm2"), None);
+        let all = strangers.seen("hsm3").unwrap();
+        assert!(all.iter().eq(&["hsm1", "hsm2", "hsm3"]));
     }
 }
