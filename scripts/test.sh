@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lints, the build, every test, dependencies; ends with one line 'N passed, N failed'.
+# Format, lints, dependencies, the build, every test; ends with one line 'N passed, N failed'.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -70,12 +70,12 @@ component fmt rustfmt
 component clippy clippy
 step "Format" cargo fmt --all --check
 step "Lints" cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+step "Borders, licences and sources of the dependencies" dependencies
 # With the tests: without them dependencies have other features, and would be built twice.
 step "Build" cargo build --workspace --locked --quiet --lib --bins --tests
 result=0
 step "Tests" tests || result=$?
 if [ "$result" -ne 0 ] && step "Tests that failed, once more" again; then result=0; fi
-[ "$result" -ne 0 ] || step "Borders, licences and sources of the dependencies" dependencies
 
 # The closing line, over all test programs. Doc tests count as well.
 awk -v unsteady="$(wc -w <<<"${unsteady[*]}")" '/^test result:/ { passed += $4; failed += $6 }
