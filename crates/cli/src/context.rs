@@ -39,9 +39,20 @@ impl Context {
         config::draft(&self.file()).map_err(|mistake| wrong(&[mistake]))
     }
 
-    /// Whether a daemon runs.
+    /// Whether a daemon runs. Not to know it is an error: who takes it for absent works on cards that it uses.
     pub fn is_served(&self) -> anyhow::Result<bool> {
-        Ok(StateLock::is_held(&self.draft()?.config.state))
+        let draft = self.draft()?;
+        // Mistakes may be why the folder is none.
+        let held = StateLock::is_held(&draft.config.state);
+        if matches!(held, Ok(true)) {
+            return Ok(true);
+        }
+        if draft.mistakes.is_empty() {
+            return held
+                .map_err(|e| anyhow::anyhow!("{e}; run it as root or as the daemon's user"));
+        }
+        let unknown = "whether a daemon runs cannot be said before the configuration is correct";
+        Err(wrong(&draft.mistakes).context(unknown))
     }
 
     /// The state folder of a command that needs no configuration: that of the configuration, if there

@@ -232,7 +232,7 @@ impl Running {
         let config = self.file.display();
         match &lacks[..] {
             [] => tracing::info!(%config, "the daemon serves"),
-            lacks => tracing::error!(
+            lacks => tracing::warn!(
                 %config,
                 "the daemon runs and serves nobody: {}; hsmux doctor says what to do",
                 lacks.join(", and ")

@@ -1,7 +1,7 @@
 //! One daemon for one state folder.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 use std::thread;
@@ -51,12 +51,16 @@ impl StateLock {
         Ok(Self { _file: file })
     }
 
-    /// Whether a daemon holds the folder.
-    pub fn is_held(state: &Path) -> bool {
-        let Ok(file) = File::open(state.join("daemon.lock")) else {
-            return false;
-        };
-        flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+    /// Whether a daemon holds the folder; an error to whoever may not look into it.
+    pub fn is_held(state: &Path) -> Result<bool> {
+        match File::open(state.join("daemon.lock")) {
+            Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).is_err()),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => {
+                let what = "cannot see whether a daemon uses it";
+                Err(failed(state, what, &error))
+            }
+        }
     }
 }
 
@@ -100,9 +104,10 @@ mod tests {
         let first = StateLock::take(&state).unwrap();
         let error = StateLock::take(&state).unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
-        assert!(StateLock::is_held(&state));
+        assert!(StateLock::is_held(&state).unwrap());
         drop(first);
-        assert!(!StateLock::is_held(&state));
+        assert!(!StateLock::is_held(&state).unwrap());
+        assert!(!StateLock::is_held(&folder.path().join("none")).unwrap());
         StateLock::take(&state).unwrap();
     }
 

@@ -3,6 +3,7 @@
 use std::future::pending;
 use std::iter;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::files::{self, Files};
 use crate::memory::Memory;
 use crate::metrics::{Held, Metrics, Refused};
-use crate::phase::{HealthAsked, Phase, Phases};
+use crate::phase::{Phase, Phases};
 use crate::revocation::Shown;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
@@ -57,7 +58,6 @@ pub struct House {
     pub kept: Arc<http::Kept>,
     /// How far it has come to its end.
     pub phases: Phases,
-    pub health_asked: HealthAsked,
 }
 
 /// What a connection holds until it has ended, whatever it has become.
@@ -103,9 +103,10 @@ const MOST_AT_LAST: usize = 1 << 16;
 impl House {
     /// Accepts connections until the end.
     pub async fn listen(self: Arc<Self>, door: Door, listener: TcpListener) {
+        let mut ends = pin!(self.phases.reach(Phase::Draining));
         loop {
             let accepted = tokio::select! {
-                () = self.phases.reach(Phase::Draining) => break,
+                () = &mut ends => break,
                 accepted = listener.accept() => accepted,
             };
             match accepted {

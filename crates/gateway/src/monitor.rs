@@ -71,13 +71,10 @@ impl House {
                 self.metrics
                     .page(&self.sites.load(), &self.files, &self.memory),
             ),
-            "/health" => {
-                self.health_asked.note();
-                match self.trouble() {
-                    None => (StatusCode::OK, "ok\n".into()),
-                    Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
-                }
-            }
+            "/health" => match self.trouble() {
+                None => (StatusCode::OK, "ok\n".into()),
+                Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
+            },
             _ => (
                 StatusCode::NOT_FOUND,
                 "/metrics and /health are here\n".into(),

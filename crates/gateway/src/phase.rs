@@ -1,8 +1,5 @@
 //! How far the gateway has come to its end.
 
-use std::time::{Duration, Instant};
-
-use parking_lot::Mutex;
 use tokio::sync::watch;
 
 /// What a gateway does on its way to the end, in this order.
@@ -42,26 +39,6 @@ impl Phases {
     }
 }
 
-/// When somebody last asked for `/health`.
-#[derive(Default)]
-pub struct HealthAsked(Mutex<Option<Instant>>);
-
-/// Balancers ask several times a minute.
-const LATELY: Duration = Duration::from_secs(60);
-
-impl HealthAsked {
-    /// Somebody asks now.
-    pub fn note(&self) {
-        *self.0.lock() = Some(Instant::now());
-    }
-
-    /// Whether a balancer looks at it, most likely.
-    pub fn lately(&self) -> bool {
-        let last = *self.0.lock();
-        last.is_some_and(|last| last.elapsed() < LATELY)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,15 +56,5 @@ mod tests {
         assert!(!phases.is_at(Phase::Closing));
         drop(sender);
         phases.reach(Phase::Closing).await;
-    }
-
-    #[test]
-    fn a_balancer_has_asked_within_the_last_minute() {
-        let asked = HealthAsked::default();
-        assert!(!asked.lately());
-        asked.note();
-        assert!(asked.lately());
-        *asked.0.lock() = Instant::now().checked_sub(LATELY);
-        assert!(!asked.lately());
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::{GatewaySection, LEAVE_TIME};
+use hsmux_pool::config::GatewaySection;
 use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ use crate::files::Files;
 use crate::house::{Door, House};
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
-use crate::phase::{HealthAsked, Phase, Phases};
+use crate::phase::{Phase, Phases};
 use crate::reserve::Reserve;
 use crate::signatures::{Signatures, share};
 use crate::sites::Sites;
@@ -98,7 +98,6 @@ impl Service {
             memory: Memory::new(section.memory),
             kept: Arc::default(),
             phases,
-            health_asked: HealthAsked::default(),
         });
         let (addresses, listeners) = sockets.serve(&house, &runtime)?;
         let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
@@ -121,13 +120,6 @@ impl Service {
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
-
-    /// How long balancers have to notice the end: nobody would, where none asks for `/health`.
-    fn leave_time(&self) -> Duration {
-        let own = self.house.section.leave_time;
-        let asked = self.house.health_asked.lately();
-        own.unwrap_or(if asked { LEAVE_TIME } else { Duration::ZERO })
-    }
 }
 
 impl Drop for Service {
@@ -137,7 +129,7 @@ impl Drop for Service {
         let Some(runtime) = self.runtime.take() else {
             return;
         };
-        let notice = self.leave_time() / 2;
+        let notice = self.house.section.leave_time / 2;
         for phase in [Phase::Leaving, Phase::LastAnswers] {
             let _ = self.phase.send(phase);
             std::thread::sleep(notice);

@@ -62,17 +62,25 @@ pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
         let config = draft.good().map_err(|mistakes| of(&mistakes))?;
         return embedded(&config, threads);
     }
-    Ok(Box::new(daemon(&draft)?))
+    despite(&draft.mistakes, daemon(&draft)?)
 }
 
-/// The daemon where the file says that it is. What else is wrong with the file is no reason to fail: a daemon that
-/// runs goes on with what it read before.
+/// The daemon where the file says that it is.
 fn daemon(draft: &Draft) -> Result<Daemon> {
-    for mistake in &draft.mistakes {
-        crate::debug::say(mistake);
-    }
     let endpoint = Endpoint::from(&*draft.config.module.socket);
     Daemon::new(endpoint, draft.config.pool.deadline)
+}
+
+/// What else is wrong with the file is no reason to fail: a daemon that runs goes on with what it read before. Where
+/// it is not reached the mistakes are why.
+fn despite(mistakes: &[Mistake], daemon: Daemon) -> Result<Box<dyn Backend>> {
+    if !mistakes.is_empty() {
+        daemon.reach().map_err(|_| of(mistakes))?;
+    }
+    for mistake in mistakes {
+        crate::debug::say(mistake);
+    }
+    Ok(Box::new(daemon))
 }
 
 /// Whether the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
@@ -99,7 +107,7 @@ fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
     if draft.config.module.embedded {
         return Err(refuse("[module] mode = \"embedded\" is refused"));
     }
-    Ok(Box::new(daemon(&draft)?.verified()))
+    despite(&draft.mistakes, daemon(&draft)?.verified())
 }
 
 fn of(mistakes: &[Mistake]) -> Error {

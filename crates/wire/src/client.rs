@@ -60,9 +60,15 @@ impl Client {
     /// A client that has greeted the daemon.
     pub fn connect(endpoint: Endpoint, program: &str) -> Result<Self> {
         let client = Self::new(endpoint, program)?;
-        let line = client.fresh(Instant::now() + CONNECT_WITHIN)?;
-        client.idle.lock().push(line);
+        client.reach()?;
         Ok(client)
+    }
+
+    /// Greets the daemon over a connection that the next call takes.
+    pub fn reach(&self) -> Result<()> {
+        let line = self.fresh(Instant::now() + CONNECT_WITHIN)?;
+        self.idle.lock().push(line);
+        Ok(())
     }
 
     /// A client that speaks these versions only: an older one, for tests of a roll-out.

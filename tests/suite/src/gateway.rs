@@ -176,9 +176,14 @@ impl Gateway {
     }
 }
 
-/// Writes the gateway's sections into the configuration.
+/// Writes the gateway's sections into the configuration. No balancer has to notice its end unless the lines say so.
 pub fn configure(rig: &mut Rig, lines: &str, sites: &str) {
+    let leaves = if lines.contains("leave_time") {
+        ""
+    } else {
+        "leave_time = \"0s\"\n"
+    };
     rig.config.module = format!(
-        "\n[gateway]\nlisten = [\"127.0.0.1:0\"]\nmetrics = \"127.0.0.1:0\"\n{lines}\n{sites}\n"
+        "\n[gateway]\nlisten = [\"127.0.0.1:0\"]\nmetrics = \"127.0.0.1:0\"\n{leaves}{lines}\n{sites}\n"
     );
 }

@@ -1,9 +1,10 @@
 //! Certification requests by keys of the pool, and certificates onto it.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use der::{Decode, Encode};
-use hsmux_pool::{Catalogue, Pool};
+use hsmux_pool::{Catalogue, Entry, Pool};
 use hsmux_software::{PublicKey, csr, digest, pem, prehash, prehashed_input};
 use hsmux_token::{
     Attributes, Blob, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Token,
@@ -106,20 +107,25 @@ pub fn import(
     })
 }
 
-/// Programs take the certificate of a key by its CKA_ID, and cards have room for one.
+/// Programs take the certificate of a key by its CKA_ID, and cards have room for one. Tokens of other hosts are not
+/// where it would be written.
 fn refuse_second(catalogue: &Catalogue, id: &[u8], der: &[u8]) -> Result<()> {
     let of_id = |object: &Object| {
         object.id.class == Class::CERTIFICATE && object.attributes.get(ck::CKA_ID) == Some(id)
     };
-    let mut entries = catalogue.entries.values();
-    let Some(other) = entries.find(|entry| !entry.hidden && of_id(&entry.object)) else {
+    let own = |entry: &&Arc<Entry>| !entry.hidden && catalogue.is_own(entry);
+    let mut entries = catalogue.entries.values().filter(own);
+    let Some(other) = entries.find(|entry| of_id(&entry.object)) else {
         return Ok(());
     };
     let attributes = &other.object.attributes;
     let label = attributes.text(ck::CKA_LABEL).unwrap_or_default();
     let id = hex::encode(id);
     let message = if attributes.get(ck::CKA_VALUE) == Some(der) {
-        format!("this certificate is in the pool already: {label:?}, id {id}")
+        format!(
+            "this certificate is in the pool already: {label:?}, id {id}. To members that lack it: hsmux key clone \
+             --id {id} --type cert"
+        )
     } else {
         format!(
             "the pool has another certificate of this id: {label:?}, id {id}. Delete that one first (hsmux key delete \
@@ -129,9 +135,7 @@ fn refuse_second(catalogue: &Catalogue, id: &[u8], der: &[u8]) -> Result<()> {
     Err(Error::request(Kind::Invalid, message))
 }
 
-fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<std::sync::Arc<Object>> {
+fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<Arc<Object>> {
     let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
-    catalogue
-        .get(&id)
-        .map(|entry| std::sync::Arc::clone(&entry.object))
+    catalogue.get(&id).map(|entry| Arc::clone(&entry.object))
 }

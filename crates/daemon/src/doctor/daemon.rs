@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 
 use hsmux_pool::config::Config;
 use hsmux_pool::{DebtStatus, ObjectStatus};
-use hsmux_token::Kind;
+use hsmux_token::{Error, Kind, Result};
 
 use super::{Finding, Level, shown};
 use crate::admin::{AdminClient, KeyRow, MemberStatus, Request, Response};
@@ -18,8 +18,9 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     let client = match AdminClient::connect(socket) {
         Ok(client) => client,
         Err(error) => {
-            let mut findings = vec![unreachable(config, &error)];
-            if !StateLock::is_held(&config.state) {
+            let held = StateLock::is_held(&config.state);
+            let mut findings = vec![unreachable(config, &error, &held)];
+            if matches!(held, Ok(false)) {
                 findings.extend(addresses(config).filter_map(|(key, at)| taken(key, at)));
             }
             return findings;
@@ -59,24 +60,17 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     findings
 }
 
-fn unreachable(config: &Config, error: &hsmux_token::Error) -> Finding {
+fn unreachable(config: &Config, error: &Error, held: &Result<bool>) -> Finding {
     let socket = shown(&config.admin.socket.path);
-    let held = StateLock::is_held(&config.state);
-    match error.kind() {
-        Kind::Forbidden => {
-            let advice = "run it as root or as the daemon's user";
-            Finding::new(Level::Error, socket, error.to_string(), advice)
-        }
-        _ if held => {
+    let advice = "run it as root or as the daemon's user";
+    match (error.kind(), held) {
+        (Kind::Forbidden, _) => Finding::new(Level::Error, socket, error.to_string(), advice),
+        (_, Ok(true)) => {
             let problem = format!("a daemon runs, but is not reached: {error}");
-            Finding::new(
-                Level::Error,
-                socket,
-                problem,
-                "run it as root or as the daemon's user",
-            )
+            Finding::new(Level::Error, socket, problem, advice)
         }
-        _ => {
+        (_, Err(unknown)) => Finding::new(Level::Error, socket, unknown.to_string(), advice),
+        (_, Ok(false)) => {
             let problem = "the daemon does not run";
             Finding::new(Level::Warning, "daemon", problem, "start it: hsmux serve")
         }

@@ -150,3 +150,26 @@ impl Waiting {
         Poll::Ready(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{HeaderValue, LINK};
+
+    use super::*;
+
+    #[test]
+    fn so_much_waits_and_more_is_dropped() {
+        let interim = Interim::default();
+        let mut fields = HeaderMap::new();
+        let long = "</style.css>".repeat(80);
+        fields.insert(LINK, HeaderValue::from_str(&long).unwrap());
+        for _ in 0..1000 {
+            interim.push(StatusCode::EARLY_HINTS, &fields);
+        }
+        let waiting = interim.0.lock();
+        assert!(waiting.bytes.len() <= MOST);
+        assert!(waiting.bytes.len() > MOST - 2 * long.len());
+        // Whole ones only.
+        assert!(waiting.bytes.ends_with(b"\r\n\r\n"));
+    }
+}

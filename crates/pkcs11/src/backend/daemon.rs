@@ -30,6 +30,11 @@ impl Daemon {
         })
     }
 
+    /// Greets it now, and not only at the first call.
+    pub fn reach(&self) -> Result<()> {
+        self.client.reach()
+    }
+
     /// Believes a daemon only of root, or of the user whom root gave the socket's folder.
     #[must_use]
     pub fn verified(mut self) -> Self {

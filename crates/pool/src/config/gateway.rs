@@ -14,9 +14,6 @@ use super::reader::{Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{Place, Site, place, site};
 
-/// Longer than haproxy takes to notice, as `hsmux haproxy config` configures it.
-pub const LEAVE_TIME: Duration = Duration::from_secs(3);
-
 /// `[gateway]`: TLS with private keys in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewaySection {
@@ -52,9 +49,8 @@ pub struct GatewaySection {
     pub idle_timeout: Duration,
     /// How long nothing may pass over what has become a WebSocket or is no HTTP.
     pub tunnel_timeout: Duration,
-    /// How long `/health` announces the end before connections are refused; `None`: [`LEAVE_TIME`], if `/health` was
-    /// asked for lately, or else not at all.
-    pub leave_time: Option<Duration>,
+    /// How long `/health` announces the end before connections are refused.
+    pub leave_time: Duration,
     /// How long requests that run are waited for at the end.
     pub drain_timeout: Duration,
     /// Whether clients are given session tickets.
@@ -189,7 +185,8 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
         sign_timeout: seconds(fields, "sign_timeout", 30),
         idle_timeout: seconds(fields, "idle_timeout", 60),
         tunnel_timeout: time(fields, "tunnel_timeout", ("1ms", "168h"), 3600),
-        leave_time: fields.duration_from("leave_time", "0s", "24h"),
+        // Longer than haproxy takes to notice, as `hsmux haproxy config` configures it.
+        leave_time: time(fields, "leave_time", ("0s", "24h"), 3),
         drain_timeout: time(fields, "drain_timeout", ("0s", "24h"), 10),
         ticket_secret: place(fields, "ticket_secret", Class::SECRET_KEY),
         // Not so short that hosts whose clocks differ a little have no key in common, nor so long that a key

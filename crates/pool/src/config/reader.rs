@@ -9,6 +9,7 @@ use hsmux_token::permissions::SecretReaders;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::duration;
 use super::schema::{Key, SECTIONS, Section};
 use super::{Mistake, PinSource, Severity, User};
 
@@ -248,12 +249,12 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
     }
 
     pub fn duration(&mut self, name: &str) -> Option<Duration> {
-        self.read(name, |value| duration(text(value)?))
+        self.read(name, |value| duration::read(text(value)?))
     }
 
     /// A duration with a range of its own.
     pub fn duration_from(&mut self, name: &str, least: &str, most: &str) -> Option<Duration> {
-        self.read(name, |value| within(text(value)?, least, most))
+        self.read(name, |value| duration::within(text(value)?, least, most))
     }
 
     pub fn path(&mut self, name: &str) -> Option<PathBuf> {
@@ -376,34 +377,4 @@ fn pin(value: &DeValue<'_>) -> Result<(&'static str, String), String> {
         Some(kind) => Ok((kind, place.to_owned())),
         None => Err(format!("{key:?} is unknown; {shape}")),
     }
-}
-
-/// `30s`, `500ms`, `2m`, `1h`, as times are unless a key says otherwise.
-pub fn duration(text: &str) -> Result<Duration, String> {
-    within(text, "1ms", "24h")
-}
-
-fn within(text: &str, least: &str, most: &str) -> Result<Duration, String> {
-    let given = time(text)?;
-    if (time(least)?..=time(most)?).contains(&given) {
-        return Ok(given);
-    }
-    Err(format!("{text:?} is not from {least} to {most}"))
-}
-
-fn time(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is not a time: a number and ms, s, m or h");
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let unit = match unit.trim_start() {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return Err(wrong()),
-    };
-    let number: u64 = number.parse().map_err(|_| wrong())?;
-    Ok(Duration::from_millis(number.saturating_mul(unit)))
 }

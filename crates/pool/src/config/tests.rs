@@ -150,8 +150,8 @@ fn times_have_the_range_of_their_key() {
         }
     }
     let leaves = |key| with(key, "0s").unwrap().gateway.unwrap().leave_time;
-    assert_eq!(leaves("leave_time"), Some(Duration::ZERO));
-    assert_eq!(leaves("drain_timeout"), None);
+    assert_eq!(leaves("leave_time"), Duration::ZERO);
+    assert_eq!(leaves("drain_timeout"), Duration::from_secs(3));
 }
 
 #[test]

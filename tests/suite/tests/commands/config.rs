@@ -91,6 +91,13 @@ fn a_mistake_in_the_file_breaks_no_pool_that_runs() {
     rig.stop();
     let alone = rig.hsmux("status").fails();
     alone.says("is not a time");
+    // Nor is a daemon taken for absent: its state folder may be among what cannot be read.
+    rig.hsmux("pin list")
+        .fails()
+        .says("whether a daemon runs cannot be said")
+        .says("is not a time");
+    let program = rig.pkcs11_tool("--list-objects --type privkey");
+    program.fails().says("is not a time");
     fs::write(&file, good).unwrap();
     rig.start();
 }

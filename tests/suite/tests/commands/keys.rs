@@ -256,7 +256,8 @@ fn a_request_is_signed_and_its_certificate_imported() {
     rig.hsmux("key cert import web.crt").ok();
     rig.hsmux("key cert import web.crt")
         .fails()
-        .says("in the pool already");
+        .says("in the pool already")
+        .says("hsmux key clone --id");
     rig.run("openssl")
         .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -set_serial 7 -out again.crt")
         .ok();

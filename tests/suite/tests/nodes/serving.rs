@@ -48,6 +48,33 @@ fn another_hosts_tokens_are_used_and_not_changed() {
     program.ok("destroy", json!({"kind": "private", "label": "new"}));
 }
 
+/// Changes are for tokens of this host, whatever is on others.
+#[test]
+fn a_certificate_of_another_host_keeps_none_from_this_one() {
+    let pair = Pair::start(1, 1);
+    for (rig, label) in [(&pair.node, "there"), (&pair.user, "here")] {
+        rig.hsmux(&format!("key generate ec:p256 --label {label} --id 77"))
+            .ok();
+        let csr = format!("key csr --label {label} --subject CN=www.test --out web.csr");
+        rig.hsmux(&csr).ok();
+        rig.run("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
+            .ok();
+        rig.run("openssl")
+            .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out web.crt")
+            .ok();
+    }
+    pair.node.hsmux("key cert import web.crt").ok();
+    until("the other host's certificate is known", PATIENCE, || {
+        let listed = pair.user.hsmux("key list").ok().out;
+        let mut lines = listed.lines();
+        lines
+            .any(|line| line.contains("there") && line.contains("certificate"))
+            .then_some(())
+    });
+    pair.user.hsmux("key cert import web.crt").ok();
+}
+
 #[test]
 fn a_pool_of_another_hosts_tokens_alone_makes_no_key() {
     let pair = Pair::start(0, 1);

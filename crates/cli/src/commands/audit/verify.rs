@@ -95,7 +95,8 @@ impl Verify {
             None => keeper.as_ref().and_then(|keeper| keeper.seal_key().ok()),
         };
         let kept = keeper.and_then(|keeper| keeper.head().ok().flatten());
-        let running = own.is_some_and(|config| StateLock::is_held(&config.state));
+        let running =
+            own.is_some_and(|config| matches!(StateLock::is_held(&config.state), Ok(true)));
         let now = own.filter(|_| running).and_then(|_| written(context));
         Ok(Known {
             keys,

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::config::reader::{Fields, Named, duration, suggestion, text};
+use crate::config::duration;
+use crate::config::reader::{Fields, Named, suggestion, text};
 
 /// An issuer of JSON Web Tokens (RFC 7519).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -102,8 +103,8 @@ fn key_set(value: &DeValue<'_>) -> Result<JwkSet, String> {
             match name {
                 "url" => url(text)?.clone_into(&mut from.url),
                 "ca" => from.ca = Some(PathBuf::from(text)),
-                "refresh" => from.refresh = duration(text)?,
-                "max_age" => from.max_age = duration(text)?,
+                "refresh" => from.refresh = duration::read(text)?,
+                "max_age" => from.max_age = duration::read(text)?,
                 _ => {
                     let hint = suggestion(name, ["url", "ca", "refresh", "max_age"].into_iter());
                     return Err(format!("{name:?} is unknown{hint}"));

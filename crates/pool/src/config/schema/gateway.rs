@@ -106,8 +106,8 @@ pub(super) const GATEWAY: Section = Section {
         key(
             "leave_time",
             r#""5s""#,
-            r#""3s", or "0s" where no balancer asks"#,
-            "At the end: how long new connections are still served while /health says that the gateway ends; longer than a balancer takes to notice; from \"0s\". Without this key it is 3 s if anybody has asked for /health within the last minute, and else nothing.",
+            r#""3s""#,
+            "At the end: how long new connections are still served while /health says that the gateway ends; longer than a balancer takes to notice; from \"0s\", which is enough where no balancer asks.",
         ),
         key(
             "drain_timeout",
