@@ -34,8 +34,18 @@ impl Cards {
 
     /// The same with operations that take their time.
     pub fn paced(count: usize, timing: &Timing) -> Self {
-        let card = |number| Card::new(Profile::new(&Self::serial(number)).timing(timing.clone()));
-        let cards = (0..count).map(card).collect::<Result<_, _>>();
+        Self::of(
+            (0..count).map(|number| Profile::new(&Self::serial(number)).timing(timing.clone())),
+        )
+    }
+
+    /// The same with serial numbers of their own, which may be equal.
+    pub fn with_serials(serials: &[&str]) -> Self {
+        Self::of(serials.iter().map(|serial| Profile::new(serial)))
+    }
+
+    fn of(cards: impl Iterator<Item = Profile>) -> Self {
+        let cards = cards.map(Card::new).collect::<Result<_, _>>();
         let readers = Readers::start(cards.expect("virtual cards"));
         Self {
             readers: readers.unwrap_or_else(|error| panic!("{error}")),

@@ -19,3 +19,4 @@ mod provision;
 mod readers;
 mod run;
 mod sc_hsm_tool;
+mod twins;

@@ -1,6 +1,5 @@
 //! `hsmux card clone`.
 
-use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::{Deed, Stage};
 use hsmux_smartcard::KeyReference;
@@ -39,6 +38,9 @@ pub struct Clone {
     /// Copy to all cards that there are and that have the same DKEK
     #[arg(long, conflicts_with = "to")]
     all: bool,
+    /// The reader to use where several hold a card of one serial number, by its exact name; may stand several times
+    #[arg(long, value_name = "NAME")]
+    reader: Vec<String>,
     /// The user's PIN of all cards: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
@@ -74,17 +76,14 @@ impl Clone {
         parked.resume(outcome)
     }
 
-    /// The cards that were named, or all.
+    /// The cards that were named, or all. None of them has the serial number of another.
     fn choose(&self) -> anyhow::Result<(Found, Vec<Found>)> {
         let (mut cards, others) = find::all()?;
+        find::only_in(&self.reader, &mut cards)?;
+        let there: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
         let mut take = |serial: &str| {
-            let at = cards.iter().position(|card| card.serial == serial);
-            at.map(|at| cards.swap_remove(at)).with_context(|| {
-                let missing = format!("there is no card {serial} in the readers");
-                let others = others.iter().map(ToString::to_string);
-                let lines: Vec<_> = std::iter::once(missing).chain(others).collect();
-                lines.join("\n")
-            })
+            let twins = cards.extract_if(.., |card| card.serial == serial).collect();
+            find::single(twins, Some(serial), "the readers", &there, &others)
         };
         let source = take(&self.from)?;
         let mut targets = Vec::new();
@@ -92,8 +91,19 @@ impl Clone {
             targets.push(take(serial)?);
         }
         if self.all {
-            targets = cards;
-            targets.sort_by(|one, other| one.serial.cmp(&other.serial));
+            let mut serials: Vec<_> = cards.iter().map(|card| card.serial.clone()).collect();
+            serials.sort();
+            serials.dedup();
+            for serial in serials {
+                let twins = cards.extract_if(.., |card| card.serial == serial).collect();
+                targets.push(find::single(
+                    twins,
+                    Some(&serial),
+                    "the readers",
+                    &there,
+                    &others,
+                )?);
+            }
         }
         anyhow::ensure!(!targets.is_empty(), "there is no card to copy to");
         Ok((source, targets))

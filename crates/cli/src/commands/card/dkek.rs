@@ -71,7 +71,7 @@ pub struct Import {
     #[command(flatten)]
     which: Which,
     /// Import it into every card there is whose DKEK still misses a share
-    #[arg(long, conflicts_with = "card")]
+    #[arg(long, conflicts_with_all = ["card", "reader"])]
     all: bool,
     /// The password: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(

@@ -1,8 +1,10 @@
 //! Cards in readers.
 
+use std::fmt::Write as _;
+
 use anyhow::Context as _;
 use hsmux_smartcard::Card;
-use hsmux_smartcard::pcsc::{CardState, Channel, Limits, readers};
+use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Reader, readers};
 use hsmux_smartcard::provision::{Access, ProvisionError, report};
 use hsmux_token::Secret;
 
@@ -13,6 +15,11 @@ pub struct Found {
 }
 
 impl Found {
+    /// The reader that it is in.
+    pub fn reader(&self) -> &str {
+        self.card.name()
+    }
+
     /// The card, with the PIN of its user.
     pub fn access(self, pin: Secret, last_try: bool) -> Access<Channel> {
         Access {
@@ -45,8 +52,12 @@ impl std::fmt::Display for Other {
 
 /// All cards there are, and what else is in readers.
 pub fn all() -> anyhow::Result<(Vec<Found>, Vec<Other>)> {
+    Ok(look_into(readers()?))
+}
+
+fn look_into(readers: Vec<Reader>) -> (Vec<Found>, Vec<Other>) {
     let (mut found, mut others) = (Vec::new(), Vec::new());
-    for reader in readers()? {
+    for reader in readers {
         if reader.card == CardState::Empty {
             continue;
         }
@@ -64,31 +75,110 @@ pub fn all() -> anyhow::Result<(Vec<Found>, Vec<Other>)> {
             }),
         }
     }
-    Ok((found, others))
+    (found, others)
 }
 
-/// The card with this serial number, or the only one.
-pub fn one(serial: Option<&str>) -> anyhow::Result<Found> {
-    let (mut found, others) = all()?;
-    let there: Vec<_> = found.iter().map(|card| card.serial.clone()).collect();
-    let at = if let Some(serial) = serial {
-        there.iter().position(|there| there == serial)
-    } else {
+/// The only card with this serial number, in this reader; without either the only card.
+///
+/// With a reader no other one is looked into.
+pub fn one(serial: Option<&str>, reader: Option<&str>) -> anyhow::Result<Found> {
+    let mut readers = readers()?;
+    if let Some(name) = reader {
+        let names: Vec<_> = readers.iter().map(|reader| quoted(&reader.name)).collect();
+        readers.retain(|reader| reader.name == name);
         anyhow::ensure!(
-            there.len() < 2,
-            "there are several cards: say --card with one of {}",
-            there.join(", ")
+            !readers.is_empty(),
+            "there is no reader {}; the readers are: {}",
+            quoted(name),
+            if names.is_empty() {
+                "none".into()
+            } else {
+                names.join(", ")
+            }
         );
-        there.first().map(|_| 0)
-    };
-    let at = at.with_context(|| {
-        let wanted = serial.map_or_else(|| "no card".into(), |serial| format!("no card {serial}"));
-        let mut lines = vec![format!("there is {wanted} in the readers")];
-        if !there.is_empty() {
-            lines.push(format!("there are: {}", there.join(", ")));
+    }
+    let (mut found, others) = look_into(readers);
+    let there: Vec<_> = found.iter().map(|card| card.serial.clone()).collect();
+    found.retain(|card| serial.is_none_or(|serial| card.serial == serial));
+    let place = reader.map_or_else(
+        || "the readers".into(),
+        |name| format!("reader {}", quoted(name)),
+    );
+    single(found, serial, &place, &there, &others)
+}
+
+/// The only one of these cards, which have this serial number if one was asked for. `place` is where they were
+/// looked for, `there` the serial numbers of all that were found.
+pub fn single(
+    mut cards: Vec<Found>,
+    serial: Option<&str>,
+    place: &str,
+    there: &[String],
+    others: &[Other],
+) -> anyhow::Result<Found> {
+    if cards.len() > 1 {
+        anyhow::bail!(ambiguous(serial, &cards));
+    }
+    if let Some(card) = cards.pop() {
+        return Ok(card);
+    }
+    let wanted = serial.map_or_else(|| "no card".into(), |serial| format!("no card {serial}"));
+    let mut lines = vec![format!("there is {wanted} in {place}")];
+    if !there.is_empty() {
+        lines.push(format!("there are: {}", there.join(", ")));
+    }
+    lines.extend(others.iter().map(Other::to_string));
+    anyhow::bail!(lines.join("\n"))
+}
+
+/// Leaves the cards in these readers as the only ones of their serial numbers.
+pub fn only_in(readers: &[String], cards: &mut Vec<Found>) -> anyhow::Result<()> {
+    let mut chosen: Vec<(String, &String)> = Vec::new();
+    for reader in readers {
+        let there = cards.iter().find(|card| card.reader() == reader);
+        let serial = there.map(|card| card.serial.clone()).with_context(|| {
+            let readers: Vec<_> = cards.iter().map(|card| quoted(card.reader())).collect();
+            format!(
+                "there is no SmartCard-HSM in a reader {}; there are cards in: {}",
+                quoted(reader),
+                readers.join(", ")
+            )
+        })?;
+        let twin = chosen.iter().find(|(chosen, _)| *chosen == serial);
+        if let Some((_, other)) = twin {
+            anyhow::bail!(
+                "the readers {} and {} both hold a card {serial}: name one of them",
+                quoted(other),
+                quoted(reader)
+            );
         }
-        lines.extend(others.iter().map(Other::to_string));
-        lines.join("\n")
-    })?;
-    Ok(found.swap_remove(at))
+        chosen.push((serial, reader));
+    }
+    cards.retain(|card| {
+        let choice = chosen.iter().find(|(serial, _)| *serial == card.serial);
+        choice.is_none_or(|(_, reader)| *reader == card.reader())
+    });
+    Ok(())
+}
+
+/// Says that several cards may be meant, where they are, and how to choose.
+fn ambiguous(serial: Option<&str>, cards: &[Found]) -> String {
+    let mut text = match serial {
+        Some(serial) => format!("{} readers hold a card {serial}", cards.len()),
+        None => "there are several cards".to_owned(),
+    };
+    text.push_str("; nothing was touched. Choose one with --reader:");
+    for card in cards {
+        let _ = write!(text, "\n  --reader {}", quoted(card.reader()));
+        if serial.is_none() {
+            let _ = write!(text, "    (or --card {})", card.serial);
+        }
+    }
+    text
+}
+
+/// A reader's name as a shell takes it, for a name of printable characters.
+fn quoted(name: &str) -> String {
+    let printable = name.replace(char::is_control, "?");
+    format!("'{}'", printable.replace('\'', r"'\''"))
 }

@@ -27,7 +27,7 @@ use crate::exit::Exit;
 use crate::pin::PinArg;
 use crate::{output, progress};
 
-/// SmartCard-HSMs and Nitrokey HSMs in PC/SC readers. Cards are named by their serial numbers.
+/// SmartCard-HSMs and Nitrokey HSMs in PC/SC readers. Cards are named by their serial numbers, or by their readers.
 #[derive(Subcommand, Debug)]
 pub enum Card {
     /// List the cards: versions, PINs, DKEK, keys; no try of a PIN is spent
@@ -61,6 +61,9 @@ pub struct Which {
     /// The card's serial number [default: the only card there is]
     #[arg(long, value_name = "SERIAL")]
     card: Option<String>,
+    /// The reader that the card is in, by its exact name; with --card the serial number must match, too
+    #[arg(long, value_name = "NAME")]
+    reader: Option<String>,
     /// Try the PIN even where one try is left: a wrong one blocks it then
     #[arg(long)]
     last_try: bool,
@@ -92,9 +95,13 @@ impl Card {
 }
 
 impl Which {
+    fn find(&self) -> anyhow::Result<Found> {
+        find::one(self.card.as_deref(), self.reader.as_deref())
+    }
+
     /// The card; the daemon's member that uses it, if there is one, is parked until `Parked` is resumed.
     fn open(&self, context: &Context) -> anyhow::Result<(Found, Parked)> {
-        let found = find::one(self.card.as_deref())?;
+        let found = self.find()?;
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
         Ok((found, parked))
     }
@@ -131,7 +138,7 @@ impl Login {
         work: impl FnOnce(&mut Access<Channel>) -> anyhow::Result<T>,
         stage: impl FnOnce(&T) -> Stage,
     ) -> anyhow::Result<T> {
-        let found = find::one(self.which.card.as_deref())?;
+        let found = self.which.find()?;
         let pin = self.pin.read(&format!("PIN of card {}", found.serial))?;
         let deed = deed(found.serial.clone());
         let parked = Parked::park(context, std::slice::from_ref(&found.serial))?;
