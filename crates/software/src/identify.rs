@@ -9,8 +9,8 @@ use crate::PublicKey;
 /// Gives every object of one token its [`ObjectId`], in the order given.
 ///
 /// Private keys whose public half is known get CKA_PUBLIC_KEY_INFO: RSA keys from their own modulus
-/// and exponent, others from the public key or certificate with the same CKA_ID. `serial` is the
-/// token's serial number; it names what only this token can name.
+/// and exponent, others from the public key or certificate with the same CKA_ID. `serial` tells
+/// the token from others (`TokenInfo::identity`); it names what only this token can name.
 pub fn identify(serial: &str, objects: Vec<Attributes>) -> Vec<Object> {
     let halves = Halves::of(&objects);
     objects

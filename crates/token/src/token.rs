@@ -227,6 +227,20 @@ pub struct TokenInfo {
 }
 
 impl TokenInfo {
+    /// Tells this token from the other members': its serial number, or without one the name of its member.
+    ///
+    /// A vendor's serial number has at most 16 characters, so none can be taken for a member without one.
+    #[must_use]
+    pub fn identity(&self, member: &str) -> String {
+        if self.serial.is_empty() {
+            format!("without serial number: {member}")
+        } else {
+            self.serial.clone()
+        }
+    }
+}
+
+impl TokenInfo {
     /// What the token says of a mechanism.
     pub fn mechanism(&self, kind: u64) -> Option<&MechanismInfo> {
         let at = self
@@ -304,5 +318,22 @@ impl<C> Encode<C> for TokenFlags {
 impl<'b, C> Decode<'b, C> for TokenFlags {
     fn decode(d: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
         Ok(Self::from_bits_retain(d.u64()?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_without_a_serial_number_are_told_from_each_other_and_from_all_that_have_one() {
+        let token = |serial: &str| TokenInfo {
+            serial: serial.into(),
+            ..TokenInfo::default()
+        };
+        assert_eq!(token("0001").identity("one"), token("0001").identity("two"));
+        assert_ne!(token("").identity("one"), token("").identity("two"));
+        // C_GetTokenInfo has 16 characters for it.
+        assert!(token("").identity("").len() > 16);
     }
 }

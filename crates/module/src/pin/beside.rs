@@ -32,6 +32,7 @@ pub fn learn(state: &Path, token: &TokenInfo, user: User, pin: &[u8]) -> Result<
 
 fn journal(state: &Path, token: &TokenInfo) -> Result<Journal> {
     let records = Folder::open(state)?.list()?;
-    let known = records.iter().find(|known| known.serial == token.serial);
+    let same = |known: &&Record| !known.serial.is_empty() && known.serial == token.serial;
+    let known = records.iter().find(same);
     Journal::open(state, &known.map_or(token.clone(), Record::token_info))
 }

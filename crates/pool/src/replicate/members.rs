@@ -13,21 +13,22 @@ pub struct Member {
 }
 
 impl Member {
-    /// The token of a member that is in service, with its serial number.
+    /// The token of a member that is in service, with its serial number or what stands for it.
     pub(super) fn present(&self) -> Option<Present> {
         let token = self.token.clone()?;
         Some(Present {
             name: self.name.clone(),
-            serial: token.info().serial.clone(),
+            serial: token.info().identity(&self.name),
             token,
         })
     }
 }
 
-/// A member that is in service, by the serial number that its token gave.
+/// A member that is in service.
 #[derive(Clone)]
 pub(super) struct Present {
     pub name: String,
+    /// What tells its token from others: [`TokenInfo::identity`](hsmux_token::TokenInfo::identity).
     pub serial: String,
     pub token: Arc<dyn Token>,
 }

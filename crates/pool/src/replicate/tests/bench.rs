@@ -223,6 +223,30 @@ impl<F: Fn(&Operation) -> Option<Result<Outcome>> + Send + Sync> Token for Tampe
     }
 }
 
+/// A token whose vendor gave it no serial number.
+pub struct WithoutSerial(pub Arc<dyn Token>);
+
+impl Token for WithoutSerial {
+    fn info(&self) -> Arc<TokenInfo> {
+        Arc::new(TokenInfo {
+            serial: String::new(),
+            ..TokenInfo::clone(&self.0.info())
+        })
+    }
+
+    fn objects(&self) -> Result<Arc<Snapshot>> {
+        self.0.objects()
+    }
+
+    fn submit(&self, batch: Batch) {
+        self.0.submit(batch);
+    }
+
+    fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        self.0.execute(operation, deadline)
+    }
+}
+
 /// prime256v1, as CKA_EC_PARAMS.
 const P256: [u8; 10] = [6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 3, 1, 7];
 

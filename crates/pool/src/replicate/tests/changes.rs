@@ -1,6 +1,6 @@
 //! What reaches all members, and what reaches none.
 
-use super::bench::{Tampered, of_class, pair, secret};
+use super::bench::{Tampered, WithoutSerial, of_class, pair, secret};
 use super::{Bench, in_own_process};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, Kind, Operation, Token};
@@ -283,5 +283,36 @@ fn what_a_member_owes_of_one_object_it_does_in_order_or_not_yet() {
         let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
         assert_eq!((told.applied, told.failed.len()), (2, 0), "{told:?}");
         assert_eq!(bench.everywhere(), [id]);
+    });
+}
+
+/// They were one member: two replicas could never be made, and what was made was on the first alone.
+#[test]
+fn tokens_without_a_serial_number_are_as_many_members_as_are_configured() {
+    let name = "changes::tokens_without_a_serial_number_are_as_many_members_as_are_configured";
+    in_own_process(name, THREE, |folder| {
+        let bench = Bench::new(folder, THREE, 2);
+        for name in THREE {
+            bench.swap(name, Arc::new(WithoutSerial(bench.token(name))));
+        }
+        bench.make(&pair(false, "k"));
+        assert_eq!(bench.everywhere().len(), 2);
+        bench.pool.leaves("hsm3");
+        let notes = |label: &'static str| Operation::Create {
+            template: Attributes::default()
+                .with_number(CKA_CLASS, CKO_DATA)
+                .with_flag(CKA_TOKEN, true)
+                .with(CKA_LABEL, label)
+                .with(CKA_VALUE, "text"),
+            near: None,
+        };
+        bench.make(&notes("while hsm3 was away"));
+        // What one of them owes no other pays.
+        for (member, owed) in [("hsm1", 0), ("hsm2", 0), ("hsm3", 1)] {
+            let member = bench.pool.returns(member);
+            let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();
+            assert_eq!((told.applied, told.failed.len()), (owed, 0), "{told:?}");
+        }
+        assert_eq!(bench.everywhere().len(), 3);
     });
 }
