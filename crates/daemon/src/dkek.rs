@@ -5,58 +5,139 @@
 use std::collections::HashMap;
 
 use hsmux_pool::replicate::Replicator;
-use hsmux_smartcard::pcsc::{CardState, Channel, Limits, readers};
+use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Reader, readers};
 use hsmux_smartcard::provision::newborn::{self, Expected};
 use hsmux_smartcard::provision::{KeyPackage, ProvisionError, report};
-use hsmux_smartcard::{Card, Pin, PinStatus};
+use hsmux_smartcard::{Card, Pin, PinStatus, Status};
 use hsmux_token::{Blob, Error, Kind, Result, TokenInfo};
 use minicbor::{Decode, Encode};
 use parking_lot::Mutex;
 
+use crate::hot_plug::slot;
+
 /// The cards of this machine's readers.
 #[derive(Default)]
 pub struct Dkek {
-    /// In which reader a card was last, by its serial number.
-    readers: Mutex<HashMap<String, String>>,
+    /// Cards that have no such application: they are not asked again before they leave their readers.
+    others: Mutex<HashMap<Insertion, String>>,
 }
 
+/// A card in a reader, until it leaves: the reader's name and its count of cards that came and went.
+type Insertion = (String, u32);
+
+/// So many readers are remembered at most; pcscd has 16.
+const MOST_READERS: usize = 256;
+
 impl Dkek {
-    /// The card with the token's serial number.
+    /// The card of a token: in the reader that its slot is named after, or in whichever there is.
     fn card(&self, token: &TokenInfo) -> Result<Card<Channel>> {
-        let serial = &token.serial;
-        let last = self.readers.lock().get(serial).cloned();
-        if let Some(card) = last.and_then(|reader| the_card(&reader, serial)) {
-            return Ok(card);
+        self.find(token)
+            .map_err(|why| Error::token(Kind::Lost, format!("card {}: {why}", token.serial)))
+    }
+
+    fn find(&self, token: &TokenInfo) -> std::result::Result<Card<Channel>, String> {
+        let Some(place) = &token.slot else {
+            return Err("its slot takes no cards (CKF_REMOVABLE_DEVICE)".into());
+        };
+        if token.serial.is_empty() {
+            return Err("it has no serial number, by which its card would be known".into());
         }
-        let all = readers().map_err(ProvisionError::from)?;
-        let mut there = all
-            .into_iter()
-            .filter(|reader| reader.card != CardState::Empty);
-        let found = there.find_map(|reader| Some((the_card(&reader.name, serial)?, reader.name)));
-        let (card, reader) = found.ok_or_else(|| {
-            Error::token(
-                Kind::Lost,
-                format!("card {serial} is in none of the readers that the daemon sees"),
-            )
-        })?;
-        self.readers.lock().insert(serial.clone(), reader);
-        Ok(card)
+        let mut there = readers().map_err(|error| format!("no reader was asked: {error}"))?;
+        there.retain(|reader| reader.card != CardState::Empty);
+        let (own, others): (Vec<_>, Vec<_>) = there
+            .iter()
+            .partition(|reader| slot(&reader.name) == place.as_str());
+        let mut answers = Vec::new();
+        // Only the card in the token's own slot may be disturbed.
+        for (readers, selects) in [(own, true), (others, false)] {
+            let mut found = Vec::new();
+            for reader in readers {
+                match self.ask(reader, selects) {
+                    Ok((card, serial)) if serial == token.serial => found.push(card),
+                    Ok((_, serial)) => answers.push(format!("{}: card {serial}", reader.name)),
+                    Err(why) => answers.push(why),
+                }
+            }
+            if found.len() > 1 {
+                let readers: Vec<_> = found.iter().map(Card::name).collect();
+                return Err(format!(
+                    "several readers hold a card of this serial number, pull all but one: {}",
+                    readers.join(", ")
+                ));
+            }
+            if let Some(card) = found.pop() {
+                return Ok(card);
+            }
+        }
+        forget(&mut self.others.lock(), &there);
+        Err(missing(token, &answers))
+    }
+
+    /// The card in a reader and its serial number, or what it answered instead. `selects`: the application is
+    /// selected if it is not.
+    fn ask(
+        &self,
+        reader: &Reader,
+        selects: bool,
+    ) -> std::result::Result<(Card<Channel>, String), String> {
+        let insertion = (reader.name.clone(), reader.events);
+        if let Some(answer) = self.others.lock().get(&insertion) {
+            return Err(answer.clone());
+        }
+        let asked = || -> std::result::Result<_, ProvisionError> {
+            let mut card = Card::new(Channel::open(&reader.name, Limits::default())?);
+            let serial = if selects {
+                report::serial(&mut card)
+            } else {
+                report::serial_as_selected(&mut card)
+            };
+            Ok((card, serial?))
+        };
+        asked().map_err(|error| {
+            let answer = error.to_string();
+            let mut others = self.others.lock();
+            if selects && is_of_another_kind(&error) && others.len() < MOST_READERS {
+                others.insert(insertion, answer.clone());
+            }
+            answer
+        })
     }
 }
 
-/// The card in a reader, if it is this one.
-fn the_card(reader: &str, serial: &str) -> Option<Card<Channel>> {
-    let channel = Channel::open(reader, Limits::default()).ok()?;
-    let mut card = Card::new(channel);
-    let is = report::serial(&mut card).ok()?;
-    (is == serial).then_some(card)
+/// Whether a card has said that it has no such application. A fault may pass.
+fn is_of_another_kind(error: &ProvisionError) -> bool {
+    let ProvisionError::Card(error) = error else {
+        return false;
+    };
+    error.status() == Some(Status::FILE_NOT_FOUND)
+}
+
+/// Cards that have left.
+fn forget(others: &mut HashMap<Insertion, String>, there: &[Reader]) {
+    others.retain(|(name, events), _| {
+        let stays = |reader: &Reader| (&reader.name, reader.events) == (name, *events);
+        there.iter().any(stays)
+    });
+}
+
+fn missing(token: &TokenInfo, answers: &[String]) -> String {
+    let asked = if answers.is_empty() {
+        "no reader of the daemon's pcscd holds a card".into()
+    } else {
+        answers.join("; ")
+    };
+    format!(
+        "no reader holds a SmartCard-HSM with its serial number {} (READ BINARY of the device certificate, \
+         EF 2F02: {asked}); hsmux card list shows the cards",
+        token.serial
+    )
 }
 
 impl Replicator for Dkek {
-    /// OpenSC and sc-hsm-embedded name the card's maker.
-    fn serves(&self, token: &TokenInfo) -> bool {
-        let maker = token.manufacturer.to_ascii_lowercase();
-        maker.contains("cardcontact")
+    /// The card itself is asked, whatever its module calls its maker: no other card tells this serial number by the
+    /// device certificate of a SmartCard-HSM. Whether it has a DKEK is [`Replicator::check`]'s to find.
+    fn serves(&self, token: &TokenInfo) -> std::result::Result<(), String> {
+        self.find(token).map(drop)
     }
 
     fn is_logged_in(&self, token: &TokenInfo) -> Result<bool> {

@@ -170,7 +170,7 @@ fn gone<'a>(then: &'a [Reader], now: &[Reader]) -> Vec<&'a str> {
 }
 
 /// What a slot of PKCS#11 is called that is this reader.
-fn slot(reader: &str) -> Cow<'_, str> {
+pub(crate) fn slot(reader: &str) -> Cow<'_, str> {
     let name = String::from_utf8_lossy(&reader.as_bytes()[..reader.len().min(SLOT_NAME)]);
     match name {
         Cow::Borrowed(name) => name.trim_end().into(),

@@ -42,6 +42,8 @@ pub struct TokenControl {
     pub label: String,
     /// serialNumber; by default the label.
     pub serial: String,
+    /// manufacturerID; by default `hsmux`, with `forward` that of the module behind.
+    pub manufacturer: String,
     /// The user's PIN; by default `1234`. C_SetPIN writes another to `STATE/LABEL.pin`, which goes before this.
     pub pin: String,
     /// The security officer's PIN; by default `12345678`.
@@ -108,8 +110,8 @@ pub struct TokenControl {
     pub hang_in_change: bool,
     /// Objects with this CKA_LABEL cannot be destroyed; with `forward` only.
     pub lasting: String,
-    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them, and by which it makes no keys; with
-    /// `forward` only.
+    /// Mechanisms (`CKM_*`, as numbers) of which it does not say that it has them, and by which, with `forward`, it makes no
+    /// keys.
     pub lacks: Vec<u64>,
     /// The first call of every operation returns this code, as for an operation left active.
     pub init_error: u64,
@@ -152,6 +154,7 @@ impl Default for TokenControl {
         Self {
             label: "standin".into(),
             serial: String::new(),
+            manufacturer: String::new(),
             pin: "1234".into(),
             so_pin: "12345678".into(),
             state: None,

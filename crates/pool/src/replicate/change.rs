@@ -81,17 +81,23 @@ impl Coordinator {
         operation: &Operation,
         source: Option<&Present>,
     ) -> Result<Outcome> {
-        let planned = match self.replicator_of(roster) {
-            _ if !keys::makes_key(operation) => objects::plan(roster, operation, source),
-            None => keys::plan(self, roster, operation, source),
-            Some(replicator) => Birth {
-                coordinator: self,
-                replicator,
-                members,
-                roster,
-                change,
+        let planned = if keys::makes_key(operation) {
+            match self.replicator_of(roster) {
+                Ok(replicator) => Birth {
+                    coordinator: self,
+                    replicator,
+                    members,
+                    roster,
+                    change,
+                }
+                .plan(operation, source),
+                Err(why) => {
+                    let planned = keys::plan(self, roster, operation, source);
+                    planned.map_err(|error| no_way(error, why.as_deref()))
+                }
             }
-            .plan(operation, source),
+        } else {
+            objects::plan(roster, operation, source)
         };
         match planned {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
@@ -106,27 +112,46 @@ impl Coordinator {
         }
     }
 
-    /// The members' own means, where all of them have these.
-    fn replicator_of(&self, roster: &Roster) -> Option<&dyn Replicator> {
-        let replicator = self.replicator.as_deref()?;
-        let served = |present: &Present| replicator.serves(&present.token.info());
-        roster.here.iter().all(served).then_some(replicator)
+    /// The members' own means, where all of them have these; otherwise who lacks them, and why.
+    fn replicator_of(
+        &self,
+        roster: &Roster,
+    ) -> std::result::Result<&dyn Replicator, Option<String>> {
+        let replicator = self.replicator.as_deref().ok_or(None)?;
+        for present in &roster.here {
+            let served = replicator.serves(&present.token.info());
+            served.map_err(|why| Some(format!("{}: {why}", present.name)))?;
+        }
+        Ok(replicator)
     }
 
     /// Every worker is logged in: one that was logged out by another program is connected anew, by the rules of the
     /// PIN breaker. Says whether one was. Only members with such means of their own can tell.
     fn log_in(&self, roster: &Roster, members: &dyn Members) -> Result<bool> {
         let mut renewed = false;
+        let Ok(replicator) = self.replicator_of(roster) else {
+            return Ok(false);
+        };
         for present in &roster.here {
-            if let Some(replicator) = self.replicator_of(roster)
-                && !replicator.is_logged_in(&present.token.info())?
-            {
+            if !replicator.is_logged_in(&present.token.info())? {
                 tracing::info!(member = present.name, "was logged out by another program");
                 members.renew(&present.name);
                 renewed = true;
             }
         }
         Ok(renewed)
+    }
+}
+
+/// Where a key can go neither wrapped nor by the members' own means, both reasons are told.
+fn no_way(error: Error, why: Option<&str>) -> Error {
+    match why {
+        Some(why) if error.kind() == Kind::Unsupported && error.scope() == Scope::Request => {
+            let message =
+                format!("{error}; SmartCard-HSMs would take it under their DKEK, but {why}");
+            Error::request(Kind::Unsupported, message)
+        }
+        _ => error,
     }
 }
 

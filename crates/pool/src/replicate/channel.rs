@@ -88,16 +88,22 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
+    /// Whether a key can leave the source wrapped at all.
+    pub fn can_leave(source: Site<'_>) -> Result<()> {
+        if source.offers(CKM_RSA_PKCS_OAEP, CKF_WRAP) {
+            return Ok(());
+        }
+        Err(cannot(
+            source.name,
+            "has no wrapping by CKM_RSA_PKCS_OAEP: keys that it holds are copied under a key that \
+             both tokens hold (hsmux key clone --wrapping-key)",
+        ))
+    }
+
     /// To a target with a pinned transport key, present or not.
     pub fn to(source: Site<'a>, target: &Pin) -> Result<Self> {
         let mechanisms = common(source, &target.unwraps, &target.name)?;
-        if !source.offers(CKM_RSA_PKCS_OAEP, CKF_WRAP) {
-            return Err(cannot(
-                source.name,
-                "has no wrapping by CKM_RSA_PKCS_OAEP: keys that it holds are copied under a key that \
-                 both tokens hold (hsmux key clone --wrapping-key)",
-            ));
-        }
+        Self::can_leave(source)?;
         let mut template = target
             .public_key()?
             .to_attributes()

@@ -48,6 +48,13 @@ pub(super) fn plan(
     let mut refused = None;
     for present in source.map_or(&roster.here[..], std::slice::from_ref) {
         let site = roster.site(present);
+        // Before it makes a key that could not leave it. What is copied may be no key.
+        if !matches!(operation, Operation::Copy { .. })
+            && let Err(error) = Channel::can_leave(site)
+        {
+            refused.get_or_insert(error);
+            continue;
+        }
         let born = match Newborn::make(site, operation) {
             Ok(Birth::Key(born)) => born,
             Ok(Birth::Public(template)) => return objects::create(roster, &template),

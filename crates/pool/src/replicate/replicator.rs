@@ -10,8 +10,8 @@ use hsmux_token::{Blob, Result, TokenInfo};
 ///
 /// A worker's module does not see what comes to its token in this way: the member is connected anew.
 pub trait Replicator: Send + Sync {
-    /// Whether a token is of the kind that it is for. Asks no token.
-    fn serves(&self, token: &TokenInfo) -> bool;
+    /// Whether a token has these means, as it answers itself; otherwise what was asked and what it lacks, for people.
+    fn serves(&self, token: &TokenInfo) -> std::result::Result<(), String>;
 
     /// Whether a token's login stands, which any program can end by looking at a card.
     fn is_logged_in(&self, token: &TokenInfo) -> Result<bool>;

@@ -68,6 +68,12 @@ pub fn serial<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
     })
 }
 
+/// The same of a card whose application is selected, as that of a card in use is: nothing is selected, so that
+/// a card of another kind is not disturbed.
+pub fn serial_as_selected<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
+    card.exclusively(|card| read_serial(card))
+}
+
 fn read_serial<C: CardChannel>(card: &mut Card<C>) -> Result<String> {
     const NAME: &str = "READ BINARY (device certificates)";
     let file = card.read_file(FileId::DEVICE_CERTIFICATES)?;

@@ -70,6 +70,7 @@ impl Behind {
                 C_GetFunctionList: Some(super::general::C_GetFunctionList),
                 C_Initialize: Some(C_Initialize),
                 C_Finalize: Some(C_Finalize),
+                C_GetTokenInfo: Some(mechanisms::C_GetTokenInfo),
                 C_GetMechanismList: Some(mechanisms::C_GetMechanismList),
                 C_OpenSession: Some(C_OpenSession),
                 C_Sign: Some(C_Sign),

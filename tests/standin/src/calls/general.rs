@@ -127,7 +127,10 @@ unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) 
         let token = control.token(slot)?;
         let value = CK_TOKEN_INFO {
             label: padded(&token.label),
-            manufacturerID: padded("hsmux"),
+            manufacturerID: padded(match &*token.manufacturer {
+                "" => "hsmux",
+                name => name,
+            }),
             model: padded("stand-in"),
             serialNumber: padded(&token.serial),
             flags: CKF_RNG

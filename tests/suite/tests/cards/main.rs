@@ -11,6 +11,7 @@ mod hot_plug;
 mod new_card;
 mod new_keys;
 mod openssl;
+mod other_makers;
 mod p11_kit;
 mod pkcs11_tool;
 mod pkcs15;

@@ -1,10 +1,25 @@
-//! What the tokens behind say that they can do, but for what is not to be said.
+//! What the tokens behind say of themselves, but for what is not to be said.
 
 use hsmux_token::ck::*;
 
 use super::BEHIND;
-use crate::calls::{code, put_list};
+use crate::calls::{code, padded, put_list};
 use crate::control::Control;
+
+pub unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) -> CK_RV {
+    let get = || {
+        // SAFETY: the standard's promise.
+        unsafe { real!(C_GetTokenInfo(slot, info)) }?;
+        let control = Control::now()?;
+        let name = &control.token(slot)?.manufacturer;
+        if !name.is_empty() {
+            // SAFETY: the module behind has just written there.
+            unsafe { (*info).manufacturerID = padded(name) };
+        }
+        Ok(())
+    };
+    code(get())
+}
 
 pub unsafe extern "C" fn C_GetMechanismList(
     slot: CK_SLOT_ID,
