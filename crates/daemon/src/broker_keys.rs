@@ -19,8 +19,10 @@ pub fn permits(operation: &Operation, key: &Object) -> bool {
     let kind = mechanism.kind;
     match (key.id.class, verb) {
         (Class::PUBLIC_KEY, _) => true,
-        // A raw signature is a decryption.
-        (Class::PRIVATE_KEY, Verb::Sign) => kind != ck::CKM_RSA_X_509,
+        // A raw signature is a decryption, and so may be one that a vendor has defined.
+        (Class::PRIVATE_KEY, Verb::Sign) => {
+            kind != ck::CKM_RSA_X_509 && !Mechanism::is_vendor_defined(kind)
+        }
         // The others tell good padding from bad.
         (Class::PRIVATE_KEY, Verb::Decrypt) => kind == ck::CKM_RSA_PKCS_OAEP,
         (Class::SECRET_KEY, Verb::Decrypt) => is_whole_gcm(mechanism),
@@ -132,6 +134,8 @@ mod tests {
         );
         assert!(may(&rsa, Verb::Sign, &pkcs) && may(&rsa, Verb::Decrypt, &oaep));
         assert!(!may(&rsa, Verb::Decrypt, &pkcs) && !may(&rsa, Verb::Decrypt, &raw));
+        let vendors = Mechanism::plain(ck::CKM_VENDOR_DEFINED + 1);
+        assert!(!may(&rsa, Verb::Sign, &vendors));
         assert!(!may(&rsa, Verb::Sign, &raw) && !may(&rsa, Verb::SignRecover, &pkcs));
         assert!(may(
             &key(Class::PRIVATE_KEY, ck::CKK_EC, 0),

@@ -13,12 +13,31 @@ use crate::ModuleToken;
 use crate::library::{Handle, Session};
 use crate::sessions::{Lease, Purpose};
 
+/// What a vendor has defined is asked for signatures alone: of anything else nobody knows what it lets out.
+fn refuse_vendor_defined(operation: &Operation) -> Result<()> {
+    let signs = matches!(
+        operation,
+        Operation::Use {
+            verb: Verb::Sign,
+            ..
+        }
+    );
+    match operation.mechanism() {
+        Some(mechanism) if Mechanism::is_vendor_defined(mechanism.kind) && !signs => {
+            let error = Error::vendor(operation.call(), CKR_MECHANISM_INVALID);
+            Err(error.at(mechanism.name()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// More than any application asks for at once.
 const MOST_RANDOM: u32 = 1 << 20;
 
 impl ModuleToken {
     /// Runs an operation on this thread; a handle that has died is found again, once.
     pub(crate) fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        refuse_vendor_defined(operation)?;
         let purpose = if operation.makes_session_objects() {
             Purpose::Keep
         } else {

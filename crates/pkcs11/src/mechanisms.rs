@@ -1,7 +1,7 @@
 //! What can be asked for: what the members have, and what is done in this process.
 
 use hsmux_token::ck::*;
-use hsmux_token::{KeyKind, MechanismEntry, MechanismInfo, TokenInfo, Uses};
+use hsmux_token::{KeyKind, Mechanism, MechanismEntry, MechanismInfo, TokenInfo, Uses};
 
 /// The mechanisms of C_GetMechanismList, sorted.
 #[derive(Clone, Default)]
@@ -11,12 +11,15 @@ pub struct Mechanisms {
 }
 
 impl Mechanisms {
-    /// Those of the table that the token has; hashing on the host and public keys add uses to them.
+    /// Those of the table that the token has; hashing on the host and public keys add uses to them. And those that
+    /// its vendor has defined, for signatures.
     pub fn new(token: &TokenInfo) -> Self {
         let mut offered: Vec<_> = hsmux_token::entries()
             .iter()
             .filter_map(|entry| offer(entry, token))
             .collect();
+        let vendors = token.mechanisms.iter();
+        offered.extend(vendors.filter_map(vendor_defined));
         offered.sort_unstable_by_key(|info| info.kind);
         Self {
             offered,
@@ -38,6 +41,12 @@ impl Mechanisms {
     pub fn on_token(&self, kind: CK_MECHANISM_TYPE, uses: Uses) -> bool {
         lookup(&self.of_token, kind).is_some_and(|info| info.flags & uses.bits() != 0)
     }
+}
+
+fn vendor_defined(info: &MechanismInfo) -> Option<MechanismInfo> {
+    let flags = info.flags & (CKF_SIGN | CKF_HW);
+    let offered = Mechanism::is_vendor_defined(info.kind) && flags & CKF_SIGN != 0;
+    offered.then_some(MechanismInfo { flags, ..*info })
 }
 
 fn lookup(sorted: &[MechanismInfo], kind: CK_MECHANISM_TYPE) -> Option<&MechanismInfo> {

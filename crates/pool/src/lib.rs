@@ -23,6 +23,7 @@ mod inline;
 mod job;
 mod keeper;
 mod life;
+mod mechanisms;
 mod minder;
 mod need;
 mod options;

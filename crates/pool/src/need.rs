@@ -3,7 +3,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use hsmux_token::{Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck};
+use hsmux_token::{
+    Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck,
+};
 use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
@@ -190,22 +192,35 @@ impl Need {
             return Ok(route);
         }
         let having = catalogue.mechanisms.get(&kind).copied().unwrap_or_default();
+        if Mechanism::is_vendor_defined(kind) && !self.may_be_vendors(&route, &having, catalogue) {
+            return Err(self.no_mechanism(kind, "is for signatures by members that all have it"));
+        }
         let narrowed = Route {
             able: route.able.and(&having),
             hopeful: route.hopeful.and(&having),
             edition: route.edition,
         };
         if narrowed.hopeful.is_empty() && !route.hopeful.is_empty() {
-            let name = Mechanism::plain(kind).name();
-            return Err(Error::request(
-                Kind::NoMechanism,
-                format!(
-                    "{}: {name} is not offered by any member that could serve",
-                    self.call
-                ),
-            ));
+            return Err(self.no_mechanism(kind, "is not offered by any member that could serve"));
         }
         Ok(narrowed)
+    }
+
+    /// A vendor's mechanism: for a signature, by a private key whose members that are known all have it.
+    fn may_be_vendors(&self, route: &Route, having: &SeatSet, catalogue: &Catalogue) -> bool {
+        let private = |object: &ObjectRef| match object {
+            ObjectRef::Token(id) => id.class == Class::PRIVATE_KEY,
+            ObjectRef::Session(_) => true,
+        };
+        let signs =
+            matches!(&self.objects[..], [(key, uses)] if *uses == Uses::SIGN && private(key));
+        let known = route.hopeful.and(&catalogue.shown);
+        signs && known.minus(having).is_empty()
+    }
+
+    fn no_mechanism(&self, kind: u64, why: &str) -> Error {
+        let name = Mechanism::plain(kind).name();
+        Error::request(Kind::NoMechanism, format!("{}: {name} {why}", self.call))
     }
 
     /// The object is not there, or no longer.

@@ -10,6 +10,7 @@ use hsmux_token::{
 use crate::Options;
 use crate::amendments::Amendments;
 use crate::catalogue::{Catalogue, Entries, Entry, Replica, ReplicaState};
+use crate::mechanisms::{VendorMechanisms, union};
 use crate::seatset::SeatSet;
 
 /// The catalogue as it is being written; [`Registry::draw`] makes the next edition.
@@ -27,6 +28,7 @@ pub(crate) struct Registry {
     pub amendments: Amendments,
     /// Whether the broker's keys are as hsmux's own: neither shown nor served.
     hides_broker_keys: bool,
+    vendors: VendorMechanisms,
     edition: u64,
     epoch: u64,
     visibly: bool,
@@ -198,11 +200,17 @@ impl Registry {
     /// The next edition.
     pub fn draw(&mut self, options: &Options) -> Catalogue {
         self.edition += 1;
+        let local = self.seats.iter();
+        let local = local.filter(|(seat, _)| !self.remote.contains(**seat));
+        self.vendors = VendorMechanisms::of(local.map(|(_, holder)| &*holder.info));
         self.epoch += u64::from(std::mem::take(&mut self.visibly));
         let mut mechanisms: NameMap<u64, SeatSet> = NameMap::default();
         for (index, holder) in &self.seats {
+            let remote = self.remote.contains(*index);
             for mechanism in &holder.info.mechanisms {
-                mechanisms.entry(mechanism.kind).or_default().insert(*index);
+                if self.vendors.offers(mechanism, remote) {
+                    mechanisms.entry(mechanism.kind).or_default().insert(*index);
+                }
             }
         }
         let serving = self
@@ -220,8 +228,8 @@ impl Registry {
         Catalogue {
             epoch: self.epoch + 1,
             entries: self.entries.clone(),
-            info: Arc::new(self.describe(options, &SeatSet::EMPTY)),
-            own: Arc::new(self.describe(options, &self.remote)),
+            info: Arc::new(self.describe(options, false)),
+            own: Arc::new(self.describe(options, true)),
             remote: self.remote,
             edition: self.edition,
             mechanisms,
@@ -294,16 +302,19 @@ impl Registry {
         }
     }
 
-    /// The pool as one token, without some of its seats. Its serial number follows from the label alone,
-    /// so that programs which remember it find the pool again, whatever its members.
-    fn describe(&self, options: &Options, without: &SeatSet) -> TokenInfo {
+    /// The pool as one token; to other hosts, without what others still lend it and what vendors have defined. Its
+    /// serial number follows from the label alone, so that programs which remember it find the pool again,
+    /// whatever its members.
+    fn describe(&self, options: &Options, to_hosts: bool) -> TokenInfo {
         let seats = || {
-            let with = self
-                .seats
-                .iter()
-                .filter(|(seat, _)| !without.contains(**seat));
-            with.map(|(_, holder)| &*holder.info)
+            let seats = self.seats.iter();
+            let seats = seats.map(|(seat, holder)| (self.remote.contains(*seat), &*holder.info));
+            seats.filter(move |(remote, _)| !(to_hosts && *remote))
         };
+        let mechanisms = seats().flat_map(|(remote, info)| {
+            let offered = move |one: &&MechanismInfo| self.vendors.offers(one, remote || to_hosts);
+            info.mechanisms.iter().filter(offered)
+        });
         let mut flags = TokenFlags::RNG
             | TokenFlags::LOGIN_REQUIRED
             | TokenFlags::USER_PIN_INITIALIZED
@@ -320,24 +331,12 @@ impl Registry {
             firmware: version,
             library: "hsmux".into(),
             library_version: version,
-            mechanisms: mechanisms(seats()),
-            lanes: seats().map(|info| info.lanes.max(1)).sum(),
+            mechanisms: union(mechanisms),
+            lanes: seats().map(|(_, info)| info.lanes.max(1)).sum(),
             pin_length: (1, 255),
             slot: None,
         }
     }
-}
-
-/// What any of some tokens can do.
-fn mechanisms<'a>(tokens: impl Iterator<Item = &'a TokenInfo>) -> Vec<MechanismInfo> {
-    let mut union: BTreeMap<u64, MechanismInfo> = BTreeMap::new();
-    for mechanism in tokens.flat_map(|info| &info.mechanisms) {
-        let merged = union.entry(mechanism.kind).or_insert(*mechanism);
-        merged.min_key = merged.min_key.min(mechanism.min_key);
-        merged.max_key = merged.max_key.max(mechanism.max_key);
-        merged.flags |= mechanism.flags;
-    }
-    union.into_values().collect()
 }
 
 fn state_after_reading(

@@ -24,6 +24,12 @@ impl Mechanism {
         }
     }
 
+    /// Whether a vendor defines what it does (CKM_VENDOR_DEFINED and above): then hsmux knows nothing of it but what
+    /// the token says, and offers it for signatures alone.
+    pub const fn is_vendor_defined(kind: u64) -> bool {
+        kind >= ck::CKM_VENDOR_DEFINED
+    }
+
     /// A mechanism whose parameter is a byte string: the IV of CBC.
     pub fn with_bytes(kind: u64, bytes: impl Into<Blob>) -> Self {
         Self {

@@ -4,6 +4,7 @@ Each line of its standard input is a request in JSON, each line of its output th
 `{"ok": ...}`, or `{"rv": CK_RV, "call": NAME}` where the module refused.
 """
 
+import hashlib
 import json
 import os
 import sys
@@ -66,6 +67,11 @@ class Caller:
         self.session.verify(self.key("public", label), CKM_ECDSA, digest, signature)
         return signature.hex()
 
+    def do_keyed(self, verb, mechanism, label="ec", kind="private", parameter=""):
+        """Any verb by any mechanism, with a parameter in hexadecimal digits."""
+        key, parameter = self.key(kind, label), bytes.fromhex(parameter)
+        return self.session.keyed(verb, key, mechanism, b"text", parameter).hex()
+
     def do_encrypt(self, label="aes", text="two blocks of plain text"):
         """There and back again, by AES-CBC with padding."""
         key, iv = self.key("secret", label), os.urandom(16)
@@ -98,9 +104,10 @@ class Caller:
     def do_destroy(self, kind, label):
         self.session.destroy(self.key(kind, label))
 
-    def do_start_load(self, threads=4, label="ec", once=False):
-        """Signs in as many threads until `stop_load`, or once; every thread has a session of its own."""
-        self.load = Load(self, threads, label, once)
+    def do_start_load(self, threads=4, label="ec", once=False, mechanism=CKM_ECDSA):
+        """Signs in as many threads until `stop_load`, or once; every thread has a session of its own. Another mechanism
+        is to hash as CKM_ECDSA_SHA256 does."""
+        self.load = Load(self, threads, label, once, mechanism)
 
     def do_stop_load(self):
         return self.load.stop()
@@ -164,7 +171,8 @@ def sockets():
 class Load:
     """Threads that sign; counts what worked, what failed and with which CK_RV."""
 
-    def __init__(self, caller, threads, label, once):
+    def __init__(self, caller, threads, label, once, mechanism):
+        self.mechanism = mechanism
         self.caller, self.signed, self.failed, self.running, self.once = caller, 0, {}, True, once
         self.longest, self.longest_refusal, self.lock = 0.0, 0.0, threading.Lock()
         self.threads = [threading.Thread(target=self.run, args=(label,)) for _ in range(threads)]
@@ -179,7 +187,9 @@ class Load:
                 if session is None:
                     session, private, public = self.begin(label)
                 digest = os.urandom(32)
-                signature = session.keyed("Sign", private, CKM_ECDSA, digest)
+                signature = session.keyed("Sign", private, self.mechanism, digest)
+                if self.mechanism != CKM_ECDSA:
+                    digest = hashlib.sha256(digest).digest()
                 session.verify(public, CKM_ECDSA, digest, signature)
                 with self.lock:
                     self.signed += 1

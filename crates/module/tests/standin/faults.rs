@@ -222,24 +222,28 @@ fn a_request_past_its_deadline_is_not_run() {
 fn a_parameter_that_is_not_of_its_mechanism_does_not_reach_the_module() {
     let standin = StandIn::new("");
     let token = standin.open("1234").unwrap();
-    for kind in [
-        CKM_RSA_PKCS_OAEP,
-        CKM_AES_GCM,
-        CKM_ECDH1_DERIVE,
-        CKM_VENDOR_DEFINED,
-    ] {
+    let used = |verb, kind, params| {
         let operation = Operation::Use {
-            verb: Verb::Encrypt,
+            verb,
             key: ObjectRef::Token(private(&token, "rsa")),
-            mechanism: Mechanism {
-                kind,
-                params: Params::Bytes(vec![0x41; 48].into()),
-            },
+            mechanism: Mechanism { kind, params },
             data: vec![0; 16].into(),
         };
-        let error = token.execute(&operation, soon()).unwrap_err();
-        assert_eq!(error.code(), Some(CKR_MECHANISM_PARAM_INVALID), "{error}");
+        token.execute(&operation, soon()).unwrap_err().code()
+    };
+    for (verb, kind) in [
+        (Verb::Encrypt, CKM_RSA_PKCS_OAEP),
+        (Verb::Encrypt, CKM_AES_GCM),
+        (Verb::Encrypt, CKM_ECDH1_DERIVE),
+        (Verb::Sign, CKM_VENDOR_DEFINED),
+    ] {
+        let params = Params::Bytes(vec![0x41; 48].into());
+        let refused = used(verb, kind, params);
+        assert_eq!(refused, Some(CKR_MECHANISM_PARAM_INVALID), "{kind:x}");
     }
+    // What a vendor has defined does nothing but sign.
+    let refused = used(Verb::Encrypt, CKM_VENDOR_DEFINED, Params::None);
+    assert_eq!(refused, Some(CKR_MECHANISM_INVALID));
 }
 
 #[test]

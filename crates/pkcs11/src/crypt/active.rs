@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hsmux_token::ck::*;
-use hsmux_token::{Mechanism, Operation};
+use hsmux_token::{KeyKind, Mechanism, Operation};
 
 use super::function::Function;
 use super::input::Input;
@@ -202,6 +202,11 @@ impl Active {
                 Input::Hash(hasher) => Length::Exact(hasher.hash().len()),
                 _ => Length::Unknown,
             },
+            // The token knows; on a curve it may be DER.
+            (_, Function::Sign) if Mechanism::is_vendor_defined(self.mechanism.kind) => {
+                let ec = self.key.as_ref().is_some_and(|key| key.kind == KeyKind::Ec);
+                Length::at_most(of_key.map(|len| if ec { len + length::DER } else { len }))
+            }
             (_, Function::Sign) => Length::exact(length::of_mac(&self.mechanism).or(of_key)),
             (Target::Public(_), Function::Encrypt) => Length::exact(of_key),
             (_, Function::Encrypt) => Length::exact(tag.map(|tag| len + tag)),

@@ -60,16 +60,18 @@ impl Active {
 }
 
 fn check(function: Function, mechanism: &Mechanism, key: &Entry, offered: &Mechanisms) -> Result {
-    let Some(entry) = hsmux_token::entry(mechanism.kind) else {
+    let entry = hsmux_token::entry(mechanism.kind);
+    if entry.is_none() && !Mechanism::is_vendor_defined(mechanism.kind) {
         return Err(Rv(CKR_MECHANISM_INVALID));
-    };
+    }
     match offered.get(mechanism.kind) {
         Some(info) if info.flags & function.flag() != 0 => {}
         _ => return Err(Rv(CKR_MECHANISM_INVALID)),
     }
-    // A MAC takes keys of several types; which ones is the token's affair.
-    let fits =
-        entry.key == key.kind || entry.key == KeyKind::Generic && key.class == Class::SECRET_KEY;
+    // A MAC takes keys of several types; which ones is the token's affair, as with what its vendor has defined.
+    let fits = entry.map_or(key.class == Class::PRIVATE_KEY, |entry| {
+        entry.key == key.kind || entry.key == KeyKind::Generic && key.class == Class::SECRET_KEY
+    });
     if !function.takes(key.class) || !fits {
         return Err(Rv(CKR_KEY_TYPE_INCONSISTENT));
     }

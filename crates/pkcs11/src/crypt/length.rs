@@ -26,6 +26,10 @@ impl Length {
     }
 }
 
+/// How much longer an ECDSA signature is as DER (RFC 3279, section 2.2.3): three tags, lengths of at most two bytes,
+/// and a zero before either number.
+pub const DER: usize = 9;
+
 /// Length of a MAC.
 pub fn of_mac(mechanism: &Mechanism) -> Option<usize> {
     let hash = match mechanism.kind {

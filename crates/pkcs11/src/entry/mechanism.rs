@@ -56,6 +56,12 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
     let mechanism = unsafe { &*check(mechanism.cast_mut())? };
     let kind = mechanism.mechanism;
     // What is not in the table may carry pointers that mean nothing in another process.
+    if Mechanism::is_vendor_defined(kind) {
+        return match mechanism.ulParameterLen {
+            0 => Ok(Mechanism::plain(kind)),
+            _ => Err(Rv(CKR_MECHANISM_PARAM_INVALID)),
+        };
+    }
     let entry = hsmux_token::entry(kind).ok_or(Rv(CKR_MECHANISM_INVALID))?;
     let raw = Raw {
         data: mechanism.pParameter.cast(),

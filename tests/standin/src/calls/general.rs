@@ -149,8 +149,11 @@ unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) 
     code(get())
 }
 
+/// A vendor's number for CKM_ECDSA_SHA256, which says of itself that it wraps and derives, too.
+pub const CKM_VENDORS_ECDSA_SHA256: CK_MECHANISM_TYPE = CKM_VENDOR_DEFINED + 0x11;
+
 /// Mechanisms with the bits of their keys and their uses.
-const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 7] = [
+const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 8] = [
     (CKM_RSA_PKCS, 2048, CKF_SIGN | CKF_DECRYPT),
     (CKM_SHA256_RSA_PKCS, 2048, CKF_SIGN),
     (CKM_ECDSA, 256, CKF_SIGN),
@@ -158,15 +161,27 @@ const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 7] = [
     (CKM_AES_ECB, 32, CKF_ENCRYPT | CKF_DECRYPT),
     (CKM_AES_CBC, 32, CKF_ENCRYPT | CKF_DECRYPT),
     (CKM_AES_CBC_PAD, 32, CKF_ENCRYPT | CKF_DECRYPT),
+    (
+        CKM_VENDORS_ECDSA_SHA256,
+        256,
+        CKF_SIGN | CKF_VERIFY | CKF_WRAP | CKF_DERIVE | CKF_GENERATE_KEY_PAIR,
+    ),
 ];
 
 unsafe extern "C" fn C_GetMechanismList(
-    _: CK_SLOT_ID,
+    slot: CK_SLOT_ID,
     place: *mut CK_MECHANISM_TYPE,
     len: *mut CK_ULONG,
 ) -> CK_RV {
-    // SAFETY: the standard's promise.
-    code(unsafe { put_list(&MECHANISMS.map(|m| m.0), place, len) })
+    let list = || {
+        let control = Control::now()?;
+        let mut list = MECHANISMS.map(|m| m.0).to_vec();
+        let lacks = &control.token(slot)?.lacks;
+        list.retain(|mechanism| !lacks.contains(mechanism));
+        // SAFETY: the standard's promise.
+        unsafe { put_list(&list, place, len) }
+    };
+    code(list())
 }
 
 unsafe extern "C" fn C_GetMechanismInfo(

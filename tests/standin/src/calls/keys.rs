@@ -4,6 +4,7 @@ use hsmux_token::ck::*;
 use hsmux_token::{Hash, Verb};
 use sha2::{Digest, Sha256};
 
+use super::general::CKM_VENDORS_ECDSA_SHA256;
 use super::{code, input, put_list};
 use crate::control::{Control, TokenControl};
 use crate::keys::Keys;
@@ -68,6 +69,10 @@ unsafe fn init(
     // SAFETY: the caller's promise.
     let params = unsafe { input(mechanism.pParameter.cast(), mechanism.ulParameterLen) }?;
     let kind = mechanism.mechanism;
+    let kind = match kind {
+        CKM_VENDORS_ECDSA_SHA256 => CKM_ECDSA_SHA256,
+        kind => kind,
+    };
     let (name, iv) = match (verb, kind) {
         (Verb::Sign, CKM_RSA_PKCS | CKM_SHA256_RSA_PKCS) | (Verb::Decrypt, CKM_RSA_PKCS) => {
             (("rsa", RSA), [0; 16])

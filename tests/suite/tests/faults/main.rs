@@ -19,4 +19,5 @@ mod rotation;
 mod state;
 mod swarm;
 mod user;
+mod vendor;
 mod wire;

@@ -43,7 +43,7 @@ pub fn mechanism(input: &[u8]) -> Option<Mechanism> {
     };
     // SAFETY: the parameter is readable for its length, or has one that no parameter has.
     let read = unsafe { mechanism::read(&raw const said) };
-    if !known.iter().any(|entry| entry.kind == kind) {
+    if !known.iter().any(|entry| entry.kind == kind) && !Mechanism::is_vendor_defined(kind) {
         assert_eq!(read, Err(Rv(CKR_MECHANISM_INVALID)));
         return None;
     }
