@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_pool::{Catalogue, Entry};
-use hsmux_token::{Class, Error, Kind, Object, Result, Uri};
+use hsmux_token::{Class, Error, Kind, Object, Result, Uri, ck};
 
 /// Reads a URI that names objects.
 pub fn uri(text: &str) -> Result<Uri> {
@@ -44,11 +44,22 @@ pub fn one(catalogue: &Catalogue, uri: &Uri, class: Class) -> Result<Arc<Object>
             let message = format!("{uri}: no {name} among the objects that match");
             Err(Error::request(Kind::UnknownObject, message))
         }
-        (Some(_), Some(_)) => {
-            let message = format!("{uri}: several {name}s match; add ;id=");
+        (Some(one), Some(two)) => {
+            let message = format!(
+                "{uri}: several {name}s match: {}, {}{}; name one by --id and --label together",
+                shown(&one.object),
+                shown(&two.object),
+                if keys.next().is_some() { " and others" } else { "" }
+            );
             Err(Error::request(Kind::Invalid, message))
         }
     }
+}
+
+fn shown(object: &Object) -> String {
+    let label = object.attributes.text(ck::CKA_LABEL).unwrap_or_default();
+    let id = object.attributes.get(ck::CKA_ID).unwrap_or_default();
+    format!("{label:?} (id {})", hex::encode(id))
 }
 
 /// People look for keys first.
