@@ -141,6 +141,12 @@ impl Registry {
             })
     }
 
+    /// Whether another member than this one holds the object, as far as it is known.
+    pub fn is_held_beside(&self, member: &str, id: &ObjectId) -> bool {
+        let mut replicas = self.entries.get(id).into_iter().flat_map(|e| &e.replicas);
+        replicas.any(|replica| *replica.member != *member)
+    }
+
     fn replica(&self, index: usize, id: &ObjectId) -> Option<&Replica> {
         self.entries.get(id)?.replica(index)
     }

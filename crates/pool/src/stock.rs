@@ -54,7 +54,9 @@ impl Core {
     ) -> Result<()> {
         let index = record.index;
         let mut registry = self.registry.lock();
-        self.answers.forget(gone);
+        let held_by_another = |id: &&ObjectId| registry.is_held_beside(&record.member, id);
+        let gone_everywhere = gone.iter().filter(|id| !held_by_another(id)).copied();
+        self.answers.forget(&gone_everywhere.collect::<Vec<_>>());
         registry.amendments.note(index, made, gone);
         let in_doubt = registry.in_doubt(index, made, gone);
         drop(registry);

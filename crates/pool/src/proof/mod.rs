@@ -9,6 +9,7 @@ mod counted;
 mod pair;
 mod private;
 mod secret;
+mod turns;
 mod wanted;
 
 use std::sync::Arc;

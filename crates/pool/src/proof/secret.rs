@@ -1,9 +1,8 @@
 //! A secret key proves itself against a copy that serves already.
 //!
-//! The first member in the order of the configuration that holds the key is believed: the administrator names it by
-//! that order, or by `trusted`. Everybody else has to do with the key what a believed copy does, on random data. Where
-//! none serves, it has to answer what the key has answered when it was compared last ([`super::answers`]); a copy of
-//! which nothing is known does not serve before a member has come that may hold the believed one.
+//! Every copy has to do with the key what a copy that serves does, on random data. Where none serves, it has to answer
+//! what the key has answered when it was compared last ([`super::answers`]), the first member's too. A key that was
+//! never compared is believed by the order of the configuration, or by `trusted` ([`super::turns`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +11,7 @@ use hsmux_token::{Object, Operation, Result, Verb, ck};
 
 use super::answers::Answer;
 use super::pair::Pair;
+use super::turns::{Known, Recorded, Turn};
 use super::{Finding, not_this_way, random};
 use crate::catalogue::{Catalogue, ReplicaState};
 use crate::core::Core;
@@ -25,57 +25,105 @@ pub(super) fn prove(
     candidate: &Arc<Connection>,
     object: &Object,
 ) -> Result<Finding> {
-    match trusted_copy(core, candidate, object) {
-        // That it was another worker which came first is known only after waiting for it.
-        Some(trusted) if trusted.shares_token_with(candidate) => Ok(Finding::Proved),
-        Some(trusted) => {
-            let pair = Pair {
-                core,
-                trusted: &trusted,
-                candidate,
-                object,
-            };
-            let (finding, answer) = pair.compare()?;
-            if let Some(answer) = answer {
-                core.answers.learn(&object.id, answer);
+    let until = Instant::now() + GRACE;
+    let mut record = match core.answers.has(&object.id) {
+        true => Recorded::NotAsked,
+        false => Recorded::Nothing,
+    };
+    let member = &candidate.record.member;
+    loop {
+        match next_turn(core, candidate, object, record, until) {
+            // That it was another worker which came first is known only after waiting for it.
+            Turn::Compare(copy) if copy.shares_token_with(candidate) => return Ok(Finding::Proved),
+            Turn::Compare(copy) => return compare(core, &copy, candidate, object),
+            Turn::Wait => {}
+            Turn::Ask => record = ask(core, candidate, object)?,
+            Turn::Serve => return Ok(Finding::Proved),
+            Turn::ServeAndRecord => {
+                core.answers.forget(&[object.id]);
+                learn_from(core, candidate, object)?;
+                return Ok(Finding::Proved);
             }
-            Ok(finding)
+            Turn::Refuse => {
+                return Ok(Finding::Not(format!(
+                    "it is another key than the one that was compared before; delete it on this token and run \
+                     hsmux key clone, or, if it is the right one, say trusted = true in the [[token]] of {member} \
+                     and run hsmux reload"
+                )));
+            }
+            Turn::WaitFor(before) => {
+                return Ok(Finding::NotYet(format!(
+                    "{before} comes first in the configuration, may hold the key and is not there to compare it \
+                     with; bring {before} back, or say trusted = true in the [[token]] of {member}, then hsmux reload"
+                )));
+            }
         }
-        None => prove_alone(core, candidate, object),
     }
 }
 
-/// No other copy serves.
-fn prove_alone(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result<Finding> {
+/// The next step that is not to wait for a member.
+fn next_turn(
+    core: &Core,
+    candidate: &Arc<Connection>,
+    object: &Object,
+    record: Recorded,
+    until: Instant,
+) -> Turn<Arc<Connection>> {
     let own = &candidate.record;
-    let Some(before) = holder_before(core, candidate, object) else {
-        if own.index > 0 && !core.answers.has(&object.id) {
-            learn_from(core, candidate, object)?;
+    let mut moved = core.moved.0.lock();
+    let mut patient = core.options.threads;
+    loop {
+        let catalogue = core.catalogue.load();
+        let known = Known {
+            serving: serving_copy(core, &catalogue, candidate, object),
+            may_come: patient
+                && candidate.is_current()
+                && someone_before(&catalogue, candidate, object),
+            before: holder_before(core, &catalogue, candidate, object),
+            first: own.index == 0,
+            trusted: own.seat.connector.trusted(),
+            record,
+        };
+        match known.turn() {
+            Turn::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
+            turn => return turn,
         }
-        return Ok(Finding::Proved);
+    }
+}
+
+/// Compares it with a copy that serves.
+fn compare(
+    core: &Arc<Core>,
+    trusted: &Arc<Connection>,
+    candidate: &Arc<Connection>,
+    object: &Object,
+) -> Result<Finding> {
+    let pair = Pair {
+        core,
+        trusted,
+        candidate,
+        object,
     };
-    if own.seat.connector.trusted() {
-        return Ok(Finding::Proved);
+    let (finding, answer) = pair.compare()?;
+    if let Some(answer) = answer {
+        core.answers.learn(&object.id, answer);
     }
-    if let Some(answer) = core.answers.of(&object.id) {
-        match core.on(candidate, answer.question()) {
-            Ok(outcome) => {
-                if outcome.into_bytes()? == answer.expected() {
-                    return Ok(Finding::Proved);
-                }
-                let reason = "it is another key than the one that other members had; delete the wrong one, \
-                              then hsmux key clone";
-                return Ok(Finding::Not(reason.into()));
-            }
-            Err(error) if !not_this_way(&error) => return Err(error),
-            Err(_) => {}
-        }
+    Ok(finding)
+}
+
+/// Asks it what the key has answered when it was compared.
+fn ask(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result<Recorded> {
+    let Some(answer) = core.answers.of(&object.id) else {
+        return Ok(Recorded::Nothing);
+    };
+    match core.on(candidate, answer.question()) {
+        Ok(outcome) => Ok(match outcome.into_bytes()? == answer.expected() {
+            true => Recorded::Same,
+            false => Recorded::Another,
+        }),
+        Err(error) if not_this_way(&error) => Ok(Recorded::CannotAnswer),
+        Err(error) => Err(error),
     }
-    Ok(Finding::NotYet(format!(
-        "{before} comes first in the configuration, may hold the key and is not there to compare it with; bring \
-         {before} back, or say trusted = true in the [[token]] of {}, then hsmux reload",
-        own.member
-    )))
 }
 
 /// Has the key answer a question, which it is asked again where no other copy serves.
@@ -110,8 +158,12 @@ fn learn_from(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) ->
 }
 
 /// A member before this one that holds the key but does not serve it, or that has not shown what it holds.
-fn holder_before(core: &Core, candidate: &Connection, object: &Object) -> Option<Arc<str>> {
-    let catalogue = core.catalogue.load();
+fn holder_before(
+    core: &Core,
+    catalogue: &Catalogue,
+    candidate: &Connection,
+    object: &Object,
+) -> Option<Arc<str>> {
     let own = &candidate.record;
     let replicas = catalogue.entries.get(&object.id);
     let replicas = replicas.map_or(&[][..], |entry| &entry.replicas);
@@ -186,29 +238,6 @@ pub(super) fn samples(
         }
     }
     Ok(samples)
-}
-
-/// The connection whose copy is trusted; `None` if it is the candidate's own.
-fn trusted_copy(
-    core: &Arc<Core>,
-    candidate: &Arc<Connection>,
-    object: &Object,
-) -> Option<Arc<Connection>> {
-    let until = Instant::now() + GRACE;
-    let mut moved = core.moved.0.lock();
-    loop {
-        let catalogue = core.catalogue.load();
-        if let Some(trusted) = serving_copy(core, &catalogue, candidate, object) {
-            return Some(trusted);
-        }
-        let first = !someone_before(&catalogue, candidate, object);
-        if first || !core.options.threads || !candidate.is_current() {
-            return None;
-        }
-        if core.moved.1.wait_until(&mut moved, until) {
-            return None;
-        }
-    }
 }
 
 /// A serving copy, on another member rather than on another worker of the same.

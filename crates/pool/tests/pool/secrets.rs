@@ -200,3 +200,44 @@ fn a_key_that_the_second_member_alone_holds_serves_also_while_the_first_is_away(
     let later = pool(remembering(folder.path()), seats);
     eventually("it serves alone", || serving(&later) == ["two"]);
 }
+
+/// Two members that were compared, as a pool of them leaves it.
+fn compared(folder: &Path) {
+    let [one, two] = ["one", "two"].map(|name| member(name, 3, &here()));
+    let seats = vec![one.seat("one"), two.seat("two")];
+    let pool = pool(remembering(folder), seats);
+    eventually("both serve", || serving(&pool) == ["one", "two"]);
+}
+
+#[test]
+fn the_first_member_is_not_believed_against_what_its_key_has_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    compared(folder.path());
+    let [one, two] = [member("one", 4, &here()), member("two", 3, &here())];
+    let seats = vec![one.seat("one"), two.seat("two")];
+    let later = pool(remembering(folder.path()), seats);
+    eventually("the other serves", || serving(&later) == ["two"]);
+    let why = reason(&later, "one");
+    assert!(why.contains("it is another key"), "{why}");
+    let advice = why.rsplit_once("; ").unwrap().1;
+    assert!(
+        advice.contains("trusted = true in the [[token]] of one"),
+        "{why}"
+    );
+}
+
+#[test]
+fn what_was_exchanged_serves_by_the_administrators_word_and_is_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    compared(folder.path());
+    let one = member("one", 4, &here());
+    let believed = Seat {
+        connector: Arc::new(Trusted(one.seat("one"))),
+        ..one.seat("one")
+    };
+    let trusting = pool(remembering(folder.path()), vec![believed]);
+    eventually("it is believed", || serving(&trusting) == ["one"]);
+    drop(trusting);
+    let later = pool(remembering(folder.path()), vec![one.seat("one")]);
+    eventually("it serves by itself", || serving(&later) == ["one"]);
+}

@@ -5,6 +5,7 @@ mod changes;
 mod daemon;
 mod direct;
 mod direct_faults;
+mod exchanged;
 mod fairness;
 mod gone;
 mod limits;

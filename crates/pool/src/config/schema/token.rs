@@ -83,7 +83,7 @@ pub(super) const TOKEN: Section = Section {
             "trusted",
             "false",
             "false",
-            "Its secret keys serve though a member before it, which may hold them, has never been there to compare them with. Of a secret key the first member in this file that holds it is believed, and what the others hold is compared with that.",
+            "Its secret keys serve though a member before it, which may hold them, has never been there to compare them with, or though a key is another one than was compared before. Of a secret key the first member in this file that holds it is believed, and what the others hold is compared with that.",
         ),
         key(
             "copies",
