@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::{self, Config, Mistake};
+use hsmux_pool::config::{self, Config, Member, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
 use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_token::{Error, Kind, Result};
@@ -131,6 +131,9 @@ impl Daemon {
             parking: Mutex::new(()),
         });
         running.doors.open(&running)?;
+        if let Err(error) = running.forget_those_that_have_gone() {
+            tracing::warn!(%error, "names of parked members that have gone are still on record");
+        }
         Ok(Self {
             _hot_plug: HotPlug::start(&running)?,
             running,
@@ -318,6 +321,14 @@ impl Running {
         parked::save(&self.config().state, &self.shared.pool.parked())
     }
 
+    /// Takes names out of the record that no member has any longer, as the pool has at its start.
+    fn forget_those_that_have_gone(&self) -> Result<()> {
+        if parked::load(&self.config().state) == self.shared.pool.parked() {
+            return Ok(());
+        }
+        self.keep_parked()
+    }
+
     /// Takes a member out of service until it is added again, or the daemon starts anew.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.shared.pool.remove(name)?;
@@ -328,14 +339,16 @@ impl Running {
     /// Puts a member of the file into service: a new one, or one that was removed. One that does not come into
     /// service is out of the pool again.
     pub fn add(self: &Arc<Self>, name: &str) -> Result<String> {
-        self.begin(name)?;
+        let before = self.begin(name)?;
         until_settled(&self.shared.pool, name).or_else(|error| {
+            self.take_back(name, before);
             self.remove(name)?;
             Err(error.at("it was not added"))
         })
     }
 
-    fn begin(self: &Arc<Self>, name: &str) -> Result<()> {
+    /// Answers what the configuration in force had under this name.
+    fn begin(self: &Arc<Self>, name: &str) -> Result<Option<Member>> {
         let _turn = self.turn.lock();
         let new = load(&self.file)?;
         let member = new.member(name).ok_or_else(|| {
@@ -346,10 +359,20 @@ impl Running {
         })?;
         members::add(&self.shared.pool, &new, member)?;
         let mut config = Config::clone(&self.config());
+        let before = config.member(name).cloned();
         config.tokens.retain(|other| other.name != name);
         config.tokens.push(member.clone());
         self.config.store(Arc::new(config));
-        Ok(())
+        Ok(before)
+    }
+
+    /// The configuration in force has under this name what it had before.
+    fn take_back(&self, name: &str, before: Option<Member>) {
+        let _turn = self.turn.lock();
+        let mut config = Config::clone(&self.config());
+        config.tokens.retain(|other| other.name != name);
+        config.tokens.extend(before);
+        self.config.store(Arc::new(config));
     }
 }
 

@@ -71,13 +71,10 @@ pub fn change(
     lines
 }
 
-/// Adds one member.
+/// Adds one member, with all its seats or not at all.
 pub fn add(pool: &Pool, config: &Config, member: &Member) -> Result<()> {
     let worker: &Path = &worker(config)?;
-    config
-        .member_seats(member, worker, None)
-        .into_iter()
-        .try_for_each(|seat| pool.add(seat))
+    pool.add_all(config.member_seats(member, worker, None))
 }
 
 /// Whether a member is new or another one; where it stands in the file is of no matter.

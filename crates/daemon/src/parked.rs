@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use hsmux_pool::replicate::replace_file;
 use hsmux_token::{Error, Kind, Result};
 
 /// So many bytes of names and reasons are believed.
@@ -23,26 +24,21 @@ pub fn load(state: &Path) -> BTreeMap<String, String> {
 /// Writes it, at once or not at all.
 pub fn save(state: &Path, parked: &BTreeMap<String, String>) -> Result<()> {
     let file = file(state);
-    let write = || {
-        if parked.is_empty() {
-            return match fs::remove_file(&file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            };
-        }
-        let draft = file.with_extension("json.new");
-        let mut new = File::create(&draft)?;
-        new.write_all(&serde_json::to_vec_pretty(parked)?)?;
-        new.sync_all()?;
-        fs::rename(&draft, &file)
-    };
-    write().map_err(|error| {
+    let failed = |error: &dyn std::fmt::Display| {
         let message = format!(
             "{}: {error}; it is done, but only until the daemon starts anew",
             file.display()
         );
         Error::pool(Kind::Environment, message)
-    })
+    };
+    if parked.is_empty() {
+        return match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&error)),
+            _ => Ok(()),
+        };
+    }
+    let text = serde_json::to_vec_pretty(parked).map_err(|error| failed(&error))?;
+    replace_file(&file, &text, 0o600).map_err(|error| failed(&error))
 }
 
 fn read(file: &Path) -> std::io::Result<BTreeMap<String, String>> {

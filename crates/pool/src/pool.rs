@@ -72,7 +72,11 @@ impl Pool {
                 )
             })?;
         }
-        for record in pool.seat_all(seats)? {
+        let records = pool.seat_all(seats)?;
+        // Of members that have gone: a new one that gets the name is not parked.
+        let is_seated = |name: &str| records.iter().any(|record| record.is_named(name));
+        pool.parked.lock().retain(|name, _| is_seated(name));
+        for record in records {
             pool.begin_unless_parked(&record);
         }
         pool.wait_until(Instant::now() + START_GRACE, |pool| {
@@ -118,11 +122,16 @@ impl Pool {
 
     /// A new seat; it connects in the background, unless its member is parked.
     pub fn add(&self, seat: Seat) -> Result<()> {
-        let seat = match self.changes.get() {
+        self.add_all(vec![seat])
+    }
+
+    /// The same for several seats: all of them, or none.
+    pub fn add_all(&self, seats: Vec<Seat>) -> Result<()> {
+        let admit = |seat| match self.changes.get() {
             Some(changes) => changes.admit(seat),
             None => seat,
         };
-        for record in self.seat_all(vec![seat])? {
+        for record in self.seat_all(seats.into_iter().map(admit).collect())? {
             self.begin_unless_parked(&record);
         }
         Ok(())

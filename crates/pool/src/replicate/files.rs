@@ -41,7 +41,7 @@ pub(crate) fn open_private(path: &Path) -> Result<File> {
 }
 
 /// Replaces a file in one step: a crash leaves the old or the new one. `mode` is for a new file.
-pub(crate) fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
+pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     let beside = path.with_extension("new");
     let written = || -> std::io::Result<()> {
         // A file that an earlier crash left may have another mode.

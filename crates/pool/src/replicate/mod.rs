@@ -60,6 +60,7 @@ mod tests;
 pub use attach::{Hold, Writer, start};
 pub use catch_up::CatchUp;
 pub use clone::{Cloned, Fate, Selection};
+pub use files::replace as replace_file;
 pub use members::{Member, Members};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;

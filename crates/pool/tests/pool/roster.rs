@@ -1,5 +1,6 @@
 //! Members that several administrators add, park and remove at the same moment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hsmux_pool::{Options, SeatState};
@@ -50,4 +51,22 @@ fn a_seat_that_takes_a_removed_one_s_place_is_not_removed_by_who_comes_late() {
         new.last().lose("for a moment");
         key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     }
+}
+
+#[test]
+fn what_was_parked_and_has_gone_is_forgotten_at_the_start() {
+    let key = Key::new(1);
+    let [here, new] = ["here", "gone"].map(|name| Supply::of(move || honest(name, key)));
+    let why = |name: &str| (name.to_owned(), "new firmware".to_owned());
+    let options = Options {
+        parked: BTreeMap::from(["here", "gone"].map(why)),
+        ..Options::default()
+    };
+    let pool = pool(options, vec![here.seat("here")]);
+    assert_eq!(pool.parked(), BTreeMap::from([why("here")]));
+    assert_eq!(pool.status().seats[0].state, SeatState::Parked);
+    pool.add(new.seat("gone")).unwrap();
+    eventually("the new one serves", || {
+        pool.status().seats[1].state == SeatState::InService
+    });
 }

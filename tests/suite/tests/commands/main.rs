@@ -11,4 +11,5 @@ mod listeners;
 mod members;
 mod pins;
 mod preload;
+mod roster;
 mod tls;
