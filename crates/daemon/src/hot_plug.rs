@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use hsmux_pool::one_round;
 use hsmux_smartcard::ChannelError;
 use hsmux_smartcard::pcsc::{Canceller, CardState, Reader, Watch};
 use hsmux_token::{Error, Kind, Result};
@@ -89,7 +90,8 @@ impl Watcher {
     fn run(mut self) {
         let mut said = None;
         while self.is_wanted() {
-            let error = Watch::new().and_then(|watch| self.follow(watch)).err();
+            let look = || Watch::new().and_then(|watch| self.follow(watch)).err();
+            let error = one_round("the readers' watch", look).flatten();
             *self.ending.waiting.lock() = None;
             if error.is_some() && error != said {
                 let error = error.as_ref().map(ToString::to_string).unwrap_or_default();

@@ -1,22 +1,16 @@
 //! How a seat comes into service: connected, read, proved key by key.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use hsmux_token::{Error, Kind, ObjectId, Result, Snapshot};
+use hsmux_token::{Error, Kind, ObjectId, Snapshot};
 
 use crate::core::Core;
+use crate::panics::or_panicked;
 use crate::record::{Connection, Record, Retry, State};
 use crate::scheduler::Capacity;
 use crate::stock::Reading;
-
-/// What a panic comes to: an error of the connection, so that its seat is tried again.
-pub(crate) fn or_panicked<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|_| Err(Error::lost("ended in a panic; the log says where")))
-}
 
 impl Core {
     /// Connects a seat that is in [`State::Connecting`], on a thread of its own if there may be one.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, ObjectId, Scope, Uses};
 
-use crate::connect::or_panicked;
 use crate::core::Core;
 use crate::job::Attempt;
 use crate::need::Need;
+use crate::panics::or_panicked;
 use crate::record::Connection;
 
 /// A seat that fails in a soft way is proved anew at most so often.

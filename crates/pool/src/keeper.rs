@@ -9,6 +9,7 @@ use hsmux_token::Error;
 
 use crate::core::Core;
 use crate::job::Work;
+use crate::panics::{one_round, or_panicked};
 
 impl Core {
     /// Runs until the pool stops.
@@ -16,12 +17,17 @@ impl Core {
         while !self.stopping.load(Ordering::Acquire) {
             self.alarm.reset();
             let now = Instant::now();
-            self.keep_deadlines(now);
-            let connect = self.reconnect_due(now);
-            let prove = self.reprove_due(now);
-            let nearest = self.scheduler.lock().nearest();
-            let all = [nearest, connect, prove];
-            self.alarm.sleep(all.into_iter().flatten().min());
+            let duties: [&dyn Fn() -> Option<Instant>; 3] = [
+                &|| {
+                    self.keep_deadlines(now);
+                    self.scheduler.lock().nearest()
+                },
+                &|| self.reconnect_due(now),
+                &|| self.reprove_due(now),
+            ];
+            // One that ends in a panic is due again, and keeps the others from nothing.
+            let due = duties.map(|duty| one_round("the keeper", duty).unwrap_or(Some(now)));
+            self.alarm.sleep(due.into_iter().flatten().min());
         }
     }
 
@@ -29,20 +35,34 @@ impl Core {
     pub fn keep_deadlines(self: &Arc<Self>, now: Instant) {
         let overdue = self.scheduler.lock().overdue(now);
         for work in overdue.waiting {
-            let error = work.with(|need, attempt, _| self.too_late(need, attempt));
-            // A caller that waits looks at the clock by itself; this only comes first.
-            work.fail(error);
+            each(|| {
+                let error = work.with(|need, attempt, _| self.too_late(need, attempt));
+                // A caller that waits looks at the clock by itself; this only comes first.
+                work.fail(error);
+            });
         }
         for work in overdue.running {
             if let Work::Job(job) = work {
                 let message = format!("{}: the token has not answered in time", job.need.call);
-                job.complete(Err(Error::pool(hsmux_token::Kind::Deadline, message)));
+                let late = Error::pool(hsmux_token::Kind::Deadline, message);
+                each(|| job.complete(Err(late)));
             }
         }
         for (connection, _) in overdue.hung {
             let timeout = connection.record.seat.timeout;
             let message = format!("no answer within {timeout:?}: the connection was ended");
-            self.down(&connection, &Error::lost(message));
+            each(|| self.down(&connection, &Error::lost(message)));
         }
+    }
+}
+
+/// A panic in what one of them is told keeps the others from nothing: none comes a second time.
+fn each(tell: impl FnOnce()) {
+    let told = or_panicked(|| {
+        tell();
+        Ok(())
+    });
+    if let Err(error) = told {
+        tracing::error!("who was told that it is too late {error}");
     }
 }

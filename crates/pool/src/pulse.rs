@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use hsmux_token::{Error, Kind, Result};
 
+use crate::panics::one_round;
+
 /// A thread that looks after a service, until this is dropped.
 pub struct Pulse {
     _stop: Sender<()>,
@@ -42,7 +44,7 @@ impl Pulse {
             let (mut before, mut pause) = (0, SELDOM);
             while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let (running, ended) = hsmux_module::here();
-                beat(Beat::of(running, ended != before));
+                one_round("the pulse", || beat(Beat::of(running, ended != before)));
                 pause = if running > 0 || ended != before {
                     OFTEN
                 } else {

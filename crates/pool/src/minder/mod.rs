@@ -19,6 +19,7 @@ use hsmux_token::ObjectId;
 use hsmux_token::sync::{Condvar, Mutex};
 
 use crate::core::Core;
+use crate::panics::one_round;
 use crate::record::{Connection, Record, State};
 use baseline::Baselines;
 use replace::Reason;
@@ -123,9 +124,13 @@ impl Minder {
                 }
             }
             let missed = std::mem::take(&mut *self.missed.lock());
-            let rest = round.go(&core, &records, missed.keys);
+            let rest = one_round("the minder", || round.go(&core, &records, missed.keys));
             drop((records, core));
-            self.rest(rest);
+            match rest {
+                Some(rest) => self.rest(rest),
+                // What it knew may be half of it.
+                None => round = Round::default(),
+            }
         }
     }
 

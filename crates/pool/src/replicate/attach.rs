@@ -5,6 +5,7 @@ use super::owed::Strangers;
 use super::repeats::Repeats;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
 use crate::aside::Aside;
+use crate::panics::one_round;
 use crate::record::Record;
 use crate::{Changes, DebtStatus, Options, Pool, Seat};
 use hsmux_token::sync::Mutex;
@@ -183,13 +184,17 @@ impl Writer {
                 loop {
                     thread::sleep(wait);
                     let Some(writer) = me.upgrade() else { return };
-                    let left = writer.tidy().or_else(|| {
-                        writer.tidies.store(false, Ordering::Release);
-                        // Whoever has written a key just before has left it to this thread.
-                        let left = writer.tidy()?;
-                        (!writer.tidies.swap(true, Ordering::AcqRel)).then_some(left)
+                    let round = one_round("the journal's tidying", || {
+                        writer.tidy().or_else(|| {
+                            writer.tidies.store(false, Ordering::Release);
+                            // Whoever has written a key just before has left it to this thread.
+                            let left = writer.tidy()?;
+                            (!writer.tidies.swap(true, Ordering::AcqRel)).then_some(left)
+                        })
                     });
-                    let Some(left) = left else { return };
+                    let Some(left) = round.unwrap_or(Some(LOOKS_EVERY)) else {
+                        return;
+                    };
                     wait = left.clamp(TIDY_AFTER, LOOKS_EVERY);
                 }
             });

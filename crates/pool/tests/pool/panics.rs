@@ -1,12 +1,13 @@
-//! A panic where a seat is connected is that seat's trouble.
+//! A panic is the trouble of one seat, or of one round: what comes after it goes on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hsmux_pool::{Options, Seat, SeatState};
-use hsmux_token::Token;
+use hsmux_token::{Batch, Done, Kind, Request, Token};
 
+use crate::minded::{ALL, Member};
 use crate::vault::*;
 
 #[test]
@@ -47,4 +48,41 @@ fn a_proof_that_panics_has_the_seat_connected_anew() {
     let pool = pool(Options::default(), vec![seat]);
     key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
     assert_eq!(one.connections(), 2);
+}
+
+#[test]
+fn the_keeper_keeps_deadlines_after_a_panic() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let pool = pool(Options::default(), vec![one.seat("one")]);
+    key.check(pool.execute(&key.signing(), in_seconds(60)).unwrap());
+    one.last().hang();
+    let soon = || std::time::Instant::now() + Duration::from_millis(50);
+    pool.submit(Batch::from_buf([Request {
+        operation: key.signing(),
+        deadline: soon(),
+        done: Done::new(|_| panic!("who is told that it is too late")),
+    }]));
+    for _ in 0..2 {
+        let late = submit(&pool, key.signing(), soon());
+        let told = late.recv_timeout(Duration::from_secs(10)).expect("told");
+        assert_eq!(told.unwrap_err().kind(), Kind::Deadline);
+    }
+}
+
+#[test]
+fn a_member_is_looked_after_when_a_look_has_ended_in_a_panic() {
+    let [old, new] = [Key::new(1), Key::new(2)];
+    let made = AtomicUsize::new(0);
+    let member = Member::new(ALL, move |_| {
+        // The first one serves.
+        assert!(made.fetch_add(1, Ordering::SeqCst) != 1, "the first look");
+        holding("one", &[(old, old), (new, new)]).objects(vec![old.object()])
+    });
+    let pool = member.pool();
+    old.check(pool.execute(&old.signing(), in_seconds(60)).unwrap());
+    member.holds_now(&[old.object(), new.object()]);
+    eventually("what others have added is served", || {
+        pool.execute(&new.signing(), in_seconds(60)).is_ok()
+    });
 }
