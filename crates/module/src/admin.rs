@@ -76,7 +76,8 @@ pub fn change_pin(options: &Options, new: &Secret) -> Result<()> {
     };
     let (was_unknown, before) = (is_unknown(&journal), journal.version(&new_mac).cloned());
     journal.write(User::User, &new_mac, Outcome::Setting, true)?;
-    let attempt = Attempt::new(&desk.token()?, User::User, Some(old.expose())).that_sets_another();
+    let (name, pin) = (options.member(), Some(old.expose()));
+    let attempt = Attempt::new(&desk.token()?, name, User::User, pin).that_sets_another();
     let result = attempt.run(&mut journal, || {
         desk.library.set_pin(session.0, old.expose(), new.expose())
     });
@@ -155,7 +156,7 @@ impl<'a> Desk<'a> {
         call: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let pin = Some(pin.expose());
-        let attempt = Attempt::new(&self.token()?, user, pin);
+        let attempt = Attempt::new(&self.token()?, self.options.member(), user, pin);
         attempt
             .run(journal, call)
             .map_err(|e| e.at(&self.options.name))

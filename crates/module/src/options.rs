@@ -39,6 +39,13 @@ pub struct Options {
     pub copies: Option<bool>,
 }
 
+impl Options {
+    /// What commands know the member by: its name, without the number of a worker.
+    pub(crate) fn member(&self) -> &str {
+        self.name.split(['#', ',']).next().unwrap_or_default()
+    }
+}
+
 /// A path is bytes, whatever its encoding.
 mod path {
     use super::{Decoder, Encoder, OsStr, OsStrExt, Path, PathBuf};

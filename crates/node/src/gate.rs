@@ -159,7 +159,7 @@ impl Gate {
                 match shown {
                     Ok(shown) => Some((stream, shown)),
                     Err(problem) => {
-                        self.refuse(from, &problem, "hsmux node enroll makes good ones");
+                        self.refuse(from, &problem, "hsmux node enroll NAME makes good ones");
                         None
                     }
                 }

@@ -12,7 +12,7 @@ pub struct Refusal {
     pub advice: &'static str,
 }
 
-const ENROLL: &str = "make another where the authority is: hsmux node enroll";
+const ENROLL: &str = "make another where the authority is: hsmux node enroll NAME";
 const SAME_CA: &str = "give both hosts certificates of one authority, and its ca.pem";
 const NAMES: &str =
     "`name` of the [[token]] is to be what the certificate says: hsmux node list shows it";

@@ -82,7 +82,11 @@ fn token(member: &Member, found: &[Found]) -> Vec<Finding> {
             .collect();
         let problem = format!("no token of the module matches {}", member.uri);
         let advice = if labels.is_empty() {
-            "plug it in, or make one: hsmux token init".to_owned()
+            let module = member.module.display();
+            format!(
+                "plug it in, or make one: hsmux token init --module '{module}' --label LABEL --pin file:FILE \
+                 --so-pin file:FILE"
+            )
         } else {
             let labels = labels.join(", ");
             format!("plug it in, or correct uri =; there are {labels}")
@@ -99,12 +103,12 @@ fn token(member: &Member, found: &[Found]) -> Vec<Finding> {
             "add ;serial= to uri =",
         ));
     }
-    findings.extend(flags(name, token.flags));
+    findings.extend(flags(member, token.flags));
     findings.extend(library(name, token));
     findings
 }
 
-/// What CK_TOKEN_INFO's flags mean for an administrator (PKCS#11 3.0, section 3.2).
+/// What CK_TOKEN_INFO's flags mean for an administrator (PKCS#11 3.0, section 3.2). NAME is the member's.
 const FLAGS: &[(TokenFlags, Level, &str, &str)] = &[
     (
         TokenFlags::USER_PIN_LOCKED,
@@ -128,7 +132,7 @@ const FLAGS: &[(TokenFlags, Level, &str, &str)] = &[
         TokenFlags::USER_PIN_TO_BE_CHANGED,
         Level::Warning,
         "its PIN is still the one of its initialisation",
-        "hsmux pin rotate",
+        "hsmux pin rotate NAME",
     ),
     (
         TokenFlags::ERROR_STATE,
@@ -138,14 +142,21 @@ const FLAGS: &[(TokenFlags, Level, &str, &str)] = &[
     ),
 ];
 
-fn flags(name: &str, flags: TokenFlags) -> Vec<Finding> {
+fn flags(member: &Member, flags: TokenFlags) -> Vec<Finding> {
+    let name = &member.name;
     let mut findings: Vec<_> = FLAGS
         .iter()
         .filter(|(flag, ..)| flags.contains(*flag))
-        .map(|(_, level, problem, advice)| Finding::new(*level, name, *problem, *advice))
+        .map(|(_, level, problem, advice)| {
+            Finding::new(*level, name, *problem, advice.replace("NAME", name))
+        })
         .collect();
     if !flags.contains(TokenFlags::USER_PIN_INITIALIZED) {
-        let advice = "the security officer sets one: pkcs11-tool --init-pin";
+        let advice = format!(
+            "the security officer sets one: pkcs11-tool --module '{}' --token-label LABEL --login --login-type so \
+             --init-pin",
+            member.module.display()
+        );
         findings.push(Finding::new(
             Level::Error,
             name,

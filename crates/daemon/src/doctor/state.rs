@@ -18,12 +18,8 @@ pub fn examine(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     if meta.permissions().mode() & 0o077 != 0 {
         let problem = "other users may look into the state folder";
-        findings.push(Finding::new(
-            Level::Warning,
-            shown(state),
-            problem,
-            "chmod 700",
-        ));
+        let advice = format!("chmod 700 '{}'", shown(state));
+        findings.push(Finding::new(Level::Warning, shown(state), problem, advice));
     }
     let draft = state.join(format!(".doctor-{}", std::process::id()));
     // Not only made but filled: a full disk still takes an empty file.

@@ -31,7 +31,7 @@ pub(crate) fn login(
     let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
     // Read under the lock: another process may just have used up a try.
     let token = described(&library.token_info(slot)?);
-    let attempt = Attempt::new(&token, User::User, pin);
+    let attempt = Attempt::new(&token, options.member(), User::User, pin);
     match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
         Err(e) if e.code() == Some(CKR_USER_ALREADY_LOGGED_IN) => Ok(()),
         result => result,
@@ -40,6 +40,8 @@ pub(crate) fn login(
 
 /// A call that shows a PIN to a token.
 pub(crate) struct Attempt<'a> {
+    /// What commands know the token by.
+    name: &'a str,
     user: User,
     pin: Option<&'a [u8]>,
     counter: Counter,
@@ -48,8 +50,9 @@ pub(crate) struct Attempt<'a> {
 
 impl<'a> Attempt<'a> {
     /// `token` with its flags as they are now, under the journal's lock.
-    pub(crate) fn new(token: &TokenInfo, user: User, pin: Option<&'a [u8]>) -> Self {
+    pub(crate) fn new(token: &TokenInfo, name: &'a str, user: User, pin: Option<&'a [u8]>) -> Self {
         Self {
+            name,
             user,
             pin,
             counter: Counter::of(token.flags, user),
@@ -78,7 +81,7 @@ impl<'a> Attempt<'a> {
             if hold == Hold::CounterLow {
                 journal.write(user, &mac, Outcome::Held, full)?;
             }
-            return Err(Error::token(Kind::PinHeld, hold.explained()));
+            return Err(Error::token(Kind::PinHeld, hold.explained(self.name)));
         }
         let begun = match &before {
             Some(broken) if broken.outcome == Outcome::Attempting => Outcome::Retrying,
@@ -106,7 +109,7 @@ impl<'a> Attempt<'a> {
             ),
         };
         result.map_err(|e| {
-            let advice = hold.advice();
+            let advice = hold.advice(self.name);
             let message = format!("{verdict} ({e}); it is not tried again: {advice}");
             Error::token(Kind::PinHeld, message)
         })

@@ -20,7 +20,8 @@ pub fn show(
     call: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
     let mut journal = journal(state, token)?;
-    Attempt::new(&TokenInfo::default(), user, Some(pin)).run(&mut journal, call)
+    let name = format!("pkcs11:serial={}", token.serial);
+    Attempt::new(&TokenInfo::default(), &name, user, Some(pin)).run(&mut journal, call)
 }
 
 /// Writes down that the token has this PIN: it was just given to it.

@@ -41,6 +41,9 @@ impl Counter {
     }
 }
 
+/// What a URI begins with that names a card, which is no member.
+const CARD: &str = "pkcs11:";
+
 /// Why a PIN is not tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hold {
@@ -52,8 +55,8 @@ pub(super) enum Hold {
 }
 
 impl Hold {
-    /// For people: why a PIN is not tried, and what to do.
-    pub(super) fn explained(self) -> String {
+    /// For people: why a PIN is not tried, and what to do. `name` is what commands know the token by.
+    pub(super) fn explained(self, name: &str) -> String {
         let why = match self {
             Self::Locked => "the token's PIN is locked",
             Self::FinalTry => "the token says that one more wrong PIN locks it",
@@ -65,22 +68,28 @@ impl Hold {
                 "the outcome of an earlier login with this PIN is unknown, so it may have cost a try"
             }
         };
-        format!("{why}; {}", self.advice())
+        format!("{why}; {}", self.advice(name))
     }
 
     /// For people: what to do.
-    pub(super) fn advice(self) -> &'static str {
+    pub(super) fn advice(self, name: &str) -> String {
         match self {
-            Self::Locked => "its security officer can set a new one",
+            Self::Locked => "its security officer can set a new one".into(),
             Self::FinalTry => {
                 "make sure that the PIN is right, then log in once with the vendor's own tool"
+                    .into()
             }
-            Self::Refused => {
-                "put the right PIN into its file, then `hsmux token resume`; \
-                 or `hsmux pin release`, if this one is right now"
+            Self::Refused if name.starts_with(CARD) => {
+                format!(
+                    "give the right PIN, or run `hsmux pin release {name}` if this one is right now"
+                )
             }
+            Self::Refused => format!(
+                "put the right PIN into its file, then `hsmux token resume {name}`; or `hsmux pin release {name}`, \
+                 if this one is right now"
+            ),
             Self::CounterLow | Self::UnknownOutcome => {
-                "make sure that the PIN is right, then `hsmux pin release`"
+                format!("make sure that the PIN is right, then `hsmux pin release {name}`")
             }
         }
     }

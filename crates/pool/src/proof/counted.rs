@@ -1,13 +1,28 @@
 //! Keys with use counters: each proof would be a use, so they are proved when a person asks for it.
 
-use hsmux_token::{Object, ObjectId};
+use hsmux_token::{Object, ObjectId, Uri, ck};
 
 use crate::Options;
 use crate::record::Connection;
 
 /// Why such a key does not serve, and what to do.
-pub(super) const COUNTED: &str = "it has a use counter ([pool] counted), and a proof would be a use; \
-     hsmux key verify with its URI proves it";
+pub(super) fn counted(object: &Object) -> String {
+    let attributes = &object.attributes;
+    let uri = Uri {
+        object: attributes
+            .text(ck::CKA_LABEL)
+            .filter(|label| !label.is_empty()),
+        id: attributes
+            .get(ck::CKA_ID)
+            .filter(|id| !id.is_empty())
+            .map(<[u8]>::to_vec),
+        class: Some(object.id.class),
+        ..Uri::default()
+    };
+    format!(
+        "it has a use counter ([pool] counted), and a proof would be a use; hsmux key verify '{uri}' proves it"
+    )
+}
 
 impl Connection {
     /// Whether a person has had such a key proved on this connection.

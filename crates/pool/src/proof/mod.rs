@@ -29,7 +29,7 @@ use crate::owner::Cost;
 use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use answers::Answers;
-use counted::{COUNTED, is_counted};
+use counted::{counted, is_counted};
 use wanted::Order;
 pub(crate) use wanted::Wanted;
 
@@ -167,12 +167,12 @@ impl Core {
             if let Some(reason) = unprovable(&object) {
                 return last_word(ReplicaState::Unproved(reason.into()));
             }
-            let counted = is_counted(&self.options, &object);
-            if counted && !by_hand {
+            let is_counted = is_counted(&self.options, &object);
+            if is_counted && !by_hand {
                 return last_word(if connection.is_proved_by_hand(id) {
                     ReplicaState::Serving
                 } else {
-                    ReplicaState::Unproved(COUNTED.into())
+                    ReplicaState::Unproved(counted(&object))
                 });
             }
             if self.is_proved_by_another(connection, id) {
@@ -185,7 +185,7 @@ impl Core {
             tries += 1;
             match finding {
                 Ok(Finding::Proved) => {
-                    if counted {
+                    if is_counted {
                         connection.by_hand.lock().insert(*id);
                     }
                     return last_word(ReplicaState::Serving);

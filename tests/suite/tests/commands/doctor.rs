@@ -41,7 +41,9 @@ fn a_refused_pin_is_told_once() {
     start(&mut rig);
     let now = rig.hsmux("status").ok();
     now.says("\nrefused: the token refused this PIN (C_Login: CKR_PIN_INCORRECT")
-        .says("`hsmux token resume`");
+        .says("`hsmux token resume refused`")
+        .says("`hsmux pin release refused`")
+        .says("`hsmux pin release low`");
     assert_eq!(now.out.matches("it is not tried again").count(), 1);
     assert!(!now.out.contains("before"), "{}", now.out);
     rig.stop();

@@ -54,9 +54,7 @@ impl Breaker {
             (Some(Ok(value)), _) => Ok(value),
             (Some(Err(error)), _) => Err(error.into()),
             (None, Err(held)) => {
-                anyhow::bail!(
-                    "card {serial}: {held} (here: hsmux pin release pkcs11:serial={serial})"
-                )
+                anyhow::bail!("card {serial}: {held}")
             }
             (None, Ok(())) => anyhow::bail!("card {serial}: the PIN was not shown"),
         }
