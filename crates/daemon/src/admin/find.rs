@@ -49,7 +49,11 @@ pub fn one(catalogue: &Catalogue, uri: &Uri, class: Class) -> Result<Arc<Object>
                 "{uri}: several {name}s match: {}, {}{}; name one by --id and --label together",
                 shown(&one.object),
                 shown(&two.object),
-                if keys.next().is_some() { " and others" } else { "" }
+                if keys.next().is_some() {
+                    " and others"
+                } else {
+                    ""
+                }
             );
             Err(Error::request(Kind::Invalid, message))
         }

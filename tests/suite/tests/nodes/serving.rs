@@ -74,7 +74,9 @@ fn a_certificate_of_another_host_keeps_none_from_this_one() {
     });
     pair.user.hsmux("key cert import web.crt").ok();
     // Two keys have the id; who is asked for one names both.
-    let unclear = pair.user.hsmux("key csr --id 77 --subject CN=www.test --out web.csr");
+    let unclear = pair
+        .user
+        .hsmux("key csr --id 77 --subject CN=www.test --out web.csr");
     let unclear = unclear.fails();
     unclear.says("\"here\" (id 77)").says("\"there\" (id 77)");
 }
