@@ -26,9 +26,10 @@ pub(super) fn prove(
     object: &Object,
 ) -> Result<Finding> {
     let until = Instant::now() + GRACE;
-    let mut record = match core.answers.has(&object.id) {
-        true => Recorded::NotAsked,
-        false => Recorded::Nothing,
+    let mut record = if core.answers.has(&object.id) {
+        Recorded::NotAsked
+    } else {
+        Recorded::Nothing
     };
     let member = &candidate.record.member;
     loop {
@@ -117,10 +118,14 @@ fn ask(core: &Arc<Core>, candidate: &Arc<Connection>, object: &Object) -> Result
         return Ok(Recorded::Nothing);
     };
     match core.on(candidate, answer.question()) {
-        Ok(outcome) => Ok(match outcome.into_bytes()? == answer.expected() {
-            true => Recorded::Same,
-            false => Recorded::Another,
-        }),
+        Ok(outcome) => {
+            let same = outcome.into_bytes()? == answer.expected();
+            Ok(if same {
+                Recorded::Same
+            } else {
+                Recorded::Another
+            })
+        }
         Err(error) if not_this_way(&error) => Ok(Recorded::CannotAnswer),
         Err(error) => Err(error),
     }
