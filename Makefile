@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench attacks cluster fuzz tsan advisories sbom reproduce install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz judges tsan advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,12 @@ cluster: ## A web cluster of three hosts on this machine, and a table of measure
 fuzz: ## Fuzz targets with the address sanitizer, by a nightly toolchain (TIME=seconds or RUNS=n for each, TARGET=name)
 	scripts/deps.sh fuzz
 	TIME='$(TIME)' RUNS='$(RUNS)' TARGET='$(TARGET)' CORPUS='$(CORPUS)' scripts/fuzz.sh
+
+SUITES ?=
+judges: ## Other projects' PKCS#11 tests on a bare token and on pools, compared (SUITES="crypto11 p11test" for some)
+	scripts/deps.sh judges
+	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
+	scripts/judges.sh $(SUITES)
 
 tsan: ## The tests of wire and pool with the thread sanitizer, by a nightly toolchain with rust-src
 	scripts/tsan.sh

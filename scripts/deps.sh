@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a target of the Makefile needs and that are missing:
-# deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|test
+# deps.sh build|fuzz|demo|bench|attacks|cluster|wordpress|judges|test
 # Tests also have clients that Debian does not have.
 set -euo pipefail
 
@@ -14,11 +14,13 @@ cluster=("${bench[@]}" haproxy curl jq socat)
 # Of MariaDB the programs alone, without the service; php-fpm first, or php brings Apache's module.
 wordpress=("${cluster[@]}" php-fpm php php-mysql mariadb-server-core mariadb-client-core
            wordpress wordpress-theme-twentytwentythree)
+# gcc and headers for suites in C and Cython; Python 3.12 or newer is asked for by scripts/judges.sh.
+judges=("${build[@]}" softhsm2 opensc gnutls-bin libcmocka-dev libssl-dev dpkg-dev python3 python3-venv golang-go)
 test=("${wordpress[@]}" gnutls-bin libnss3-tools openssh-client openssh-server default-jdk-headless
       python3-pykcs11 python3-hvac python3-prometheus-client python3-grpcio python3-venv golang-go git libnginx-mod-stream
       python3-cbor2 faketime apache2-bin chromium testssl.sh pebble certbot lego)
 
-declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress or test}
+declare -n wanted=${1:?build, fuzz, demo, bench, attacks, cluster, wordpress, judges or test}
 
 # First, for nothing else helps without it, and no package brings it.
 needed=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "$0")/../Cargo.toml")
