@@ -72,6 +72,10 @@ fn offer(entry: &MechanismEntry, token: &TokenInfo) -> Option<MechanismInfo> {
     info.flags = own.map_or(0, |own| own.flags) | raw.map_or(0, |raw| raw.flags & !OPERATIONS);
     info.flags |= raw.map_or(0, |raw| raw.flags & CKF_SIGN);
     info.flags |= in_software(entry);
+    // What nobody can make is not offered to be read.
+    if info.flags & CKF_SIGN_RECOVER == 0 {
+        info.flags &= !CKF_VERIFY_RECOVER;
+    }
     Some(info)
 }
 

@@ -110,6 +110,12 @@ impl Sessions {
         (count(&self.open), count(&self.writing))
     }
 
+    /// Whether a read-only session is open.
+    pub fn any_read_only(&self) -> bool {
+        let (open, writing) = self.count();
+        open > writing
+    }
+
     fn shard(&self, handle: u64) -> &RwLock<NameMap<u64, Arc<Session>>> {
         &self.shards[handle as usize % self.shards.len()]
     }

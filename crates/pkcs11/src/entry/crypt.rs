@@ -10,7 +10,7 @@ use super::mechanism;
 use super::pointer::{Output, slice};
 use crate::crypt::Function;
 use crate::library::with;
-use crate::rv::{Result, Rv};
+use crate::rv::Result;
 
 /// Init with a key.
 macro_rules! inits {
@@ -142,11 +142,12 @@ export! {
         with(|app| app.verify(session, None, slice(signature, len)?))
     }
 
-    /// The members' generators seed themselves.
-    fn C_SeedRandom(session: CK_SESSION_HANDLE, _seed: *mut u8, _len: CK_ULONG) {
+    /// The members' generators seed themselves: what is given besides is not used, and no error, for programs that
+    /// seed each token before they use it.
+    fn C_SeedRandom(session: CK_SESSION_HANDLE, seed: *mut u8, len: CK_ULONG) {
         with(|app| {
             app.sessions.get(session)?;
-            Err(Rv(CKR_RANDOM_SEED_NOT_SUPPORTED))
+            slice(seed, len).map(|_| ())
         })
     }
 

@@ -5,7 +5,7 @@
 use hsmux_token::ck::*;
 
 use super::guard::export;
-use super::pointer::{check, give, slice};
+use super::pointer::{check, give};
 use super::template;
 use crate::library::with;
 use crate::rv::Rv;
@@ -55,7 +55,7 @@ export! {
         count: CK_ULONG,
     ) {
         with(|app| {
-            let wanted = slice(attributes, count)?.iter().map(|attribute| attribute.type_);
+            let wanted = template::array(attributes, count)?.iter().map(|attribute| attribute.type_);
             let readable = app.readable(session, object, wanted)?;
             template::fill(attributes, count, |kind| readable.value(kind))
         })

@@ -8,13 +8,31 @@ use super::pointer::slice;
 use crate::object::Value;
 use crate::rv::{Result, Rv};
 
+/// No object has as many attributes, and reading so many takes seconds.
+const MOST: CK_ULONG = 1 << 16;
+
+/// The array itself; [`CKR_ARGUMENTS_BAD`] if its length cannot be meant.
+///
+/// # Safety
+/// `pTemplate` is null or valid for `count` attributes, until the call returns.
+pub unsafe fn array<'a>(
+    template: *const CK_ATTRIBUTE,
+    count: CK_ULONG,
+) -> Result<&'a [CK_ATTRIBUTE]> {
+    if count > MOST {
+        return Err(Rv(CKR_ARGUMENTS_BAD));
+    }
+    // SAFETY: valid by this function's own contract.
+    unsafe { slice(template, count) }
+}
+
 /// A template, copied out of the application's memory.
 ///
 /// # Safety
 /// `pTemplate` is null or valid for `count` attributes, and each of them for its own value.
 pub unsafe fn read(template: *const CK_ATTRIBUTE, count: CK_ULONG) -> Result<Attributes> {
     // SAFETY: valid by this function's own contract.
-    let template = unsafe { slice(template, count)? };
+    let template = unsafe { array(template, count)? };
     let attributes = template.iter().map(|attribute| {
         if holds_pointers(attribute.type_) && attribute.ulValueLen > 0 {
             // A template within a template is nothing that could travel.
@@ -46,7 +64,7 @@ pub unsafe fn fill<'a>(
     mut value: impl FnMut(CK_ATTRIBUTE_TYPE) -> Value<'a>,
 ) -> Result {
     // SAFETY: valid by this function's own contract; only the count is of interest here.
-    let count = unsafe { slice(template, count)?.len() };
+    let count = unsafe { array(template, count)?.len() };
     let mut answer = Ok(());
     for at in 0..count {
         // SAFETY: within the array.

@@ -22,6 +22,8 @@ impl App {
         let class = template.number(CKA_CLASS);
         let class = Class(class.ok_or(Rv(CKR_TEMPLATE_INCOMPLETE))?);
         self.may_make(session, class, &template)?;
+        template::untrusted(&template)?;
+        template::complete(class, &template)?;
         if local::is_local(class, template::is_token(&template)) {
             let attributes = local::complete(class, &template)?;
             return Ok(self.objects.insert(Home::Here, session, attributes));
@@ -47,6 +49,7 @@ impl App {
             whole.set(attribute.kind, attribute.value.0.clone());
         }
         template::check(&template)?;
+        template::untrusted(&template)?;
         self.may_make(session, original.class, &whole)?;
         let token = template::is_token(&whole);
         if local::is_local(original.class, token) {
@@ -84,6 +87,7 @@ impl App {
     /// C_SetAttributeValue.
     pub fn set_attributes(&self, session: u64, object: u64, template: &Attributes) -> Result {
         template::check(template)?;
+        template::untrusted(template)?;
         let entry = self.may_change(session, object)?;
         if !entry.permits(CKA_MODIFIABLE) {
             return Err(Rv(CKR_ACTION_PROHIBITED));

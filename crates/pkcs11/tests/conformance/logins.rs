@@ -101,6 +101,14 @@ fn administration_is_refused() {
     let _library = library();
     let s = open(CKF_RW_SESSION).unwrap();
     assert_eq!(s.login_as(CKU_SO, PIN), Err(CKR_USER_TYPE_INVALID));
+    let reader = open(0).unwrap();
+    let said = s.login_as(CKU_SO, PIN);
+    assert_eq!(said, Err(CKR_SESSION_READ_ONLY_EXISTS));
+    reader.close().unwrap();
+    s.login(PIN).unwrap();
+    let said = s.login_as(CKU_SO, PIN);
+    assert_eq!(said, Err(CKR_USER_ANOTHER_ALREADY_LOGGED_IN));
+    assert_eq!(unsafe { C_Logout(s.0) }, CKR_OK);
     assert_eq!(s.login_as(17, PIN), Err(CKR_USER_TYPE_INVALID));
     assert_eq!(
         unsafe { C_InitPIN(s.0, null_mut(), 0) },

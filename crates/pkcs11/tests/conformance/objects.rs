@@ -212,3 +212,33 @@ fn private_objects_are_not_made_by_the_public() {
     );
     assert_eq!(s.find(&wanted(CKO_SECRET_KEY, AES)), Ok(vec![]));
 }
+
+#[test]
+fn certificates_have_subjects_and_nothing_is_trusted() {
+    let library = library();
+    let s = user();
+    let whole = || {
+        wanted(CKO_CERTIFICATE, "new")
+            .with_number(CKA_CERTIFICATE_TYPE, CKC_X_509)
+            .with(CKA_VALUE, b"a certificate".to_vec())
+    };
+    let before = library.calls();
+    for token in [false, true] {
+        let bare = whole().with_flag(CKA_TOKEN, token);
+        assert_eq!(s.create(&bare), Err(CKR_TEMPLATE_INCOMPLETE));
+        let named = bare.with(CKA_SUBJECT, b"0".to_vec());
+        let trusted = named.with_flag(CKA_TRUSTED, true);
+        assert_eq!(s.create(&trusted), Err(CKR_ATTRIBUTE_READ_ONLY));
+    }
+    let named = whole().with(CKA_SUBJECT, b"0".to_vec());
+    let made = s.create(&named.with_flag(CKA_TRUSTED, false)).unwrap();
+    let trusted = Attributes::default().with_flag(CKA_TRUSTED, true);
+    let (mut trusted, mut copy) = (raw(&trusted), 0);
+    let code = unsafe { C_CopyObject(s.0, made, trusted.as_mut_ptr(), 1, &mut copy) };
+    assert_eq!(code, CKR_ATTRIBUTE_READ_ONLY);
+    let code = unsafe { C_SetAttributeValue(s.0, made, trusted.as_mut_ptr(), 1) };
+    assert_eq!(code, CKR_ATTRIBUTE_READ_ONLY);
+    let data = wanted(CKO_DATA, "data").with_flag(CKA_TRUSTED, true);
+    assert_eq!(s.create(&data), Err(CKR_ATTRIBUTE_READ_ONLY));
+    assert_eq!(library.calls(), before);
+}

@@ -146,7 +146,55 @@ fn what_is_not_offered_says_so() {
     assert_eq!(unsafe { C_CancelFunction(s.0) }, CKR_FUNCTION_NOT_PARALLEL);
     let mut seed = [1; 8];
     let code = unsafe { C_SeedRandom(s.0, seed.as_mut_ptr(), 8) };
-    assert_eq!(code, CKR_RANDOM_SEED_NOT_SUPPORTED);
+    assert_eq!(code, CKR_OK);
+    let code = unsafe { C_SeedRandom(s.0, std::ptr::null_mut(), 8) };
+    assert_eq!(code, CKR_ARGUMENTS_BAD);
+    let code = unsafe { C_SeedRandom(4711, seed.as_mut_ptr(), 8) };
+    assert_eq!(code, CKR_SESSION_HANDLE_INVALID);
+}
+
+#[test]
+fn a_template_of_a_length_that_cannot_be_meant_is_not_read() {
+    let _library = library();
+    let s = user();
+    let key = s.one(CKO_PRIVATE_KEY, EC);
+    let mut one = CK_ATTRIBUTE {
+        type_: CKA_LABEL,
+        pValue: std::ptr::null_mut(),
+        ulValueLen: 0,
+    };
+    let (one, most) = (&raw mut one, 1 << 32);
+    assert_eq!(
+        unsafe { C_FindObjectsInit(s.0, one, most) },
+        CKR_ARGUMENTS_BAD
+    );
+    for call in [C_GetAttributeValue, C_SetAttributeValue] {
+        assert_eq!(unsafe { call(s.0, key, one, most) }, CKR_ARGUMENTS_BAD);
+    }
+    let mut made = 0;
+    let code = unsafe { C_CreateObject(s.0, one, most, &mut made) };
+    assert_eq!(code, CKR_ARGUMENTS_BAD);
+}
+
+#[test]
+fn nobody_reads_signatures_that_nobody_can_make() {
+    let library = library();
+    let s = user();
+    let mut info = CK_MECHANISM_INFO::default();
+    let flags = |kind, info: &mut CK_MECHANISM_INFO| {
+        assert_eq!(unsafe { C_GetMechanismInfo(SLOT, kind, info) }, CKR_OK);
+        info.flags & (CKF_SIGN_RECOVER | CKF_VERIFY_RECOVER)
+    };
+    let both = CKF_SIGN_RECOVER | CKF_VERIFY_RECOVER;
+    assert_eq!(flags(CKM_RSA_PKCS, &mut info), both);
+    assert_eq!(flags(CKM_RSA_X_509, &mut info), 0);
+    let said = s.init(
+        C_VerifyRecoverInit,
+        plain(CKM_RSA_X_509),
+        s.one(CKO_PUBLIC_KEY, RSA),
+    );
+    assert_eq!(said, Err(CKR_MECHANISM_INVALID));
+    drop(library);
 }
 
 #[test]

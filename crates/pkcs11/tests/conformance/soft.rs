@@ -51,6 +51,7 @@ fn mechanisms() -> Vec<MechanismInfo> {
     let cipher = CKF_ENCRYPT | CKF_DECRYPT;
     let mut all = vec![
         (CKM_RSA_PKCS, sign | cipher | CKF_SIGN_RECOVER | CKF_WRAP),
+        (CKM_RSA_X_509, sign),
         (CKM_SHA256_RSA_PKCS, sign),
         (CKM_RSA_PKCS_OAEP, cipher),
         (CKM_ECDSA, sign | CKF_HW),
