@@ -5,7 +5,7 @@ use hsmux_token::{Attributes, Class, Mechanism, ObjectRef, Operation, Uses};
 
 use crate::app::App;
 use crate::crypt::of_key;
-use crate::object::Entry;
+use crate::object::{Entry, is_token};
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -36,6 +36,9 @@ impl App {
         self.may_make(session, Class::PUBLIC_KEY, &public)?;
         self.may_make(session, Class::PRIVATE_KEY, &private)?;
         self.offers(&mechanism, Uses::GENERATE_PAIR)?;
+        if is_token(&public) != is_token(&private) {
+            return self.generate_mixed(session, mechanism, public, private);
+        }
         let operation = Operation::GeneratePair {
             mechanism,
             public,

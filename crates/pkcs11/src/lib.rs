@@ -31,6 +31,7 @@ pub mod library;
 mod login;
 mod mechanisms;
 mod object;
+mod pair;
 mod place;
 pub mod provider;
 mod rv;

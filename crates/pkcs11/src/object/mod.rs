@@ -9,6 +9,9 @@ mod numbers;
 mod store;
 pub mod template;
 
+pub(crate) use local::complete as complete_here;
+pub(crate) use template::is_token;
+
 pub use catalogue::Catalogue;
 pub use entry::{Entry, Home, Value};
 pub use store::Objects;

@@ -173,3 +173,29 @@ fn random_bytes_come_from_a_token() {
     assert_eq!(bytes[65_536..65_540], [0, 1, 2, 3]);
     assert_eq!(random(&mut []), CKR_OK);
 }
+
+/// Of other private keys than RSA's a token does not say which key they are: without their public halves no pool knows.
+#[test]
+fn a_private_key_of_a_curve_is_not_on_the_token_without_its_public_half() {
+    let library = library();
+    let s = user();
+    let public = wanted(CKO_PUBLIC_KEY, "half").with(CKA_EC_PARAMS, P256.to_vec());
+    let private = wanted(CKO_PRIVATE_KEY, "half").with_flag(CKA_TOKEN, true);
+    let (mut public, mut private) = (raw(&public), raw(&private));
+    let mut mechanism = plain(CKM_EC_KEY_PAIR_GEN);
+    let (before, mut keys) = (library.calls(), [0; 2]);
+    let code = unsafe {
+        C_GenerateKeyPair(
+            s.0,
+            &mut mechanism,
+            public.as_mut_ptr(),
+            public.len() as CK_ULONG,
+            private.as_mut_ptr(),
+            private.len() as CK_ULONG,
+            &mut keys[0],
+            &mut keys[1],
+        )
+    };
+    assert_eq!(code, CKR_TEMPLATE_INCONSISTENT);
+    assert_eq!(library.calls(), before);
+}

@@ -2,6 +2,7 @@
 //! pool embedded in the program, and asks the same of all three.
 
 mod fork;
+mod generated;
 mod java;
 mod nss;
 mod openssl;

@@ -1,0 +1,42 @@
+"""What a token says of keys that it generated, and pairs of which one half is a session object."""
+
+import sys
+
+from pkcs11 import *
+
+CKA_LOCAL, CKA_NEVER_EXTRACTABLE, CKA_ALWAYS_SENSITIVE, CKA_KEY_GEN_MECHANISM = 0x163, 0x164, 0x165, 0x166
+
+path, label, pin = sys.argv[1:]
+module = Module(path)
+module.initialize()
+session = module.session(module.slot(label))
+session.login(pin)
+
+
+def number(key, attribute):
+    return int.from_bytes(session.value(key, attribute), "little")
+
+
+def origin(name, key, *more):
+    kinds = {"local": CKA_LOCAL, "mechanism": CKA_KEY_GEN_MECHANISM} | dict(more)
+    print(f"{name}:", *(f"{word} {number(key, kind):#x}" for word, kind in kinds.items()))
+    session.destroy(key)
+
+
+SECRET = {CKA_TOKEN: True, CKA_PRIVATE: True, CKA_SENSITIVE: True}
+always = ("always sensitive", CKA_ALWAYS_SENSITIVE)
+key = session.generate(CKM_AES_KEY_GEN, SECRET | {CKA_VALUE_LEN: 32, CKA_ENCRYPT: True})
+origin("aes", key, always, ("length", CKA_VALUE_LEN))
+
+for kept, other in ((True, False), (False, True)):
+    public, private = session.generate_pair(
+        CKM_RSA_PKCS_KEY_PAIR_GEN,
+        {CKA_TOKEN: other, CKA_PRIVATE: False, CKA_MODULUS_BITS: 1024, CKA_PUBLIC_EXPONENT: b"\x01\x00\x01"},
+        {CKA_TOKEN: kept, CKA_PRIVATE: True, CKA_SENSITIVE: True, CKA_SIGN: True},
+    )
+    print(f"private {number(private, CKA_TOKEN)}, public {number(public, CKA_TOKEN)}")
+    signature = session.keyed("Sign", private, CKM_SHA256_RSA_PKCS, b"a text")
+    print(f"signature: {len(signature)} bytes")
+    session.destroy(public)
+    session.destroy(private)
+print("all destroyed")

@@ -1,0 +1,41 @@
+//! Generated keys say how they came to be, and halves of a pair are where they belong.
+
+use hsmux_suite::{Rig, Setup, source};
+
+#[test]
+fn bare() {
+    generated(Setup::Bare, 1);
+}
+
+#[test]
+fn a_pool_of_one() {
+    generated(Setup::Daemon, 1);
+}
+
+#[test]
+fn a_pool_of_three() {
+    generated(Setup::Daemon, 3);
+}
+
+fn generated(setup: Setup, members: usize) {
+    let mut rig = Rig::prepare(setup, members);
+    rig.config.pool.push_str("\npolicy = \"round-robin\"");
+    rig.write_config();
+    if setup == Setup::Daemon {
+        rig.start();
+    }
+    let run = rig
+        .run("/usr/bin/python3")
+        .arg(source().join("tests/suite/programs/generated.py"))
+        .arg(rig.module())
+        .arg(rig.label())
+        .arg(rig.pin())
+        .ok();
+    // Several members have unwrapped the key, and say so.
+    if members == 1 {
+        run.says("aes: local 0x1 mechanism 0x1080 always sensitive 0x1 length 0x20");
+    }
+    run.says("private 1, public 0");
+    run.says("private 0, public 1");
+    run.says("all destroyed");
+}
