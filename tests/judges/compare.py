@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares what suites of tests say of a bare token and of pools: compare.py FOLDER [REASONS]
 
-FOLDER/SUITE/SETUP.* are results as the suites write them: JUnit's XML, the log of a Go or GoogleTest program, or the
+FOLDER/SUITE/SETUP.* are results as the suites write them: JUnit's XML, the log of a Go, GoogleTest or cmocka program, or the
 report log (JSON lines) of pkcs11-check. SETUP is bare, one or three. Prints a table, then each test that is worse
 through a pool. Exits with 1 if one of them has no reason in REASONS, or if a reason has no test any more.
 """
@@ -41,6 +41,14 @@ def googletest(text):
         yield name, words[word]
 
 
+def cmocka(text):
+    """A test that neither passed nor failed has ended the program."""
+    words = {"      OK": "passed", " FAILED ": "failed", " SKIPPED": "skipped"}
+    said = re.findall(r"\[ ?(      OK| FAILED | SKIPPED) \] (\w[\w:-]*)$", text, re.MULTILINE)
+    results = dict.fromkeys(re.findall(r"^\[ RUN      \] (\S+)$", text, re.MULTILINE), "failed")
+    yield from (results | {name: words[word] for word, name in said}).items()
+
+
 def pkcs11_check(text):
     results = {}
     for line in text.splitlines():
@@ -56,7 +64,7 @@ def pkcs11_check(text):
     yield from results.items()
 
 
-READERS = {".xml": junit, ".go": go, ".gtest": googletest, ".jsonl": pkcs11_check}
+READERS = {".xml": junit, ".go": go, ".gtest": googletest, ".cmocka": cmocka, ".jsonl": pkcs11_check}
 
 
 def read(folder):
