@@ -156,7 +156,7 @@ run_crypto11() {
 
 # With the keys that its own script makes; a key that cannot be made is a failure like others.
 run_p11test() {
-    local tool=(pkcs11-tool --module "$module" --token-label "$label" --login --pin $pin) type id made
+    local tool=(pkcs11-tool --module "$module" --token-label "$label" --login --pin "$pin") type id made
     local all="--extractable --usage-wrap --usage-sign --usage-decrypt --usage-derive"
     export GNUTLS_PIN=$pin
     printf 'cn = "judges"\nserial = 1\nexpiration_days = 30\nsigning_key\n' >template
