@@ -4,9 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use hsmux_token::{Error, Result};
-use hsmux_wire::frame::{self, MAX_FRAME};
+use hsmux_wire::frame::{self, MAX_FRAME, Message};
 use hsmux_wire::{Answer, Call};
-use minicbor::Encode;
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpStream, UnixStream};
@@ -53,7 +52,7 @@ pub async fn pass(
 }
 
 /// Writes a frame.
-pub async fn say<T: Encode<()>>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<()> {
+pub async fn say<T: Message>(to: &mut (impl AsyncWrite + Unpin), message: &T) -> Result<()> {
     let mut bytes = Vec::new();
     frame::encode(message, &mut bytes)?;
     let written = async {

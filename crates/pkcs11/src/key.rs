@@ -37,7 +37,7 @@ impl App {
         self.may_make(session, Class::PRIVATE_KEY, &private)?;
         self.offers(&mechanism, Uses::GENERATE_PAIR)?;
         if is_token(&public) != is_token(&private) {
-            return self.generate_mixed(session, mechanism, public, private);
+            return self.generate_mixed(session, mechanism, &public, private);
         }
         let operation = Operation::GeneratePair {
             mechanism,

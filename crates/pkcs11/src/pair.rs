@@ -16,7 +16,7 @@ impl App {
         &self,
         session: u64,
         mechanism: Mechanism,
-        public: Attributes,
+        public: &Attributes,
         private: Attributes,
     ) -> Result<(u64, u64)> {
         let on_token = is_token(&private);
@@ -34,7 +34,7 @@ impl App {
         };
         let made = self.backend.execute(&operation)?.into_objects()?;
         let [half, secret] = <[Made; 2]>::try_from(made).map_err(|_| Rv(CKR_DEVICE_ERROR))?;
-        let moved = self.move_public(session, &half, &public);
+        let moved = self.move_public(session, &half, public);
         let public = match moved {
             Ok(public) => public,
             Err(error) => {

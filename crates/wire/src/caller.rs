@@ -72,7 +72,7 @@ impl Caller {
         let caller = watch.adopt(|watch| Self {
             watch,
             outlet: Outlet::new(stream.into(), 0),
-            inbox: Mutex::default(),
+            inbox: Mutex::new(Inbox::new()),
             charge: budgets.of(peer.uid),
             alarm: Mutex::new(None),
             peer,

@@ -6,11 +6,11 @@ use std::time::Instant;
 
 use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Result};
-use minicbor::{Decode, Encode};
+use minicbor::Decode;
 use rustix::event::PollFlags;
 use zeroize::Zeroize;
 
-use crate::frame::{self, FrameBuffer, KEPT, MAX_FRAME};
+use crate::frame::{self, FrameBuffer, KEPT, MAX_FRAME, Message};
 use crate::socket;
 
 /// Read at once; a signature's frames are a twentieth of it.
@@ -60,11 +60,20 @@ impl std::fmt::Display for Broken {
 }
 
 impl Connection {
-    /// Takes over a connected socket.
+    /// Takes over a connected socket, at the end that calls.
     pub fn new(stream: impl Into<Unshared<UnixStream>>) -> Self {
+        Self::with(stream.into(), FrameBuffer::default())
+    }
+
+    /// The same at the end that is called.
+    pub fn called(stream: impl Into<Unshared<UnixStream>>) -> Self {
+        Self::with(stream.into(), FrameBuffer::of_calls())
+    }
+
+    fn with(stream: Unshared<UnixStream>, inbox: FrameBuffer) -> Self {
         Self {
-            stream: stream.into(),
-            inbox: FrameBuffer::default(),
+            stream,
+            inbox,
             chunk: Box::new([0; CHUNK]),
             out: Vec::new(),
         }
@@ -76,7 +85,7 @@ impl Connection {
     }
 
     /// Writes a frame and waits for the one that answers it; `None` waits for ever.
-    pub fn exchange<T: Encode<()>>(
+    pub fn exchange<T: Message>(
         &mut self,
         message: &T,
         deadline: Option<Instant>,
@@ -90,7 +99,7 @@ impl Connection {
     }
 
     /// Writes a frame.
-    pub fn write<T: Encode<()>>(
+    pub fn write<T: Message>(
         &mut self,
         message: &T,
         deadline: Option<Instant>,

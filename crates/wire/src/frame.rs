@@ -12,7 +12,7 @@ pub(crate) use bounds::claimed_operations;
 pub use bounds::{ANSWER_ITEMS, CALL_ITEMS, count_items};
 pub use buffer::FrameBuffer;
 
-use crate::{Call, Reply};
+use crate::{Answer, Call, Greeting, Hello, Reply};
 
 /// The longest CBOR item, in bytes: a catalogue of ten thousand objects fits well.
 pub const MAX_FRAME: usize = 16 << 20;
@@ -28,8 +28,30 @@ const HEADER: usize = 4;
 /// What a connection keeps of a buffer between frames, in bytes.
 pub(crate) const KEPT: usize = 4 << 10;
 
+/// What travels in a frame of its own.
+pub trait Message: Encode<()> {
+    /// How long its frame may be.
+    fn longest(&self) -> usize {
+        MAX_FRAME
+    }
+}
+
+impl Message for Hello {}
+impl Message for Greeting {}
+impl Message for Answer {}
+impl Message for Reply {}
+
+impl Message for Call {
+    fn longest(&self) -> usize {
+        match self {
+            Self::Login(_) | Self::Start(_) => MAX_SECRET,
+            _ => MAX_FRAME,
+        }
+    }
+}
+
 /// Appends the frame of `message` to `out`; on an error `out` is as before.
-pub fn encode<T: Encode<()>>(message: &T, out: &mut Vec<u8>) -> Result<()> {
+pub fn encode<T: Message>(message: &T, out: &mut Vec<u8>) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER]);
     // Writing to a Vec cannot fail; what is left is a message that cannot be written down at all.
@@ -38,9 +60,7 @@ pub fn encode<T: Encode<()>>(message: &T, out: &mut Vec<u8>) -> Result<()> {
         // The caller's fault: the same would not fit on any other way.
         .and_then(|()| {
             let len = out.len() - start - HEADER;
-            let secret = carries_secret(&out[start + HEADER..]);
-            let limit = if secret { MAX_SECRET } else { MAX_FRAME };
-            check_len(len, limit).map_err(|why| Error::request(Kind::Invalid, why))
+            check_len(len, message.longest()).map_err(|why| Error::request(Kind::Invalid, why))
         });
     match written {
         Ok(len) => out[start..start + HEADER].copy_from_slice(&len.to_le_bytes()),
@@ -109,7 +129,8 @@ pub(crate) fn count_call(frame: &[u8]) -> Result<usize> {
     count_items(frame, CALL_ITEMS).map_err(malformed)
 }
 
-/// Whether an encoded call is [`Call::Login`] or [`Call::Start`]: an array of two, then the variant.
+/// Whether an encoded call is [`Call::Login`] or [`Call::Start`]: an array of two, then the variant. Answers may
+/// begin with the same bytes.
 pub(crate) fn carries_secret(call: &[u8]) -> bool {
     matches!(call, [0x82, 4 | 7, ..])
 }

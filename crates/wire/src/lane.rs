@@ -22,7 +22,7 @@ const TOGETHER: Duration = Duration::from_micros(40);
 /// `version` is the one agreed for the worker as a whole.
 pub fn serve_lane(stream: UnixStream, version: u16, token: &dyn Token) -> Result<()> {
     let mut lane = Lane {
-        connection: Connection::new(stream),
+        connection: Connection::called(stream),
         version,
     };
     let mut ready = None;

@@ -5,7 +5,8 @@ mod common;
 use bytes::Bytes;
 use common::{mutate, sign};
 use hsmux_token::{
-    Attributes, Error, Kind, Made, Object, ObjectId, Operation, Outcome, Scope, Secret, ck,
+    Attributes, Error, Kind, Made, MechanismInfo, Object, ObjectId, Operation, Outcome, Scope,
+    Secret, TokenInfo, ck,
 };
 use hsmux_wire::frame::{
     FrameBuffer, MAX_FRAME, decode, decode_call, decode_reply, encode, encode_reply,
@@ -138,6 +139,39 @@ fn a_frame_that_is_too_long_is_refused_in_both_directions() {
     assert_eq!(out, b"before");
 }
 
+/// Whatever the epoch is, and for a token with many mechanisms: some answers begin with the bytes of a call with a PIN.
+#[test]
+fn long_answers_of_all_kinds_arrive() {
+    let results = || Answer::Results(vec![Ok(Outcome::Bytes(vec![7; 5000].into()))]);
+    let mechanism = MechanismInfo {
+        kind: 1 << 31,
+        min_key: 256,
+        max_key: 4096,
+        flags: 1,
+    };
+    let info = TokenInfo {
+        mechanisms: vec![mechanism; 500],
+        ..TokenInfo::default()
+    };
+    let mut frames: Vec<_> = (0..30)
+        .map(|epoch| {
+            let mut out = Vec::new();
+            encode_reply(2, &Reply::new(epoch, results()), &mut out).unwrap();
+            out
+        })
+        .collect();
+    for answer in [Answer::Started(info.clone()), Answer::Info(info), results()] {
+        let mut out = Vec::new();
+        encode(&answer, &mut out).unwrap();
+        frames.push(out);
+    }
+    for frame in frames {
+        let mut buffer = FrameBuffer::default();
+        buffer.extend(&frame);
+        assert_eq!(buffer.next(MAX_FRAME).unwrap().unwrap(), frame[4..]);
+    }
+}
+
 #[test]
 fn what_stands_after_an_item_is_refused() {
     let mut frame = written(&Call::Info);
@@ -177,7 +211,7 @@ fn a_secret_in_pieces_is_put_together() {
     let login = written(&Call::Login(Secret::new(b"a PIN in pieces".to_vec())));
     let stream = [first.clone(), login.clone(), first.clone()].concat();
     for cut in 1..stream.len() {
-        let mut buffer = FrameBuffer::default();
+        let mut buffer = FrameBuffer::of_calls();
         let mut found = Vec::new();
         for part in [&stream[..cut], &stream[cut..]] {
             buffer.extend(part);

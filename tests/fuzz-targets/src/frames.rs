@@ -52,7 +52,7 @@ pub fn replies(input: &[u8]) {
 /// Puts a stream together and compares with what is in it.
 fn frames(how: u8, stream: &[u8]) -> Vec<Vec<u8>> {
     let (expected, good) = model(stream);
-    let (mut buffer, mut frames) = (FrameBuffer::default(), Vec::new());
+    let (mut buffer, mut frames) = (FrameBuffer::of_calls(), Vec::new());
     for piece in pieces(how, stream) {
         buffer.extend(piece);
         loop {
@@ -140,7 +140,7 @@ where
 }
 
 fn encoded<T: Encode<()>>(message: &T) -> Vec<u8> {
-    let mut frame = Vec::new();
-    frame::encode(message, &mut frame).expect("a message that was read");
-    frame.split_off(HEADER)
+    let mut item = Vec::new();
+    minicbor::encode(message, &mut item).expect("a message that was read");
+    item
 }

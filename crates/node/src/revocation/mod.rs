@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use hsmux_pool::process::{Identity, LinkOptions};
 use hsmux_token::{Error, Result};
+use hsmux_wire::frame::Message;
 use minicbor::{Decode, Encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
@@ -71,6 +72,8 @@ struct Told {
     #[cbor(n(0), with = "minicbor::bytes")]
     list: Vec<u8>,
 }
+
+impl Message for Told {}
 
 /// Exchanges lists with the host of this name for as long as the connection lasts, and this host has an
 /// `identity`. Where the other has told what cannot be taken, `complain` hears why, once.

@@ -92,7 +92,7 @@ where
     let stream = UnixStream::from(take_stdin().map_err(failed)?);
     let lanes = handover::receive(&stream).map_err(failed)?;
     let answers = stream.try_clone().map_err(failed)?;
-    let mut control = Connection::new(stream);
+    let mut control = Connection::called(stream);
     let (version, order) = hear_start(&mut control)?;
     let serving = std::thread::Builder::new()
         .name("hsmux-worker".into())

@@ -29,13 +29,22 @@ const AROUND: usize = 4 << 10;
 const ITEM: usize = 16;
 
 /// What has come; of the reactor's thread alone.
-#[derive(Default)]
 pub(super) struct Inbox {
     frames: FrameBuffer,
     /// When the first byte of a frame came whose last is missing.
     begun: Option<Instant>,
     /// A call that waits for room, or for its peer to read the answer to the last one.
     waiting: Option<Vec<u8>>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self {
+            frames: FrameBuffer::of_calls(),
+            begun: None,
+            waiting: None,
+        }
+    }
 }
 
 impl Caller {

@@ -88,7 +88,7 @@ impl Line {
             handed,
             home,
             shared,
-            inbox: FrameBuffer::default(),
+            inbox: FrameBuffer::of_calls(),
             reads: 0,
             long: 0,
             turn: 0,

@@ -5,11 +5,13 @@ use zeroize::Zeroize;
 
 use super::{HEADER, KEPT, MAX_SECRET, carries_secret, check_len};
 
-/// Puts a stream of bytes together to frames.
+/// Puts a stream of bytes together to frames: of answers, unless [`Self::of_calls`] has made it.
 ///
 /// [`Self::next`] is called until it answers `None` before more is read.
 #[derive(Default)]
 pub struct FrameBuffer {
+    /// Whether it hears calls, which may carry secrets.
+    calls: bool,
     /// Bytes of frames that are not under way in `part`.
     bytes: Vec<u8>,
     taken: usize,
@@ -21,12 +23,13 @@ pub struct FrameBuffer {
 struct Part {
     item: Vec<u8>,
     len: usize,
+    secret: bool,
 }
 
 impl Part {
-    fn begin(item: &mut [u8], len: usize) -> Self {
-        let secret = carries_secret(item);
+    fn begin(item: &mut [u8], len: usize, secret: bool) -> Self {
         let mut part = Self {
+            secret,
             item: Vec::with_capacity(if secret { len } else { item.len() }),
             len,
         };
@@ -53,13 +56,25 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        if carries_secret(&self.item) {
+        if self.secret {
             self.item.zeroize();
         }
     }
 }
 
 impl FrameBuffer {
+    /// For the end that is called.
+    pub fn of_calls() -> Self {
+        Self {
+            calls: true,
+            ..Self::default()
+        }
+    }
+
+    fn is_secret(&self, item: &[u8]) -> bool {
+        self.calls && carries_secret(item)
+    }
+
     /// Takes what was read.
     pub fn extend(&mut self, read: &[u8]) {
         let rest = match &mut self.part {
@@ -75,7 +90,7 @@ impl FrameBuffer {
     /// Whether the frame that is under way carries a secret, as far as can be seen.
     pub(crate) fn holds_secret(&self) -> bool {
         let of_bytes = || self.bytes[self.taken..].get(HEADER..).unwrap_or_default();
-        carries_secret(self.part.as_ref().map_or_else(of_bytes, |part| &part.item))
+        self.is_secret(self.part.as_ref().map_or_else(of_bytes, |part| &part.item))
     }
 
     /// Bytes that wait for the rest of their frame.
@@ -104,26 +119,27 @@ impl FrameBuffer {
             }
             return Ok(item);
         }
-        let rest = &mut self.bytes[self.taken..];
+        let rest = &self.bytes[self.taken..];
         let Some(header) = rest.first_chunk::<HEADER>() else {
             return Ok(None);
         };
         let len = u32::from_le_bytes(*header) as usize;
         check_len(len, limit).map_err(Error::protocol)?;
-        let item = &mut rest[HEADER..];
-        if carries_secret(item) {
+        let secret = self.is_secret(&rest[HEADER..]);
+        if secret {
             check_len(len, MAX_SECRET).map_err(Error::protocol)?;
         }
+        let item = &mut self.bytes[self.taken + HEADER..];
         let Some(whole) = item.get_mut(..len) else {
             // From the second byte on it is known whether a secret is to come.
             if item.len() > 1 {
-                self.part = Some(Part::begin(item, len));
+                self.part = Some(Part::begin(item, len, secret));
                 self.take(self.bytes.len() - self.taken);
             }
             return Ok(None);
         };
         let frame = whole.to_vec();
-        if carries_secret(whole) {
+        if secret {
             whole.zeroize();
         }
         self.take(HEADER + len);
@@ -158,7 +174,7 @@ mod tests {
     #[test]
     fn a_secret_stays_where_its_first_byte_was_put() {
         let stream = login(MAX_SECRET);
-        let mut buffer = FrameBuffer::default();
+        let mut buffer = FrameBuffer::of_calls();
         let mut first = None;
         for byte in &stream[..stream.len() - 1] {
             buffer.extend(&[*byte]);
@@ -180,7 +196,7 @@ mod tests {
     fn a_long_secret_is_refused_at_its_second_byte() {
         let stream = login(MAX_SECRET + 1);
         for step in [1, 2, 5, 6, 64] {
-            let mut buffer = FrameBuffer::default();
+            let mut buffer = FrameBuffer::of_calls();
             let mut came = 0;
             let refused = stream.chunks(step).find_map(|part| {
                 buffer.extend(part);
@@ -190,6 +206,21 @@ mod tests {
             let refused = refused.expect("an error").to_string();
             assert!(refused.contains("4096 are the most"), "{refused}");
             assert!(came < HEADER + 2 + step, "{came} in steps of {step}");
+        }
+    }
+
+    /// The epoch of an answer stands where a call has its variant.
+    #[test]
+    fn a_long_answer_is_no_secret_whatever_it_begins_with() {
+        let stream = login(MAX_SECRET + 1);
+        for step in [1, 64, stream.len()] {
+            let mut buffer = FrameBuffer::default();
+            let frames = stream.chunks(step).filter_map(|part| {
+                buffer.extend(part);
+                assert!(!buffer.holds_secret());
+                buffer.next(1 << 20).unwrap()
+            });
+            assert_eq!(frames.collect::<Vec<_>>(), [&stream[HEADER..]]);
         }
     }
 

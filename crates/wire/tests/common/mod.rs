@@ -225,7 +225,7 @@ pub fn mutate(seed: &mut u64, bytes: &mut Vec<u8>) {
 /// Whether these bytes of a client are wrong, whatever may follow: its greeting, or its first call.
 pub fn is_malformed(bytes: &[u8]) -> bool {
     const LONGEST_GREETING: usize = 4 << 10;
-    let mut buffer = FrameBuffer::default();
+    let mut buffer = FrameBuffer::of_calls();
     buffer.extend(bytes);
     let hello = match buffer.next(LONGEST_GREETING) {
         Ok(Some(frame)) => decode::<Hello>(&frame.into()),
