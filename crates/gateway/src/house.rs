@@ -56,6 +56,8 @@ pub struct House {
     pub memory: Arc<Memory>,
     /// Short files of the sites' folders.
     pub kept: Arc<http::Kept>,
+    /// Work on files of those folders.
+    pub reads: http::FolderReads,
     /// How far it has come to its end.
     pub phases: Phases,
 }

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::files::Files;
 use crate::house::{Door, House};
+use crate::http::FolderReads;
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
 use crate::phase::{Phase, Phases};
@@ -97,6 +98,7 @@ impl Service {
             files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),
+            reads: FolderReads::default(),
             phases,
         });
         let (addresses, listeners) = sockets.serve(&house, &runtime)?;

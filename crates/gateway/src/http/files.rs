@@ -1,8 +1,9 @@
-//! A folder of files. Short ones are read at once on the thread that serves, as web servers do: they are in the
-//! page cache, and each way to a thread for files and back costs more than the reading.
+//! A folder of files. Short ones of this machine's disks are read at once on the thread that serves, as web servers do:
+//! they are in the page cache, and each way to another thread and back costs more than the reading. All others are
+//! opened and read beside the runtime.
 
 use std::fs::Metadata;
-use std::future::{Ready, ready};
+use std::future::{Future, Ready, ready};
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,17 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use rustix::fs::OFlags;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
 use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
+use tokio_util::either::Either;
 use tower_http::services::fs::{Backend, File};
 
 use crate::files::{self, Held};
 
 use super::kept::is_worth_keeping;
+use super::parts::Parts;
+use super::reads::{Reads, is_at_hand};
 
 /// What is longer is read elsewhere.
 const SHORT: u64 = 1 << 20;
@@ -28,12 +32,22 @@ const SHORT: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Files {
     left: files::Files,
+    reads: Reads,
+    /// The folder is on a disk of this machine.
+    at_hand: bool,
     /// What was read as a whole, where that is to be kept.
     read: Option<Arc<Mutex<Option<Whole>>>>,
 }
 
-/// A file, how it was before it was read, and what it has.
-type Whole = (PathBuf, Metadata, Bytes);
+/// A file that was read as a whole.
+pub struct Whole {
+    pub file: PathBuf,
+    /// How it was before it was read.
+    pub metadata: Metadata,
+    pub bytes: Bytes,
+    /// Whether a look at it needs no other thread.
+    pub is_at_hand: bool,
+}
 
 /// An open file.
 pub struct Open {
@@ -45,14 +59,16 @@ pub struct Open {
 enum Reading {
     Done(Cursor<Bytes>),
     Here(std::fs::File),
-    Elsewhere(tokio::fs::File),
+    Parts(Parts),
 }
 
 impl Files {
     /// For one request, whose file may be kept.
-    pub fn new(left: &files::Files, keep: bool) -> Self {
+    pub fn new(left: &files::Files, reads: Reads, at_hand: bool, keep: bool) -> Self {
         Self {
             left: left.clone(),
+            reads,
+            at_hand,
             read: keep.then(Arc::default),
         }
     }
@@ -62,56 +78,89 @@ impl Files {
         self.read?.lock().take()
     }
 
-    fn find(&self, path: PathBuf) -> io::Result<Open> {
-        let held = self.left.behind().ok_or(Errno::MFILE)?;
-        let mut open = Open::at(&path, held)?;
-        if let Some(read) = &self.read
-            && is_worth_keeping(&open.metadata)
-            && let Some(bytes) = open.whole()?
-        {
-            open.read = Reading::Done(Cursor::new(bytes.clone()));
-            *read.lock() = Some((path, open.metadata.clone(), bytes));
-        }
-        Ok(open)
-    }
-}
-
-impl Open {
-    /// All of a short file, unless it grows or shrinks just now.
-    fn whole(&mut self) -> io::Result<Option<Bytes>> {
-        let Reading::Here(file) = &mut self.read else {
-            return Ok(None);
-        };
-        let length = self.metadata.len();
-        let mut bytes = Vec::with_capacity(length as usize + 1);
-        file.take(length + 1).read_to_end(&mut bytes)?;
-        file.rewind()?;
-        Ok((bytes.len() as u64 == length).then(|| bytes.into()))
+    fn held(&self) -> io::Result<Held> {
+        self.left.behind().ok_or_else(|| Errno::MFILE.into())
     }
 
-    fn at(path: &Path, held: Held) -> io::Result<Self> {
-        // Nobody waits for the other end of a FIFO.
-        let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-        let file = std::fs::File::options()
-            .read(true)
-            .custom_flags(nonblocking)
-            .open(path)
-            .map_err(absent)?;
+    /// On any thread if the file is `here`, else on another one than the runtime's.
+    fn found(
+        &self,
+        path: PathBuf,
+        mut file: std::fs::File,
+        held: Held,
+        here: bool,
+    ) -> io::Result<Open> {
         let metadata = file.metadata()?;
         if !metadata.is_file() && !metadata.is_dir() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let read = if metadata.len() <= SHORT {
-            Reading::Here(file)
-        } else {
-            Reading::Elsewhere(tokio::fs::File::from_std(file))
+        let keep = self.read.as_ref().filter(|_| is_worth_keeping(&metadata));
+        let bytes = match keep {
+            Some(_) => whole(&mut file, metadata.len())?,
+            None => None,
         };
-        Ok(Self {
+        let read = match (keep, bytes) {
+            (Some(keep), Some(bytes)) => {
+                *keep.lock() = Some(Whole {
+                    file: path,
+                    metadata: metadata.clone(),
+                    bytes: bytes.clone(),
+                    is_at_hand: here || is_at_hand(&file),
+                });
+                Reading::Done(Cursor::new(bytes))
+            }
+            _ if here && metadata.len() <= SHORT => Reading::Here(file),
+            _ => {
+                let reads = (!here).then(|| self.reads.clone());
+                Reading::Parts(Parts::new(file, metadata.len(), reads))
+            }
+        };
+        Ok(Open {
             metadata,
             read,
             _held: held,
         })
     }
+
+    /// Opens what is on the folder's own disk. `None`: it is to be opened elsewhere, or there is more to say of it.
+    fn open_here(&self, path: &Path, flags: OFlags) -> Option<io::Result<std::fs::File>> {
+        if !self.at_hand {
+            return None;
+        }
+        let folder = self.reads.folder();
+        let within = path.strip_prefix(folder).ok()?;
+        let within = if within.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            within
+        };
+        let of_folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = openat(CWD, folder, of_folder, Mode::empty()).ok()?;
+        let flags = flags | OFlags::CLOEXEC;
+        match openat2(folder, within, flags, Mode::empty(), ResolveFlags::NO_XDEV) {
+            Ok(file) => Some(Ok(file.into())),
+            Err(Errno::NOENT) => Some(Err(Errno::NOENT.into())),
+            Err(_) => None,
+        }
+    }
+}
+
+/// Nobody waits for the other end of a FIFO.
+const READING: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK);
+
+fn open(path: &Path) -> io::Result<std::fs::File> {
+    let mut options = std::fs::File::options();
+    let flags = READING.bits().cast_signed();
+    let options = options.read(true).custom_flags(flags);
+    options.open(path).map_err(absent)
+}
+
+/// All of a file, unless it grows or shrinks just now.
+fn whole(file: &mut std::fs::File, length: u64) -> io::Result<Option<Bytes>> {
+    let mut bytes = Vec::with_capacity(length as usize + 1);
+    file.take(length + 1).read_to_end(&mut bytes)?;
+    file.rewind()?;
+    Ok((bytes.len() as u64 == length).then(|| bytes.into()))
 }
 
 /// There is no file whose path the system does not take: too long, in circles, or with a zero byte.
@@ -127,18 +176,39 @@ fn absent(error: io::Error) -> io::Error {
     }
 }
 
+/// Known at once, or known elsewhere.
+type Coming<T> = Either<Ready<io::Result<T>>, Pin<Box<dyn Future<Output = io::Result<T>> + Send>>>;
+
+fn here<T>(result: io::Result<T>) -> Coming<T> {
+    Either::Left(ready(result))
+}
+
 impl Backend for Files {
     type File = Open;
     type Metadata = Metadata;
-    type OpenFuture = Ready<io::Result<Open>>;
-    type MetadataFuture = Ready<io::Result<Metadata>>;
+    type OpenFuture = Coming<Open>;
+    type MetadataFuture = Coming<Metadata>;
 
     fn open(&self, path: PathBuf) -> Self::OpenFuture {
-        ready(self.find(path))
+        let held = match self.held() {
+            Ok(held) => held,
+            Err(error) => return here(Err(error)),
+        };
+        if let Some(opened) = self.open_here(&path, READING) {
+            return here(opened.and_then(|file| self.found(path, file, held, true)));
+        }
+        let (this, reads) = (self.clone(), self.reads.clone());
+        let find = move || this.found(path.clone(), open(&path)?, held, false);
+        Either::Right(Box::pin(async move { reads.run(find).await }))
     }
 
     fn metadata(&self, path: PathBuf) -> Self::MetadataFuture {
-        ready(std::fs::metadata(path).map_err(absent))
+        if let Some(opened) = self.open_here(&path, OFlags::PATH) {
+            return here(opened.and_then(|file| file.metadata()));
+        }
+        let reads = self.reads.clone();
+        let look = move || std::fs::metadata(path).map_err(absent);
+        Either::Right(Box::pin(async move { reads.run(look).await }))
     }
 }
 
@@ -168,7 +238,7 @@ impl AsyncRead for Open {
                 buffer.advance(read);
                 Poll::Ready(Ok(()))
             }
-            Reading::Elsewhere(file) => Pin::new(file).poll_read(context, buffer),
+            Reading::Parts(parts) => parts.poll_read(context, buffer),
         }
     }
 }
@@ -178,15 +248,15 @@ impl AsyncSeek for Open {
         match &mut self.get_mut().read {
             Reading::Done(bytes) => bytes.seek(position).map(drop),
             Reading::Here(file) => file.seek(position).map(drop),
-            Reading::Elsewhere(file) => Pin::new(file).start_seek(position),
+            Reading::Parts(parts) => parts.seek(position),
         }
     }
 
-    fn poll_complete(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
+    fn poll_complete(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<u64>> {
         match &mut self.get_mut().read {
             Reading::Done(bytes) => Poll::Ready(Ok(bytes.position())),
             Reading::Here(file) => Poll::Ready(file.stream_position()),
-            Reading::Elsewhere(file) => Pin::new(file).poll_complete(context),
+            Reading::Parts(parts) => Poll::Ready(Ok(parts.position())),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A folder in place of a backend.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Empty, Full};
@@ -20,6 +21,7 @@ use super::files::Files;
 use super::forward::malformed;
 use super::if_range::{Condition, for_all_of_it};
 use super::kept::Page;
+use super::reads::Reads;
 use super::rest::{Rest, linger};
 use super::{Answer, PART, text};
 
@@ -41,7 +43,9 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
         return text(StatusCode::NOT_FOUND, "there is no such file");
     }
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
-    if let Some(page) = path.and_then(|path| house.kept.get(folder, path)) {
+    let reads = house.reads.of(folder);
+    let at_hand = reads.is_at_hand().await;
+    if let Some(page) = kept(house, path, &reads, at_hand).await {
         let body = Full::from(page.bytes.clone());
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let mut answer = Response::new(body);
@@ -49,19 +53,36 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
         return answer;
     }
     let path = path.map(str::to_owned);
-    let files = Files::new(&house.files, path.is_some());
+    let files = Files::new(&house.files, reads, at_hand, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
-        let (file, metadata, bytes) = whole;
         let page = Page {
-            file,
-            metadata,
+            file: whole.file,
+            metadata: whole.metadata,
             head: found.headers().clone(),
-            bytes,
+            bytes: whole.bytes,
+            is_at_hand: whole.is_at_hand,
         };
         house.kept.put(folder, path, page);
     }
     found.map(|body| body.map_err(Into::into).boxed_unsync())
+}
+
+/// A page that is as it was. The look at it is the one thing that is done here: a way to another thread costs more.
+async fn kept(
+    house: &House,
+    path: Option<&str>,
+    reads: &Reads,
+    at_hand: bool,
+) -> Option<Arc<Page>> {
+    let page = house.kept.get(reads.folder(), path?)?;
+    let current = if at_hand && page.is_at_hand {
+        page.is_current()
+    } else {
+        let looked = Arc::clone(&page);
+        reads.run(move || Ok(looked.is_current())).await.ok()?
+    };
+    current.then_some(page)
 }
 
 /// A file, or a part of it. What a part depends on is compared with the head of the very file that it is of.

@@ -41,6 +41,15 @@ pub struct Page {
     pub metadata: Metadata,
     pub head: HeaderMap,
     pub bytes: Bytes,
+    /// Whether a look at the file needs no other thread.
+    pub is_at_hand: bool,
+}
+
+impl Page {
+    /// Whether the file is as it was: one look at it.
+    pub fn is_current(&self) -> bool {
+        std::fs::metadata(&self.file).is_ok_and(|now| state(&now) == state(&self.metadata))
+    }
 }
 
 /// Whether a file can be kept that is as its metadata say.
@@ -58,11 +67,10 @@ fn state(file: &Metadata) -> [u64; 5] {
 }
 
 impl Kept {
-    /// What a request for this path is given, if it is as it was.
+    /// What a request for this path was given, and is again if it is current.
     pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<Page>> {
-        let page = Arc::clone(self.0.read().folders.get(folder)?.get(path)?);
-        let now = std::fs::metadata(&page.file).ok()?;
-        (state(&now) == state(&page.metadata)).then_some(page)
+        let all = self.0.read();
+        all.folders.get(folder)?.get(path).map(Arc::clone)
     }
 
     /// Keeps what was read after its metadata. Where there is no more room all begins anew.
@@ -92,6 +100,7 @@ mod tests {
             metadata: fs::metadata(file).unwrap(),
             head: HeaderMap::new(),
             bytes: bytes.into(),
+            is_at_hand: true,
         }
     }
 
@@ -101,7 +110,7 @@ mod tests {
         let (folder, file) = (folder.path(), folder.path().join("page"));
         let kept = Kept::default();
         let get = || {
-            let page = kept.get(folder, "/page")?;
+            let page = kept.get(folder, "/page").filter(|page| page.is_current())?;
             Some(page.bytes.clone())
         };
         let put = |bytes: &'static str| kept.put(folder, "/page".into(), page(&file, bytes));

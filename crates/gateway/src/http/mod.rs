@@ -12,6 +12,8 @@
 //! | `interim` | answers before the final one |
 //! | `kept` | short files in memory |
 //! | `paced` | bodies, and whether a connection's client keeps it busy |
+//! | `parts` | a long file, part by part |
+//! | `reads` | work on files, beside the runtime's threads |
 //! | `rest` | what is left of a body that nobody needs |
 //! | `watched` | a client's stream, watched for floods |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
@@ -26,6 +28,8 @@ mod if_range;
 mod interim;
 mod kept;
 mod paced;
+mod parts;
+mod reads;
 mod rest;
 mod upgrade;
 mod watched;
@@ -63,6 +67,7 @@ use watched::Watched;
 pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
 pub use kept::Kept;
+pub use reads::FolderReads;
 pub use rest::linger;
 
 /// What goes back to a client.

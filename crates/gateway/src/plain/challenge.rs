@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::http::{Answer, Host};
+use crate::http::{Answer, FolderReads, Host};
 
 const PREFIX: &str = "/.well-known/acme-challenge/";
 
@@ -50,15 +50,20 @@ pub fn token(path: &str) -> Option<&str> {
 }
 
 /// A token's key authorization; `None`: nobody has begun such a challenge.
-pub async fn fetch(acme: &Acme, token: &str, host: &Host) -> Result<Option<Bytes>, Failure> {
+pub async fn fetch(
+    reads: &FolderReads,
+    acme: &Acme,
+    token: &str,
+    host: &Host,
+) -> Result<Option<Bytes>, Failure> {
     if !is_base64url(token.as_bytes()) || token.len() > LONGEST_TOKEN {
         return Ok(None);
     }
     let found = match acme {
         Acme::Folder(folder) => {
             let (within, path) = (folder.clone(), format!("{}{token}", &PREFIX[1..]));
-            let read = tokio::task::spawn_blocking(move || read(&within, &path)).await;
-            let read = read.unwrap_or_else(|panic| Err(io::Error::other(panic)));
+            let reads = reads.of(folder);
+            let read = reads.run(move || read(&within, &path)).await;
             read.map_err(|e| Failure::Trouble(format!("{}: {e}", folder.display())))?
         }
         Acme::Client(at) => {
@@ -170,7 +175,7 @@ mod tests {
         let acme = Acme::Folder(folder.to_owned());
         let request = Request::get("/").header(HOST, "a.test").body(()).unwrap();
         let host = Host::of(&request, HTTP).unwrap();
-        let fetched = fetch(&acme, token, &host).await;
+        let fetched = fetch(&FolderReads::default(), &acme, token, &host).await;
         fetched.map_err(|failure| failure.to_string()).unwrap()
     }
 

@@ -144,7 +144,7 @@ async fn challenge_for(
         answer.headers_mut().insert(ALLOW, allowed);
         return (Plain::Refused, answer);
     }
-    let fetched = challenge::fetch(acme, token, host).await;
+    let fetched = challenge::fetch(&house.reads, acme, token, host).await;
     house.trouble.tell(acme, fetched.as_ref().err());
     match fetched {
         Ok(Some(authorization)) => (Plain::Challenge, challenge::page(authorization)),

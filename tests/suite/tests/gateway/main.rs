@@ -10,6 +10,7 @@ mod balancer;
 mod challenges;
 mod checks;
 mod crowd;
+mod dead_folder;
 mod early;
 mod early_data;
 mod exhaustion;

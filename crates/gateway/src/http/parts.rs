@@ -1,0 +1,153 @@
+//! A long file, read part by part beside the runtime.
+
+use std::fs::File;
+use std::future::Future;
+use std::io::{self, SeekFrom};
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use parking_lot::Mutex;
+use tokio::io::ReadBuf;
+
+use super::reads::Reads;
+
+/// What one way to another thread brings at most.
+const PART: usize = 64 << 10;
+
+type Coming = Pin<Box<dyn Future<Output = io::Result<Bytes>> + Send>>;
+
+/// An open file, and where in it the reader is.
+pub struct Parts {
+    file: Arc<File>,
+    length: u64,
+    /// `None`: a disk of this machine, which answers.
+    reads: Option<Reads>,
+    at: u64,
+    /// What was read from there on.
+    part: Bytes,
+    /// What is being read. Never locked: it makes a future one that threads may share.
+    coming: Option<Mutex<Coming>>,
+}
+
+impl Parts {
+    pub fn new(file: File, length: u64, reads: Option<Reads>) -> Self {
+        Self {
+            file: Arc::new(file),
+            length,
+            reads,
+            at: 0,
+            part: Bytes::new(),
+            coming: None,
+        }
+    }
+
+    pub fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.part.is_empty() {
+            let coming = self.coming.get_or_insert_with(|| {
+                let (file, reads, at) = (Arc::clone(&self.file), self.reads.clone(), self.at);
+                let most = buffer.remaining().min(PART);
+                Mutex::new(Box::pin(read(reads, move || part(&file, at, most))))
+            });
+            let read = ready!(coming.get_mut().as_mut().poll(context));
+            self.coming = None;
+            self.part = read?;
+        }
+        let length = self.part.len().min(buffer.remaining());
+        buffer.put_slice(&self.part[..length]);
+        self.part.advance(length);
+        self.at += length as u64;
+        Poll::Ready(Ok(()))
+    }
+
+    /// What was read from elsewhere is forgotten.
+    pub fn seek(&mut self, position: SeekFrom) -> io::Result<()> {
+        let at = match position {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.length.checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        self.part = Bytes::new();
+        self.coming = None;
+        Ok(())
+    }
+
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+}
+
+async fn read(
+    reads: Option<Reads>,
+    read: impl FnOnce() -> io::Result<Bytes> + Send + 'static,
+) -> io::Result<Bytes> {
+    match reads {
+        Some(reads) => reads.run(read).await,
+        None => tokio::task::spawn_blocking(read)
+            .await
+            .unwrap_or_else(|panic| Err(io::Error::other(panic))),
+    }
+}
+
+fn part(file: &File, at: u64, most: usize) -> io::Result<Bytes> {
+    let mut bytes = vec![0; most];
+    let read = file.read_at(&mut bytes, at)?;
+    bytes.truncate(read);
+    Ok(bytes.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::reads::FolderReads;
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::path::Path;
+
+    async fn next(parts: &mut Parts, most: usize) -> Vec<u8> {
+        let mut bytes = vec![0; most];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        poll_fn(|context| parts.poll_read(context, &mut buffer))
+            .await
+            .unwrap();
+        buffer.filled().to_vec()
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_from_its_beginning_or_from_a_place_in_it() {
+        let bytes: Vec<u8> = (0..PART + 9).map(|n| (n % 251) as u8).collect();
+        let reads = FolderReads::default().of(Path::new("/"));
+        for reads in [None, Some(reads)] {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&bytes).unwrap();
+            is_read(Parts::new(file, bytes.len() as u64, reads), &bytes).await;
+        }
+    }
+
+    async fn is_read(mut parts: Parts, bytes: &[u8]) {
+        let mut all = Vec::new();
+        loop {
+            let part = next(&mut parts, 1000).await;
+            if part.is_empty() {
+                break;
+            }
+            all.extend(part);
+        }
+        assert!(all == *bytes);
+        parts.seek(SeekFrom::End(-9)).unwrap();
+        assert_eq!(next(&mut parts, 1000).await, bytes[PART..]);
+        parts.seek(SeekFrom::Start(3)).unwrap();
+        assert_eq!(next(&mut parts, 2).await, bytes[3..5]);
+        parts.seek(SeekFrom::Current(1)).unwrap();
+        assert_eq!(parts.position(), 6);
+        assert_eq!(next(&mut parts, 1).await, bytes[6..7]);
+        assert!(parts.seek(SeekFrom::Current(-100)).is_err());
+    }
+}

@@ -1,0 +1,166 @@
+//! Work on a folder's files beside the runtime's threads. A file system may not answer: NFS without its server, FUSE
+//! without its program. Then those who ask for files there wait, and nobody else.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::fs::{CWD, FsWord, Mode, OFlags, fstatfs, openat};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// So much runs at once in one folder; the runtime has 512 threads for all.
+const AT_ONCE: usize = 32;
+
+/// How long a request waits for its turn, and then for the file system. What has begun goes on, and keeps its place.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long it is believed that a folder is on a disk of this machine.
+const BELIEVED: Duration = Duration::from_secs(1);
+
+/// Of every folder.
+#[derive(Default)]
+pub struct FolderReads(Mutex<HashMap<PathBuf, Reads>>);
+
+/// Of one folder.
+#[derive(Clone)]
+pub struct Reads(Arc<Folder>);
+
+struct Folder {
+    path: PathBuf,
+    places: Arc<Semaphore>,
+    /// Whether it is on a disk of this machine, and when that was seen.
+    at_hand: Mutex<Option<(bool, Instant)>>,
+}
+
+impl FolderReads {
+    pub fn of(&self, folder: &Path) -> Reads {
+        let mut all = self.0.lock();
+        if let Some(known) = all.get(folder) {
+            return known.clone();
+        }
+        let new = Reads(Arc::new(Folder {
+            path: folder.to_owned(),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            at_hand: Mutex::default(),
+        }));
+        all.insert(folder.to_owned(), new.clone());
+        new
+    }
+}
+
+impl Reads {
+    pub fn folder(&self) -> &Path {
+        &self.0.path
+    }
+
+    /// Whether the folder is on a disk of this machine. What is mounted in it need not be.
+    pub async fn is_at_hand(&self) -> bool {
+        if let Some((at_hand, seen)) = *self.0.at_hand.lock()
+            && seen.elapsed() < BELIEVED
+        {
+            return at_hand;
+        }
+        let this = Arc::clone(&self.0);
+        let look = move || {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            Ok(is_at_hand(&openat(CWD, &this.path, flags, Mode::empty())?))
+        };
+        let at_hand = self.run(look).await.unwrap_or(false);
+        *self.0.at_hand.lock() = Some((at_hand, Instant::now()));
+        at_hand
+    }
+
+    /// Runs it on another thread. It ends there, though nobody may wait for it any longer.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.run_within(PATIENCE, work).await
+    }
+
+    async fn run_within<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let place = timeout(patience, Arc::clone(&self.0.places).acquire_owned()).await;
+        let place = place.map_err(late)?.map_err(io::Error::other)?;
+        let running = tokio::task::spawn_blocking(move || {
+            let done = work();
+            drop(place);
+            done
+        });
+        let done = timeout(patience, running).await.map_err(late)?;
+        done.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+    }
+}
+
+fn late<E>(_: E) -> io::Error {
+    let message = "the file system does not answer";
+    io::Error::new(io::ErrorKind::TimedOut, message)
+}
+
+/// File systems whose files are on disks of this machine, or in its memory (statfs(2)). All others may be of others.
+const OF_THIS_MACHINE: [FsWord; 9] = [
+    0x0102_1994, // tmpfs
+    0x2fc1_2fc1, // ZFS
+    0x5846_5342, // XFS
+    0x7371_7368, // squashfs
+    0x794c_7630, // overlayfs
+    0x9123_683e, // Btrfs
+    0xca45_1a4e, // bcachefs
+    0xef53,      // ext2, ext3, ext4
+    0xf2f5_2010, // F2FS
+];
+
+/// Whether a look at this file may be taken without another thread.
+pub fn is_at_hand(file: impl AsFd) -> bool {
+    fstatfs(file).is_ok_and(|system| OF_THIS_MACHINE.contains(&system.f_type))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[tokio::test]
+    async fn a_folder_that_does_not_answer_keeps_its_own_places_and_no_others() {
+        let all = FolderReads::default();
+        let (dead, alive) = (all.of(Path::new("/dead")), all.of(Path::new("/alive")));
+        let (end, ends) = mpsc::channel::<()>();
+        let ends = Arc::new(Mutex::new(ends));
+        for _ in 0..=AT_ONCE {
+            let (dead, ends) = (all.of(Path::new("/dead")), Arc::clone(&ends));
+            tokio::spawn(async move { dead.run(move || Ok(ends.lock().recv().is_ok())).await });
+        }
+        while dead.0.places.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(alive.run(|| Ok(7)).await.unwrap(), 7);
+        drop(end);
+        assert_eq!(dead.run(|| Ok(8)).await.unwrap(), 8);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_ever() {
+        let reads = FolderReads::default().of(Path::new("/dead"));
+        let (end, ends) = mpsc::channel::<()>();
+        let soon = Duration::from_millis(10);
+        let late = reads.run_within(soon, move || Ok(ends.recv().is_ok()));
+        let late = late.await;
+        assert_eq!(late.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        drop(end);
+    }
+
+    #[test]
+    fn a_disk_is_at_hand_and_what_another_process_answers_for_is_not() {
+        let here = tempfile::tempfile().unwrap();
+        assert!(is_at_hand(&here));
+        assert!(!is_at_hand(std::fs::File::open("/proc/version").unwrap()));
+    }
+}

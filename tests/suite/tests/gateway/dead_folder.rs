@@ -1,0 +1,75 @@
+//! A folder whose file system does not answer: who asks for its files waits, and nobody else.
+
+use std::fs::{self, File};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hsmux_suite::Run;
+use rustix::io::{FdFlags, fcntl_setfd};
+
+use crate::rig::{BOTH, FOLDER, Gateway};
+
+/// A mount of FUSE without a program that answers: each call there hangs until this is dropped.
+struct Dead {
+    folder: PathBuf,
+    device: Option<File>,
+}
+
+impl Dead {
+    fn at(folder: &Path) -> Self {
+        fs::create_dir(folder).expect("a folder");
+        let options = File::options().read(true).write(true).open("/dev/fuse");
+        let device = options.expect("/dev/fuse");
+        fcntl_setfd(&device, FdFlags::empty()).expect("for mount(8)");
+        let number = device.as_raw_fd();
+        Run::new("mount")
+            .args("-i -t fuse -o")
+            .arg(format!(
+                "fd={number},rootmode=40000,user_id=0,group_id=0,allow_other"
+            ))
+            .arg("dead")
+            .arg(folder)
+            .ok();
+        fcntl_setfd(&device, FdFlags::CLOEXEC).expect("for this process alone");
+        Self {
+            folder: folder.to_owned(),
+            device: Some(device),
+        }
+    }
+}
+
+impl Drop for Dead {
+    fn drop(&mut self) {
+        // What hangs ends so.
+        self.device = None;
+        Run::new("umount").arg("--lazy").arg(&self.folder).finish();
+    }
+}
+
+#[test]
+fn a_folder_that_does_not_answer_holds_up_nobody_else() {
+    let rig = Gateway::prepare();
+    let dead = Dead::at(&rig.path("www/dead"));
+    let gateway = Gateway::start(rig, "", &format!("[[site]]\n{BOTH}\n{FOLDER}"));
+    let get = |path: &str, more: &str| gateway.curl("a.test", path, more);
+    get("/page.txt", "").says(" 200").says("a page");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let all = "--http2 --parallel --parallel-max 16 --max-time 60";
+            get("/dead/[1-16]", all)
+        });
+        let end = Instant::now() + Duration::from_secs(3);
+        while Instant::now() < end {
+            get("/page.txt", "--max-time 5").says(" 200").says("a page");
+        }
+        assert!(!waiting.is_finished(), "nothing hangs there");
+        // They are told when they have waited for long enough.
+        let told = waiting.join().expect("curl");
+        assert_eq!(told.out.matches(" 500").count(), 16, "{}", told.out);
+        get("/page.txt", "").says(" 200");
+    });
+    drop(dead);
+    get("/dead/1", "").says(" 404");
+}
