@@ -27,7 +27,7 @@ use hsmux_token::{
     Operation, Outcome, Params, Pss, Secret, Seen, SessionObject, Snapshot, TokenInfo, Verb,
 };
 use hsmux_vcard::{Profile, Slot};
-use hsmux_wire::frame::{Message, encode, encode_reply};
+use hsmux_wire::frame::encode_reply;
 use hsmux_wire::{Answer, Call, Hello, Item, Reply, View, Welcome};
 
 /// The input's first byte: the rest is a stream that comes as a whole.
@@ -66,10 +66,11 @@ fn after(how: u8, rest: &[u8]) -> Vec<u8> {
     [&[how], rest].concat()
 }
 
-fn framed<T: Message>(message: &T) -> Vec<u8> {
-    let mut out = Vec::new();
-    encode(message, &mut out).expect("a frame");
-    out
+fn framed<T: minicbor::Encode<()>>(message: &T) -> Vec<u8> {
+    let mut item = Vec::new();
+    minicbor::encode(message, &mut item).expect("an item");
+    let length = u32::try_from(item.len()).expect("a frame");
+    [&length.to_le_bytes()[..], &item].concat()
 }
 
 fn mechanisms() -> Vec<Mechanism> {
