@@ -5,7 +5,7 @@ use std::path::Path;
 
 use hsmux_suite::{Caller, PATIENCE, Rig, until};
 use hsmux_token::Blob;
-use hsmux_wire::{decode, frame};
+use hsmux_wire::decode;
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
@@ -148,7 +148,9 @@ fn hear(peer: &mut Stream) -> Vec<u8> {
 }
 
 fn tell(peer: &mut Stream, list: &[u8]) {
-    let mut frame = Vec::new();
-    frame::encode(&vec![Blob::from(list.to_vec())], &mut frame).expect("a frame");
-    peer.write_all(&frame).expect("told");
+    let mut item = Vec::new();
+    minicbor::encode(vec![Blob::from(list.to_vec())], &mut item).expect("an item");
+    let length = u32::try_from(item.len()).expect("a frame");
+    peer.write_all(&length.to_le_bytes()).expect("told");
+    peer.write_all(&item).expect("told");
 }
