@@ -23,6 +23,8 @@ pub struct App {
     /// What has a handle.
     pub objects: Objects,
     user: AtomicBool,
+    /// A PIN was refused since the last one that was not.
+    pub(crate) pin_refused: AtomicBool,
 }
 
 impl App {
@@ -33,6 +35,7 @@ impl App {
             sessions: Sessions::default(),
             objects: Objects::default(),
             user: AtomicBool::new(false),
+            pin_refused: AtomicBool::new(false),
         }
     }
 

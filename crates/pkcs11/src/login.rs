@@ -1,5 +1,7 @@
 //! Who the application is: C_Login, C_Logout, and what ends with the last session.
 
+use std::sync::atomic::Ordering;
+
 use hsmux_token::Secret;
 use hsmux_token::ck::*;
 
@@ -14,7 +16,11 @@ impl App {
         match user {
             CKU_USER if self.is_user() => Err(Rv(CKR_USER_ALREADY_LOGGED_IN)),
             CKU_USER => {
-                self.backend.login(pin)?;
+                let answer = self.backend.login(pin).map_err(Rv::from);
+                if matches!(answer, Ok(()) | Err(Rv(CKR_PIN_INCORRECT))) {
+                    self.pin_refused.store(answer.is_err(), Ordering::Relaxed);
+                }
+                answer?;
                 self.set_user(true);
                 // The login stands; where the catalogue cannot be read now, the next search reads it.
                 let _ = self.objects.reread(&*self.backend);

@@ -1,5 +1,7 @@
 //! The one slot, with the pool as its token.
 
+use std::sync::atomic::Ordering;
+
 use hsmux_token::TokenFlags;
 use hsmux_token::ck::*;
 
@@ -82,7 +84,9 @@ impl App {
             manufacturerID: padded(&info.manufacturer),
             model: padded(&info.model),
             serialNumber: padded(&info.serial),
-            flags: (info.flags & APPLICATIONS).bits() | CKF_DUAL_CRYPTO_OPERATIONS,
+            flags: (info.flags & APPLICATIONS).bits()
+                | CKF_DUAL_CRYPTO_OPERATIONS
+                | self.refusals(),
             ulMaxSessionCount: CK_EFFECTIVELY_INFINITE,
             ulSessionCount: sessions,
             ulMaxRwSessionCount: CK_EFFECTIVELY_INFINITE,
@@ -97,6 +101,15 @@ impl App {
             firmwareVersion: version(info.firmware),
             utcTime: [b' '; 16],
         })
+    }
+
+    /// The flag of a wrong PIN: one that this program has tried, since its last good one.
+    fn refusals(&self) -> CK_FLAGS {
+        if self.pin_refused.load(Ordering::Relaxed) {
+            CKF_USER_PIN_COUNT_LOW
+        } else {
+            0
+        }
     }
 
     /// C_GetMechanismInfo.

@@ -4,7 +4,7 @@ mod init;
 mod slots;
 
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::{Request, Response};
+use hsmux_daemon::admin::{DaemonStatus, Request, Response};
 use hsmux_daemon::members_file;
 use hsmux_token::Uri;
 use std::path::PathBuf;
@@ -131,7 +131,15 @@ impl Token {
 
 fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow::Result<Exit> {
     let token = member.to_owned();
-    context.ask(&Request::TokenRemove { token, force })?;
+    // One that was removed before may still stand in the file.
+    if !forget
+        || ask_status(context)?
+            .members
+            .iter()
+            .any(|m| m.name == member)
+    {
+        context.ask(&Request::TokenRemove { token, force })?;
+    }
     let (file, all) = (context.file(), "out of the pool");
     let file = file.display();
     let line = if forget {
@@ -139,8 +147,8 @@ fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow:
         format!("{member} is {all} and out of {file}")
     } else {
         format!(
-            "{member} is {all} until the daemon starts anew: it still stands in {file}; hsmux token remove --forget \
-             takes it out of there, too"
+            "{member} is {all} until the daemon starts anew: it still stands in {file}; hsmux token remove \
+             {member} --forget takes it out of there, too"
         )
     };
     show(context, Response::Lines(vec![line]))
@@ -183,10 +191,15 @@ impl Add {
     }
 }
 
+fn ask_status(context: &Context) -> anyhow::Result<Box<DaemonStatus>> {
+    match context.ask(&Request::Status)? {
+        Response::Status(status) => Ok(status),
+        _ => anyhow::bail!("the daemon answered something else"),
+    }
+}
+
 fn detail(context: &Context, name: &str) -> anyhow::Result<Exit> {
-    let Response::Status(daemon) = context.ask(&Request::Status)? else {
-        anyhow::bail!("the daemon answered something else");
-    };
+    let daemon = ask_status(context)?;
     let Some(member) = daemon.members.iter().find(|member| member.name == name) else {
         anyhow::bail!("the pool has no member {name}; hsmux token list shows all");
     };

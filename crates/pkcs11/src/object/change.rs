@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Made, ObjectId, Operation};
+use hsmux_token::{Attribute, Attributes, Class, Made, ObjectId, Operation};
 
 use super::{Entry, Home, Value, local, template};
 use crate::app::App;
@@ -12,6 +12,9 @@ use crate::rv::{Result, Rv};
 
 /// What an object is, or where: never changed in place.
 const FIXED: [CK_ATTRIBUTE_TYPE; 4] = [CKA_CLASS, CKA_KEY_TYPE, CKA_TOKEN, CKA_LOCAL];
+
+/// What a copy has from its original.
+const INHERITED: [CK_ATTRIBUTE_TYPE; 3] = [CKA_CLASS, CKA_KEY_TYPE, CKA_CERTIFICATE_TYPE];
 
 /// What a copy may have of its own and still be used as its original.
 const NAMES: [CK_ATTRIBUTE_TYPE; 3] = [CKA_TOKEN, CKA_LABEL, CKA_ID];
@@ -42,6 +45,13 @@ impl App {
         let original = self.objects.get(object)?;
         if !original.permits(CKA_COPYABLE) {
             return Err(Rv(CKR_ACTION_PROHIBITED));
+        }
+        let another = |new: &Attribute| {
+            INHERITED.contains(&new.kind)
+                && original.attributes.get(new.kind) != Some(&*new.value.0)
+        };
+        if template.0.iter().any(another) {
+            return Err(Rv(CKR_ATTRIBUTE_READ_ONLY));
         }
         let mut whole = original.attributes.clone();
         whole.set_flag(CKA_TOKEN, original.is_token());

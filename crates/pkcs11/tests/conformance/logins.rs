@@ -37,7 +37,14 @@ fn the_login_is_the_applications() {
     );
     assert_eq!(one.login(b"1357"), Err(CKR_PIN_INCORRECT));
     assert_eq!(one.login(b""), Err(CKR_PIN_INCORRECT));
+    let is_low = || {
+        let mut info = CK_TOKEN_INFO::default();
+        assert_eq!(unsafe { C_GetTokenInfo(SLOT, &mut info) }, CKR_OK);
+        info.flags & CKF_USER_PIN_COUNT_LOW != 0
+    };
+    assert!(is_low());
     one.login(PIN).unwrap();
+    assert!(!is_low());
     assert_eq!(two.login(PIN), Err(CKR_USER_ALREADY_LOGGED_IN));
     assert_eq!(
         (one.state(), two.state()),

@@ -130,6 +130,11 @@ fn data_of_a_session_lives_here_and_dies_with_it() {
     let mut rename = raw(&Attributes::default().with(CKA_LABEL, b"copy".to_vec()));
     let code = unsafe { C_CopyObject(other.0, note, rename.as_mut_ptr(), 1, &mut copy) };
     assert_eq!(code, CKR_OK);
+    // A copy is what its original is.
+    let other_class = Attributes::default().with_number(CKA_CLASS, CKO_CERTIFICATE);
+    let mut other_class = raw(&other_class);
+    let code = unsafe { C_CopyObject(other.0, note, other_class.as_mut_ptr(), 1, &mut 0) };
+    assert_eq!(code, CKR_ATTRIBUTE_READ_ONLY);
     s.close().unwrap();
     assert_eq!(other.get(note, CKA_VALUE), Err(CKR_OBJECT_HANDLE_INVALID));
     assert_eq!(other.get(copy, CKA_VALUE), Ok(b"two".to_vec()));

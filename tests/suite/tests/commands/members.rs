@@ -65,9 +65,11 @@ fn a_token_that_is_not_there_is_not_added() {
 fn what_is_removed_from_the_pool_alone_comes_back_and_is_said_to() {
     let mut rig = pool();
     let said = rig.hsmux("token remove hsm2").ok();
-    said.says("hsmux.toml").says("--forget");
+    let advice = "hsmux token remove hsm2 --forget";
+    said.says("hsmux.toml").says(advice);
     rig.stop();
     rig.start();
+    rig.hsmux("token remove hsm2").ok().says(advice);
     let said = rig.hsmux("token remove hsm2 --forget").ok();
     said.says("out of").says("hsmux.toml");
     let file = fs::read_to_string(rig.path("hsmux.toml")).unwrap();
