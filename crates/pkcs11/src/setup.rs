@@ -62,7 +62,7 @@ pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
         let config = draft.good().map_err(|mistakes| of(&mistakes))?;
         return embedded(&config, threads);
     }
-    despite(&draft.mistakes, daemon(&draft)?)
+    reached(daemon(&draft)?, &draft.mistakes)
 }
 
 /// The daemon where the file says that it is.
@@ -71,9 +71,9 @@ fn daemon(draft: &Draft) -> Result<Daemon> {
     Daemon::new(endpoint, draft.config.pool.deadline)
 }
 
-/// What else is wrong with the file is no reason to fail: a daemon that runs goes on with what it read before. Where
-/// it is not reached the mistakes are why.
-fn despite(mistakes: &[Mistake], daemon: Daemon) -> Result<Box<dyn Backend>> {
+/// Mistakes of the file are no reason to fail: a daemon that runs goes on with what it read before. If nobody answers,
+/// they are the reason.
+fn reached(daemon: Daemon, mistakes: &[Mistake]) -> Result<Box<dyn Backend>> {
     if !mistakes.is_empty() {
         daemon.reach().map_err(|_| of(mistakes))?;
     }
@@ -107,7 +107,7 @@ fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
     if draft.config.module.embedded {
         return Err(refuse("[module] mode = \"embedded\" is refused"));
     }
-    despite(&draft.mistakes, daemon(&draft)?.verified())
+    reached(daemon(&draft)?.verified(), &draft.mistakes)
 }
 
 fn of(mistakes: &[Mistake]) -> Error {

@@ -56,13 +56,13 @@ impl Core {
     }
 }
 
-/// A panic in what one of them is told keeps the others from nothing: none comes a second time.
-fn each(tell: impl FnOnce()) {
-    let told = or_panicked(|| {
-        tell();
+/// Ends one of several overdue requests. A panic in that keeps none of the others waiting, for none is named twice.
+fn each(end: impl FnOnce()) {
+    let ended = or_panicked(|| {
+        end();
         Ok(())
     });
-    if let Err(error) = told {
-        tracing::error!("who was told that it is too late {error}");
+    if let Err(error) = ended {
+        tracing::error!(%error, "an overdue request was not ended");
     }
 }

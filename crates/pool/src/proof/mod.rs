@@ -9,13 +9,13 @@ mod counted;
 mod pair;
 mod private;
 mod secret;
+mod trust;
 mod turns;
 mod wanted;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{
     Attributes, Class, Error, Kind, Mechanism, Object, ObjectId, ObjectRef, Operation, Outcome,
     Result, SessionObject, ck,
@@ -30,6 +30,7 @@ use crate::record::{Connection, back_off};
 use crate::scheduler::Term;
 pub(crate) use answers::Answers;
 use counted::{counted, is_counted};
+pub(crate) use turns::Turns;
 use wanted::Order;
 pub(crate) use wanted::Wanted;
 
@@ -41,9 +42,6 @@ enum Finding {
     /// The same for now: it is tried again.
     NotYet(String),
 }
-
-/// How many keys are proved at the same time, over all seats.
-const AT_ONCE: usize = 8;
 
 /// The catalogue is drawn anew at most so often while many keys are being proved.
 const DRAWN_EVERY: Duration = Duration::from_millis(20);
@@ -387,31 +385,4 @@ fn random<const N: usize>() -> Result<[u8; N]> {
         )
     })?;
     Ok(bytes)
-}
-
-/// A counting semaphore.
-#[derive(Default)]
-pub(crate) struct Turns {
-    taken: Mutex<usize>,
-    left: Condvar,
-}
-
-pub(crate) struct Turn<'a>(&'a Turns);
-
-impl Turns {
-    fn take(&self) -> Turn<'_> {
-        let mut taken = self.taken.lock();
-        while *taken >= AT_ONCE {
-            self.left.wait(&mut taken);
-        }
-        *taken += 1;
-        Turn(self)
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        *self.0.taken.lock() -= 1;
-        self.0.left.notify_one();
-    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every copy has to do with the key what a copy that serves does, on random data. Where none serves, it has to answer
 //! what the key has answered when it was compared last ([`super::answers`]), the first member's too. A key that was
-//! never compared is believed by the order of the configuration, or by `trusted` ([`super::turns`]).
+//! never compared is believed by the order of the configuration, or by `trusted` ([`super::trust`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use hsmux_token::{Object, Operation, Result, Verb, ck};
 
 use super::answers::Answer;
 use super::pair::Pair;
-use super::turns::{Known, Recorded, Turn};
+use super::trust::{Evidence, Recorded, Step};
 use super::{Finding, not_this_way, random};
 use crate::catalogue::{Catalogue, ReplicaState};
 use crate::core::Core;
@@ -33,26 +33,26 @@ pub(super) fn prove(
     };
     let member = &candidate.record.member;
     loop {
-        match next_turn(core, candidate, object, record, until) {
+        match next_step(core, candidate, object, record, until) {
             // That it was another worker which came first is known only after waiting for it.
-            Turn::Compare(copy) if copy.shares_token_with(candidate) => return Ok(Finding::Proved),
-            Turn::Compare(copy) => return compare(core, &copy, candidate, object),
-            Turn::Wait => {}
-            Turn::Ask => record = ask(core, candidate, object)?,
-            Turn::Serve => return Ok(Finding::Proved),
-            Turn::ServeAndRecord => {
+            Step::Compare(copy) if copy.shares_token_with(candidate) => return Ok(Finding::Proved),
+            Step::Compare(copy) => return compare(core, &copy, candidate, object),
+            Step::Wait => {}
+            Step::Ask => record = ask(core, candidate, object)?,
+            Step::Serve => return Ok(Finding::Proved),
+            Step::ServeAndRecord => {
                 core.answers.forget(&[object.id]);
                 learn_from(core, candidate, object)?;
                 return Ok(Finding::Proved);
             }
-            Turn::Refuse => {
+            Step::Refuse => {
                 return Ok(Finding::Not(format!(
                     "it is another key than the one that was compared before; delete it on this token and run \
                      hsmux key clone, or, if it is the right one, say trusted = true in the [[token]] of {member} \
                      and run hsmux reload"
                 )));
             }
-            Turn::WaitFor(before) => {
+            Step::WaitFor(before) => {
                 return Ok(Finding::NotYet(format!(
                     "{before} comes first in the configuration, may hold the key and is not there to compare it \
                      with; bring {before} back, or say trusted = true in the [[token]] of {member}, then hsmux reload"
@@ -63,19 +63,19 @@ pub(super) fn prove(
 }
 
 /// The next step that is not to wait for a member.
-fn next_turn(
+fn next_step(
     core: &Core,
     candidate: &Arc<Connection>,
     object: &Object,
     record: Recorded,
     until: Instant,
-) -> Turn<Arc<Connection>> {
+) -> Step<Arc<Connection>> {
     let own = &candidate.record;
     let mut moved = core.moved.0.lock();
     let mut patient = core.options.threads;
     loop {
         let catalogue = core.catalogue.load();
-        let known = Known {
+        let evidence = Evidence {
             serving: serving_copy(core, &catalogue, candidate, object),
             may_come: patient
                 && candidate.is_current()
@@ -85,9 +85,9 @@ fn next_turn(
             trusted: own.seat.connector.trusted(),
             record,
         };
-        match known.turn() {
-            Turn::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
-            turn => return turn,
+        match evidence.next_step() {
+            Step::Wait => patient = !core.moved.1.wait_until(&mut moved, until),
+            step => return step,
         }
     }
 }
