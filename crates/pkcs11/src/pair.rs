@@ -22,7 +22,7 @@ impl App {
         let on_token = is_token(&private);
         let kind = hsmux_token::entry(mechanism.kind).map(|entry| entry.key);
         if on_token && kind != Some(KeyKind::Rsa) {
-            // Of other private keys a token does not say which key they are: their public halves have to be there.
+            // Tokens tell the public key of RSA keys alone: the public halves of others have to be there.
             return Err(Rv(CKR_TEMPLATE_INCONSISTENT));
         }
         let mut alike = public.clone();

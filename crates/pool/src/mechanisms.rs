@@ -1,4 +1,4 @@
-//! What the members can do together, and what vendors have defined of it.
+//! Mechanisms of the pool, and those that vendors have defined.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -141,7 +141,7 @@ impl Registry {
             })
     }
 
-    /// Whether another member than this one holds the object, as far as it is known.
+    /// Whether another member is known to hold the object.
     pub fn is_held_beside(&self, member: &str, id: &ObjectId) -> bool {
         let mut replicas = self.entries.get(id).into_iter().flat_map(|e| &e.replicas);
         replicas.any(|replica| *replica.member != *member)

@@ -270,6 +270,17 @@ impl Rig {
         self.run(built(Program::Hsmux)).args(line)
     }
 
+    /// Makes an authority, `ca.crt` with `ca.key`, which certifies a request.
+    pub fn certify(&self, request: &str, certificate: &str) {
+        self.run("openssl")
+            .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
+            .ok();
+        self.run("openssl")
+            .args("x509 -req -CA ca.crt -CAkey ca.key -CAcreateserial")
+            .args(&format!("-in {request} -out {certificate}"))
+            .ok();
+    }
+
     /// Writes the public half of a key, by these attributes of its URI, as PEM.
     ///
     /// Not by pkcs11-tool: that of Debian 12 reads the curve's name from memory that it has freed, and at times fails.

@@ -67,7 +67,7 @@ fn state(file: &Metadata) -> [u64; 5] {
 }
 
 impl Kept {
-    /// What a request for this path was given, and is again if it is current.
+    /// The page that was kept for this path. Whether it is current is for the caller to see.
     pub fn get(&self, folder: &Path, path: &str) -> Option<Arc<Page>> {
         let all = self.0.read();
         all.folders.get(folder)?.get(path).map(Arc::clone)

@@ -33,7 +33,7 @@ pub struct Reads(Arc<Folder>);
 struct Folder {
     path: PathBuf,
     places: Arc<Semaphore>,
-    /// Whether it is on a disk of this machine, and when that was seen.
+    /// On a disk of this machine or not, and the time of that look.
     at_hand: Mutex<Option<(bool, Instant)>>,
 }
 

@@ -41,7 +41,7 @@ impl Counter {
     }
 }
 
-/// What a URI begins with that names a card, which is no member.
+/// The begin of a URI. It names a card, which is no member.
 const CARD: &str = "pkcs11:";
 
 /// Why a PIN is not tried.

@@ -174,7 +174,7 @@ fn random_bytes_come_from_a_token() {
     assert_eq!(random(&mut []), CKR_OK);
 }
 
-/// Of other private keys than RSA's a token does not say which key they are: without their public halves no pool knows.
+/// A token tells the public key of RSA keys alone. Without its public half no pool knows which key another one is.
 #[test]
 fn a_private_key_of_a_curve_is_not_on_the_token_without_its_public_half() {
     let library = library();

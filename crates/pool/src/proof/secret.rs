@@ -1,8 +1,8 @@
 //! A secret key proves itself against a copy that serves already.
 //!
-//! Every copy has to do with the key what a copy that serves does, on random data. Where none serves, it has to answer
-//! what the key has answered when it was compared last ([`super::answers`]), the first member's too. A key that was
-//! never compared is believed by the order of the configuration, or by `trusted` ([`super::trust`]).
+//! Every copy has to do with the key what a copy that serves does, on random data. If none serves, the copy has to
+//! answer as the key did when it was compared last ([`super::answers`]). This holds for the first member, too. A key
+//! that was never compared is trusted by the order of the configuration, or by `trusted = true` ([`super::trust`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(super) fn prove(
     let member = &candidate.record.member;
     loop {
         match next_step(core, candidate, object, record, until) {
-            // That it was another worker which came first is known only after waiting for it.
+            // Another worker of the same token came first, and was waited for.
             Step::Compare(copy) if copy.shares_token_with(candidate) => return Ok(Finding::Proved),
             Step::Compare(copy) => return compare(core, &copy, candidate, object),
             Step::Wait => {}

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// What is known of a copy that is to be proved, and of the members.
+/// Facts about a copy that is to be proved, and about the members.
 pub(super) struct Evidence<C> {
     /// A copy that serves by another connection.
     pub serving: Option<C>,

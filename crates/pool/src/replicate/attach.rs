@@ -187,7 +187,7 @@ impl Writer {
                     let round = one_round("the journal's tidying", || {
                         writer.tidy().or_else(|| {
                             writer.tidies.store(false, Ordering::Release);
-                            // Whoever has written a key just before has left it to this thread.
+                            // A key that was written just before was left to this thread.
                             let left = writer.tidy()?;
                             (!writer.tidies.swap(true, Ordering::AcqRel)).then_some(left)
                         })

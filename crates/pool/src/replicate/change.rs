@@ -143,7 +143,7 @@ impl Coordinator {
     }
 }
 
-/// Where a key can go neither wrapped nor by the members' own means, both reasons are told.
+/// Tells both reasons if a key can go neither wrapped nor by the members' own means.
 fn no_way(error: Error, why: Option<&str>) -> Error {
     match why {
         Some(why) if error.kind() == Kind::Unsupported && error.scope() == Scope::Request => {

@@ -256,14 +256,7 @@ fn a_change_is_made_though_another_program_has_logged_the_cards_out() {
     let hsmux = |line: &str| pool.rig.hsmux(line).limit(120);
     hsmux("key generate ec:p256 --label web").ok();
     hsmux("key csr --label web --type private --subject CN=web --out web.csr").ok();
-    pool.rig
-        .run("openssl")
-        .args("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -subj /CN=ca -out ca.crt")
-        .ok();
-    pool.rig
-        .run("openssl")
-        .args("x509 -req -in web.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out web.crt")
-        .ok();
+    pool.rig.certify("web.csr", "web.crt");
     let log_out = || {
         for card in 0..2 {
             pool.cards.sc_hsm_tool(card, "").ok();

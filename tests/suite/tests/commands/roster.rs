@@ -1,4 +1,4 @@
-//! What a member leaves behind that was not added, or that has gone: nothing.
+//! Members that were not added, or that have gone, leave nothing behind.
 
 use hsmux_suite::{Member, Rig, Setup};
 

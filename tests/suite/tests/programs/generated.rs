@@ -1,6 +1,6 @@
 //! Generated keys say how they came to be, and halves of a pair are where they belong.
 
-use hsmux_suite::{Rig, Setup, source};
+use hsmux_suite::Setup;
 
 #[test]
 fn bare() {
@@ -18,19 +18,7 @@ fn a_pool_of_three() {
 }
 
 fn generated(setup: Setup, members: usize) {
-    let mut rig = Rig::prepare(setup, members);
-    rig.config.pool.push_str("\npolicy = \"round-robin\"");
-    rig.write_config();
-    if setup == Setup::Daemon {
-        rig.start();
-    }
-    let run = rig
-        .run("/usr/bin/python3")
-        .arg(source().join("tests/suite/programs/generated.py"))
-        .arg(rig.module())
-        .arg(rig.label())
-        .arg(rig.pin())
-        .ok();
+    let run = crate::in_turns("generated.py", setup, members);
     // Several members have unwrapped the key, and say so.
     if members == 1 {
         run.says("aes: local 0x1 mechanism 0x1080 always sensitive 0x1 length 0x20");

@@ -14,3 +14,22 @@ mod python;
 mod session_keys;
 mod ssh;
 mod threadless;
+
+use hsmux_suite::{Finished, Rig, Setup, source};
+
+/// Runs a program of `programs/` on members that serve in turns: objects that have to stay together would be found
+/// apart at once.
+fn in_turns(program: &str, setup: Setup, members: usize) -> Finished {
+    let mut rig = Rig::prepare(setup, members);
+    rig.config.pool.push_str("\npolicy = \"round-robin\"");
+    rig.write_config();
+    if setup == Setup::Daemon {
+        rig.start();
+    }
+    rig.run("/usr/bin/python3")
+        .arg(source().join("tests/suite/programs").join(program))
+        .arg(rig.module())
+        .arg(rig.label())
+        .arg(rig.pin())
+        .ok()
+}

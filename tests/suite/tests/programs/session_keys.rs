@@ -1,7 +1,6 @@
-//! Session keys that are used together. The members serve in turns: keys that did not stay together would
-//! be found apart at once.
+//! Session keys that are used together.
 
-use hsmux_suite::{Rig, Setup, source};
+use hsmux_suite::Setup;
 
 #[test]
 fn bare() {
@@ -19,19 +18,7 @@ fn embedded() {
 }
 
 fn work_together(setup: Setup, members: usize) {
-    let mut rig = Rig::prepare(setup, members);
-    rig.config.pool.push_str("\npolicy = \"round-robin\"");
-    rig.write_config();
-    if setup == Setup::Daemon {
-        rig.start();
-    }
-    let run = rig
-        .run("/usr/bin/python3")
-        .arg(source().join("tests/suite/programs/session_keys.py"))
-        .arg(rig.module())
-        .arg(rig.label())
-        .arg(rig.pin())
-        .ok();
+    let run = crate::in_turns("session_keys.py", setup, members);
     for name in [
         "generated 0",
         "generated 1",

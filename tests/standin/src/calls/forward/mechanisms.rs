@@ -1,4 +1,4 @@
-//! What the tokens behind say of themselves, but for what is not to be said.
+//! Mechanisms of the tokens behind, without those that are to be withheld.
 
 use hsmux_token::ck::*;
 
