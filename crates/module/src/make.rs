@@ -109,7 +109,7 @@ impl ModuleToken {
         }
         let others = self.kin(&all);
         all.extend(others);
-        let named = hsmux_software::identify(&self.identity(), all);
+        let named = hsmux_software::identify(&self.identity, all);
         let mut of_token = Vec::new();
         let made = handles.iter().zip(named).map(|(&handle, object)| {
             let session = object.attributes.flag(CKA_TOKEN) != Some(true);

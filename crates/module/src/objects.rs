@@ -78,7 +78,7 @@ impl ModuleToken {
             .lease(Purpose::Keep, Instant::now() + PATIENCE)?;
         let (handles, all) = self.read_all(lease.session())?;
         drop(lease);
-        let objects = hsmux_software::identify(&self.identity(), all);
+        let objects = hsmux_software::identify(&self.identity, all);
         let mut found = NameMap::default();
         for (object, handle) in objects.iter().zip(&handles) {
             // Of two objects that are the same the first is used.
@@ -181,11 +181,6 @@ impl ModuleToken {
                 .ok()?;
             Some(text.get(..3)?.to_vec())
         })
-    }
-
-    /// Names what nothing else can: two tokens never claim the same object by it.
-    pub(crate) fn identity(&self) -> String {
-        self.info().identity(&self.name)
     }
 }
 

@@ -31,18 +31,21 @@ pub struct Options {
     /// The folder of the PIN breaker, see [`crate::pin`]. Every process of a machine uses the same.
     #[cbor(n(4), with = "path")]
     pub state: PathBuf,
-    /// The member's name, for messages.
+    /// What messages call it: the member's name, and which of its workers it is.
     #[n(6)]
     pub name: String,
     /// Whether keys in use are copied as session objects; `None`: where that is known to be faster (SoftHSM).
     #[n(7)]
     pub copies: Option<bool>,
+    /// The member's name, where `name` is another.
+    #[n(8)]
+    pub member: Option<String>,
 }
 
 impl Options {
-    /// What commands know the member by: its name, without the number of a worker.
+    /// The member's name, as commands know it.
     pub(crate) fn member(&self) -> &str {
-        self.name.split(['#', ',']).next().unwrap_or_default()
+        self.member.as_deref().unwrap_or(&self.name)
     }
 }
 
@@ -76,8 +79,9 @@ mod tests {
             pin: Some(Secret::new(b"1234".to_vec())),
             sessions: 4,
             state: "/var/lib/hsmux".into(),
-            name: "hsm1".into(),
+            name: "hsm1#2".into(),
             copies: Some(true),
+            member: Some("hsm1".into()),
         };
         let frame = minicbor::to_vec(&sent).unwrap();
         let got: Options = minicbor::decode(&frame).unwrap();

@@ -29,6 +29,8 @@ use crate::{pin, slots};
 /// token's own, which start with the first call of it. The last reference closes the token.
 pub struct ModuleToken {
     pub(crate) name: String,
+    /// See [`TokenInfo::identity`].
+    pub(crate) identity: String,
     pub(crate) sessions: Sessions,
     pub(crate) handles: ByName<Handle>,
     pub(crate) known: Known,
@@ -77,6 +79,7 @@ impl ModuleToken {
         warn_of_known_trouble(&options.name, &info);
         Ok(Arc::new_cyclic(|me: &Weak<Self>| Self {
             threads: Threads::new(me.clone(), sessions.count() as usize),
+            identity: info.identity(options.member()),
             name: options.name,
             sessions,
             handles: ByName::default(),

@@ -119,6 +119,8 @@ pub struct TokenControl {
     pub dead_handle_error: u64,
     /// The private EC key has CKA_ALWAYS_AUTHENTICATE, and wants a login for each use.
     pub always_authenticate: bool,
+    /// The AES key has no CKA_CHECK_VALUE: it is named by its token alone.
+    pub no_check_value: bool,
     /// C_GetAttributeValue stops at the first attribute that an object lacks.
     pub stops_at_first_attribute: bool,
     /// Every operation asks for a buffer of at least so many bytes.
@@ -189,6 +191,7 @@ impl Default for TokenControl {
             init_error: CKR_OK,
             dead_handle_error: CKR_KEY_HANDLE_INVALID,
             always_authenticate: false,
+            no_check_value: false,
             stops_at_first_attribute: false,
             least_buffer: 0,
             small_buffer_ends_operation: false,

@@ -49,6 +49,7 @@ pub fn options(label: &str) -> Options {
         state: state(),
         name: label.into(),
         copies: None,
+        member: None,
     }
 }
 

@@ -59,6 +59,7 @@ fn another_process_does_its_task() {
         state: [folder, "state"].iter().collect(),
         name: "child".into(),
         copies: None,
+        member: None,
     };
     if task == "change-pin" {
         return change_pin(&options, &Secret::new("new-pin".into())).unwrap();

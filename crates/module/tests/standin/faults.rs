@@ -7,7 +7,8 @@ use hsmux_module::{ModuleToken, Options};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Batch, Done, Kind, Mechanism, ObjectRef, Operation, Params, Request, Scope, Token, Verb,
+    Batch, Class, Done, Kind, Mechanism, Object, ObjectRef, Operation, Params, Request, Scope,
+    Token, Verb,
 };
 
 use crate::child::{Work, succeeds};
@@ -63,6 +64,28 @@ fn a_module_that_stops_at_an_attribute_shows_the_same_objects() {
     let again = token.objects().unwrap();
     assert_eq!(again.objects, all.objects);
     assert_eq!(again.epoch, all.epoch);
+}
+
+/// What only its token can name has one name for all workers of a member, and another for each member.
+#[test]
+fn workers_of_a_member_without_a_serial_number_name_its_keys_alike() {
+    // Nor can a check value be computed, by ECB or CBC.
+    let standin = StandIn::new("serial = ' '\nno_check_value = true\nlacks = [0x1081, 0x1082]");
+    let key = |name: &str, member: &str| {
+        let options = Options {
+            name: name.into(),
+            member: Some(member.into()),
+            ..standin.with_pin("1234")
+        };
+        let token = ModuleToken::open(options).unwrap();
+        assert_eq!(token.info().serial, "");
+        let known = token.objects().unwrap();
+        let secret = |object: &&Object| object.id.class == Class::SECRET_KEY;
+        known.objects.iter().find(secret).unwrap().id
+    };
+    assert_eq!(key("hsm1", "hsm1"), key("hsm1#2", "hsm1"));
+    assert_eq!(key("hsm1", "hsm1"), key("hsm1, looking", "hsm1"));
+    assert_ne!(key("hsm1", "hsm1"), key("hsm2", "hsm2"));
 }
 
 #[test]

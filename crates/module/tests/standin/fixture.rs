@@ -51,6 +51,7 @@ impl StandIn {
             state: self.folder.path().join("state"),
             name: "member".into(),
             copies: None,
+            member: None,
         }
     }
 

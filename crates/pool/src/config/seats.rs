@@ -126,6 +126,7 @@ impl Member {
             state: state.to_owned(),
             name: self.name.clone(),
             copies: self.copies,
+            member: None,
         })
     }
 }
@@ -200,6 +201,7 @@ impl MemberConnector {
     fn options(&self) -> Result<Options> {
         let mut options = self.member.open_options(&self.state)?;
         options.name.clone_from(&self.name);
+        options.member = Some(self.member.name.clone());
         Ok(options)
     }
 
@@ -242,6 +244,7 @@ impl Connector for MemberConnector {
     fn scout(&self) -> Result<Arc<dyn Token>> {
         let mut options = self.member.open_options(&self.state)?;
         options.name = format!("{}, looking", self.member.name);
+        options.member = Some(self.member.name.clone());
         options.sessions = 1;
         self.start(options)
     }

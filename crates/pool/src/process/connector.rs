@@ -193,6 +193,7 @@ mod tests {
             state: "/nowhere".into(),
             name: "hsm1".into(),
             copies: None,
+            member: None,
         };
         let connector = ThreadConnector::new(options);
         let refused = connector.connect_afresh(&of_a_vendor).map(drop);

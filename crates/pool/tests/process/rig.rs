@@ -90,6 +90,7 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
         state: state.to_owned(),
         name: label.into(),
         copies: None,
+        member: None,
     }
 }
 

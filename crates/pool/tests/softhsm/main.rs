@@ -127,6 +127,7 @@ fn open(folder: &Path, token: &str) -> Result<Arc<ModuleToken>> {
         state: folder.join("state"),
         name: token.into(),
         copies: None,
+        member: None,
     })
 }
 

@@ -6,7 +6,7 @@ use hsmux_token::ck::*;
 use super::{code, input, put};
 use crate::control::TokenControl;
 use crate::keys::Keys;
-use crate::objects::EC;
+use crate::objects::{AES, EC};
 use crate::world::World;
 
 impl TokenControl {
@@ -100,20 +100,24 @@ pub unsafe extern "C" fn C_GetAttributeValue(
     len: CK_ULONG,
 ) -> CK_RV {
     let get = || {
-        let (keys, stops, always) = World::with_session(session, |_, token| {
+        let (keys, stops, always, nameless) = World::with_session(session, |_, token| {
             let keys = Keys::of(token.key_seed);
             let thing = keys.things.iter().find(|thing| thing.handle == object);
             if !thing.is_some_and(|thing| token.holds(thing.name)) {
                 return Err(CKR_OBJECT_HANDLE_INVALID);
             }
             let always = token.always_authenticate && object == EC;
-            Ok((keys, token.stops_at_first_attribute, always))
+            let nameless = token.no_check_value && object == AES;
+            Ok((keys, token.stops_at_first_attribute, always, nameless))
         })?;
         let thing = keys.things.iter().find(|thing| thing.handle == object);
         let thing = thing.ok_or(CKR_OBJECT_HANDLE_INVALID)?;
         let mut attributes = thing.attributes.clone();
         if always {
             attributes.set_flag(CKA_ALWAYS_AUTHENTICATE, true);
+        }
+        if nameless {
+            attributes.remove(CKA_CHECK_VALUE);
         }
         let mut result = Ok(());
         for at in 0..len as usize {

@@ -58,6 +58,7 @@ fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
         name: "churn".into(),
         // As any program calls it.
         copies: Some(false),
+        member: None,
     })
 }
 

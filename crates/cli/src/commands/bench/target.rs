@@ -159,6 +159,7 @@ pub fn direct(
         module,
         // As any program calls it.
         copies: Some(false),
+        member: None,
     })?;
     Ok(Opened {
         token,

@@ -129,6 +129,7 @@ impl Signing {
             state: context.state()?,
             name: "the authority's token".to_owned(),
             copies: None,
+            member: None,
         })?)
     }
 }

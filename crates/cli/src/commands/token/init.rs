@@ -61,6 +61,7 @@ impl Init {
             state,
             name: self.label.clone(),
             copies: None,
+            member: None,
         };
         let token = context.recorded(&deed, || Ok(init_token(&options, &self.label, &so_pin)?))?;
         if context.json {

@@ -188,6 +188,7 @@ pub fn open(folder: &Path, name: &str) -> Member {
         state: folder.join("state"),
         name: name.to_owned(),
         copies: None,
+        member: None,
     };
     Member {
         name: name.to_owned(),
