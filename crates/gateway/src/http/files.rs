@@ -23,7 +23,7 @@ use crate::files::{self, Held};
 
 use super::kept::is_worth_keeping;
 use super::parts::Parts;
-use super::reads::{Reads, is_at_hand};
+use super::reads::{Reads, is_local};
 
 /// What is longer is read elsewhere.
 const SHORT: u64 = 1 << 20;
@@ -34,7 +34,7 @@ pub struct Files {
     left: files::Files,
     reads: Reads,
     /// The folder is on a disk of this machine.
-    at_hand: bool,
+    local: bool,
     /// What was read as a whole, where that is to be kept.
     read: Option<Arc<Mutex<Option<Whole>>>>,
 }
@@ -46,7 +46,7 @@ pub struct Whole {
     pub metadata: Metadata,
     pub bytes: Bytes,
     /// Whether a look at it needs no other thread.
-    pub is_at_hand: bool,
+    pub is_local: bool,
 }
 
 /// An open file.
@@ -64,11 +64,11 @@ enum Reading {
 
 impl Files {
     /// For one request, whose file may be kept.
-    pub fn new(left: &files::Files, reads: Reads, at_hand: bool, keep: bool) -> Self {
+    pub fn new(left: &files::Files, reads: Reads, local: bool, keep: bool) -> Self {
         Self {
             left: left.clone(),
             reads,
-            at_hand,
+            local,
             read: keep.then(Arc::default),
         }
     }
@@ -105,7 +105,7 @@ impl Files {
                     file: path,
                     metadata: metadata.clone(),
                     bytes: bytes.clone(),
-                    is_at_hand: here || is_at_hand(&file),
+                    is_local: here || is_local(&file),
                 });
                 Reading::Done(Cursor::new(bytes))
             }
@@ -124,7 +124,7 @@ impl Files {
 
     /// Opens what is on the folder's own disk. `None`: it is to be opened elsewhere, or there is more to say of it.
     fn open_here(&self, path: &Path, flags: OFlags) -> Option<io::Result<std::fs::File>> {
-        if !self.at_hand {
+        if !self.local {
             return None;
         }
         let folder = self.reads.folder();

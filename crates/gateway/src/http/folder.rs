@@ -44,8 +44,8 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
     }
     let path = is_for_all_of_it(&request).then(|| request.uri().path());
     let reads = house.reads.of(folder);
-    let at_hand = reads.is_at_hand().await;
-    if let Some(page) = kept(house, path, &reads, at_hand).await {
+    let local = reads.is_local().await;
+    if let Some(page) = kept(house, path, &reads, local).await {
         let body = Full::from(page.bytes.clone());
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let mut answer = Response::new(body);
@@ -53,7 +53,7 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
         return answer;
     }
     let path = path.map(str::to_owned);
-    let files = Files::new(&house.files, reads, at_hand, path.is_some());
+    let files = Files::new(&house.files, reads, local, path.is_some());
     let found = find(folder, &files, request).await;
     if let (Some(path), StatusCode::OK, Some(whole)) = (path, found.status(), files.read()) {
         let page = Page {
@@ -61,7 +61,7 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
             metadata: whole.metadata,
             head: found.headers().clone(),
             bytes: whole.bytes,
-            is_at_hand: whole.is_at_hand,
+            is_local: whole.is_local,
         };
         house.kept.put(folder, path, page);
     }
@@ -69,14 +69,9 @@ async fn file(house: &House, folder: &Path, request: Request<Empty<Bytes>>) -> A
 }
 
 /// A page that is as it was. The look at it is the one thing that is done here: a way to another thread costs more.
-async fn kept(
-    house: &House,
-    path: Option<&str>,
-    reads: &Reads,
-    at_hand: bool,
-) -> Option<Arc<Page>> {
+async fn kept(house: &House, path: Option<&str>, reads: &Reads, local: bool) -> Option<Arc<Page>> {
     let page = house.kept.get(reads.folder(), path?)?;
-    let current = if at_hand && page.is_at_hand {
+    let current = if local && page.is_local {
         page.is_current()
     } else {
         let looked = Arc::clone(&page);

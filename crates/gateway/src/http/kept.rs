@@ -42,7 +42,7 @@ pub struct Page {
     pub head: HeaderMap,
     pub bytes: Bytes,
     /// Whether a look at the file needs no other thread.
-    pub is_at_hand: bool,
+    pub is_local: bool,
 }
 
 impl Page {
@@ -100,7 +100,7 @@ mod tests {
             metadata: fs::metadata(file).unwrap(),
             head: HeaderMap::new(),
             bytes: bytes.into(),
-            is_at_hand: true,
+            is_local: true,
         }
     }
 

@@ -34,7 +34,7 @@ struct Folder {
     path: PathBuf,
     places: Arc<Semaphore>,
     /// On a disk of this machine or not, and the time of that look.
-    at_hand: Mutex<Option<(bool, Instant)>>,
+    local: Mutex<Option<(bool, Instant)>>,
 }
 
 impl FolderReads {
@@ -46,7 +46,7 @@ impl FolderReads {
         let new = Reads(Arc::new(Folder {
             path: folder.to_owned(),
             places: Arc::new(Semaphore::new(AT_ONCE)),
-            at_hand: Mutex::default(),
+            local: Mutex::default(),
         }));
         all.insert(folder.to_owned(), new.clone());
         new
@@ -59,20 +59,20 @@ impl Reads {
     }
 
     /// Whether the folder is on a disk of this machine. What is mounted in it need not be.
-    pub async fn is_at_hand(&self) -> bool {
-        if let Some((at_hand, seen)) = *self.0.at_hand.lock()
+    pub async fn is_local(&self) -> bool {
+        if let Some((local, seen)) = *self.0.local.lock()
             && seen.elapsed() < BELIEVED
         {
-            return at_hand;
+            return local;
         }
         let this = Arc::clone(&self.0);
         let look = move || {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            Ok(is_at_hand(&openat(CWD, &this.path, flags, Mode::empty())?))
+            Ok(is_local(&openat(CWD, &this.path, flags, Mode::empty())?))
         };
-        let at_hand = self.run(look).await.unwrap_or(false);
-        *self.0.at_hand.lock() = Some((at_hand, Instant::now()));
-        at_hand
+        let local = self.run(look).await.unwrap_or(false);
+        *self.0.local.lock() = Some((local, Instant::now()));
+        local
     }
 
     /// Runs it on another thread. It ends there, though nobody may wait for it any longer.
@@ -119,7 +119,7 @@ const OF_THIS_MACHINE: [FsWord; 9] = [
 ];
 
 /// Whether a look at this file may be taken without another thread.
-pub fn is_at_hand(file: impl AsFd) -> bool {
+pub fn is_local(file: impl AsFd) -> bool {
     fstatfs(file).is_ok_and(|system| OF_THIS_MACHINE.contains(&system.f_type))
 }
 
@@ -158,9 +158,9 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_at_hand_and_what_another_process_answers_for_is_not() {
+    fn a_disk_is_local_and_what_another_process_answers_for_is_not() {
         let here = tempfile::tempfile().unwrap();
-        assert!(is_at_hand(&here));
-        assert!(!is_at_hand(std::fs::File::open("/proc/version").unwrap()));
+        assert!(is_local(&here));
+        assert!(!is_local(std::fs::File::open("/proc/version").unwrap()));
     }
 }

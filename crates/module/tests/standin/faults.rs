@@ -66,7 +66,7 @@ fn a_module_that_stops_at_an_attribute_shows_the_same_objects() {
     assert_eq!(again.epoch, all.epoch);
 }
 
-/// What only its token can name has one name for all workers of a member, and another for each member.
+/// A key that only its token can name has one name for all workers of a member. Each member has another.
 #[test]
 fn workers_of_a_member_without_a_serial_number_name_its_keys_alike() {
     // Nor can a check value be computed, by ECB or CBC.
