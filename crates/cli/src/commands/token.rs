@@ -4,7 +4,7 @@ mod init;
 mod slots;
 
 use clap::{Args, Subcommand};
-use hsmux_daemon::admin::{DaemonStatus, Request, Response};
+use hsmux_daemon::admin::{DaemonStatus, Failure, Request, Response};
 use hsmux_daemon::members_file;
 use hsmux_token::Uri;
 use std::path::PathBuf;
@@ -131,14 +131,16 @@ impl Token {
 
 fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow::Result<Exit> {
     let token = member.to_owned();
-    // One that was removed before may still stand in the file.
-    if !forget
-        || ask_status(context)?
-            .members
-            .iter()
-            .any(|m| m.name == member)
-    {
-        context.ask(&Request::TokenRemove { token, force })?;
+    if let Err(error) = context.ask(&Request::TokenRemove { token, force }) {
+        let invalid = |failure: &Failure| failure.kind == "Invalid";
+        let is_known = || -> anyhow::Result<bool> {
+            let members = ask_status(context)?.members;
+            Ok(members.iter().any(|known| known.name == member))
+        };
+        // One that was removed before may still stand in the file.
+        if !forget || !error.downcast_ref().is_some_and(invalid) || is_known()? {
+            return Err(error);
+        }
     }
     let (file, all) = (context.file(), "out of the pool");
     let file = file.display();
