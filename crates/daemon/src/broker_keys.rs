@@ -9,9 +9,12 @@ const GCM_TAG_BITS: u64 = 128;
 
 /// Whether the operation may work with this key of the broker.
 pub fn permits(operation: &Operation, key: &Object) -> bool {
-    let Operation::Use {
+    let (Operation::Use {
         verb, mechanism, ..
-    } = operation
+    }
+    | Operation::Begin {
+        verb, mechanism, ..
+    }) = operation
     else {
         // It destroys or changes the key, or makes another one of it that no rule holds.
         return false;
@@ -89,7 +92,17 @@ mod tests {
     #[test]
     fn an_aes_key_opens_what_the_broker_has_sealed_and_nothing_else() {
         let aes = key(Class::SECRET_KEY, ck::CKK_AES, 0);
-        let may = |verb, mechanism| permits(&using(verb, &aes, mechanism), &aes);
+        let may = |verb, mechanism: Mechanism| {
+            let begin = Operation::Begin {
+                verb,
+                key: aes.id.into(),
+                mechanism: mechanism.clone(),
+            };
+            let permitted = permits(&using(verb, &aes, mechanism), &aes);
+            // Whoever may not use it so may not ask about it.
+            assert_eq!(permits(&begin, &aes), permitted);
+            permitted
+        };
         assert!(may(Verb::Decrypt, gcm(12, 128)));
         for mechanism in [gcm(12, 96), gcm(12, 8), gcm(16, 128), gcm(0, 128)] {
             assert!(!may(Verb::Decrypt, mechanism));

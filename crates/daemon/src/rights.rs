@@ -70,7 +70,7 @@ impl Rights<'_> {
             let why = format!("{id:?} is private: C_Login first");
             return Err(refused(operation, Kind::NotLoggedIn, &why));
         }
-        let used = matches!(operation, Operation::Use { .. });
+        let used = matches!(operation, Operation::Use { .. } | Operation::Begin { .. });
         if entry.broker_key && !used {
             let why = format!(
                 "{id:?} is a key of the broker, which alone deletes, changes and copies it: ask the broker"
@@ -209,7 +209,8 @@ fn templates<'a>(
         | Operation::Random { .. }
         | Operation::Wrap { .. }
         | Operation::Destroy { .. }
-        | Operation::Read { .. } => [None, None],
+        | Operation::Read { .. }
+        | Operation::Begin { .. } => [None, None],
     }
 }
 

@@ -20,6 +20,9 @@ fn refuse_vendor_defined(operation: &Operation) -> Result<()> {
         Operation::Use {
             verb: Verb::Sign,
             ..
+        } | Operation::Begin {
+            verb: Verb::Sign,
+            ..
         }
     );
     match operation.mechanism() {
@@ -139,6 +142,9 @@ impl ModuleToken {
                 let wrapped = library.wrap(session, mechanism, handle, second)?;
                 Ok(Outcome::Bytes(wrapped.into()))
             }
+            Operation::Begin {
+                verb, mechanism, ..
+            } => self.only_begin(*verb, mechanism, handle),
             _ => self.change(session, operation, handle),
         }
     }
@@ -171,6 +177,18 @@ impl ModuleToken {
             self.paces.note(work, key, begun.elapsed());
         }
         Ok(bytes)
+    }
+
+    /// C_SignInit or its like in a session of its own, which closes with what is active in it. A token without another
+    /// session cannot be asked: it says so at the step that follows.
+    fn only_begin(&self, verb: Verb, mechanism: &Mechanism, key: Handle) -> Result<Outcome> {
+        let session = match self.sessions.open_more() {
+            Err(error) if error.code() == Some(CKR_SESSION_COUNT) => return Ok(Outcome::Done),
+            session => session?,
+        };
+        let begun = self.sessions.library().begin(session, verb, mechanism, key);
+        self.sessions.close(session);
+        begun.map(|()| Outcome::Done)
     }
 
     /// C_Verify; `data` as [`Verb::VerifyMac`] has it.

@@ -69,7 +69,10 @@ impl ModuleToken {
                 }
                 return Ok(Outcome::Done);
             }
-            Operation::Use { .. } | Operation::Random { .. } | Operation::Wrap { .. } => {
+            Operation::Use { .. }
+            | Operation::Random { .. }
+            | Operation::Wrap { .. }
+            | Operation::Begin { .. } => {
                 return Err(Error::request(Kind::Invalid, operation.call()));
             }
         };

@@ -50,7 +50,7 @@ const PATIENCE_FOR_NEW_KEYS: u32 = 10;
 impl Need {
     pub fn of(operation: &Operation) -> Self {
         let first = match operation {
-            Operation::Use { verb, .. } => verb.needs(),
+            Operation::Use { verb, .. } | Operation::Begin { verb, .. } => verb.needs(),
             Operation::Derive { .. } => Uses::DERIVE,
             Operation::Wrap { .. } => Uses::WRAP,
             Operation::Unwrap { .. } => Uses::UNWRAP,

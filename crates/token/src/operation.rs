@@ -37,6 +37,17 @@ impl Verb {
             Self::VerifyMac => Uses::VERIFY,
         }
     }
+
+    /// The PKCS#11 call that begins it.
+    pub const fn begins(self) -> &'static str {
+        match self {
+            Self::Sign => "C_SignInit",
+            Self::SignRecover => "C_SignRecoverInit",
+            Self::Encrypt => "C_EncryptInit",
+            Self::Decrypt => "C_DecryptInit",
+            Self::VerifyMac => "C_VerifyInit",
+        }
+    }
 }
 
 /// One request to a token.
@@ -175,6 +186,20 @@ pub enum Operation {
         #[n(0)]
         object: ObjectRef,
     },
+    /// C_SignInit and its like without the step that follows: whether a token takes the key with this mechanism and
+    /// its parameter. Repeatable. Peers know it from version 3 of the frames on.
+    #[n(12)]
+    Begin {
+        /// What would be done.
+        #[n(0)]
+        verb: Verb,
+        /// With which key.
+        #[n(1)]
+        key: ObjectRef,
+        /// How.
+        #[n(2)]
+        mechanism: Mechanism,
+    },
 }
 
 impl Operation {
@@ -184,7 +209,11 @@ impl Operation {
     pub const fn repeatable(&self) -> bool {
         matches!(
             self,
-            Self::Use { .. } | Self::Random { .. } | Self::Wrap { .. } | Self::Read { .. }
+            Self::Use { .. }
+                | Self::Random { .. }
+                | Self::Wrap { .. }
+                | Self::Read { .. }
+                | Self::Begin { .. }
         )
     }
 
@@ -206,7 +235,11 @@ impl Operation {
         let makes = |template: &Attributes| template.flag(crate::ck::CKA_TOKEN) == Some(true);
         let of_token = |object: &ObjectRef| matches!(object, ObjectRef::Token(_));
         match self {
-            Self::Use { .. } | Self::Random { .. } | Self::Wrap { .. } | Self::Read { .. } => false,
+            Self::Use { .. }
+            | Self::Random { .. }
+            | Self::Wrap { .. }
+            | Self::Read { .. }
+            | Self::Begin { .. } => false,
             Self::Generate { template, .. }
             | Self::Derive { template, .. }
             | Self::Unwrap { template, .. }
@@ -240,14 +273,17 @@ impl Operation {
             | Self::Wrap { .. }
             | Self::Destroy { .. }
             | Self::SetAttributes { .. }
-            | Self::Read { .. } => false,
+            | Self::Read { .. }
+            | Self::Begin { .. } => false,
         }
     }
 
     /// The objects that it works on, the key first, or is to be near to.
     pub fn objects(&self) -> impl Iterator<Item = &ObjectRef> {
         let (first, second) = match self {
-            Self::Use { key, .. } | Self::Derive { key, .. } => (Some(key), None),
+            Self::Use { key, .. } | Self::Derive { key, .. } | Self::Begin { key, .. } => {
+                (Some(key), None)
+            }
             Self::Wrap { wrapping, key, .. } => (Some(wrapping), Some(key)),
             Self::Unwrap { unwrapping, .. } => (Some(unwrapping), None),
             Self::Copy { object, .. }
@@ -263,7 +299,9 @@ impl Operation {
     /// The same, to be rewritten: a pool and a worker number session objects differently.
     pub fn objects_mut(&mut self) -> impl Iterator<Item = &mut ObjectRef> {
         let (first, second) = match self {
-            Self::Use { key, .. } | Self::Derive { key, .. } => (Some(key), None),
+            Self::Use { key, .. } | Self::Derive { key, .. } | Self::Begin { key, .. } => {
+                (Some(key), None)
+            }
             Self::Wrap { wrapping, key, .. } => (Some(wrapping), Some(key)),
             Self::Unwrap { unwrapping, .. } => (Some(unwrapping), None),
             Self::Copy { object, .. }
@@ -297,7 +335,8 @@ impl Operation {
             | Self::GeneratePair { mechanism, .. }
             | Self::Derive { mechanism, .. }
             | Self::Wrap { mechanism, .. }
-            | Self::Unwrap { mechanism, .. } => Some(mechanism),
+            | Self::Unwrap { mechanism, .. }
+            | Self::Begin { mechanism, .. } => Some(mechanism),
             _ => None,
         }
     }
@@ -323,6 +362,7 @@ impl Operation {
             Self::Destroy { .. } => "C_DestroyObject",
             Self::SetAttributes { .. } => "C_SetAttributeValue",
             Self::Read { .. } => "C_GetAttributeValue",
+            Self::Begin { verb, .. } => verb.begins(),
         }
     }
 }

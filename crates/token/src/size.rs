@@ -50,7 +50,10 @@ impl Operation {
                 wrapped, template, ..
             } => OBJECT + wrapped.len() + template.bytes(),
             Self::Read { .. } => OBJECT,
-            Self::Use { .. } | Self::Destroy { .. } | Self::SetAttributes { .. } => SHORT,
+            Self::Use { .. }
+            | Self::Destroy { .. }
+            | Self::SetAttributes { .. }
+            | Self::Begin { .. } => SHORT,
         }
     }
 }

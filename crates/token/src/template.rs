@@ -83,7 +83,8 @@ impl Operation {
             | Self::Random { .. }
             | Self::Wrap { .. }
             | Self::Destroy { .. }
-            | Self::Read { .. } => (None, None),
+            | Self::Read { .. }
+            | Self::Begin { .. } => (None, None),
         };
         first.into_iter().chain(second)
     }

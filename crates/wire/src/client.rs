@@ -12,7 +12,7 @@ use crate::connection::{self, Broken, Connection};
 use crate::count::{Count, Counted};
 use crate::frame;
 use crate::hello::{Greeting, SPOKEN, Versions};
-use crate::{Answer, Call, Endpoint, Hello, Item, Peer, Reply, Welcome, socket};
+use crate::{Answer, Call, Endpoint, Hello, Item, KNOWS_BEGIN, Peer, Reply, Welcome, socket};
 use direct::Direct;
 
 /// Idle connections that are kept; a burst of threads may have opened more.
@@ -125,7 +125,12 @@ impl Client {
     }
 
     /// Runs one operation; the daemon has until the deadline for it.
+    ///
+    /// A daemon that does not know [`Operation::Begin`] is not asked: it says at the step that follows what it refuses.
     pub fn execute(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
+        if matches!(operation, Operation::Begin { .. }) && !self.knows_begin() {
+            return Ok(Outcome::Done);
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let item = Item {
             operation: operation.clone(),
@@ -136,6 +141,13 @@ impl Client {
             Answer::Results(mut results) if results.len() == 1 => results.remove(0),
             other => Err(unexpected(&other)),
         }
+    }
+
+    fn knows_begin(&self) -> bool {
+        let welcome = self.welcome.lock();
+        welcome
+            .as_ref()
+            .is_some_and(|welcome| welcome.version >= KNOWS_BEGIN)
     }
 
     fn exchange(&self, call: &Call, deadline: Instant) -> Result<Reply> {

@@ -23,6 +23,7 @@ pub enum Greeting {
 /// - Version 1: an answer is the bare [`Answer`](crate::Answer). The epoch of the catalogue is not
 ///   told, so that [`Reply::epoch`](crate::Reply::epoch) is 0 and a client asks before each search.
 /// - Version 2: an answer is a [`Reply`](crate::Reply), which tells the epoch with every answer.
+/// - Version 3: [`Operation::Begin`](hsmux_token::Operation::Begin) may be asked.
 pub type Versions = RangeInclusive<u16>;
 
 /// The versions that this code speaks.

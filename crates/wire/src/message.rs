@@ -11,7 +11,10 @@ use hsmux_token::{
 use minicbor::{Decode, Encode};
 
 /// The newest version that this code speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
+
+/// The first version in which [`Operation::Begin`] is known.
+pub const KNOWS_BEGIN: u16 = 3;
 
 /// The oldest version that this code speaks.
 pub const OLDEST: u16 = 1;

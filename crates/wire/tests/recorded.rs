@@ -114,7 +114,7 @@ fn a_daemon_of_version_1_is_asked_as_ever() {
     let [hello, login, sign] = [0, 1, 2].map(|at| bytes(RECORDED[at].0));
     // The newest version and the random name are the client's own.
     assert_eq!(asked[0][..6], hello[..6]);
-    assert_eq!(asked[0][6], 2);
+    assert_eq!(u16::from(asked[0][6]), hsmux_wire::VERSION);
     assert_eq!(asked[0][24..], hello[24..]);
     assert_eq!(asked[1], login);
     // How many microseconds are left is different each time.

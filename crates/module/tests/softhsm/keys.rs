@@ -3,8 +3,8 @@
 use hsmux_software::{PublicKey, digest};
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Gcm, Hash, KeyKind, Mechanism, ObjectId, ObjectRef, Operation, Params, Pss, Token, Uses, Verb,
-    entry,
+    Attributes, Gcm, Hash, KeyKind, Mechanism, Oaep, ObjectId, ObjectRef, Operation, Outcome,
+    Params, Pss, Result, Token, Uses, Verb, entry,
 };
 
 use crate::fixture::{Run, aes, ec_pair, rsa_pair, token};
@@ -143,4 +143,48 @@ fn a_mac_is_verified_by_the_token() {
     assert_eq!(error.code(), Some(CKR_SIGNATURE_INVALID));
     assert!(verify(&[0, 0, 1]).is_err());
     assert!(verify(&[255; 8]).is_err());
+}
+
+#[test]
+fn what_a_token_does_not_take_is_known_before_there_are_data() {
+    let token = token("begins");
+    let key = token.made(rsa_pair(1)).remove(1).object.id;
+    let hmac = token.made(Operation::Create {
+        template: Attributes::default()
+            .with_number(CKA_CLASS, CKO_SECRET_KEY)
+            .with_number(CKA_KEY_TYPE, CKK_GENERIC_SECRET)
+            .with(CKA_VALUE, vec![7; 16])
+            .with_flag(CKA_SIGN, true),
+        near: None,
+    });
+    let hmac = ObjectRef::Session(hmac[0].session.unwrap());
+    let begin = |verb, key: ObjectRef, mechanism: Mechanism| {
+        token.run(Operation::Begin {
+            verb,
+            key,
+            mechanism,
+        })
+    };
+    let oaep = |oaep| Mechanism {
+        kind: CKM_RSA_PKCS_OAEP,
+        params: Params::Oaep(oaep),
+    };
+    let code = |result: Result<Outcome>| result.map(drop).map_err(|error| error.code());
+    // SoftHSM 2.6.1 takes SHA-1 alone, and keys of HMAC that are as long as the hash.
+    for _ in 0..5 {
+        let decrypt = |mechanism| code(begin(Verb::Decrypt, key.into(), mechanism));
+        assert_eq!(decrypt(oaep(Oaep::sha1())), Ok(()));
+        assert_eq!(decrypt(oaep(Oaep::sha256())), Err(Some(CKR_ARGUMENTS_BAD)));
+        let sign = |kind| code(begin(Verb::Sign, hmac, Mechanism::plain(kind)));
+        assert_eq!(sign(CKM_SHA256_HMAC), Err(Some(CKR_KEY_SIZE_RANGE)));
+    }
+    // Nothing stays active in the sessions that work.
+    let data = vec![1; 32].into();
+    let sign = Operation::Use {
+        verb: Verb::Sign,
+        key: key.into(),
+        mechanism: Mechanism::plain(CKM_RSA_PKCS),
+        data,
+    };
+    assert_eq!(token.bytes(sign).unwrap().len(), 256);
 }

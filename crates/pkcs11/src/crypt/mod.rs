@@ -13,7 +13,9 @@ mod length;
 mod params;
 mod session;
 mod target;
+mod unusual;
 
 pub use active::Active;
 pub use function::Function;
 pub use target::of_key;
+pub use unusual::Accepted;

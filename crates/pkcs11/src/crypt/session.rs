@@ -71,12 +71,9 @@ impl App {
         }
         let key = self.key(key)?;
         let catalogue = self.objects.catalogue();
-        state.begin(Active::keyed(
-            function,
-            mechanism,
-            key,
-            &catalogue.mechanisms,
-        )?)
+        let active = Active::keyed(function, mechanism, key, &catalogue.mechanisms)?;
+        self.accepted.check(&active, &*self.backend)?;
+        state.begin(active)
     }
 
     /// C_Sign and its like.

@@ -53,6 +53,45 @@ fn mechanisms_keys_and_functions_have_to_fit() {
 }
 
 #[test]
+fn a_member_is_asked_once_about_parameters_that_not_every_token_takes() {
+    let library = library();
+    let s = user();
+    let rsa = s.one(CKO_PRIVATE_KEY, RSA);
+    let begin = |hash, mgf| {
+        let oaep = CK_RSA_PKCS_OAEP_PARAMS {
+            hashAlg: hash,
+            mgf,
+            source: CKZ_DATA_SPECIFIED,
+            pSourceData: std::ptr::null_mut(),
+            ulSourceDataLen: 0,
+        };
+        let begun = s.init(C_DecryptInit, mechanism(CKM_RSA_PKCS_OAEP, &oaep), rsa);
+        if begun.is_ok() {
+            // With a mechanism that is none the operation ends.
+            assert_eq!(
+                unsafe { C_DecryptInit(s.0, std::ptr::null_mut(), 0) },
+                CKR_OK
+            );
+        }
+        begun
+    };
+    let asked = |begin: &dyn Fn() -> Answer| {
+        let before = library.calls();
+        (begin(), library.calls() - before)
+    };
+    let usual = || begin(CKM_SHA_1, CKG_MGF1_SHA1);
+    let taken = || begin(CKM_SHA256, CKG_MGF1_SHA256);
+    let refused = || begin(CKM_SHA512, CKG_MGF1_SHA512);
+    assert_eq!(asked(&usual), (Ok(()), 0));
+    assert_eq!(asked(&taken), (Ok(()), 1));
+    assert_eq!(asked(&taken), (Ok(()), 0));
+    // Members come and go: what was refused is asked again.
+    for _ in 0..2 {
+        assert_eq!(asked(&refused), (Err(CKR_MECHANISM_PARAM_INVALID), 1));
+    }
+}
+
+#[test]
 fn keys_say_what_they_are_for() {
     let _library = library();
     let s = user();

@@ -157,6 +157,13 @@ impl State {
                 data,
                 ..
             } => use_key(*verb, mechanism, data),
+            Operation::Begin { mechanism, .. } => match &mechanism.params {
+                // As SoftHSM says it.
+                Params::Oaep(oaep) if oaep.hash == CKM_SHA512 => {
+                    Err(Error::vendor("C_DecryptInit", CKR_ARGUMENTS_BAD))
+                }
+                _ => Ok(Outcome::Done),
+            },
             Operation::Random { len } => Ok(bytes((0..*len).map(|at| at as u8).collect())),
             Operation::Create { template, .. }
                 if SAID_BY_TOKENS.iter().any(|a| template.get(*a).is_some()) =>

@@ -8,11 +8,13 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
-use hsmux_token::{Batch, Error, Kind, Line, Pace, Result, Seen, Snapshot, Token, TokenInfo};
+use hsmux_token::{
+    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+};
 
 use crate::connection::Connection;
 use crate::reactor::Reactor;
-use crate::{Answer, Call, frame};
+use crate::{Answer, Call, KNOWS_BEGIN, frame};
 pub use link::{Keeper, Link};
 use shared::Shared;
 
@@ -121,7 +123,10 @@ impl Token for RemoteToken {
         }
     }
 
-    fn submit(&self, batch: Batch) {
+    fn submit(&self, mut batch: Batch) {
+        if self.shared.version < KNOWS_BEGIN {
+            batch = without_begin(batch);
+        }
         self.shared.submit(batch);
     }
 
@@ -166,6 +171,17 @@ impl Drop for RemoteToken {
         self.shared.finish(&error);
         self.shared.keeper.release();
     }
+}
+
+/// A peer that does not know [`Operation::Begin`] says at the step that follows what it refuses.
+fn without_begin(batch: Batch) -> Batch {
+    let (unknown, known): (Batch, Batch) = batch
+        .into_iter()
+        .partition(|request| matches!(request.operation, Operation::Begin { .. }));
+    for request in unknown {
+        request.done.complete(Ok(Outcome::Done));
+    }
+    known
 }
 
 fn unexpected(wanted: &str, answer: &Answer) -> Error {

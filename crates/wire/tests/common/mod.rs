@@ -13,7 +13,7 @@ use hsmux_token::{
 use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_call};
 use hsmux_wire::{
     Answer, Answerer, Call, Conversation, Endpoint, Hello, Keeper, Link, Listening, Peer, Reactor,
-    RemoteToken, Reply, SPOKEN, Service, agree, serve_lane,
+    RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
 };
 
 /// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
@@ -60,6 +60,15 @@ pub fn sign(data: &[u8]) -> Operation {
     }
 }
 
+/// Whether a token takes what [`sign`] is done with.
+pub fn begin() -> Operation {
+    Operation::Begin {
+        verb: Verb::Sign,
+        key: ObjectId::of_certificate(b"a key").into(),
+        mechanism: Mechanism::plain(ck::CKM_ECDSA),
+    }
+}
+
 /// A token behind lanes that threads of this process serve.
 pub fn remote(reactor: &Arc<Reactor>, lanes: usize) -> Arc<RemoteToken> {
     let token: Arc<dyn Token> = Arc::new(Echo);
@@ -72,13 +81,22 @@ pub fn remote_of(
     depth: usize,
     token: &Arc<dyn Token>,
 ) -> Arc<RemoteToken> {
-    let lane = || {
-        let (near, far) = UnixStream::pair().unwrap();
-        let token = Arc::clone(token);
-        std::thread::spawn(move || serve_lane(far, 2, &*token));
-        near
-    };
-    start(reactor, (0..lanes).map(|_| lane()).collect(), lane(), depth)
+    let lanes = (0..lanes).map(|_| lane(token, VERSION)).collect();
+    start(reactor, lanes, lane(token, VERSION), depth)
+}
+
+/// The same with one lane, in a version of the frames.
+pub fn remote_in(reactor: &Arc<Reactor>, version: u16) -> Arc<RemoteToken> {
+    let token: Arc<dyn Token> = Arc::new(Echo);
+    let lanes = vec![lane(&token, version)];
+    start_in(reactor, version, lanes, lane(&token, version), 1)
+}
+
+fn lane(token: &Arc<dyn Token>, version: u16) -> UnixStream {
+    let (near, far) = UnixStream::pair().unwrap();
+    let token = Arc::clone(token);
+    std::thread::spawn(move || serve_lane(far, version, &*token));
+    near
 }
 
 pub fn start(
@@ -87,11 +105,21 @@ pub fn start(
     admin: UnixStream,
     depth: usize,
 ) -> Arc<RemoteToken> {
+    start_in(reactor, VERSION, lanes, admin, depth)
+}
+
+fn start_in(
+    reactor: &Arc<Reactor>,
+    version: u16,
+    lanes: Vec<UnixStream>,
+    admin: UnixStream,
+    depth: usize,
+) -> Arc<RemoteToken> {
     let keeper: Box<dyn Keeper> = Box::new(());
     let link = Link {
         name: "the worker of test".into(),
         info: TokenInfo::default(),
-        version: 2,
+        version,
         lanes: lanes.into_iter().map(Into::into).collect(),
         admin: admin.into(),
         depth,
