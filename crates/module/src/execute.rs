@@ -41,6 +41,10 @@ impl ModuleToken {
     /// Runs an operation on this thread; a handle that has died is found again, once.
     pub(crate) fn run(&self, operation: &Operation, deadline: Instant) -> Result<Outcome> {
         refuse_vendor_defined(operation)?;
+        if is_begin(operation) && self.sessions.is_only_one() {
+            // Its session could not be closed without the login and the session objects.
+            return Ok(Outcome::Done);
+        }
         let purpose = if operation.makes_session_objects() {
             Purpose::Keep
         } else {
@@ -90,12 +94,16 @@ impl ModuleToken {
         operation: &Operation,
         handles: [Handle; 2],
     ) -> Result<Outcome> {
-        let result = self.dispatch(lease.session(), operation, handles);
-        if code(&result) != Some(CKR_OPERATION_ACTIVE) {
-            return result;
+        let mut result = self.dispatch(lease.session(), operation, handles);
+        if code(&result) == Some(CKR_OPERATION_ACTIVE) {
+            lease.renew()?;
+            result = self.dispatch(lease.session(), operation, handles);
         }
-        lease.renew()?;
-        self.dispatch(lease.session(), operation, handles)
+        if is_begin(operation) && result.is_ok() {
+            // Only with its session does the operation end (PKCS#11 2.40).
+            lease.retire();
+        }
+        result
     }
 
     fn dispatch(
@@ -144,7 +152,10 @@ impl ModuleToken {
             }
             Operation::Begin {
                 verb, mechanism, ..
-            } => self.only_begin(*verb, mechanism, handle),
+            } => {
+                library.begin(session, *verb, mechanism, handle)?;
+                Ok(Outcome::Done)
+            }
             _ => self.change(session, operation, handle),
         }
     }
@@ -177,18 +188,6 @@ impl ModuleToken {
             self.paces.note(work, key, begun.elapsed());
         }
         Ok(bytes)
-    }
-
-    /// C_SignInit or its like in a session of its own, which closes with what is active in it. A token without another
-    /// session cannot be asked: it says so at the step that follows.
-    fn only_begin(&self, verb: Verb, mechanism: &Mechanism, key: Handle) -> Result<Outcome> {
-        let session = match self.sessions.open_more() {
-            Err(error) if error.code() == Some(CKR_SESSION_COUNT) => return Ok(Outcome::Done),
-            session => session?,
-        };
-        let begun = self.sessions.library().begin(session, verb, mechanism, key);
-        self.sessions.close(session);
-        begun.map(|()| Outcome::Done)
     }
 
     /// C_Verify; `data` as [`Verb::VerifyMac`] has it.
@@ -317,6 +316,10 @@ fn of_session_object(operation: &Operation, error: Error) -> Error {
         return Error::request(Kind::UnknownObject, error.to_string());
     }
     error
+}
+
+fn is_begin(operation: &Operation) -> bool {
+    matches!(operation, Operation::Begin { .. })
 }
 
 fn code(result: &Result<Outcome>) -> Option<u64> {

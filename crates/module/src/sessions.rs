@@ -79,6 +79,11 @@ impl Sessions {
         self.count
     }
 
+    /// Whether the token has a single session, which works and keeps session objects.
+    pub(crate) fn is_only_one(&self) -> bool {
+        self.keeper.is_none()
+    }
+
     /// The module that they are sessions of.
     pub(crate) fn library(&self) -> &Library {
         &self.library

@@ -146,6 +146,31 @@ fn a_token_with_few_sessions_gets_by() {
     }
 }
 
+/// Whoever asks what a token takes holds no session that others need.
+#[test]
+fn a_token_is_asked_in_the_sessions_that_it_has() {
+    // A token with one session says at the step that follows what it refuses.
+    for (most, is_asked) in [(1, false), (2, true), (3, true), (0, true)] {
+        let standin = StandIn::new(&format!("sessions = {most}"));
+        let token = standin.open("1234").unwrap();
+        let begin = |kind| {
+            let begin = Operation::Begin {
+                verb: Verb::Sign,
+                key: private(&token, "ec").into(),
+                mechanism: Mechanism::plain(kind),
+            };
+            token.execute(&begin, soon()).map(drop)
+        };
+        for _ in 0..5 {
+            begin(CKM_ECDSA).unwrap();
+            let refused = begin(CKM_RSA_X_509).map_err(|error| error.code());
+            let expected = is_asked.then_some(Some(CKR_MECHANISM_INVALID));
+            assert_eq!(refused.err(), expected, "{most} sessions");
+            assert!(signs_right(&token));
+        }
+    }
+}
+
 #[test]
 fn a_token_that_hangs_does_not_hang_who_waits_for_a_session() {
     let standin = StandIn::new("");
