@@ -116,7 +116,9 @@ impl Line {
         since: Instant,
     ) -> Option<Self> {
         let changes = operation.changes_token();
-        if !changes && !session.application.service.shared.audit.wants_uses() {
+        // C_SignInit uses no key.
+        let used = !matches!(operation, Operation::Begin { .. });
+        if !changes && !(used && session.application.service.shared.audit.wants_uses()) {
             return None;
         }
         let label = match worked_on(operation) {

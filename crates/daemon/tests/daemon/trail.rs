@@ -18,6 +18,15 @@ fn key() -> ObjectRef {
     public_key("web").id.into()
 }
 
+fn usage() -> Operation {
+    Operation::Use {
+        verb: Verb::Encrypt,
+        key: key(),
+        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
+        data: Blob::from(b"data".to_vec()),
+    }
+}
+
 /// One of each that makes, changes or destroys what lasts, and is on the token or not.
 fn changes(object: ObjectRef, token: bool) -> Vec<Operation> {
     let mechanism = || Mechanism::plain(ck::CKM_AES_KEY_GEN);
@@ -65,13 +74,7 @@ fn changes_of_a_tokens_objects_are_lines_and_no_others() {
     let mine = program.make_session_object().unwrap();
     let passing = changes(ObjectRef::Session(mine), false);
     let lasting = changes(key(), true);
-    let usage = Operation::Use {
-        verb: Verb::Encrypt,
-        key: key(),
-        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
-        data: Blob::from(b"data".to_vec()),
-    };
-    for operation in passing.iter().chain([&usage]).chain(&lasting) {
+    for operation in passing.iter().chain([&usage()]).chain(&lasting) {
         drop(program.run(operation));
     }
     until("a line for each", || calls(&rig).len() >= lasting.len());
@@ -83,6 +86,25 @@ fn changes_of_a_tokens_objects_are_lines_and_no_others() {
     let found: Vec<_> = found.iter().map(|line| line["call"].as_str()).collect();
     let expected: Vec<_> = lasting.iter().map(|one| Some(one.call())).collect();
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_use_is_a_line_and_its_init_is_none() {
+    let rig = Rig::start("[audit]\nkeys = true");
+    let program = rig.application();
+    program.login(PIN).unwrap();
+    let begin = Operation::Begin {
+        verb: Verb::Encrypt,
+        key: key(),
+        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS),
+    };
+    for operation in [begin, usage()] {
+        drop(program.run(&operation));
+    }
+    let used = || calls(&rig).iter().any(|line| line["call"] == "C_Encrypt");
+    until("the use has its line", used);
+    let found = calls(&rig);
+    assert_eq!(found.len(), 1, "{found:?}");
 }
 
 /// Each PIN that was looked at has a line; those that were not are counted.
