@@ -7,7 +7,7 @@ use hsmux_token::ck::*;
 use hsmux_token::{Class, ObjectRef, Operation};
 
 use crate::backend::Backend;
-use crate::crypt::Accepted;
+use crate::crypt::InitChecks;
 use crate::object::{Entry, Home, Objects};
 use crate::rv::{Result, Rv};
 use crate::session::Sessions;
@@ -23,8 +23,8 @@ pub struct App {
     pub sessions: Sessions,
     /// What has a handle.
     pub objects: Objects,
-    /// Which unusual parameters members take.
-    pub accepted: Accepted,
+    /// The uncommon mechanism parameters that members take.
+    pub init_checks: InitChecks,
     user: AtomicBool,
     /// A PIN was refused since the last one that was not.
     pub(crate) pin_refused: AtomicBool,
@@ -37,7 +37,7 @@ impl App {
             backend,
             sessions: Sessions::default(),
             objects: Objects::default(),
-            accepted: Accepted::default(),
+            init_checks: InitChecks::default(),
             user: AtomicBool::new(false),
             pin_refused: AtomicBool::new(false),
         }

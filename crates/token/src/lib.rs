@@ -25,6 +25,7 @@ mod table;
 mod template;
 mod token;
 mod uri;
+mod verb;
 mod watch;
 mod wiping;
 
@@ -35,12 +36,13 @@ pub use fair::{Displaced, FairQueue, Shares, share};
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
 pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
-pub use operation::{Made, Operation, Outcome, Verb};
+pub use operation::{Made, Operation, Outcome};
 pub use owner::give_to_the_owner_of_the_folder;
 pub use rv::{ends_connection, name as rv_name};
 pub use table::{Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name};
 pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};
+pub use verb::Verb;
 pub use watch::{Pace, Seen, Work};
 pub use wiping::Wiping;
 

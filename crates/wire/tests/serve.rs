@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use common::*;
-use hsmux_token::{Kind, Operation, Secret, Token};
+use hsmux_token::{Kind, Operation, Secret};
 use hsmux_wire::{Call, Client, Listening, Reactor, VERSION, frame};
 
 struct Rig {
@@ -116,46 +116,6 @@ fn many_threads_share_a_client_and_its_connections_stay() {
     until("all are closed", || {
         rig.daemon.closed.load(Ordering::SeqCst) == open
     });
-}
-
-#[test]
-fn an_older_client_is_served_in_its_version() {
-    let rig = Rig::new();
-    let client = Client::with_versions(endpoint(&rig.path()), "old", 1..=1).unwrap();
-    check(&client, b"data");
-    assert_eq!(client.welcome().unwrap().version, 1);
-    assert_eq!(told_epoch(&client), 0, "version 1 does not tell it");
-}
-
-/// The echo of the server answers everything else with an error.
-#[test]
-fn only_a_peer_that_knows_it_is_asked_to_begin() {
-    let rig = Rig::new();
-    let begin = begin();
-    for (versions, asks) in [(1..=2, false), (1..=VERSION, true)] {
-        let client = Client::with_versions(endpoint(&rig.path()), "old", versions).unwrap();
-        check(&client, b"data");
-        assert_eq!(client.execute(&begin, soon()).is_err(), asks);
-    }
-    for (version, asks) in [(2, false), (VERSION, true)] {
-        let token = remote_in(&rig.reactor, version);
-        assert_eq!(token.execute(&begin, soon()).is_err(), asks);
-        let signed = token.execute(&sign(b"data"), soon()).unwrap();
-        assert_eq!(signed.into_bytes().unwrap(), b"data"[..]);
-    }
-}
-
-#[test]
-fn a_client_that_is_too_new_is_told_what_is_spoken() {
-    let rig = Rig::new();
-    let client =
-        Client::with_versions(endpoint(&rig.path()), "new", VERSION + 1..=VERSION + 2).unwrap();
-    let error = client.execute(&sign(b""), soon()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Protocol);
-    assert!(
-        error.to_string().contains("1 to 3") && error.to_string().contains("4 to 5"),
-        "{error}"
-    );
 }
 
 #[test]

@@ -8,14 +8,14 @@ mod active;
 mod begin;
 mod blocks;
 mod function;
+mod init_check;
 mod input;
 mod length;
 mod params;
 mod session;
 mod target;
-mod unusual;
 
 pub use active::Active;
 pub use function::Function;
+pub use init_check::InitChecks;
 pub use target::of_key;
-pub use unusual::Accepted;

@@ -72,7 +72,7 @@ impl App {
         let key = self.key(key)?;
         let catalogue = self.objects.catalogue();
         let active = Active::keyed(function, mechanism, key, &catalogue.mechanisms)?;
-        self.accepted.check(&active, &*self.backend)?;
+        self.init_checks.check(&active, &*self.backend)?;
         state.begin(active)
     }
 

@@ -67,7 +67,7 @@ fn a_member_is_asked_once_about_parameters_that_not_every_token_takes() {
         };
         let begun = s.init(C_DecryptInit, mechanism(CKM_RSA_PKCS_OAEP, &oaep), rsa);
         if begun.is_ok() {
-            // With a mechanism that is none the operation ends.
+            // A null mechanism ends the operation (PKCS#11 3.0, section 5.10).
             assert_eq!(
                 unsafe { C_DecryptInit(s.0, std::ptr::null_mut(), 0) },
                 CKR_OK

@@ -1,7 +1,7 @@
-//! Parameters that not every token takes: a member is asked at Init, once, what it says to them.
+//! Parameters that some tokens refuse: Init asks a member once and remembers the acceptance.
 //!
-//! PKCS#11 has no list of the hashes that a token takes in CKM_RSA_PKCS_OAEP and CKM_RSA_PKCS_PSS, nor of the sizes of
-//! keys in CKM_SHA256_HMAC. Programs try Init. What every token takes is not asked, so that it costs no round trip.
+//! PKCS#11 does not list the hashes that a token takes for CKM_RSA_PKCS_OAEP and CKM_RSA_PKCS_PSS, nor the key sizes
+//! for CKM_SHA256_HMAC. Programs try Init. Init asks no member about parameters that every token takes.
 
 use std::collections::HashSet;
 
@@ -16,16 +16,16 @@ use crate::backend::Backend;
 use crate::object::Entry;
 use crate::rv::{Result, Rv};
 
-/// Acceptances that are remembered; with one more all are forgotten.
+/// Acceptances that are remembered. One more replaces them all.
 const REMEMBERED: usize = 256;
 
-/// What members have accepted.
+/// The uncommon parameters that members have accepted.
 #[derive(Default)]
-pub struct Accepted(Mutex<HashSet<Question>>);
+pub struct InitChecks(Mutex<HashSet<UncommonInit>>);
 
-/// A mechanism with its parameter, and the key that it is to work with.
-#[derive(Clone, PartialEq, Eq, Hash)]
-struct Question {
+/// A mechanism with its parameter, and the key for it.
+#[derive(PartialEq, Eq, Hash)]
+struct UncommonInit {
     verb: Verb,
     key: ObjectRef,
     mechanism: u64,
@@ -35,27 +35,27 @@ struct Question {
     size: u64,
 }
 
-impl Accepted {
-    /// Asks a member what it says to the operation's mechanism, if not every token takes that.
+impl InitChecks {
+    /// Asks a member whether it takes the operation's mechanism and parameter, if some tokens refuse them.
     ///
-    /// A refusal is the member's code. Anything else that fails says nothing of the mechanism, and is left to the
-    /// step that follows.
+    /// The error is the member's refusal. Other failures say nothing of the mechanism: the step after Init meets them
+    /// again.
     pub fn check(&self, active: &Active, backend: &dyn Backend) -> Result {
         let (Target::Member(asked), Some(key)) = (&active.target, &active.key) else {
             return Ok(());
         };
         let mechanism = &active.mechanism;
-        let Some((hashes, size)) = unusual(mechanism, key) else {
+        let Some((hashes, size)) = uncommon(mechanism, key) else {
             return Ok(());
         };
-        let question = Question {
+        let init = UncommonInit {
             verb: asked.verb,
             key: asked.key,
             mechanism: mechanism.kind,
             hashes,
             size,
         };
-        if self.0.lock().contains(&question) {
+        if self.0.lock().contains(&init) {
             return Ok(());
         }
         let begin = Operation::Begin {
@@ -69,7 +69,7 @@ impl Accepted {
                 if accepted.len() >= REMEMBERED {
                     accepted.clear();
                 }
-                accepted.insert(question);
+                accepted.insert(init);
                 Ok(())
             }
             Err(error) => refusal(&error).map_or(Ok(()), |code| Err(Rv(code))),
@@ -77,23 +77,23 @@ impl Accepted {
     }
 }
 
-/// What is unusual about a mechanism's parameter or its key.
-fn unusual(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
+/// The parts of a parameter, or of a key's size, that some tokens refuse; `None` if every token takes them.
+fn uncommon(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
     match &mechanism.params {
         Params::Oaep(oaep) => {
-            let usual = (oaep.hash, oaep.mgf) == (CKM_SHA_1, CKG_MGF1_SHA1);
+            let common = (oaep.hash, oaep.mgf) == (CKM_SHA_1, CKG_MGF1_SHA1);
             let label = oaep.label != Blob::default();
-            (!usual || label).then_some(([oaep.hash, oaep.mgf], u64::from(label)))
+            (!common || label).then_some(([oaep.hash, oaep.mgf], u64::from(label)))
         }
         Params::Pss(pss) => {
-            let usual = Hash::of(pss.hash).is_some_and(|hash| hash.mgf() == pss.mgf);
-            (!usual).then_some(([pss.hash, pss.mgf], pss.salt))
+            let common = Hash::of(pss.hash).is_some_and(|hash| hash.mgf() == pss.mgf);
+            (!common).then_some(([pss.hash, pss.mgf], pss.salt))
         }
         _ => is_short_hmac(mechanism, key).then_some(([0, 0], 0)),
     }
 }
 
-/// Whether it is HMAC with a key shorter than the hash, which some tokens refuse (NIST SP 800-107, section 5.3.4).
+/// HMAC with a key shorter than the hash (NIST SP 800-107, section 5.3.4), or of unknown length.
 fn is_short_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
     let entry = hsmux_token::entry(mechanism.kind);
     let of_hmac = entry.is_some_and(|entry| entry.key == KeyKind::Generic);
@@ -104,9 +104,9 @@ fn is_short_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
     key_len.is_none_or(|len| len < hash as u64)
 }
 
-/// The code of a member that does not take the mechanism with this parameter or key.
+/// The code for a mechanism, parameter or key that is refused.
 fn refusal(error: &Error) -> Option<CK_RV> {
-    match error.code()? {
+    match error.to_rv() {
         // The arguments of the member's Init are the mechanism and a key that is there.
         CKR_ARGUMENTS_BAD | CKR_MECHANISM_PARAM_INVALID => Some(CKR_MECHANISM_PARAM_INVALID),
         code @ (CKR_KEY_SIZE_RANGE
