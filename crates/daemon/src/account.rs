@@ -117,8 +117,9 @@ impl Line {
     ) -> Option<Self> {
         let changes = operation.changes_token();
         // C_SignInit uses no key.
-        let used = !matches!(operation, Operation::Begin { .. });
-        if !changes && !(used && session.application.service.shared.audit.wants_uses()) {
+        let uses = !changes && !matches!(operation, Operation::Begin { .. });
+        let wanted = changes || uses && session.application.service.shared.audit.wants_uses();
+        if !wanted {
             return None;
         }
         let label = match worked_on(operation) {

@@ -79,7 +79,7 @@ impl Sessions {
         self.count
     }
 
-    /// Whether the token has a single session, which works and keeps session objects.
+    /// Whether the token has one session only. It does all work, and session objects live in it.
     pub(crate) fn is_only_one(&self) -> bool {
         self.keeper.is_none()
     }
