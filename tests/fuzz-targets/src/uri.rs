@@ -23,11 +23,13 @@ pub fn uris(input: &[u8]) {
 
 /// Shorter values are in every text.
 const LEAST: usize = 6;
+const NAME: &str = "pin-value=";
 
 fn says_no_pin(text: &str, said: &str) {
-    let Some((before, after)) = text.split_once("pin-value=") else {
+    let Some(start) = text.find(NAME).map(|at| at + NAME.len()) else {
         return;
     };
+    let (before, after) = text.split_at(start);
     let (pin, after) = after.split_once('&').unwrap_or((after, ""));
     let elsewhere = before.contains(pin) || after.contains(pin);
     let whole = pin.len() >= LEAST && pin.bytes().all(|byte| byte.is_ascii_alphanumeric());
