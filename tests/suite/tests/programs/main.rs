@@ -1,6 +1,7 @@
 //! Real programs on the module: each test runs on the bare token, through the daemon and with the
 //! pool embedded in the program, and asks the same of all three.
 
+mod damaged;
 mod fork;
 mod generated;
 mod java;
