@@ -27,8 +27,8 @@ impl App {
                 Ok(())
             }
             CKU_CONTEXT_SPECIFIC => self.unlock(session, &pin),
-            CKU_SO if self.is_user() => Err(Rv(CKR_USER_ANOTHER_ALREADY_LOGGED_IN)),
             CKU_SO if self.sessions.any_read_only() => Err(Rv(CKR_SESSION_READ_ONLY_EXISTS)),
+            CKU_SO if self.is_user() => Err(Rv(CKR_USER_ANOTHER_ALREADY_LOGGED_IN)),
             // Administration is not for applications.
             _ => Err(Rv(CKR_USER_TYPE_INVALID)),
         }

@@ -25,8 +25,23 @@ def origin(name, key, *more):
 
 SECRET = {CKA_TOKEN: True, CKA_PRIVATE: True, CKA_SENSITIVE: True}
 always = ("always sensitive", CKA_ALWAYS_SENSITIVE)
+never = ("never extractable", CKA_NEVER_EXTRACTABLE)
 key = session.generate(CKM_AES_KEY_GEN, SECRET | {CKA_VALUE_LEN: 32, CKA_ENCRYPT: True})
-origin("aes", key, always, ("length", CKA_VALUE_LEN))
+origin("aes", key, always, never, ("length", CKA_VALUE_LEN))
+open_key = SECRET | {CKA_SENSITIVE: False, CKA_EXTRACTABLE: True, CKA_VALUE_LEN: 16, CKA_ENCRYPT: True}
+origin("open aes", session.generate(CKM_AES_KEY_GEN, open_key), always, never, ("length", CKA_VALUE_LEN))
+made = session.create(
+    SECRET | {CKA_CLASS: CKO_SECRET_KEY, CKA_KEY_TYPE: CKK_AES, CKA_VALUE: bytes(24), CKA_ENCRYPT: True}
+)
+print(f"created aes: local {number(made, CKA_LOCAL):#x} length {number(made, CKA_VALUE_LEN):#x}")
+session.destroy(made)
+public, private = session.generate_pair(
+    CKM_EC_KEY_PAIR_GEN,
+    {CKA_TOKEN: True, CKA_EC_PARAMS: P256},
+    {CKA_TOKEN: True, CKA_PRIVATE: True, CKA_SENSITIVE: True, CKA_SIGN: True},
+)
+origin("private ec", private, always, never)
+origin("public ec", public)
 
 for kept, other in ((True, False), (False, True)):
     public, private = session.generate_pair(

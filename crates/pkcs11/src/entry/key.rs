@@ -18,6 +18,7 @@ export! {
         key: *mut CK_OBJECT_HANDLE,
     ) {
         with(|app| {
+            app.sessions.get(session)?;
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let template = template::read(attributes, count)?;
@@ -36,6 +37,7 @@ export! {
         private_key: *mut CK_OBJECT_HANDLE,
     ) {
         with(|app| {
+            app.sessions.get(session)?;
             check(public_key)?;
             check(private_key)?;
             let mechanism = mechanism::read(mechanism)?;
@@ -56,6 +58,7 @@ export! {
         wrapped_len: *mut CK_ULONG,
     ) {
         with(|app| {
+            app.sessions.get(session)?;
             let mut out = Output::new(wrapped, wrapped_len)?;
             let mechanism = mechanism::read(mechanism)?;
             out.put(&app.wrap(session, mechanism, wrapping_key, key)?)
@@ -73,6 +76,7 @@ export! {
         key: *mut CK_OBJECT_HANDLE,
     ) {
         with(|app| {
+            app.sessions.get(session)?;
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let wrapped = slice(wrapped, wrapped_len)?;
@@ -90,6 +94,7 @@ export! {
         key: *mut CK_OBJECT_HANDLE,
     ) {
         with(|app| {
+            app.sessions.get(session)?;
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let template = template::read(attributes, count)?;

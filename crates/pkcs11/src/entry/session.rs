@@ -45,11 +45,15 @@ export! {
     }
 
     /// What is under way is in no form that another session could go on with.
-    fn C_GetOperationState(session: CK_SESSION_HANDLE, _state: *mut u8, _len: *mut CK_ULONG) {
-        with(|app| if app.sessions.get(session)?.state().active.is_empty() {
-            Err(Rv(CKR_OPERATION_NOT_INITIALIZED))
-        } else {
-            Err(Rv(CKR_STATE_UNSAVEABLE))
+    fn C_GetOperationState(session: CK_SESSION_HANDLE, _state: *mut u8, len: *mut CK_ULONG) {
+        with(|app| {
+            let session = app.sessions.get(session)?;
+            check(len)?;
+            if session.state().active.is_empty() {
+                Err(Rv(CKR_OPERATION_NOT_INITIALIZED))
+            } else {
+                Err(Rv(CKR_STATE_UNSAVEABLE))
+            }
         })
     }
 

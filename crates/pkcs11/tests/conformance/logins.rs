@@ -115,6 +115,10 @@ fn administration_is_refused() {
     s.login(PIN).unwrap();
     let said = s.login_as(CKU_SO, PIN);
     assert_eq!(said, Err(CKR_USER_ANOTHER_ALREADY_LOGGED_IN));
+    let reader = open(0).unwrap();
+    let said = reader.login_as(CKU_SO, PIN);
+    assert_eq!(said, Err(CKR_SESSION_READ_ONLY_EXISTS));
+    reader.close().unwrap();
     assert_eq!(unsafe { C_Logout(s.0) }, CKR_OK);
     assert_eq!(s.login_as(17, PIN), Err(CKR_USER_TYPE_INVALID));
     assert_eq!(

@@ -163,6 +163,8 @@ fn states_are_not_saved() {
     let _library = library();
     let s = open(0).unwrap();
     let state = |s: Session| unsafe { C_GetOperationState(s.0, std::ptr::null_mut(), &mut 0) };
+    let nowhere = unsafe { C_GetOperationState(s.0, std::ptr::null_mut(), std::ptr::null_mut()) };
+    assert_eq!(nowhere, CKR_ARGUMENTS_BAD);
     assert_eq!(state(s), CKR_OPERATION_NOT_INITIALIZED);
     s.digest_init(CKM_SHA256).unwrap();
     assert_eq!(state(s), CKR_STATE_UNSAVEABLE);

@@ -1,17 +1,16 @@
 //! The coordinator behind a pool: the pool's writer, and the guard at the door of every seat.
 
 use super::door::Door;
+use super::journal::{self, State};
 use super::owed::Strangers;
 use super::repeats::Repeats;
-use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection, journal};
+use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
 use crate::aside::Aside;
 use crate::panics::one_round;
 use crate::record::Record;
 use crate::{Changes, DebtStatus, Options, Pool, Seat};
 use hsmux_token::sync::Mutex;
-use hsmux_token::{
-    Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject, Snapshot,
-};
+use hsmux_token::{Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -276,25 +275,19 @@ impl Writer {
         }
     }
 
-    /// Takes out what was deleted through the pool.
-    pub(super) fn without_tombstones(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
-        let hidden = self.tombstones_among(&snapshot.objects);
-        if hidden.is_empty() {
-            return snapshot;
-        }
-        let mut shown = Snapshot::clone(&snapshot);
-        shown.objects.retain(|object| !hidden.contains(&object.id));
-        Arc::new(shown)
-    }
-
-    pub(super) fn tombstones_among(&self, objects: &[Object]) -> Vec<ObjectId> {
+    /// Makes of a token's objects what the pool shows: without those that were deleted through the pool, and keys
+    /// that say how they were made.
+    pub(super) fn show(&self, objects: &mut Vec<Object>) {
+        let mut show = |state: &State| {
+            objects.retain_mut(|object| {
+                state.show_origin(object);
+                !state.is_tombstoned(object)
+            });
+        };
         let open = self.held.lock().used.upgrade();
         match open {
-            Some(coordinator) => {
-                let ids = objects.iter().map(|object| object.id);
-                ids.filter(|id| coordinator.is_tombstoned(id)).collect()
-            }
-            None => journal::tombstones(&super::folder(&self.state)),
+            Some(coordinator) => coordinator.journal.read(show),
+            None => show(&journal::state(&super::folder(&self.state))),
         }
     }
 }

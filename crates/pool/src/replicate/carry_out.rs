@@ -44,7 +44,7 @@ impl Coordinator {
             }
             return Err(error);
         }
-        let results = self.on_each(change, roster, plan);
+        let mut results = self.on_each(change, roster, plan);
         let done = results.iter().filter(|(_, result)| result.is_ok()).count();
         let final_once_begun =
             !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
@@ -59,6 +59,11 @@ impl Coordinator {
             let error = too_few_did(call, plan.need, &results);
             self.take_back(change, members, roster, plan, &error);
             return Err(error);
+        }
+        for (_, result) in &mut results {
+            if let Ok(effect) = result {
+                self.show_origins(&mut effect.made);
+            }
         }
         self.tell(members, &results);
         Ok(answer(operation, plan, &results))
@@ -165,6 +170,15 @@ impl Coordinator {
                 Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
             }
         }
+    }
+
+    /// Has objects say how they were made.
+    pub(super) fn show_origins(&self, objects: &mut [Object]) {
+        self.journal.read(|state| {
+            for object in objects {
+                state.show_origin(object);
+            }
+        });
     }
 
     /// A member has done what it owed for a change.

@@ -153,6 +153,7 @@ impl Coordinator {
                 all.then(effect);
             }
             if !all.made.is_empty() || !all.gone.is_empty() {
+                self.show_origins(&mut all.made);
                 members.changed(&present.name, &all.made, &all.gone);
             }
             if all.unseen {

@@ -48,7 +48,7 @@ impl Coordinator {
         }
         let (operation, source) = localize(operation, members)?;
         if roster.alone() {
-            return directly(members, &roster.here[0], &operation, deadline);
+            return self.directly(members, &roster.here[0], &operation, deadline);
         }
         let change = self.journal.begin(operation.call())?;
         let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
@@ -106,7 +106,7 @@ impl Coordinator {
                 tracing::warn!(%error, "the new key is not copied to other members");
                 let here = source.or(roster.here.first());
                 let here = here.ok_or(error)?;
-                directly(members, here, operation, roster.deadline)
+                self.directly(members, here, operation, roster.deadline)
             }
             Err(error) => Err(error),
         }
@@ -141,6 +141,46 @@ impl Coordinator {
         }
         Ok(renewed)
     }
+
+    /// On the one member that is concerned, without a plan.
+    fn directly(
+        &self,
+        members: &dyn Members,
+        present: &Present,
+        operation: &Operation,
+        deadline: Instant,
+    ) -> Result<Outcome> {
+        let outcome = present
+            .token
+            .execute(operation, deadline)
+            .map_err(|e| e.at(&present.name))?;
+        let mut made: Vec<Object> = match &outcome {
+            Outcome::Objects(made) => made
+                .iter()
+                .filter(|made| made.session.is_none())
+                .map(|made| made.object.clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let mut gone = Vec::new();
+        match operation {
+            Operation::Destroy {
+                object: ObjectRef::Token(id),
+            } => gone.push(*id),
+            Operation::SetAttributes {
+                object: ObjectRef::Token(id),
+                ..
+            } => {
+                // It answers by its old name, and says the one that it has now.
+                made.extend(present.site(Limit::Until(deadline)).find(*id)?);
+                gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
+            }
+            _ => {}
+        }
+        self.show_origins(&mut made);
+        members.changed(&present.name, &made, &gone);
+        Ok(outcome)
+    }
 }
 
 /// Tells both reasons if a key can go neither wrapped nor by the members' own means.
@@ -153,44 +193,6 @@ fn no_way(error: Error, why: Option<&str>) -> Error {
         }
         _ => error,
     }
-}
-
-/// On the one member that is concerned, without a plan.
-fn directly(
-    members: &dyn Members,
-    present: &Present,
-    operation: &Operation,
-    deadline: Instant,
-) -> Result<Outcome> {
-    let outcome = present
-        .token
-        .execute(operation, deadline)
-        .map_err(|e| e.at(&present.name))?;
-    let mut made: Vec<Object> = match &outcome {
-        Outcome::Objects(made) => made
-            .iter()
-            .filter(|made| made.session.is_none())
-            .map(|made| made.object.clone())
-            .collect(),
-        _ => Vec::new(),
-    };
-    let mut gone = Vec::new();
-    match operation {
-        Operation::Destroy {
-            object: ObjectRef::Token(id),
-        } => gone.push(*id),
-        Operation::SetAttributes {
-            object: ObjectRef::Token(id),
-            ..
-        } => {
-            // It answers by its old name, and says the one that it has now.
-            made.extend(present.site(Limit::Until(deadline)).find(*id)?);
-            gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
-        }
-        _ => {}
-    }
-    members.changed(&present.name, &made, &gone);
-    Ok(outcome)
 }
 
 /// Session objects get their owner's numbers; the owner is then the only member that can begin.

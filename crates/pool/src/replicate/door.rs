@@ -1,5 +1,5 @@
-//! The door of a pool that changes tokens: whoever comes in catches up first, and does not show what was
-//! deleted.
+//! The door of a pool that changes tokens: whoever comes in catches up first, does not show what was deleted, and
+//! says of keys how they were made.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -90,7 +90,7 @@ impl Door {
     }
 }
 
-/// A token that does not show what was deleted.
+/// A token that shows its objects as the pool knows them.
 struct Admitted {
     token: Arc<dyn Token>,
     writer: Weak<Writer>,
@@ -105,18 +105,17 @@ impl Token for Admitted {
 
     fn objects(&self) -> Result<Arc<Snapshot>> {
         let read = self.read.lock().take();
-        let snapshot = read.map_or_else(|| self.token.objects(), Ok)?;
-        Ok(match self.writer.upgrade() {
-            Some(writer) => writer.without_tombstones(snapshot),
-            None => snapshot,
-        })
+        let mut snapshot = read.map_or_else(|| self.token.objects(), Ok)?;
+        if let Some(writer) = self.writer.upgrade() {
+            writer.show(&mut Arc::make_mut(&mut snapshot).objects);
+        }
+        Ok(snapshot)
     }
 
     fn look(&self) -> Result<Seen> {
         let mut seen = self.token.look()?;
         if let Some(writer) = self.writer.upgrade().filter(|_| !seen.made.is_empty()) {
-            let hidden = writer.tombstones_among(&seen.made);
-            seen.made.retain(|object| !hidden.contains(&object.id));
+            writer.show(&mut seen.made);
         }
         Ok(seen)
     }

@@ -29,6 +29,7 @@ pub fn example() -> Vec<u8> {
         becomes: object,
         template,
     };
+    let local = Attributes::default().with_flag(ck::CKA_LOCAL, true);
     let part = |serial: &str| Part {
         serial: serial.into(),
         works: vec![Cbor(create.clone()), Cbor(set.clone())],
@@ -40,6 +41,7 @@ pub fn example() -> Vec<u8> {
         parts: vec![part("1"), part("2"), part("3")],
         makes: vec![Name(object)],
         removes: vec![Name(object.with_class(Class::DATA))],
+        origins: vec![(Name(object), Cbor(local))],
     };
     let begin = |change| Record::Begin {
         change,

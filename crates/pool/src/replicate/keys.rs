@@ -6,6 +6,7 @@ use super::channel::{Channel, Envelope};
 use super::members::Present;
 use super::newborn::{Birth, Newborn};
 use super::objects;
+use super::origin;
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::site::{Site, is_absent};
 use super::template;
@@ -85,6 +86,7 @@ impl Newborn<'_> {
         let works = self.works(source)?;
         let mut plan = Plan {
             makes: works.iter().map(Stored::makes).collect(),
+            origins: works.iter().map(|work| self.origin(work)).collect(),
             need: roster.need,
             ..Plan::default()
         };
@@ -186,6 +188,22 @@ impl Newborn<'_> {
             check_value: Some(Blob(check_value.into())),
             template,
         })
+    }
+
+    /// What the copies of an object say of its making.
+    fn origin(&self, stored: &Stored) -> (ObjectId, Attributes) {
+        match stored {
+            Stored::Key {
+                makes, template, ..
+            } => (*makes, self.told(template)),
+            // The other half was made with it, by the same mechanism.
+            Stored::Public { makes, .. } => {
+                let mut told = origin::told(&self.found);
+                told.0
+                    .retain(|a| matches!(a.kind, CKA_LOCAL | CKA_KEY_GEN_MECHANISM));
+                (*makes, told)
+            }
+        }
     }
 
     /// Gives the key a CKA_ID where the caller gave none: on a token without one, halves and copies

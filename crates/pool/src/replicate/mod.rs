@@ -17,6 +17,7 @@
 //! | `channel`, `transport` | how a key goes from one token to another, wrapped |
 //! | `replicator`, `born` | how it goes by the tokens' own means, where they have some |
 //! | `journal` | what was decided, and who owes what |
+//! | `origin` | how a key was made, which its copies do not say |
 //! | `catch_up` | a member returns |
 //! | `owed`, `repeats` | what members owe, in the status and the log |
 //! | `clone` | existing keys to more tokens |
@@ -43,6 +44,7 @@ mod keys;
 mod members;
 mod newborn;
 mod objects;
+mod origin;
 mod owed;
 pub mod pin_rotate;
 mod plan;

@@ -6,7 +6,7 @@ use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present};
 use super::site::{Limit, Site};
 use super::work::Work;
-use hsmux_token::{Error, Kind, ObjectId, Result};
+use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
 use std::time::Instant;
 
 /// Who is there when a change starts.
@@ -110,6 +110,8 @@ pub(super) struct Plan {
     pub makes: Vec<ObjectId>,
     /// What is gone afterwards.
     pub removes: Vec<ObjectId>,
+    /// How keys of these were made, where their copies do not say.
+    pub origins: Vec<(ObjectId, Attributes)>,
     /// So many must do it: of a change to what is there, no more than hold it.
     pub need: usize,
     /// Who does what.
@@ -210,6 +212,11 @@ impl Plan {
                 .collect(),
             makes: names(&self.makes),
             removes: names(&self.removes),
+            origins: self
+                .origins
+                .iter()
+                .map(|(id, told)| (Name(*id), Cbor(told.clone())))
+                .collect(),
         }
     }
 }

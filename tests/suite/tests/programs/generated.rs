@@ -19,10 +19,14 @@ fn a_pool_of_three() {
 
 fn generated(setup: Setup, members: usize) {
     let run = crate::in_turns("generated.py", setup, members);
-    // Several members have unwrapped the key, and say so.
-    if members == 1 {
-        run.says("aes: local 0x1 mechanism 0x1080 always sensitive 0x1 length 0x20");
-    }
+    // Also of several members, which have unwrapped it.
+    run.says(
+        "aes: local 0x1 mechanism 0x1080 always sensitive 0x1 never extractable 0x1 length 0x20",
+    );
+    run.says("open aes: local 0x1 mechanism 0x1080 always sensitive 0x0 never extractable 0x0 length 0x10");
+    run.says("created aes: local 0x0 length 0x18");
+    run.says("private ec: local 0x1 mechanism 0x1040 always sensitive 0x1 never extractable 0x1");
+    run.says("public ec: local 0x1 mechanism 0x1040");
     run.says("private 1, public 0");
     run.says("private 0, public 1");
     run.says("all destroyed");

@@ -148,6 +148,7 @@ mod tests {
                 parts: vec![part("here"), part("away")],
                 makes,
                 removes,
+                origins: vec![],
             };
             let serial = "here".to_owned();
             self.0.add(Record::Intent {

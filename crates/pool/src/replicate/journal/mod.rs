@@ -14,7 +14,7 @@ pub(super) use state::State;
 use super::files;
 use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Error, Kind, ObjectId, Result};
+use hsmux_token::{Error, Kind, Result};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
@@ -187,24 +187,19 @@ impl Writer {
     }
 }
 
-/// The tombstones of a journal that somebody else may be writing.
-pub(super) fn tombstones(folder: &Path) -> Vec<ObjectId> {
+/// What a journal adds up to that somebody else may be writing.
+pub(super) fn state(folder: &Path) -> State {
     let path = folder.join("journal.jsonl");
     let read = match File::open(&path) {
         Ok(file) => sum(BufReader::new(file), &path),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return State::default(),
         Err(e) => Err(files::failed("read", &path, &e)),
     };
     match read {
-        Ok(sum) => sum
-            .state
-            .tombstones
-            .into_keys()
-            .map(|name| name.0)
-            .collect(),
+        Ok(sum) => sum.state,
         Err(error) => {
             tracing::warn!(%error, "deleted objects are not known");
-            Vec::new()
+            State::default()
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::State;
 use crate::replicate::json::{Cbor, Name};
 use crate::replicate::work::Work;
+use hsmux_token::Attributes;
 use serde::{Deserialize, Serialize};
 
 /// One line. The number of a change grows by one with each, over restarts.
@@ -50,6 +51,9 @@ pub(in crate::replicate) struct Intent {
     pub makes: Vec<Name>,
     /// Objects that are gone after it.
     pub removes: Vec<Name>,
+    /// How keys of these were made, where their copies do not say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub origins: Vec<(Name, Cbor<Attributes>)>,
 }
 
 impl Intent {

@@ -2,7 +2,9 @@
 
 use super::record::{Intent, Part, Record};
 use crate::replicate::json::{Cbor, Name};
+use crate::replicate::origin;
 use crate::replicate::work::Work;
+use hsmux_token::{Attributes, Object};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +31,9 @@ pub(in crate::replicate) struct State {
     /// Objects that were made through the pool, and on which tokens.
     #[serde(with = "pairs")]
     pub placed: BTreeMap<Name, BTreeSet<String>>,
+    /// How keys were made that were made through the pool.
+    #[serde(default, with = "pairs")]
+    pub origins: BTreeMap<Name, Cbor<Attributes>>,
     /// Changes with wrapped keys that somebody still waits for, and when they were written.
     #[serde(default, deserialize_with = "numbered::map")]
     pub keys_since: BTreeMap<u64, u64>,
@@ -96,8 +101,14 @@ impl State {
             if !intent.makes.contains(name) {
                 self.placed.remove(name);
                 self.tombstones.insert(*name, change);
+                let origin = self.origins.remove(name);
+                // What takes the place of one object is that one, by another name.
+                if let (Some(origin), [becomes]) = (origin, &intent.makes[..]) {
+                    self.origins.insert(*becomes, origin);
+                }
             }
         }
+        self.origins.extend(intent.origins);
         for name in &intent.makes {
             self.tombstones.remove(name);
             let placed = self.placed.entry(*name).or_default();
@@ -171,6 +182,18 @@ impl State {
         self.keys_since
             .extend(undated.iter().map(|change| (*change, now)));
         !undated.is_empty()
+    }
+
+    /// Whether an object was deleted, or its making undone: it is not served, whoever brings it.
+    pub fn is_tombstoned(&self, object: &Object) -> bool {
+        self.tombstones.contains_key(&Name(object.id))
+    }
+
+    /// Has an object say how it was made.
+    pub fn show_origin(&self, object: &mut Object) {
+        if let Some(Cbor(told)) = self.origins.get(&Name(object.id)) {
+            origin::show(object, told);
+        }
     }
 
     /// Members that have waited for keys since before then: serial numbers, with the changes.

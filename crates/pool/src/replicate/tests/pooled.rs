@@ -164,6 +164,46 @@ fn a_seat_that_connects_later_has_caught_up_when_it_serves() {
 }
 
 #[test]
+fn every_copy_of_a_key_says_how_it_was_made_also_after_a_restart_and_by_another_name() {
+    let name =
+        "pooled::every_copy_of_a_key_says_how_it_was_made_also_after_a_restart_and_by_another_name";
+    in_own_process(name, THREE, |folder| {
+        let there = Arc::new(AtomicBool::new(true));
+        let (first, writer) = pool(folder, &there, 3);
+        make(
+            &first,
+            &secret(CKM_AES_KEY_GEN, 32, "by which hsm3 is known"),
+        );
+        drop((first, writer));
+        there.store(false, Ordering::SeqCst);
+        let (second, writer) = pool(folder, &there, 2);
+        let made = make(&second, &secret(CKM_AES_KEY_GEN, 32, "made"))[0];
+        let rename = Operation::SetAttributes {
+            object: made.into(),
+            template: Attributes::default().with(CKA_ID, b"another".to_vec()),
+        };
+        second.execute(&rename, soon()).unwrap();
+        assert!(second.catalogue().get(&made).is_none());
+        drop((second, writer));
+        there.store(true, Ordering::SeqCst);
+        let (third, _writer) = pool(folder, &there, 2);
+        let named = third.objects().unwrap();
+        let named = named.objects.iter();
+        let mut named = named.filter(|o| o.attributes.get(CKA_ID) == Some(b"another"));
+        let renamed = named.next().unwrap().id;
+        assert_eq!(serving(&third, renamed, 3).len(), 3);
+        let catalogue = third.catalogue();
+        for replica in &catalogue.get(&renamed).unwrap().replicas {
+            let told = &replica.object.attributes;
+            assert_eq!(told.flag(CKA_LOCAL), Some(true), "{}", replica.seat);
+            assert_eq!(told.flag(CKA_NEVER_EXTRACTABLE), Some(true));
+            assert_eq!(told.number(CKA_VALUE_LEN), Some(32));
+            assert_eq!(told.number(CKA_KEY_GEN_MECHANISM), Some(CKM_AES_KEY_GEN));
+        }
+    });
+}
+
+#[test]
 fn the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to() {
     let name = "pooled::the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to";
     in_own_process(name, THREE, |folder| {
