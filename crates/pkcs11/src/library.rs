@@ -17,6 +17,14 @@ pub fn with<T>(call: impl FnOnce(&App) -> Result<T>) -> Result<T> {
     }
 }
 
+/// The same for a call in a session, which is looked for before anything else (PKCS#11 3.0, section 5.1.7).
+pub fn in_session<T>(session: u64, call: impl FnOnce(&App) -> Result<T>) -> Result<T> {
+    with(|app| {
+        app.sessions.get(session)?;
+        call(app)
+    })
+}
+
 /// C_Initialize, on the backend that `make` gives.
 pub fn initialise(make: impl FnOnce() -> hsmux_token::Result<Box<dyn Backend>>) -> Result {
     let put = LIBRARY.put(|| make().map(App::new)).map_err(|error| {

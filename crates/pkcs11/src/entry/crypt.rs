@@ -9,14 +9,14 @@ use super::guard::export;
 use super::mechanism;
 use super::pointer::{Output, slice};
 use crate::crypt::Function;
-use crate::library::with;
+use crate::library::in_session;
 use crate::rv::Result;
 
 /// Init with a key.
 macro_rules! inits {
     ($($name:ident => $function:ident;)*) => {$(export! {
         fn $name(session: CK_SESSION_HANDLE, mechanism: *mut CK_MECHANISM, key: CK_OBJECT_HANDLE) {
-            with(|app| app.begin(session, Function::$function, optional(mechanism)?, key))
+            in_session(session, |app| app.begin(session, Function::$function, optional(mechanism)?, key))
         }
     })*};
 }
@@ -40,7 +40,7 @@ macro_rules! answers {
             answer: *mut u8,
             answer_len: *mut CK_ULONG,
         ) {
-            with(|app| {
+            in_session(session, |app| {
                 let mut out = Output::new(answer, answer_len)?;
                 app.$method(session, Function::$function, slice(data, data_len)?, &mut out)
             })
@@ -63,7 +63,7 @@ answers! {
 macro_rules! feeds {
     ($($name:ident => $function:ident;)*) => {$(export! {
         fn $name(session: CK_SESSION_HANDLE, part: *mut u8, len: CK_ULONG) {
-            with(|app| app.feed(session, Function::$function, slice(part, len)?))
+            in_session(session, |app| app.feed(session, Function::$function, slice(part, len)?))
         }
     })*};
 }
@@ -78,7 +78,7 @@ feeds! {
 macro_rules! finals {
     ($($name:ident => $function:ident;)*) => {$(export! {
         fn $name(session: CK_SESSION_HANDLE, answer: *mut u8, answer_len: *mut CK_ULONG) {
-            with(|app| app.finish(session, Function::$function, &mut Output::new(answer, answer_len)?))
+            in_session(session, |app| app.finish(session, Function::$function, &mut Output::new(answer, answer_len)?))
         }
     })*};
 }
@@ -100,7 +100,7 @@ macro_rules! duals {
             answer: *mut u8,
             answer_len: *mut CK_ULONG,
         ) {
-            with(|app| {
+            in_session(session, |app| {
                 let mut out = Output::new(answer, answer_len)?;
                 let part = slice(part, part_len)?;
                 app.dual(session, Function::$cipher, Function::$other, part, &mut out)
@@ -118,11 +118,11 @@ duals! {
 
 export! {
     fn C_DigestInit(session: CK_SESSION_HANDLE, mechanism: *mut CK_MECHANISM) {
-        with(|app| app.begin(session, Function::Digest, optional(mechanism)?, 0))
+        in_session(session, |app| app.begin(session, Function::Digest, optional(mechanism)?, 0))
     }
 
     fn C_DigestKey(session: CK_SESSION_HANDLE, key: CK_OBJECT_HANDLE) {
-        with(|app| app.digest_key(session, key))
+        in_session(session, |app| app.digest_key(session, key))
     }
 
     fn C_Verify(
@@ -132,27 +132,24 @@ export! {
         signature: *mut u8,
         signature_len: CK_ULONG,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             let data = slice(data, data_len)?;
             app.verify(session, Some(data), slice(signature, signature_len)?)
         })
     }
 
     fn C_VerifyFinal(session: CK_SESSION_HANDLE, signature: *mut u8, len: CK_ULONG) {
-        with(|app| app.verify(session, None, slice(signature, len)?))
+        in_session(session, |app| app.verify(session, None, slice(signature, len)?))
     }
 
     /// The members' generators seed themselves: what is given besides is not used, and no error, for programs that
     /// seed each token before they use it.
     fn C_SeedRandom(session: CK_SESSION_HANDLE, seed: *mut u8, len: CK_ULONG) {
-        with(|app| {
-            app.sessions.get(session)?;
-            slice(seed, len).map(|_| ())
-        })
+        in_session(session, |_| slice(seed, len).map(|_| ()))
     }
 
     fn C_GenerateRandom(session: CK_SESSION_HANDLE, random: *mut u8, len: CK_ULONG) {
-        with(|app| {
+        in_session(session, |app| {
             // Read first, for the pointers' sake: what is there does not matter.
             let len = slice(random, len)?.len();
             app.random(session, len, |at, bytes| {

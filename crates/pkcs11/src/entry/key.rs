@@ -7,7 +7,7 @@ use hsmux_token::ck::*;
 use super::guard::export;
 use super::pointer::{Output, check, give, slice};
 use super::{mechanism, template};
-use crate::library::with;
+use crate::library::in_session;
 
 export! {
     fn C_GenerateKey(
@@ -17,8 +17,7 @@ export! {
         count: CK_ULONG,
         key: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
+        in_session(session, |app| {
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let template = template::read(attributes, count)?;
@@ -36,8 +35,7 @@ export! {
         public_key: *mut CK_OBJECT_HANDLE,
         private_key: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
+        in_session(session, |app| {
             check(public_key)?;
             check(private_key)?;
             let mechanism = mechanism::read(mechanism)?;
@@ -57,8 +55,7 @@ export! {
         wrapped: *mut u8,
         wrapped_len: *mut CK_ULONG,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
+        in_session(session, |app| {
             let mut out = Output::new(wrapped, wrapped_len)?;
             let mechanism = mechanism::read(mechanism)?;
             out.put(&app.wrap(session, mechanism, wrapping_key, key)?)
@@ -75,8 +72,7 @@ export! {
         count: CK_ULONG,
         key: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
+        in_session(session, |app| {
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let wrapped = slice(wrapped, wrapped_len)?;
@@ -93,8 +89,7 @@ export! {
         count: CK_ULONG,
         key: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
+        in_session(session, |app| {
             check(key)?;
             let mechanism = mechanism::read(mechanism)?;
             let template = template::read(attributes, count)?;

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use hsmux_token::ck::*;
 
 use super::guard::export;
-use crate::library::with;
+use crate::library::in_session;
 use crate::rv::Rv;
 
 /// Functions with arguments of one shape, after the session.
@@ -18,10 +18,7 @@ macro_rules! missing {
     (@ $name:ident ($($arg:ident: $kind:ty),*)) => {
         export! {
             fn $name(session: CK_SESSION_HANDLE, $($arg: $kind),*) {
-                with(|app| {
-                    app.sessions.get(session)?;
-                    Err(Rv(CKR_FUNCTION_NOT_SUPPORTED))
-                })
+                in_session(session, |_| Err(Rv(CKR_FUNCTION_NOT_SUPPORTED)))
             }
         }
     };

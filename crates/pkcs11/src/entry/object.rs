@@ -7,7 +7,7 @@ use hsmux_token::ck::*;
 use super::guard::export;
 use super::pointer::{check, give};
 use super::template;
-use crate::library::with;
+use crate::library::{in_session, with};
 use crate::rv::Rv;
 
 export! {
@@ -17,7 +17,7 @@ export! {
         count: CK_ULONG,
         object: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             check(object)?;
             give(object, app.create(session, template::read(attributes, count)?)?)
         })
@@ -30,7 +30,7 @@ export! {
         count: CK_ULONG,
         copy: *mut CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             check(copy)?;
             give(copy, app.copy(session, object, template::read(attributes, count)?)?)
         })
@@ -45,7 +45,7 @@ export! {
         object: CK_OBJECT_HANDLE,
         size: *mut CK_ULONG,
     ) {
-        with(|app| give(size, app.object_size(session, object)?))
+        in_session(session, |app| give(size, app.object_size(session, object)?))
     }
 
     fn C_GetAttributeValue(
@@ -54,7 +54,7 @@ export! {
         attributes: *mut CK_ATTRIBUTE,
         count: CK_ULONG,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             let wanted = template::array(attributes, count)?.iter().map(|attribute| attribute.type_);
             let readable = app.readable(session, object, wanted)?;
             template::fill(attributes, count, |kind| readable.value(kind))
@@ -67,7 +67,7 @@ export! {
         attributes: *mut CK_ATTRIBUTE,
         count: CK_ULONG,
     ) {
-        with(|app| app.set_attributes(session, object, &template::read(attributes, count)?))
+        in_session(session, |app| app.set_attributes(session, object, &template::read(attributes, count)?))
     }
 
     fn C_FindObjectsInit(
@@ -75,7 +75,7 @@ export! {
         attributes: *mut CK_ATTRIBUTE,
         count: CK_ULONG,
     ) {
-        with(|app| app.search(session, &template::read(attributes, count)?))
+        in_session(session, |app| app.search(session, &template::read(attributes, count)?))
     }
 
     fn C_FindObjects(
@@ -84,7 +84,7 @@ export! {
         max: CK_ULONG,
         count: *mut CK_ULONG,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             check(count)?;
             let max = usize::try_from(max).map_err(|_| Rv(CKR_ARGUMENTS_BAD))?;
             if max > 0 {

@@ -9,7 +9,7 @@ use hsmux_token::ck::*;
 
 use super::guard::export;
 use super::pointer::{check, give, slice};
-use crate::library::with;
+use crate::library::{in_session, with};
 use crate::rv::{Result, Rv};
 use crate::slot;
 
@@ -64,14 +64,11 @@ export! {
         _encryption_key: CK_OBJECT_HANDLE,
         _authentication_key: CK_OBJECT_HANDLE,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
-            Err(Rv(CKR_SAVED_STATE_INVALID))
-        })
+        in_session(session, |_| Err(Rv(CKR_SAVED_STATE_INVALID)))
     }
 
     fn C_Login(session: CK_SESSION_HANDLE, user: CK_USER_TYPE, pin: *mut u8, len: CK_ULONG) {
-        with(|app| app.login(session, user, secret(pin, len)?))
+        in_session(session, |app| app.login(session, user, secret(pin, len)?))
     }
 
     /// There are no names of users: what has one is not known.
@@ -83,7 +80,7 @@ export! {
         _name: *mut u8,
         name_len: CK_ULONG,
     ) {
-        with(|app| {
+        in_session(session, |app| {
             if name_len != 0 {
                 return Err(Rv(CKR_USER_TYPE_INVALID));
             }
@@ -97,10 +94,7 @@ export! {
 
     /// The pool's PIN is set by who runs the daemon.
     fn C_InitPIN(session: CK_SESSION_HANDLE, _pin: *mut u8, _len: CK_ULONG) {
-        with(|app| {
-            app.sessions.get(session)?;
-            Err(Rv(CKR_FUNCTION_NOT_SUPPORTED))
-        })
+        in_session(session, |_| Err(Rv(CKR_FUNCTION_NOT_SUPPORTED)))
     }
 
     /// PINs are changed by `hsmux pin rotate`.
@@ -111,10 +105,7 @@ export! {
         _new: *mut u8,
         _new_len: CK_ULONG,
     ) {
-        with(|app| {
-            app.sessions.get(session)?;
-            Err(Rv(CKR_FUNCTION_NOT_SUPPORTED))
-        })
+        in_session(session, |_| Err(Rv(CKR_FUNCTION_NOT_SUPPORTED)))
     }
 
     fn C_SessionCancel(session: CK_SESSION_HANDLE, flags: CK_FLAGS) {
@@ -122,17 +113,11 @@ export! {
     }
 
     fn C_GetFunctionStatus(session: CK_SESSION_HANDLE) {
-        with(|app| {
-            app.sessions.get(session)?;
-            Err(Rv(CKR_FUNCTION_NOT_PARALLEL))
-        })
+        in_session(session, |_| Err(Rv(CKR_FUNCTION_NOT_PARALLEL)))
     }
 
     fn C_CancelFunction(session: CK_SESSION_HANDLE) {
-        with(|app| {
-            app.sessions.get(session)?;
-            Err(Rv(CKR_FUNCTION_NOT_PARALLEL))
-        })
+        in_session(session, |_| Err(Rv(CKR_FUNCTION_NOT_PARALLEL)))
     }
 }
 

@@ -47,16 +47,6 @@ fn session_keys_go_with_their_session() {
 }
 
 #[test]
-fn a_session_that_is_not_there_is_told_before_anything_else() {
-    let _library = library();
-    let none = Session(17);
-    let mut key = 0;
-    let nothing = std::ptr::null_mut();
-    let code = unsafe { C_GenerateKey(none.0, nothing, std::ptr::null_mut(), 0, &mut key) };
-    assert_eq!(code, CKR_SESSION_HANDLE_INVALID);
-}
-
-#[test]
 fn values_are_read_of_keys_that_do_not_hide_them() {
     let _library = library();
     let s = user();

@@ -174,6 +174,36 @@ fn message_functions_say_that_they_are_missing() {
     }
 }
 
+/// Whatever else is wrong with the call (PKCS#11 3.0, section 5.1.7): all pointers are null.
+#[test]
+fn a_session_that_is_not_there_is_told_before_all_else() {
+    const WITHOUT_SESSION: [&str; 15] = [
+        "C_Initialize",
+        "C_Finalize",
+        "C_GetInfo",
+        "C_GetFunctionList",
+        "C_GetSlotList",
+        "C_GetSlotInfo",
+        "C_GetTokenInfo",
+        "C_GetMechanismList",
+        "C_GetMechanismInfo",
+        "C_InitToken",
+        "C_OpenSession",
+        "C_CloseAllSessions",
+        "C_WaitForSlotEvent",
+        "C_GetInterfaceList",
+        "C_GetInterface",
+    ];
+    let _library = library();
+    let mut asked = every::of_3_0();
+    asked.retain(|function| !WITHOUT_SESSION.contains(&function.name));
+    assert_eq!(asked.len(), 92 - WITHOUT_SESSION.len());
+    for function in asked {
+        let name = function.name;
+        assert_eq!(function.on(4711), CKR_SESSION_HANDLE_INVALID, "{name}");
+    }
+}
+
 #[test]
 fn what_is_not_offered_says_so() {
     let _library = library();
