@@ -281,7 +281,7 @@ impl Writer {
         let mut show = |state: &State| {
             objects.retain_mut(|object| {
                 state.show_origin(object);
-                !state.is_tombstoned(object)
+                !state.is_tombstoned(&object.id)
             });
         };
         let open = self.held.lock().used.upgrade();

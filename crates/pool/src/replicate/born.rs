@@ -11,7 +11,7 @@ use super::plan::{Duty, Plan, Roster, too_few};
 use super::replicator::Replicator;
 use super::work::Work;
 use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKA_TOKEN, CKR_TEMPLATE_INCONSISTENT};
-use hsmux_token::{Attributes, Error, Kind, Object, ObjectId, Operation, Result};
+use hsmux_token::{Attributes, Error, Kind, ObjectId, Operation, Result};
 
 /// A key that is about to be made.
 pub(super) struct Birth<'a> {
@@ -65,8 +65,7 @@ impl Birth<'_> {
             },
             Sync::Now,
         )?;
-        let planned = self.make(present, operation).and_then(|made| {
-            let makes: Vec<_> = made.iter().map(|object| object.id).collect();
+        let planned = self.make(present, operation).and_then(|makes| {
             let key = self.replicator.take(&present.token.info(), &expected)?;
             self.copies(
                 present,
@@ -86,8 +85,8 @@ impl Birth<'_> {
         })
     }
 
-    /// The new objects.
-    fn make(&self, present: &Present, operation: &Operation) -> Result<Vec<Object>> {
+    /// The new objects' names.
+    fn make(&self, present: &Present, operation: &Operation) -> Result<Vec<ObjectId>> {
         let made = self.roster.site(present).run(operation)?.into_objects()?;
         let nameless = |id: ObjectId, attributes: &Attributes| {
             let bytes = |kind| attributes.get(kind).unwrap_or_default();
@@ -107,7 +106,7 @@ impl Birth<'_> {
                 ));
             }
         }
-        Ok(made.into_iter().map(|made| made.object).collect())
+        Ok(made.iter().map(|made| made.object.id).collect())
     }
 
     /// The same for every member: the one that has the key does nothing for it.

@@ -2,13 +2,15 @@
 
 use super::Coordinator;
 use super::born::Birth;
+use super::journal::{Record, Sync};
+use super::json::Name;
 use super::keys;
 use super::members::{Members, Present, present};
 use super::objects;
 use super::plan::Roster;
 use super::replicator::Replicator;
 use super::site::Limit;
-use hsmux_token::{Error, Kind, Object, ObjectRef, Operation, Outcome, Result, Scope};
+use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
 use std::time::Instant;
 
 impl Coordinator {
@@ -142,6 +144,21 @@ impl Coordinator {
         Ok(renewed)
     }
 
+    /// Objects of these names are not, or not any more, those of which the journal says how they were made.
+    fn forget_origins(&self, objects: &[ObjectId]) -> Result<()> {
+        let known = self.journal.read(|state| -> Vec<Name> {
+            let names = objects.iter().copied().map(Name);
+            names
+                .filter(|name| state.origins.contains_key(name))
+                .collect()
+        });
+        if known.is_empty() {
+            return Ok(());
+        }
+        let record = Record::Unexplained { objects: known };
+        self.journal.append(record, Sync::Now)
+    }
+
     /// On the one member that is concerned, without a plan.
     fn directly(
         &self,
@@ -150,6 +167,12 @@ impl Coordinator {
         operation: &Operation,
         deadline: Instant,
     ) -> Result<Outcome> {
+        if let Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } = operation
+        {
+            self.forget_origins(&[*id])?;
+        }
         let outcome = present
             .token
             .execute(operation, deadline)
@@ -162,6 +185,8 @@ impl Coordinator {
                 .collect(),
             _ => Vec::new(),
         };
+        let new: Vec<_> = made.iter().map(|object| object.id).collect();
+        self.forget_origins(&new)?;
         let mut gone = Vec::new();
         match operation {
             Operation::Destroy {

@@ -79,6 +79,9 @@ pub fn example() -> Vec<u8> {
             change: 2,
             why: "too few".into(),
         },
+        Record::Unexplained {
+            objects: vec![Name(object.with_class(Class::DATA))],
+        },
         Record::Placed {
             serial: "1".into(),
             objects: vec![Name(object)],

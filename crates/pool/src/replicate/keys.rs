@@ -6,7 +6,7 @@ use super::channel::{Channel, Envelope};
 use super::members::Present;
 use super::newborn::{Birth, Newborn};
 use super::objects;
-use super::origin;
+use super::origin::Origin;
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::site::{Site, is_absent};
 use super::template;
@@ -190,19 +190,13 @@ impl Newborn<'_> {
         })
     }
 
-    /// What the copies of an object say of its making.
+    /// How an object was made, for all its copies.
     fn origin(&self, stored: &Stored) -> (ObjectId, Attributes) {
         match stored {
             Stored::Key {
                 makes, template, ..
-            } => (*makes, self.told(template)),
-            // The other half was made with it, by the same mechanism.
-            Stored::Public { makes, .. } => {
-                let mut told = origin::told(&self.found);
-                told.0
-                    .retain(|a| matches!(a.kind, CKA_LOCAL | CKA_KEY_GEN_MECHANISM));
-                (*makes, told)
-            }
+            } => (*makes, self.origin.of_key(&self.found, template)),
+            Stored::Public { makes, .. } => (*makes, Origin::of_public_half(&self.found)),
         }
     }
 

@@ -156,8 +156,7 @@ impl Coordinator {
     /// Whether an object was deleted through the pool (or its making undone): it is not served,
     /// whoever brings it. Cheap.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
-        self.journal
-            .read(|state| state.tombstones.contains_key(&json::Name(*object)))
+        self.journal.read(|state| state.is_tombstoned(object))
     }
 }
 

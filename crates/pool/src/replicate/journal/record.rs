@@ -34,6 +34,9 @@ pub(in crate::replicate) enum Record {
     Applied { change: u64, serial: String },
     /// A member has been away for too long: it does not get what it was owed.
     Expired { change: u64, serial: String },
+    /// The only member removes or has made objects of these names: how the ones before were made says nothing of what
+    /// comes under their names.
+    Unexplained { objects: Vec<Name> },
     /// Objects were put on a member by cloning.
     Placed { serial: String, objects: Vec<Name> },
 }

@@ -4,7 +4,7 @@ use super::record::{Intent, Part, Record};
 use crate::replicate::json::{Cbor, Name};
 use crate::replicate::origin;
 use crate::replicate::work::Work;
-use hsmux_token::{Attributes, Object};
+use hsmux_token::{Attributes, Object, ObjectId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(in crate::replicate) struct State {
     /// Objects that were made through the pool, and on which tokens.
     #[serde(with = "pairs")]
     pub placed: BTreeMap<Name, BTreeSet<String>>,
-    /// How keys were made that were made through the pool.
+    /// How keys were made that several members got through the pool.
     #[serde(default, with = "pairs")]
     pub origins: BTreeMap<Name, Cbor<Attributes>>,
     /// Changes with wrapped keys that somebody still waits for, and when they were written.
@@ -83,6 +83,9 @@ impl State {
                 self.applied(change, &serial);
                 self.settle_keys(change);
             }
+            Record::Unexplained { objects } => {
+                self.origins.retain(|name, _| !objects.contains(name));
+            }
             Record::Placed { serial, objects } => {
                 for name in objects {
                     self.tombstones.remove(&name);
@@ -102,13 +105,20 @@ impl State {
                 self.placed.remove(name);
                 self.tombstones.insert(*name, change);
                 let origin = self.origins.remove(name);
-                // What takes the place of one object is that one, by another name.
+                // A change that removes one object and makes one gives it another name.
                 if let (Some(origin), [becomes]) = (origin, &intent.makes[..]) {
                     self.origins.insert(*becomes, origin);
                 }
             }
         }
-        self.origins.extend(intent.origins);
+        // What is made anew under a name is another object, also if the one before was removed by other means.
+        for (name, origin) in intent.origins {
+            if origin.0.0.is_empty() {
+                self.origins.remove(&name);
+            } else {
+                self.origins.insert(name, origin);
+            }
+        }
         for name in &intent.makes {
             self.tombstones.remove(name);
             let placed = self.placed.entry(*name).or_default();
@@ -185,14 +195,14 @@ impl State {
     }
 
     /// Whether an object was deleted, or its making undone: it is not served, whoever brings it.
-    pub fn is_tombstoned(&self, object: &Object) -> bool {
-        self.tombstones.contains_key(&Name(object.id))
+    pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
+        self.tombstones.contains_key(&Name(*object))
     }
 
     /// Has an object say how it was made.
     pub fn show_origin(&self, object: &mut Object) {
-        if let Some(Cbor(told)) = self.origins.get(&Name(object.id)) {
-            origin::show(object, told);
+        if let Some(Cbor(origin)) = self.origins.get(&Name(object.id)) {
+            origin::show(object, origin);
         }
     }
 

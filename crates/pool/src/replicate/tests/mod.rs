@@ -6,6 +6,7 @@ mod clones;
 mod crash;
 mod envelopes;
 mod full;
+mod origins;
 mod passing;
 mod pins;
 mod pooled;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
+pub(super) const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 
 fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
     let (folder, member) = (PathBuf::from(folder), name.to_owned());
@@ -35,7 +35,11 @@ fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
     }
 }
 
-fn pool(folder: &Path, away: &Arc<AtomicBool>, replicas: usize) -> (Arc<Pool>, Arc<Writer>) {
+pub(super) fn pool(
+    folder: &Path,
+    away: &Arc<AtomicBool>,
+    replicas: usize,
+) -> (Arc<Pool>, Arc<Writer>) {
     let options = Options {
         state: folder.join("state"),
         replicas,
@@ -60,11 +64,11 @@ fn two(folder: &Path) -> (Arc<Pool>, Arc<Writer>) {
     start(options, seats.collect(), Hold::Always, None).unwrap()
 }
 
-fn soon() -> Instant {
+pub(super) fn soon() -> Instant {
     Instant::now() + Duration::from_secs(120)
 }
 
-fn make(pool: &Pool, operation: &Operation) -> Vec<ObjectId> {
+pub(super) fn make(pool: &Pool, operation: &Operation) -> Vec<ObjectId> {
     let made = pool
         .execute(operation, soon())
         .unwrap()
@@ -74,7 +78,7 @@ fn make(pool: &Pool, operation: &Operation) -> Vec<ObjectId> {
 }
 
 /// The members whose copy of an object serves, once there are so many.
-fn serving(pool: &Pool, id: ObjectId, wanted: usize) -> Vec<String> {
+pub(super) fn serving(pool: &Pool, id: ObjectId, wanted: usize) -> Vec<String> {
     let end = soon();
     loop {
         let catalogue = pool.catalogue();
@@ -160,46 +164,6 @@ fn a_seat_that_connects_later_has_caught_up_when_it_serves() {
             3,
             "its transport pair and the new key"
         );
-    });
-}
-
-#[test]
-fn every_copy_of_a_key_says_how_it_was_made_also_after_a_restart_and_by_another_name() {
-    let name =
-        "pooled::every_copy_of_a_key_says_how_it_was_made_also_after_a_restart_and_by_another_name";
-    in_own_process(name, THREE, |folder| {
-        let there = Arc::new(AtomicBool::new(true));
-        let (first, writer) = pool(folder, &there, 3);
-        make(
-            &first,
-            &secret(CKM_AES_KEY_GEN, 32, "by which hsm3 is known"),
-        );
-        drop((first, writer));
-        there.store(false, Ordering::SeqCst);
-        let (second, writer) = pool(folder, &there, 2);
-        let made = make(&second, &secret(CKM_AES_KEY_GEN, 32, "made"))[0];
-        let rename = Operation::SetAttributes {
-            object: made.into(),
-            template: Attributes::default().with(CKA_ID, b"another".to_vec()),
-        };
-        second.execute(&rename, soon()).unwrap();
-        assert!(second.catalogue().get(&made).is_none());
-        drop((second, writer));
-        there.store(true, Ordering::SeqCst);
-        let (third, _writer) = pool(folder, &there, 2);
-        let named = third.objects().unwrap();
-        let named = named.objects.iter();
-        let mut named = named.filter(|o| o.attributes.get(CKA_ID) == Some(b"another"));
-        let renamed = named.next().unwrap().id;
-        assert_eq!(serving(&third, renamed, 3).len(), 3);
-        let catalogue = third.catalogue();
-        for replica in &catalogue.get(&renamed).unwrap().replicas {
-            let told = &replica.object.attributes;
-            assert_eq!(told.flag(CKA_LOCAL), Some(true), "{}", replica.seat);
-            assert_eq!(told.flag(CKA_NEVER_EXTRACTABLE), Some(true));
-            assert_eq!(told.number(CKA_VALUE_LEN), Some(32));
-            assert_eq!(told.number(CKA_KEY_GEN_MECHANISM), Some(CKM_AES_KEY_GEN));
-        }
     });
 }
 
