@@ -29,7 +29,7 @@ pub fn permits(operation: &Operation, key: &Object) -> bool {
         // The others tell good padding from bad.
         (Class::PRIVATE_KEY, Verb::Decrypt) => kind == ck::CKM_RSA_PKCS_OAEP,
         (Class::SECRET_KEY, Verb::Decrypt) => is_whole_gcm(mechanism),
-        (Class::SECRET_KEY, Verb::Sign | Verb::VerifyMac) => is_hmac_key(key),
+        (Class::SECRET_KEY, Verb::Sign | Verb::Verify) => is_hmac_key(key),
         _ => false,
     }
 }
@@ -122,7 +122,7 @@ mod tests {
                 assert!(!may(Verb::Decrypt, mechanism));
             }
         }
-        for verb in [Verb::Sign, Verb::SignRecover, Verb::VerifyMac] {
+        for verb in [Verb::Sign, Verb::SignRecover, Verb::Verify] {
             assert!(!may(verb, Mechanism::plain(ck::CKM_AES_CMAC)));
         }
     }
@@ -134,8 +134,8 @@ mod tests {
         let may = |key: &Object, verb, mechanism: &Mechanism| {
             permits(&using(verb, key, mechanism.clone()), key)
         };
-        assert!(may(&mac(0), Verb::Sign, &hmac) && may(&mac(0), Verb::VerifyMac, &hmac));
-        assert!(!may(&mac(1), Verb::Sign, &hmac) && !may(&mac(1), Verb::VerifyMac, &hmac));
+        assert!(may(&mac(0), Verb::Sign, &hmac) && may(&mac(0), Verb::Verify, &hmac));
+        assert!(!may(&mac(1), Verb::Sign, &hmac) && !may(&mac(1), Verb::Verify, &hmac));
         let rsa = key(Class::PRIVATE_KEY, ck::CKK_RSA, 0);
         let oaep = Mechanism {
             kind: ck::CKM_RSA_PKCS_OAEP,

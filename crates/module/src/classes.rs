@@ -57,6 +57,7 @@ pub(crate) fn attributes_of(class: Class) -> &'static [u64] {
             CKA_PUBLIC_EXPONENT,
             CKA_EC_PARAMS,
             CKA_EC_POINT,
+            CKA_PARAMETER_SET,
             CKA_PRIME,
             CKA_SUBPRIME,
             CKA_BASE,
@@ -86,6 +87,7 @@ pub(crate) fn attributes_of(class: Class) -> &'static [u64] {
             CKA_MODULUS,
             CKA_PUBLIC_EXPONENT,
             CKA_EC_PARAMS,
+            CKA_PARAMETER_SET,
         ],
         Class::SECRET_KEY => &[
             CKA_KEY_TYPE,

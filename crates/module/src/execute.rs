@@ -115,7 +115,7 @@ impl ModuleToken {
         let library = self.sessions.library();
         match operation {
             Operation::Use {
-                verb: Verb::VerifyMac,
+                verb: Verb::Verify,
                 mechanism,
                 data,
                 ..
@@ -190,7 +190,7 @@ impl ModuleToken {
         Ok(bytes)
     }
 
-    /// C_Verify; `data` as [`Verb::VerifyMac`] has it.
+    /// C_Verify; `data` as [`Verb::Verify`] has it.
     fn verify_mac(
         &self,
         session: Session,

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hsmux_token::{Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
+use hsmux_token::{
+    Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck, key_type_name,
+};
 
 use crate::seatset::SeatSet;
 
@@ -230,6 +232,18 @@ impl Entry {
 }
 
 impl Replica {
+    /// Why a copy that serves is not proved; `None` for one that is, and for what needs no proof.
+    pub fn unchecked(&self) -> Option<String> {
+        let serves =
+            self.state == ReplicaState::Serving && self.object.id.class == Class::PRIVATE_KEY;
+        let key_type = serves.then(|| self.object.uncheckable_type())??;
+        Some(format!(
+            "hsmux cannot check keys of type {}; it is used on member {} alone",
+            key_type_name(key_type),
+            self.member
+        ))
+    }
+
     fn good(&self) -> bool {
         matches!(self.state, ReplicaState::Serving | ReplicaState::Away)
     }

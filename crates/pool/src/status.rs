@@ -100,7 +100,7 @@ pub struct SeatStatus {
     pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
-    /// Of these, keys that did not prove themselves.
+    /// Of these, keys that do not serve, for they did not prove themselves.
     pub unproved: usize,
 }
 
@@ -174,6 +174,9 @@ pub struct ReplicaStatus {
     pub state: String,
     /// Why it is unproved and, after the last semicolon, what to do.
     pub reason: Option<String>,
+    /// Whether it serves: also a key that hsmux cannot check, on its one token.
+    #[serde(default)]
+    pub serves: bool,
 }
 
 pub(crate) fn of(core: &Core) -> Status {
@@ -287,7 +290,10 @@ fn object(entry: &Entry) -> ObjectStatus {
 
 fn replica(replica: &crate::Replica) -> ReplicaStatus {
     let (state, reason) = match &replica.state {
-        ReplicaState::Serving => ("serving", None),
+        ReplicaState::Serving => match replica.unchecked() {
+            Some(reason) => ("unproved", Some(reason)),
+            None => ("serving", None),
+        },
         ReplicaState::Proving => ("proving", None),
         ReplicaState::Away => ("away", None),
         ReplicaState::Unproved(reason) => ("unproved", Some(reason.clone())),
@@ -297,6 +303,7 @@ fn replica(replica: &crate::Replica) -> ReplicaStatus {
         member: replica.member.to_string(),
         state: state.into(),
         reason,
+        serves: replica.state == ReplicaState::Serving,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck};
+use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck, uncheckable_type};
 
 use crate::PublicKey;
 
@@ -122,13 +122,35 @@ fn name(attributes: &Attributes, key: Option<&PublicKey>) -> Option<ObjectId> {
     }
 }
 
-fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
-    ObjectId::of_unidentified(
-        class(attributes),
-        serial,
+/// The name of an object that only its own token can name.
+pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
+    let class = class(attributes);
+    let (id, label) = (
         bytes(attributes, ck::CKA_ID),
         bytes(attributes, ck::CKA_LABEL),
-    )
+    );
+    match uncheckable_type(attributes) {
+        Some(key_type) => {
+            let values = public_values(class).map(|kind| bytes(attributes, kind));
+            ObjectId::of_uncheckable(class, serial, key_type, (id, label), &values)
+        }
+        None => ObjectId::of_unidentified(class, serial, id, label),
+    }
+}
+
+/// What tells keys of one type apart. The value of a private key is its secret.
+fn public_values(class: Class) -> [u64; 5] {
+    let value = match class {
+        Class::PUBLIC_KEY => ck::CKA_VALUE,
+        _ => ck::CKA_PUBLIC_KEY_INFO,
+    };
+    [
+        ck::CKA_PARAMETER_SET,
+        ck::CKA_PRIME,
+        ck::CKA_SUBPRIME,
+        ck::CKA_BASE,
+        value,
+    ]
 }
 
 fn class(attributes: &Attributes) -> Class {

@@ -20,7 +20,7 @@ mod spec;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
-pub use identify::identify;
+pub use identify::{identify, unidentified};
 pub use key::{PublicKey, Values};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, Curve, KeySpec};

@@ -304,7 +304,7 @@ impl Operation {
                 Verb::SignRecover => "C_SignRecover",
                 Verb::Encrypt => "C_Encrypt",
                 Verb::Decrypt => "C_Decrypt",
-                Verb::VerifyMac => "C_Verify",
+                Verb::Verify => "C_Verify",
             },
             Self::Random { .. } => "C_GenerateRandom",
             Self::Generate { .. } => "C_GenerateKey",

@@ -5,6 +5,7 @@
     reason = "a table of the standard's constants"
 )]
 use crate::ck::*;
+use std::borrow::Cow;
 
 bitflags::bitflags! {
     /// What a mechanism, or a key, may be used for; with the values of CK_MECHANISM_INFO's flags.
@@ -59,6 +60,10 @@ pub enum KeyKind {
     Edwards,
     /// CKK_EC_MONTGOMERY.
     Montgomery,
+    /// CKK_ML_DSA.
+    MlDsa,
+    /// CKK_SLH_DSA.
+    SlhDsa,
     /// CKK_AES.
     Aes,
     /// CKK_DES3.
@@ -75,6 +80,8 @@ impl KeyKind {
             CKK_EC => Self::Ec,
             CKK_EC_EDWARDS => Self::Edwards,
             CKK_EC_MONTGOMERY => Self::Montgomery,
+            CKK_ML_DSA => Self::MlDsa,
+            CKK_SLH_DSA => Self::SlhDsa,
             CKK_AES => Self::Aes,
             CKK_DES3 => Self::Des3,
             CKK_GENERIC_SECRET | CKK_SHA_1_HMAC | CKK_SHA224_HMAC | CKK_SHA256_HMAC
@@ -82,7 +89,37 @@ impl KeyKind {
             _ => Self::None,
         }
     }
+
+    /// Whether this process computes with public keys of the family: then it verifies signatures, and private keys
+    /// can prove themselves.
+    pub const fn is_checkable(self) -> bool {
+        matches!(
+            self,
+            Self::Rsa | Self::Ec | Self::Edwards | Self::Montgomery
+        )
+    }
 }
+
+/// The name of a key type (`CKK_*`), for people; the number of one that hsmux does not know.
+pub fn key_type_name(key_type: u64) -> Cow<'static, str> {
+    let known = KEY_TYPES.iter().find(|(number, _)| *number == key_type);
+    known.map_or_else(
+        || format!("0x{key_type:x}").into(),
+        |(_, name)| (*name).into(),
+    )
+}
+
+const KEY_TYPES: &[(u64, &str)] = &[
+    (CKK_RSA, "RSA"),
+    (CKK_EC, "EC"),
+    (CKK_EC_EDWARDS, "Edwards"),
+    (CKK_EC_MONTGOMERY, "Montgomery"),
+    (CKK_ML_DSA, "ML-DSA"),
+    (CKK_SLH_DSA, "SLH-DSA"),
+    (CKK_AES, "AES"),
+    (CKK_DES3, "DES3"),
+    (CKK_GENERIC_SECRET, "generic"),
+];
 
 /// A hash function.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -287,6 +324,10 @@ table! {
     CKM_EC_EDWARDS_KEY_PAIR_GEN Edwards [GENERATE_PAIR];
     CKM_EDDSA Edwards [SIGNS];
     CKM_EC_MONTGOMERY_KEY_PAIR_GEN Montgomery [GENERATE_PAIR];
+    CKM_ML_DSA_KEY_PAIR_GEN MlDsa [GENERATE_PAIR];
+    CKM_ML_DSA MlDsa [SIGNS];
+    CKM_SLH_DSA_KEY_PAIR_GEN SlhDsa [GENERATE_PAIR];
+    CKM_SLH_DSA SlhDsa [SIGNS];
     CKM_AES_KEY_GEN Aes [GENERATE];
     CKM_AES_ECB Aes [CIPHERS WRAPS];
     CKM_AES_CBC Aes [CIPHERS WRAPS];

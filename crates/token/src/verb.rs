@@ -19,9 +19,10 @@ pub enum Verb {
     /// C_Decrypt.
     #[n(3)]
     Decrypt,
-    /// C_Verify of a MAC by the token: `data` is the 4-byte big-endian length of the MAC, the MAC, the message.
+    /// C_Verify by the token, of a MAC or of a signature that only the token can check: `data` is the 4-byte big-endian
+    /// length of the signature, the signature, the message.
     #[n(4)]
-    VerifyMac,
+    Verify,
 }
 
 impl Verb {
@@ -32,7 +33,7 @@ impl Verb {
             Self::SignRecover => Uses::SIGN_RECOVER,
             Self::Encrypt => Uses::ENCRYPT,
             Self::Decrypt => Uses::DECRYPT,
-            Self::VerifyMac => Uses::VERIFY,
+            Self::Verify => Uses::VERIFY,
         }
     }
 
@@ -43,7 +44,7 @@ impl Verb {
             Self::SignRecover => "C_SignRecoverInit",
             Self::Encrypt => "C_EncryptInit",
             Self::Decrypt => "C_DecryptInit",
-            Self::VerifyMac => "C_VerifyInit",
+            Self::Verify => "C_VerifyInit",
         }
     }
 }

@@ -59,7 +59,8 @@ pub struct TokenControl {
     pub pin_flags: Option<PinFlags>,
     /// Which keys it holds: tokens with the same seed hold the same ones.
     pub key_seed: u64,
-    /// Of `rsa`, `ec` and `aes` those that it holds; one that is taken out is gone at once.
+    /// Of `rsa`, `ec`, `aes` and `ml-dsa` those that it holds, by default the first three; one that is taken out is gone
+    /// at once.
     pub keys: Vec<String>,
     /// Whether the token is in its slot.
     pub present: bool,

@@ -2,11 +2,13 @@
 
 mod aes;
 mod ec;
+mod ml_dsa;
 mod primes;
 mod rsa;
 
 pub use self::aes::Aes;
 pub use self::ec::Ec;
+pub use self::ml_dsa::MlDsa;
 pub use self::rsa::Rsa;
 
 use std::collections::BTreeMap;
@@ -24,6 +26,8 @@ pub struct Keys {
     pub rsa: Rsa,
     /// AES-256, another for each seed.
     pub aes: Aes,
+    /// Said to be ML-DSA-65, another for each seed.
+    pub ml_dsa: MlDsa,
     /// Their objects.
     pub things: Vec<Thing>,
 }
@@ -35,11 +39,13 @@ impl Keys {
         let mut made = MADE.lock();
         let keys = made.get_or_insert_default().entry(seed).or_insert_with(|| {
             let (rsa, ec, aes) = (Rsa::of(seed), Ec::of(seed), Aes::of(seed));
-            let things = objects::all(&rsa, &ec, &aes);
+            let ml_dsa = MlDsa::of(seed);
+            let things = objects::all(&rsa, &ec, &aes, &ml_dsa);
             Arc::new(Self {
                 ec,
                 rsa,
                 aes,
+                ml_dsa,
                 things,
             })
         });

@@ -34,7 +34,9 @@
 //! # What a token holds
 //!
 //! RSA-2048 (CKA_ID 01, label `rsa`), EC P-256 (02, `ec`) and AES-256 (03, `aes`); public, private and
-//! secret keys by the usual attributes. Tokens with one `key_seed` hold the same keys.
+//! secret keys by the usual attributes. Tokens with one `key_seed` hold the same keys. With `ml-dsa` in `keys` a token
+//! has a pair of type CKK_ML_DSA, too (04, `ml-dsa`), whose signatures nobody else can check: they are hashes.
+//! `ml-dsa-twin` is a private key that looks the same and is not to be used.
 #![allow(unsafe_code)] // It is C to its callers; all of it is in `calls`.
 #![allow(non_snake_case)] // C_Sign.
 #![allow(clippy::wildcard_imports)] // The numbers of PKCS#11 carry their prefix.

@@ -72,6 +72,14 @@ class Caller:
         key, parameter = self.key(kind, label), bytes.fromhex(parameter)
         return self.session.keyed(verb, key, mechanism, b"text", parameter).hex()
 
+    def do_verify(self, mechanism, label="ec", damaged=False):
+        """A signature by any mechanism, verified as it is or after it was damaged."""
+        signature = self.session.keyed("Sign", self.key("private", label), mechanism, b"text")
+        if damaged:
+            signature = bytes([signature[0] ^ 1]) + signature[1:]
+        self.session.verify(self.key("public", label), mechanism, b"text", signature)
+        return len(signature)
+
     def do_encrypt(self, label="aes", text="two blocks of plain text"):
         """There and back again, by AES-CBC with padding."""
         key, iv = self.key("secret", label), os.urandom(16)

@@ -183,7 +183,7 @@ class Session:
         buffer = ctypes.create_string_buffer(parameter, len(parameter)) if parameter else None
         kind = Mechanism(mechanism, ctypes.cast(buffer, c_void_p) if buffer else None, len(parameter))
         getattr(self.module, f"C_{verb}Init")(self.handle, byref(kind), key)
-        out, length = ctypes.create_string_buffer(len(data) + 1024), c_ulong(len(data) + 1024)
+        out, length = ctypes.create_string_buffer(len(data) + 4096), c_ulong(len(data) + 4096)
         getattr(self.module, f"C_{verb}")(self.handle, data, len(data), out, byref(length))
         return out.raw[: length.value]
 

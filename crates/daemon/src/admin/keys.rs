@@ -45,6 +45,8 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
         class,
         ..Uri::default()
     };
+    // A key that only its own token can name cannot be on another.
+    let may_be_elsewhere = entry.is_none_or(|entry| entry.object.uncheckable_type().is_none());
     let holds = |member: &str| {
         object
             .replicas
@@ -56,7 +58,7 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
         extractable: entry.and_then(|e| e.object.attributes.flag(ck::CKA_EXTRACTABLE)),
         missing: serving
             .iter()
-            .filter(|m| !holds(m))
+            .filter(|m| may_be_elsewhere && !holds(m))
             .map(ToString::to_string)
             .collect(),
         object: object.clone(),

@@ -91,7 +91,7 @@ pub struct MemberStatus {
     pub remote: bool,
     /// Objects that it holds.
     pub objects: usize,
-    /// Of these, keys that did not prove themselves.
+    /// Of these, keys that do not serve, for they did not prove themselves.
     pub unproved: usize,
 }
 
@@ -102,7 +102,7 @@ pub struct KeyRow {
     pub uri: String,
     /// CKA_EXTRACTABLE, of private and secret keys that say so.
     pub extractable: Option<bool>,
-    /// Members in service that do not hold it.
+    /// Members in service that do not hold it and could.
     pub missing: Vec<String>,
     /// The object itself.
     #[serde(flatten)]
@@ -231,8 +231,9 @@ impl MemberStatus {
         let mut first = None;
         for object in status.objects.iter().filter(shown) {
             let of_member = |replica: &&ReplicaStatus| replica.member == self.name;
-            let mut replicas = object.replicas.iter().filter(of_member);
-            let Some(reason) = replicas.find_map(|replica| replica.reason.as_ref()) else {
+            let replicas = object.replicas.iter().filter(of_member);
+            let mut idle = replicas.filter(|replica| !replica.serves);
+            let Some(reason) = idle.find_map(|replica| replica.reason.as_ref()) else {
                 continue;
             };
             self.unproved += 1;

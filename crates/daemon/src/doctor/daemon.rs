@@ -216,12 +216,24 @@ fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {
     let about = format!("{} {:?}", object.class, object.label);
     let reasons = object.replicas.iter().filter_map(|replica| {
         let reason = replica.reason.as_ref()?;
-        Some((&replica.member, reason.rsplit_once("; ")?))
+        Some((replica, reason.rsplit_once("; ")?))
     });
-    findings.extend(reasons.map(|(member, (why, advice))| {
-        let problem = format!("its replica on {member} does not serve: {why}");
+    findings.extend(reasons.map(|(replica, (why, advice))| {
+        if replica.serves {
+            return Finding::new(
+                Level::Note,
+                &about,
+                format!("it is unproved: {why}"),
+                advice,
+            );
+        }
+        let problem = format!("its replica on {} does not serve: {why}", replica.member);
         Finding::new(Level::Error, &about, problem, advice)
     }));
+    let is_unchecked = object
+        .replicas
+        .iter()
+        .any(|replica| replica.serves && replica.reason.is_some());
     // Where none of its replicas may serve, a copy would not either.
     let servable = findings.is_empty() || !object.members.is_empty();
     // What another host alone has cannot be copied here.
@@ -233,7 +245,14 @@ fn of_key(key: &KeyRow, own: &[&str]) -> Vec<Finding> {
         .replicas
         .iter()
         .any(|replica| replica.state == "away");
-    if secret && servable && object.members.len() < 2 && !away && copied && own.len() > 1 {
+    if secret
+        && servable
+        && !is_unchecked
+        && object.members.len() < 2
+        && !away
+        && copied
+        && own.len() > 1
+    {
         let problem = match object.members.first() {
             Some(only) => format!("{only} alone serves it"),
             None => "no member serves it".to_owned(),

@@ -36,7 +36,7 @@ impl Steps {
                 ("C_DecryptInit", f.C_DecryptInit),
                 ("C_Decrypt", f.C_Decrypt),
             ),
-            Verb::VerifyMac => (("C_VerifyInit", f.C_VerifyInit), ("C_Verify", None)),
+            Verb::Verify => (("C_VerifyInit", f.C_VerifyInit), ("C_Verify", None)),
         };
         Self { init, run }
     }
@@ -158,7 +158,7 @@ impl Library {
         data: &[u8],
         signature: &[u8],
     ) -> Result<()> {
-        Steps::of(Verb::VerifyMac, &self.functions).init(session, mechanism, key)?;
+        Steps::of(Verb::Verify, &self.functions).init(session, mechanism, key)?;
         // SAFETY: data and signature with their lengths.
         unsafe {
             call!(

@@ -137,7 +137,7 @@ fn a_mac_is_verified_by_the_token() {
         .bytes(with(Verb::Sign, key, mechanism.clone(), b"message"))
         .unwrap();
     let framed = |message: &[u8]| [&(mac.len() as u32).to_be_bytes(), &mac[..], message].concat();
-    let verify = |data: &[u8]| token.run(with(Verb::VerifyMac, key, mechanism.clone(), data));
+    let verify = |data: &[u8]| token.run(with(Verb::Verify, key, mechanism.clone(), data));
     verify(&framed(b"message")).unwrap();
     let error = verify(&framed(b"massage")).unwrap_err();
     assert_eq!(error.code(), Some(CKR_SIGNATURE_INVALID));

@@ -52,7 +52,7 @@ impl Function {
             Self::Digest => (CKF_DIGEST, CKA_CLASS, &[], None),
             Self::Sign => (CKF_SIGN, CKA_SIGN, &[PRIVATE, SECRET], Some(Verb::Sign)),
             Self::SignRecover => (CKF_SIGN_RECOVER, CKA_SIGN_RECOVER, &[PRIVATE], Some(Verb::SignRecover)),
-            Self::Verify => (CKF_VERIFY, CKA_VERIFY, &[PUBLIC, SECRET], Some(Verb::VerifyMac)),
+            Self::Verify => (CKF_VERIFY, CKA_VERIFY, &[PUBLIC, SECRET], Some(Verb::Verify)),
             Self::VerifyRecover => (CKF_VERIFY_RECOVER, CKA_VERIFY_RECOVER, &[PUBLIC], None),
             Self::Encrypt => (CKF_ENCRYPT, CKA_ENCRYPT, &[PUBLIC, SECRET], Some(Verb::Encrypt)),
             Self::Decrypt => (CKF_DECRYPT, CKA_DECRYPT, &[PRIVATE, SECRET], Some(Verb::Decrypt)),

@@ -238,7 +238,7 @@ fn use_key(verb: Verb, mechanism: &Mechanism, data: &[u8]) -> Result<Outcome> {
         }
         (Verb::Sign | Verb::SignRecover, CKM_RSA_PKCS) => Ok(bytes(vec![0x55; 128])),
         (Verb::Sign, CKM_SHA256_HMAC) => Ok(bytes(digest(Hash::Sha256, data))),
-        (Verb::VerifyMac, CKM_SHA256_HMAC) => {
+        (Verb::Verify, CKM_SHA256_HMAC) => {
             let len = u32::from_be_bytes(data[..4].try_into().unwrap()) as usize;
             let (mac, message) = data[4..].split_at(len);
             if mac == digest(Hash::Sha256, message) {

@@ -261,6 +261,14 @@ impl Core {
         connection.is_current().then(|| Arc::clone(&replica.object))
     }
 
+    /// Whether this connection may hold the object more than once.
+    fn has_twins(&self, connection: &Connection, id: &ObjectId) -> bool {
+        let catalogue = self.catalogue.load();
+        let entry = catalogue.entries.get(id);
+        let replica = entry.and_then(|entry| entry.replica(connection.record.index));
+        replica.is_some_and(|replica| replica.twins)
+    }
+
     /// Runs an operation of a proof on this very connection, in turn with its other requests; one that
     /// does not serve yet has no others.
     fn on(

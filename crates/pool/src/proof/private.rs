@@ -21,7 +21,7 @@ pub(super) fn prove(
     object: &Object,
 ) -> Result<Finding> {
     let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
-        return Ok(without_public_half(object));
+        return without_public_half(core, connection, object);
     };
     if ObjectId::of_public_key(object.id.class, public.spki()) != object.id {
         return Ok(Finding::Not(
@@ -86,17 +86,48 @@ pub(super) fn samples(
 }
 
 /// Such a key is named by its token's serial number, so that no other member can claim to hold it.
-fn without_public_half(object: &Object) -> Finding {
+fn without_public_half(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    object: &Object,
+) -> Result<Finding> {
+    if object.uncheckable_type().is_some() {
+        return alone_on_its_token(core, connection, object);
+    }
     let known = object
         .attributes
         .get(ck::CKA_PUBLIC_KEY_INFO)
         .is_some_and(|info| !info.is_empty());
-    if known {
+    Ok(if known {
         let why = "its public key is of a kind that hsmux cannot check; use RSA or a common curve";
         Finding::Not(why.into())
     } else {
         Finding::Proved
-    }
+    })
+}
+
+/// A key that hsmux cannot check serves if nothing on its token can be mistaken for it.
+fn alone_on_its_token(
+    core: &Arc<Core>,
+    connection: &Arc<Connection>,
+    object: &Object,
+) -> Result<Finding> {
+    // The catalogue's mark is only a suspicion: a key that was changed has it, too.
+    let suspected = core.has_twins(connection, &object.id);
+    let is_alone = !suspected || {
+        let now = connection.token.objects()?;
+        let same = now.objects.iter().filter(|other| other.id == object.id);
+        same.count() < 2
+    };
+    Ok(if is_alone {
+        Finding::Proved
+    } else {
+        Finding::Not(
+            "another private key of this token has the same type, parameters, CKA_ID and label, so hsmux cannot tell \
+             which is which; give one of them another CKA_ID there, then hsmux key verify"
+                .into(),
+        )
+    })
 }
 
 type Way<'a> = fn(&Candidate<'a>) -> Result<Option<Finding>>;

@@ -10,7 +10,7 @@ use super::members::{Members, Present};
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::replicator::Replicator;
 use super::work::Work;
-use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKA_TOKEN, CKR_TEMPLATE_INCONSISTENT};
+use hsmux_token::ck::{CKA_ID, CKA_TOKEN, CKR_TEMPLATE_INCONSISTENT};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Operation, Result};
 
 /// A key that is about to be made.
@@ -89,9 +89,7 @@ impl Birth<'_> {
     fn make(&self, present: &Present, operation: &Operation) -> Result<Vec<ObjectId>> {
         let made = self.roster.site(present).run(operation)?.into_objects()?;
         let nameless = |id: ObjectId, attributes: &Attributes| {
-            let bytes = |kind| attributes.get(kind).unwrap_or_default();
-            let (own, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
-            id == ObjectId::of_unidentified(id.class, &present.serial, own, label)
+            id == hsmux_software::unidentified(&present.serial, attributes)
         };
         for object in made.iter().map(|made| &made.object) {
             if nameless(object.id, &object.attributes) {

@@ -4,7 +4,7 @@ use super::members::Present;
 use super::plan::{Duty, Plan, Roster};
 use super::template;
 use super::work::Work;
-use hsmux_token::ck::{CKA_ID, CKA_LABEL, CKR_ACTION_PROHIBITED};
+use hsmux_token::ck::CKR_ACTION_PROHIBITED;
 use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result};
 
 /// Plans an operation that makes no key.
@@ -64,8 +64,7 @@ pub(super) fn create(roster: &Roster, template: &Attributes) -> Result<Plan> {
 fn name(template: &Attributes) -> Result<ObjectId> {
     let named = hsmux_software::identify("", vec![template.clone()]);
     let class = template::class(template).unwrap_or(Class(u64::MAX));
-    let bytes = |kind| template.get(kind).unwrap_or_default();
-    let nameless = ObjectId::of_unidentified(class, "", bytes(CKA_ID), bytes(CKA_LABEL));
+    let nameless = hsmux_software::unidentified("", template);
     match named.first() {
         Some(object) if object.id != nameless => Ok(object.id),
         _ => Err(Error::request(

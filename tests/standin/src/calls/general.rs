@@ -38,6 +38,8 @@ pub extern "C" fn C_GetFunctionList(list: *mut *mut CK_FUNCTION_LIST) -> CK_RV {
         C_GetAttributeValue: Some(super::objects::C_GetAttributeValue),
         C_SignInit: Some(super::keys::C_SignInit),
         C_Sign: Some(super::keys::C_Sign),
+        C_VerifyInit: Some(super::keys::C_VerifyInit),
+        C_Verify: Some(super::keys::C_Verify),
         C_EncryptInit: Some(super::keys::C_EncryptInit),
         C_Encrypt: Some(super::keys::C_Encrypt),
         C_DecryptInit: Some(super::keys::C_DecryptInit),
@@ -153,7 +155,7 @@ unsafe extern "C" fn C_GetTokenInfo(slot: CK_SLOT_ID, info: *mut CK_TOKEN_INFO) 
 pub const CKM_VENDORS_ECDSA_SHA256: CK_MECHANISM_TYPE = CKM_VENDOR_DEFINED + 0x11;
 
 /// Mechanisms with the bits of their keys and their uses.
-const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 8] = [
+const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 9] = [
     (CKM_RSA_PKCS, 2048, CKF_SIGN | CKF_DECRYPT),
     (CKM_SHA256_RSA_PKCS, 2048, CKF_SIGN),
     (CKM_ECDSA, 256, CKF_SIGN),
@@ -161,6 +163,7 @@ const MECHANISMS: [(CK_MECHANISM_TYPE, CK_ULONG, CK_FLAGS); 8] = [
     (CKM_AES_ECB, 32, CKF_ENCRYPT | CKF_DECRYPT),
     (CKM_AES_CBC, 32, CKF_ENCRYPT | CKF_DECRYPT),
     (CKM_AES_CBC_PAD, 32, CKF_ENCRYPT | CKF_DECRYPT),
+    (CKM_ML_DSA, CKP_ML_DSA_65, CKF_SIGN | CKF_VERIFY),
     (
         CKM_VENDORS_ECDSA_SHA256,
         256,
@@ -176,8 +179,9 @@ unsafe extern "C" fn C_GetMechanismList(
     let list = || {
         let control = Control::now()?;
         let mut list = MECHANISMS.map(|m| m.0).to_vec();
-        let lacks = &control.token(slot)?.lacks;
-        list.retain(|mechanism| !lacks.contains(mechanism));
+        let token = control.token(slot)?;
+        list.retain(|mechanism| !token.lacks.contains(mechanism));
+        list.retain(|mechanism| *mechanism != CKM_ML_DSA || token.holds("ml-dsa"));
         // SAFETY: the standard's promise.
         unsafe { put_list(&list, place, len) }
     };

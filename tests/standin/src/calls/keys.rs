@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use super::general::CKM_VENDORS_ECDSA_SHA256;
 use super::{code, input, put_list};
 use crate::control::{Control, TokenControl};
-use crate::keys::Keys;
-use crate::objects::{AES, EC, RSA};
+use crate::keys::{Keys, MlDsa};
+use crate::objects::{AES, EC, ML_DSA, ML_DSA_PUBLIC, RSA};
 use crate::world::{Active, World};
 
 /// The two calls of a verb.
@@ -39,6 +39,44 @@ macro_rules! verb {
 verb!(Verb::Sign, C_SignInit, C_Sign);
 verb!(Verb::Encrypt, C_EncryptInit, C_Encrypt);
 verb!(Verb::Decrypt, C_DecryptInit, C_Decrypt);
+
+pub unsafe extern "C" fn C_VerifyInit(
+    session: CK_SESSION_HANDLE,
+    mechanism: *mut CK_MECHANISM,
+    key: CK_OBJECT_HANDLE,
+) -> CK_RV {
+    // SAFETY: the standard's promise.
+    code(unsafe { init(Verb::Verify, session, mechanism, key) })
+}
+
+pub unsafe extern "C" fn C_Verify(
+    session: CK_SESSION_HANDLE,
+    data: *mut u8,
+    data_len: CK_ULONG,
+    signature: *mut u8,
+    signature_len: CK_ULONG,
+) -> CK_RV {
+    let verify = || {
+        // SAFETY: the standard's promise.
+        let data = unsafe { input(data, data_len) }?;
+        // SAFETY: the standard's promise.
+        let signature = unsafe { input(signature, signature_len) }?;
+        let control = Control::now()?;
+        let slot = World::with(|world| {
+            let session = world.session(session)?;
+            let active = session.active.take_if(|active| active.verb == Verb::Verify);
+            active.ok_or(CKR_OPERATION_NOT_INITIALIZED)?;
+            Ok(session.slot)
+        })?;
+        let token = control.token(slot).map_err(|_| CKR_DEVICE_REMOVED)?;
+        match signature == Keys::of(token.key_seed).ml_dsa.sign(data) {
+            true => Ok(()),
+            false if signature.len() == MlDsa::SIGNATURE => Err(CKR_SIGNATURE_INVALID),
+            false => Err(CKR_SIGNATURE_LEN_RANGE),
+        }
+    };
+    code(verify())
+}
 
 pub unsafe extern "C" fn C_GenerateRandom(
     session: CK_SESSION_HANDLE,
@@ -78,6 +116,8 @@ unsafe fn init(
             (("rsa", RSA), [0; 16])
         }
         (Verb::Sign, CKM_ECDSA | CKM_ECDSA_SHA256) => (("ec", EC), [0; 16]),
+        (Verb::Sign, CKM_ML_DSA) => (("ml-dsa", ML_DSA), [0; 16]),
+        (Verb::Verify, CKM_ML_DSA) => (("ml-dsa", ML_DSA_PUBLIC), [0; 16]),
         (Verb::Encrypt | Verb::Decrypt, CKM_AES_ECB) => (("aes", AES), [0; 16]),
         (Verb::Encrypt | Verb::Decrypt, CKM_AES_CBC | CKM_AES_CBC_PAD) => {
             let iv = params.try_into().map_err(|_| CKR_MECHANISM_PARAM_INVALID)?;
@@ -93,7 +133,7 @@ unsafe fn init(
         if session.active.is_some() {
             return Err(CKR_OPERATION_ACTIVE);
         }
-        if !(1..=AES).contains(&key) || (key == name.1 && !token.holds(name.0)) {
+        if !(1..=ML_DSA).contains(&key) || (key == name.1 && !token.holds(name.0)) {
             return Err(token.dead_handle_error);
         }
         if key != name.1 {
@@ -142,6 +182,7 @@ unsafe fn run(
     let most = match active.mechanism {
         CKM_ECDSA | CKM_ECDSA_SHA256 => 64,
         CKM_RSA_PKCS | CKM_SHA256_RSA_PKCS => 256,
+        CKM_ML_DSA => MlDsa::SIGNATURE,
         _ => data.len() + 16,
     }
     .max(token.least_buffer);
@@ -196,6 +237,7 @@ fn compute(active: &Active, token: &TokenControl, data: &[u8]) -> Result<Vec<u8>
             let info = [prefix, &Sha256::digest(data)].concat();
             keys.rsa.sign(&info).ok_or(CKR_DATA_LEN_RANGE)
         }
+        (Verb::Sign, ML_DSA) => Ok(keys.ml_dsa.sign(data)),
         (Verb::Sign, RSA) => keys.rsa.sign(data).ok_or(CKR_DATA_LEN_RANGE),
         (Verb::Decrypt, RSA) => keys.rsa.decrypt(data).ok_or(CKR_ENCRYPTED_DATA_INVALID),
         (Verb::Encrypt, _) => keys.aes.encrypt(mechanism, iv, data),

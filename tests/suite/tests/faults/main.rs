@@ -19,6 +19,7 @@ mod rollout;
 mod rotation;
 mod state;
 mod swarm;
+mod unchecked;
 mod user;
 mod vendor;
 mod wire;

@@ -1,7 +1,7 @@
 //! Objects with their replicas, as a table.
 
 use hsmux_daemon::admin::KeyRow;
-use hsmux_token::ck;
+use hsmux_token::key_type_name;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -24,8 +24,7 @@ pub fn show(context: &Context, rows: &[KeyRow]) -> anyhow::Result<Exit> {
 /// Whether every member in service has a replica of each, and it serves.
 pub fn complete(rows: &[KeyRow]) -> bool {
     let mut replicas = rows.iter().flat_map(|row| &row.object.replicas);
-    replicas.all(|replica| replica.state == "serving")
-        && rows.iter().all(|row| row.missing.is_empty())
+    replicas.all(|replica| replica.serves) && rows.iter().all(|row| row.missing.is_empty())
 }
 
 /// Replicas that are not there, or not now, a sentence each.
@@ -81,22 +80,12 @@ fn cells(row: &KeyRow) -> Vec<String> {
     vec![
         object.label.clone(),
         object.class.clone(),
-        object.key_type.map(key_type).unwrap_or_default(),
+        object
+            .key_type
+            .map(|number| key_type_name(number).into_owned())
+            .unwrap_or_default(),
         object.id.clone(),
         object.members.join(" "),
         trouble,
     ]
-}
-
-fn key_type(number: u64) -> String {
-    match number {
-        ck::CKK_RSA => "RSA".into(),
-        ck::CKK_EC => "EC".into(),
-        ck::CKK_EC_EDWARDS => "Edwards".into(),
-        ck::CKK_EC_MONTGOMERY => "Montgomery".into(),
-        ck::CKK_AES => "AES".into(),
-        ck::CKK_DES3 => "DES3".into(),
-        ck::CKK_GENERIC_SECRET => "generic".into(),
-        other => format!("0x{other:x}"),
-    }
 }
