@@ -2,9 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use hsmux_token::{
-    Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck, key_type_name,
-};
+use hsmux_software::unchecked_kind;
+use hsmux_token::{Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
 
 use crate::seatset::SeatSet;
 
@@ -236,10 +235,9 @@ impl Replica {
     pub fn unchecked(&self) -> Option<String> {
         let serves =
             self.state == ReplicaState::Serving && self.object.id.class == Class::PRIVATE_KEY;
-        let key_type = serves.then(|| self.object.uncheckable_type())??;
+        let kind = serves.then(|| unchecked_kind(&self.object.attributes))??;
         Some(format!(
-            "hsmux cannot check keys of type {}; it is used on member {} alone",
-            key_type_name(key_type),
+            "hsmux cannot check keys of type {kind}; it is used on member {} alone",
             self.member
         ))
     }

@@ -48,22 +48,23 @@ impl<C: CardChannel> CardToken<C> {
                 return Err(Error::token(Kind::PinHeld, message));
             }
         }
-        let mut keys = HashMap::new();
+        let mut found = Vec::new();
         let mut attributes = Vec::new();
         for reference in pairs(&mut card)? {
             let Some(public) = public_key(&mut card, reference)? else {
                 continue;
             };
             attributes.extend(both_halves(reference, &public));
-            let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
-            let pair = Pair {
+            found.push(Pair {
                 reference,
                 kind: public.kind(),
                 field_len: public.bits().div_ceil(8),
-            };
-            keys.insert(id, pair);
+            });
         }
         let objects = identify(&serial, attributes);
+        let private = objects.iter().map(|object| object.id);
+        let private = private.filter(|id| id.class == Class::PRIVATE_KEY);
+        let keys = private.zip(found).collect();
         Ok(Self {
             card: Mutex::new(card),
             info: Arc::new(TokenInfo {

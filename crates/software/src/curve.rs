@@ -98,11 +98,7 @@ impl Key {
             KeyKind::Ec => point.len().saturating_sub(1) / 2 * 8,
             _ => point.len() * 8,
         };
-        let name = match (curve, <ObjectIdentifier>::from_der(params)) {
-            (Some(curve), _) => curve.name.to_owned(),
-            (None, Ok(oid)) => oid.to_string(),
-            (None, Err(_)) => "with explicit parameters".to_owned(),
-        };
+        let name = name(curve, params);
         Self {
             kind,
             params: curve.map_or_else(|| params.to_vec(), |curve| oid_der(curve.oid)),
@@ -134,6 +130,11 @@ impl Key {
         })
     }
 
+    /// The name of its curve, if that has no arithmetic here.
+    pub fn without_verifier(&self) -> Option<&str> {
+        self.verifier.is_none().then_some(&self.name)
+    }
+
     /// In bytes; for a curve without arithmetic as long as its field says.
     pub fn signature_len(&self) -> usize {
         match &self.verifier {
@@ -145,6 +146,23 @@ impl Key {
     /// The BIT STRING of the SubjectPublicKeyInfo (RFC 5480, section 2.2; RFC 8410, section 4).
     pub fn subject_public_key(&self) -> der::Result<BitStringRef<'_>> {
         BitStringRef::from_bytes(&self.point)
+    }
+}
+
+/// The name of the curve of CKA_EC_PARAMS, if it has no arithmetic here.
+pub fn without_arithmetic(kind: KeyKind, params: &[u8]) -> Option<String> {
+    let curve = curve(kind, params);
+    match curve.and_then(|curve| curve.decode) {
+        Some(_) => None,
+        None => Some(name(curve, params)),
+    }
+}
+
+fn name(curve: Option<&Curve>, params: &[u8]) -> String {
+    match (curve, <ObjectIdentifier>::from_der(params)) {
+        (Some(curve), _) => curve.name.to_owned(),
+        (None, Ok(oid)) => oid.to_string(),
+        (None, Err(_)) => "with explicit parameters".to_owned(),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck, uncheckable_type};
+use hsmux_token::{Attributes, Class, KeyKind, Object, ObjectId, ck};
 
-use crate::PublicKey;
+use crate::{PublicKey, unchecked_kind};
 
 /// Gives every object of one token its [`ObjectId`], in the order given.
 ///
@@ -105,7 +105,8 @@ fn name(attributes: &Attributes, key: Option<&PublicKey>) -> Option<ObjectId> {
     let some = |kind| attributes.get(kind).filter(|value| !value.is_empty());
     match class(attributes) {
         class @ (Class::PUBLIC_KEY | Class::PRIVATE_KEY) => {
-            Some(ObjectId::of_public_key(class, key?.spki()))
+            let checked = key.filter(|key| key.unchecked_curve().is_none())?;
+            Some(ObjectId::of_public_key(class, checked.spki()))
         }
         Class::SECRET_KEY => Some(ObjectId::of_secret_key(
             attributes.number(ck::CKA_KEY_TYPE)?,
@@ -129,7 +130,8 @@ pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
         bytes(attributes, ck::CKA_ID),
         bytes(attributes, ck::CKA_LABEL),
     );
-    match uncheckable_type(attributes) {
+    let key_type = attributes.number(ck::CKA_KEY_TYPE);
+    match key_type.filter(|_| unchecked_kind(attributes).is_some()) {
         Some(key_type) => {
             let values = public_values(class).map(|kind| bytes(attributes, kind));
             ObjectId::of_uncheckable(class, serial, key_type, (id, label), &values)
@@ -139,13 +141,15 @@ pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
 }
 
 /// What tells keys of one type apart. The value of a private key is its secret.
-fn public_values(class: Class) -> [u64; 5] {
+fn public_values(class: Class) -> [u64; 7] {
     let value = match class {
         Class::PUBLIC_KEY => ck::CKA_VALUE,
         _ => ck::CKA_PUBLIC_KEY_INFO,
     };
     [
         ck::CKA_PARAMETER_SET,
+        ck::CKA_EC_PARAMS,
+        ck::CKA_EC_POINT,
         ck::CKA_PRIME,
         ck::CKA_SUBPRIME,
         ck::CKA_BASE,

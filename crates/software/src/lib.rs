@@ -17,6 +17,7 @@ pub mod reference;
 pub mod revocation;
 mod rsa;
 mod spec;
+mod unchecked;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
@@ -24,3 +25,4 @@ pub use identify::{identify, unidentified};
 pub use key::{PublicKey, Values};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, Curve, KeySpec};
+pub use unchecked::unchecked_kind;

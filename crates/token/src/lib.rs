@@ -35,7 +35,7 @@ pub use error::{Error, Kind, Result, Scope};
 pub use fair::{Displaced, FairQueue, Shares, share};
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
-pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot, uncheckable_type};
+pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome};
 pub use owner::give_to_the_owner_of_the_folder;
 pub use rv::{ends_connection, name as rv_name};

@@ -1,6 +1,6 @@
 //! Names of objects: a key is named by what it is, never by its label or its handle.
 
-use crate::{Attributes, Borrow, KeyKind, ck};
+use crate::{Attributes, Borrow, ck};
 use minicbor::{Decode, Encode};
 use sha2::{Digest, Sha256};
 
@@ -61,7 +61,7 @@ impl Class {
 /// - a data object: SHA-256 of application, label and value;
 /// - a key without a known public key or check value: SHA-256 of the token's serial number and the
 ///   CKA_ID: such a key is served, but has no second replica;
-/// - a key of a pair whose family hsmux cannot compute with: the same with its type and its public values.
+/// - a key of a pair whose family or curve hsmux cannot compute with: the same with its type and its public values.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 #[cbor(array)]
 pub struct ObjectId {
@@ -100,8 +100,8 @@ impl ObjectId {
         Self::hashed(class, "unidentified", &[serial.as_bytes(), id, label])
     }
 
-    /// A key of a pair whose family hsmux cannot compute with, so that only its own token can name it: serial number,
-    /// key type, CKA_ID and CKA_LABEL, and the values that tell it from others.
+    /// A key of a pair whose family or curve hsmux cannot compute with, so that only its own token can name it: serial
+    /// number, key type, CKA_ID and CKA_LABEL, and the values that tell it from others.
     pub fn of_uncheckable(
         class: Class,
         serial: &str,
@@ -197,11 +197,6 @@ pub struct Object {
 }
 
 impl Object {
-    /// The type of a key of a pair whose family hsmux cannot compute with: see [`uncheckable_type`].
-    pub fn uncheckable_type(&self) -> Option<u64> {
-        uncheckable_type(&self.attributes)
-    }
-
     /// The object as a catalogue shows it: without [`Class::secrets`].
     #[must_use]
     pub fn without_secrets(mut self) -> Self {
@@ -209,15 +204,6 @@ impl Object {
         self.attributes.0.retain(|a| !secrets.contains(&a.kind));
         self
     }
-}
-
-/// CKA_KEY_TYPE of a public or private key whose family hsmux cannot compute with: such a key cannot be proved, and
-/// only its own token can name it. `None` for all else.
-pub fn uncheckable_type(attributes: &Attributes) -> Option<u64> {
-    let class = attributes.number(ck::CKA_CLASS)?;
-    let key_type = attributes.number(ck::CKA_KEY_TYPE)?;
-    let of_pair = matches!(class, ck::CKO_PUBLIC_KEY | ck::CKO_PRIVATE_KEY);
-    (of_pair && !KeyKind::of(key_type).is_checkable()).then_some(key_type)
 }
 
 /// All token objects of a token, as they were at one moment.

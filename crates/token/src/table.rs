@@ -89,15 +89,6 @@ impl KeyKind {
             _ => Self::None,
         }
     }
-
-    /// Whether this process computes with public keys of the family: then it verifies signatures, and private keys
-    /// can prove themselves.
-    pub const fn is_checkable(self) -> bool {
-        matches!(
-            self,
-            Self::Rsa | Self::Ec | Self::Edwards | Self::Montgomery
-        )
-    }
 }
 
 /// The name of a key type (`CKK_*`), for people; the number of one that hsmux does not know.

@@ -137,5 +137,13 @@ fn refuse_second(catalogue: &Catalogue, id: &[u8], der: &[u8]) -> Result<()> {
 
 fn of_key(catalogue: &Catalogue, public: &PublicKey) -> Option<Arc<Object>> {
     let id = ObjectId::of_public_key(Class::PRIVATE_KEY, public.spki());
-    catalogue.get(&id).map(|entry| Arc::clone(&entry.object))
+    let known = catalogue.get(&id);
+    // A key that hsmux cannot check has a name that does not follow from its public half.
+    let says_so = |entry: &&Arc<Entry>| {
+        let attributes = &entry.object.attributes;
+        entry.object.id.class == Class::PRIVATE_KEY
+            && attributes.get(ck::CKA_PUBLIC_KEY_INFO) == Some(public.spki())
+    };
+    let entry = known.or_else(|| catalogue.entries.values().find(says_so));
+    entry.map(|entry| Arc::clone(&entry.object))
 }

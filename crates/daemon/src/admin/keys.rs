@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::replicate::{Cloned, Fate, Selection};
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
+use hsmux_software::unchecked_kind;
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
@@ -46,7 +47,8 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
         ..Uri::default()
     };
     // A key that only its own token can name cannot be on another.
-    let may_be_elsewhere = entry.is_none_or(|entry| entry.object.uncheckable_type().is_none());
+    let may_be_elsewhere =
+        entry.is_none_or(|entry| unchecked_kind(&entry.object.attributes).is_none());
     let holds = |member: &str| {
         object
             .replicas

@@ -132,6 +132,12 @@ impl Entry {
             .ok_or(Rv(CKR_KEY_TYPE_INCONSISTENT))
     }
 
+    /// Whether this process computes with the public key; a member does with all others.
+    pub fn is_checked_here(&self) -> bool {
+        let key = self.public();
+        key.is_ok_and(|key| key.unchecked_curve().is_none())
+    }
+
     /// Bytes of an RSA modulus, or of both halves of an elliptic curve's signature.
     pub fn signature_len(&self) -> Option<usize> {
         self.size

@@ -104,6 +104,8 @@ pub struct PoolSection {
     pub deadline: Duration,
     /// How many members a new object must reach at once.
     pub replicas: usize,
+    /// Whether nobody has said so: then a key is made on one member if keys of its kind cannot be copied.
+    pub lone_keys: bool,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,
     /// Keys with a use counter.
@@ -250,6 +252,7 @@ impl Config {
             state: self.state.clone(),
             answers: Some(self.state.join("answers")),
             replicas: self.pool.replicas,
+            lone_keys: self.pool.lone_keys,
             envelope_life: self.pool.envelope_life,
             read_only: self.pool.read_only,
             hides_broker_keys: false,

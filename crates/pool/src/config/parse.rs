@@ -119,6 +119,7 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> PoolSect
             label => Ok(label.to_owned()),
         })
     });
+    let replicas = fields.number("replicas", 1..=members);
     PoolSection {
         label: label.unwrap_or_default(),
         policy: fields.choice("policy", &policies).unwrap_or_default(),
@@ -127,9 +128,8 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> PoolSect
         deadline: fields
             .duration("deadline")
             .unwrap_or(Duration::from_secs(30)),
-        replicas: fields
-            .number("replicas", 1..=members)
-            .unwrap_or(members.min(2)) as usize,
+        replicas: replicas.unwrap_or(members.min(2)) as usize,
+        lone_keys: replicas.is_none(),
         envelope_life: fields
             .duration_from("envelope_life", "1m", "8760h")
             .unwrap_or(ENVELOPE_LIFE),

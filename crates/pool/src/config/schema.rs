@@ -117,7 +117,7 @@ pub const SECTIONS: &[Section] = &[
                 "replicas",
                 "2",
                 "2, or 1 in a pool of one",
-                "How many members a new object must reach at once, or it is made on none.",
+                "How many members a new object must reach at once, or it is made on none. If this is not set, a key that no member lets out even wrapped, or that hsmux cannot check, is made on one member.",
             ),
             key(
                 "envelope_life",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_software::{PublicKey, digest, prehashed_input};
+use hsmux_software::{PublicKey, digest, prehashed_input, unchecked_kind};
 use hsmux_token::{
     Blob, Error, Hash, KeyKind, Kind, Mechanism, Oaep, Object, ObjectId, Operation, Params, Pss,
     Result, Verb, ck,
@@ -20,8 +20,11 @@ pub(super) fn prove(
     connection: &Arc<Connection>,
     object: &Object,
 ) -> Result<Finding> {
+    if unchecked_kind(&object.attributes).is_some() {
+        return alone_on_its_token(core, connection, object);
+    }
     let Ok(public) = PublicKey::from_attributes(&object.attributes) else {
-        return without_public_half(core, connection, object);
+        return Ok(without_public_half(object));
     };
     if ObjectId::of_public_key(object.id.class, public.spki()) != object.id {
         return Ok(Finding::Not(
@@ -86,24 +89,17 @@ pub(super) fn samples(
 }
 
 /// Such a key is named by its token's serial number, so that no other member can claim to hold it.
-fn without_public_half(
-    core: &Arc<Core>,
-    connection: &Arc<Connection>,
-    object: &Object,
-) -> Result<Finding> {
-    if object.uncheckable_type().is_some() {
-        return alone_on_its_token(core, connection, object);
-    }
+fn without_public_half(object: &Object) -> Finding {
     let known = object
         .attributes
         .get(ck::CKA_PUBLIC_KEY_INFO)
         .is_some_and(|info| !info.is_empty());
-    Ok(if known {
+    if known {
         let why = "its public key is of a kind that hsmux cannot check; use RSA or a common curve";
         Finding::Not(why.into())
     } else {
         Finding::Proved
-    })
+    }
 }
 
 /// A key that hsmux cannot check serves if nothing on its token can be mistaken for it.

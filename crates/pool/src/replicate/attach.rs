@@ -50,6 +50,7 @@ pub fn start(
         me: me.clone(),
         state: options.state.clone(),
         replicas: options.replicas,
+        lone_keys: options.lone_keys,
         envelope_life: options.envelope_life,
         tidies: AtomicBool::new(false),
         read_only: options.read_only,
@@ -78,6 +79,7 @@ pub struct Writer {
     me: Weak<Self>,
     state: PathBuf,
     replicas: usize,
+    lone_keys: bool,
     envelope_life: Duration,
     /// A thread waits until keys have to leave the journal.
     tidies: AtomicBool,
@@ -152,6 +154,7 @@ impl Writer {
         let coordinator = Coordinator::open_within(&self.state, self.replicas, patience)?;
         let coordinator = coordinator
             .with_replicator(self.replicator.clone())
+            .with_lone_keys(self.lone_keys)
             .with_envelope_life(self.envelope_life);
         let coordinator = Arc::new(if self.threads {
             coordinator

@@ -7,7 +7,7 @@ use super::json::Name;
 use super::keys;
 use super::members::{Members, Present, present};
 use super::objects;
-use super::plan::Roster;
+use super::plan::{Roster, too_few};
 use super::replicator::Replicator;
 use super::site::Limit;
 use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
@@ -103,15 +103,39 @@ impl Coordinator {
         };
         match planned {
             Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
-            // One replica is enough, and the tokens cannot let keys out: then it stays where it is born.
-            Err(error) if self.replicas == 1 && error.scope() == Scope::Request => {
+            Err(error) if self.may_stay_alone(&error) => {
                 tracing::warn!(%error, "the new key is not copied to other members");
-                let here = source.or(roster.here.first());
-                let here = here.ok_or(error)?;
-                self.directly(members, here, operation, roster.deadline)
+                self.on_one(members, roster, operation, source)
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether a key that cannot be copied is made nonetheless: one replica is enough, or nobody has said how many
+    /// there have to be, and keys of its kind cannot be copied at all.
+    fn may_stay_alone(&self, error: &Error) -> bool {
+        let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
+        is_enough || self.lone_keys && keys::stays_where_it_is_made(error)
+    }
+
+    /// On the first member that can.
+    fn on_one(
+        &self,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        source: Option<&Present>,
+    ) -> Result<Outcome> {
+        let mut refused = None;
+        for present in source.map_or(&roster.here[..], std::slice::from_ref) {
+            match self.directly(members, present, operation, roster.deadline) {
+                Err(error) if keys::lacks_what_it_takes(&error) => {
+                    refused.get_or_insert(error);
+                }
+                answer => return answer,
+            }
+        }
+        Err(refused.unwrap_or_else(|| too_few("no member is in service")))
     }
 
     /// The members' own means, where all of them have these; otherwise who lacks them, and why.

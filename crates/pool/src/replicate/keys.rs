@@ -80,6 +80,21 @@ pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
         )
 }
 
+/// A key of a type or curve that hsmux cannot compute with: its copies could not be proved.
+pub(super) fn only_on_one(member: &str, kind: &str) -> Error {
+    Error::request(
+        Kind::Vendor(CKR_KEY_NOT_WRAPPABLE),
+        format!(
+            "{member}: hsmux cannot check keys of type {kind}, so there is one copy of such a key"
+        ),
+    )
+}
+
+/// Whether no key of this kind can be copied, whatever its attributes: then it stays where it is made.
+pub(super) fn stays_where_it_is_made(error: &Error) -> bool {
+    error.kind() == Kind::Vendor(CKR_KEY_NOT_WRAPPABLE)
+}
+
 impl Newborn<'_> {
     /// Envelopes to all members that are there, and to those that are away and enrolled.
     fn plan(mut self, coordinator: &Coordinator, roster: &Roster, source: Site) -> Result<Plan> {

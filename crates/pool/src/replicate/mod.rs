@@ -86,6 +86,7 @@ pub struct Coordinator {
     transport: Transport,
     replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
+    lone_keys: bool,
     envelope_life: Duration,
     threads: bool,
     /// What members could not do, by serial number and change.
@@ -112,6 +113,7 @@ impl Coordinator {
             transport: Transport::open(&folder)?,
             replicator: None,
             replicas,
+            lone_keys: true,
             envelope_life: ENVELOPE_LIFE,
             threads: true,
             unpaid: Repeats::default(),
@@ -126,6 +128,12 @@ impl Coordinator {
             envelope_life,
             ..self
         }
+    }
+
+    /// The same, making keys of kinds that cannot be copied on one member, or on none.
+    #[must_use]
+    pub fn with_lone_keys(self, lone_keys: bool) -> Self {
+        Self { lone_keys, ..self }
     }
 
     /// The same on the callers' threads alone: for an application that does not allow any others.

@@ -1,9 +1,10 @@
 //! A new key as a session object that can be wrapped, on the token where it is made.
 
+use super::keys;
 use super::origin::Origin;
 use super::site::{Passing, Site};
 use super::template;
-use hsmux_software::PublicKey;
+use hsmux_software::{PublicKey, unchecked_kind};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, Kind, Mechanism, ObjectRef, Operation, Result};
 
@@ -96,6 +97,9 @@ impl<'a> Newborn<'a> {
                 site.name
             )));
         };
+        if let Some(kind) = unchecked_kind(held[1 - at].attributes()) {
+            return Err(keys::only_on_one(site.name, &kind));
+        }
         let half =
             PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(site.name))?;
         held.swap(0, at);
