@@ -88,6 +88,18 @@ pub(crate) fn attributes_of(class: Class) -> &'static [u64] {
             CKA_PUBLIC_EXPONENT,
             CKA_EC_PARAMS,
             CKA_PARAMETER_SET,
+            CKA_PRIME,
+            CKA_SUBPRIME,
+            CKA_BASE,
+        ],
+        Class::DOMAIN_PARAMETERS => &[
+            CKA_KEY_TYPE,
+            CKA_LOCAL,
+            CKA_PRIME,
+            CKA_PRIME_BITS,
+            CKA_SUBPRIME,
+            CKA_SUBPRIME_BITS,
+            CKA_BASE,
         ],
         Class::SECRET_KEY => &[
             CKA_KEY_TYPE,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Attributes, Class, Error, Mechanism, NameMap, ObjectId, Result, Snapshot, Token, Uses, Verb,
+    Attributes, Class, Error, KeyKind, Mechanism, NameMap, ObjectId, Result, Snapshot, Token, Uses,
+    Verb,
 };
 
 use crate::ModuleToken;
@@ -156,18 +157,14 @@ impl ModuleToken {
     /// It names the key, so it is computed wherever it can be: SoftHSM's own is another for keys that
     /// were derived, and is missing for those that were unwrapped.
     fn check_value(&self, session: Session, key: Handle, read: &Attributes) -> Option<Vec<u8>> {
-        let (ecb, cbc, block) = match read.number(CKA_KEY_TYPE)? {
-            CKK_AES => (CKM_AES_ECB, CKM_AES_CBC, 16),
-            CKK_DES3 => (CKM_DES3_ECB, CKM_DES3_CBC, 8),
-            _ => return None,
-        };
+        let cipher = KeyKind::of(read.number(CKA_KEY_TYPE)?).block_cipher()?;
         if read.flag(CKA_ENCRYPT) != Some(true) {
             return None;
         }
-        let zeros = vec![0; block];
+        let zeros = vec![0; cipher.len];
         let ways = [
-            Mechanism::plain(ecb),
-            Mechanism::with_bytes(cbc, zeros.clone()),
+            Mechanism::plain(cipher.ecb),
+            Mechanism::with_bytes(cipher.cbc, zeros.clone()),
         ];
         let library = self.sessions.library();
         let info = self.info();

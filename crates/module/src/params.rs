@@ -65,7 +65,7 @@ pub(crate) fn with_raw<R>(
         Params::Ctr { bits, block } => {
             let raw = CK_AES_CTR_PARAMS {
                 ulCounterBits: *bits,
-                cb: sixteen(mechanism, block)?,
+                cb: block_of(mechanism, block)?,
             };
             with(kind, raw, call)
         }
@@ -85,10 +85,19 @@ pub(crate) fn with_raw<R>(
             };
             with(kind, raw, call)
         }
-        Params::CbcData { iv, data } => {
+        Params::CbcData { iv, data } if kind == CKM_AES_CBC_ENCRYPT_DATA => {
             let (data, len) = optional(data);
             let raw = CK_AES_CBC_ENCRYPT_DATA_PARAMS {
-                iv: sixteen(mechanism, iv)?,
+                iv: block_of(mechanism, iv)?,
+                pData: data,
+                length: len,
+            };
+            with(kind, raw, call)
+        }
+        Params::CbcData { iv, data } => {
+            let (data, len) = optional(data);
+            let raw = CK_DES_CBC_ENCRYPT_DATA_PARAMS {
+                iv: block_of(mechanism, iv)?,
                 pData: data,
                 length: len,
             };
@@ -130,7 +139,7 @@ fn optional(bytes: &[u8]) -> (*mut u8, u64) {
     }
 }
 
-fn sixteen(mechanism: &Mechanism, block: &[u8]) -> Result<[u8; 16]> {
+fn block_of<const N: usize>(mechanism: &Mechanism, block: &[u8]) -> Result<[u8; N]> {
     block.try_into().map_err(|_| invalid(mechanism))
 }
 
@@ -149,14 +158,18 @@ fn fits(mechanism: &Mechanism) -> bool {
         Params::Gcm(_) => &[CKM_AES_GCM, CKM_AES_GMAC],
         Params::Ctr { .. } => &[CKM_AES_CTR],
         Params::Ecdh { .. } => &[CKM_ECDH1_DERIVE, CKM_ECDH1_COFACTOR_DERIVE],
-        Params::CbcData { .. } => &[CKM_AES_CBC_ENCRYPT_DATA],
+        Params::CbcData { .. } => &[
+            CKM_AES_CBC_ENCRYPT_DATA,
+            CKM_DES_CBC_ENCRYPT_DATA,
+            CKM_DES3_CBC_ENCRYPT_DATA,
+        ],
         Params::StringData(_) => STRING_DATA,
         Params::Eddsa { .. } => &[CKM_EDDSA],
     };
     kinds.contains(&mechanism.kind)
 }
 
-/// The parameter is an IV.
+/// The parameter is an IV, or the public value of the other side.
 const BYTES: &[u64] = &[
     CKM_AES_CBC,
     CKM_AES_CBC_PAD,
@@ -174,6 +187,7 @@ const BYTES: &[u64] = &[
     CKM_DES3_CBC_PAD,
     CKM_CAMELLIA_CBC,
     CKM_CAMELLIA_CBC_PAD,
+    CKM_DH_PKCS_DERIVE,
 ];
 
 /// The parameter is CK_MAC_GENERAL_PARAMS.
@@ -207,6 +221,7 @@ const PSS: &[u64] = &[
 /// The parameter is CK_KEY_DERIVATION_STRING_DATA.
 const STRING_DATA: &[u64] = &[
     CKM_AES_ECB_ENCRYPT_DATA,
+    CKM_DES_ECB_ENCRYPT_DATA,
     CKM_DES3_ECB_ENCRYPT_DATA,
     CKM_CONCATENATE_BASE_AND_DATA,
     CKM_CONCATENATE_DATA_AND_BASE,

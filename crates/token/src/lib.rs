@@ -40,7 +40,8 @@ pub use operation::{Made, Operation, Outcome};
 pub use owner::give_to_the_owner_of_the_folder;
 pub use rv::{ends_connection, name as rv_name};
 pub use table::{
-    Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name, key_type_name,
+    BlockCipher, Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
+    key_type_name,
 };
 pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};
 pub use uri::{Uri, UriError};

@@ -92,10 +92,10 @@ pub enum Params {
         #[n(2)]
         public: Blob,
     },
-    /// CK_AES_CBC_ENCRYPT_DATA_PARAMS: IV and data.
+    /// CK_AES_CBC_ENCRYPT_DATA_PARAMS and CK_DES_CBC_ENCRYPT_DATA_PARAMS: IV and data.
     #[n(8)]
     CbcData {
-        /// iv, 16 bytes.
+        /// iv, 16 bytes; of DES 8 bytes.
         #[n(0)]
         iv: Blob,
         /// pData.

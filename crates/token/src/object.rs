@@ -20,6 +20,8 @@ impl Class {
     pub const PRIVATE_KEY: Self = Self(ck::CKO_PRIVATE_KEY);
     /// `CKO_SECRET_KEY`.
     pub const SECRET_KEY: Self = Self(ck::CKO_SECRET_KEY);
+    /// `CKO_DOMAIN_PARAMETERS`.
+    pub const DOMAIN_PARAMETERS: Self = Self(ck::CKO_DOMAIN_PARAMETERS);
 
     /// For people: `private key`, `certificate`.
     pub fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Class {
             Self::PUBLIC_KEY => "public key",
             Self::PRIVATE_KEY => "private key",
             Self::SECRET_KEY => "secret key",
+            Self::DOMAIN_PARAMETERS => "domain parameters",
             _ => "other object",
         }
     }

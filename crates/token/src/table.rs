@@ -64,9 +64,15 @@ pub enum KeyKind {
     MlDsa,
     /// CKK_SLH_DSA.
     SlhDsa,
+    /// CKK_DSA.
+    Dsa,
+    /// CKK_DH.
+    Dh,
     /// CKK_AES.
     Aes,
-    /// CKK_DES3.
+    /// CKK_DES.
+    Des,
+    /// CKK_DES2 and CKK_DES3.
     Des3,
     /// CKK_GENERIC_SECRET and the CKK_*_HMAC kinds.
     Generic,
@@ -83,12 +89,37 @@ impl KeyKind {
             CKK_ML_DSA => Self::MlDsa,
             CKK_SLH_DSA => Self::SlhDsa,
             CKK_AES => Self::Aes,
-            CKK_DES3 => Self::Des3,
-            CKK_GENERIC_SECRET | CKK_SHA_1_HMAC | CKK_SHA224_HMAC | CKK_SHA256_HMAC
-            | CKK_SHA384_HMAC | CKK_SHA512_HMAC => Self::Generic,
+            CKK_DSA => Self::Dsa,
+            CKK_DH => Self::Dh,
+            CKK_DES => Self::Des,
+            CKK_DES2 | CKK_DES3 => Self::Des3,
+            CKK_GENERIC_SECRET | CKK_MD5_HMAC | CKK_SHA_1_HMAC | CKK_SHA224_HMAC
+            | CKK_SHA256_HMAC | CKK_SHA384_HMAC | CKK_SHA512_HMAC => Self::Generic,
             _ => Self::None,
         }
     }
+
+    /// How a block is enciphered by a secret key of the family.
+    pub const fn block_cipher(self) -> Option<BlockCipher> {
+        let (ecb, cbc, len) = match self {
+            Self::Aes => (CKM_AES_ECB, CKM_AES_CBC, 16),
+            Self::Des => (CKM_DES_ECB, CKM_DES_CBC, 8),
+            Self::Des3 => (CKM_DES3_ECB, CKM_DES3_CBC, 8),
+            _ => return None,
+        };
+        Some(BlockCipher { ecb, cbc, len })
+    }
+}
+
+/// The mechanisms of a block cipher.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockCipher {
+    /// Each block by itself.
+    pub ecb: u64,
+    /// Blocks that depend on those before; its parameter is the IV.
+    pub cbc: u64,
+    /// Bytes of a block, and of the IV.
+    pub len: usize,
 }
 
 /// The name of a key type (`CKK_*`), for people; the number of one that hsmux does not know.
@@ -108,7 +139,11 @@ const KEY_TYPES: &[(u64, &str)] = &[
     (CKK_ML_DSA, "ML-DSA"),
     (CKK_SLH_DSA, "SLH-DSA"),
     (CKK_AES, "AES"),
+    (CKK_DES, "DES"),
+    (CKK_DES2, "DES2"),
     (CKK_DES3, "DES3"),
+    (CKK_DSA, "DSA"),
+    (CKK_DH, "DH"),
     (CKK_GENERIC_SECRET, "generic"),
 ];
 
@@ -319,6 +354,17 @@ table! {
     CKM_ML_DSA MlDsa [SIGNS];
     CKM_SLH_DSA_KEY_PAIR_GEN SlhDsa [GENERATE_PAIR];
     CKM_SLH_DSA SlhDsa [SIGNS];
+    CKM_DSA_PARAMETER_GEN Dsa [GENERATE];
+    CKM_DSA_KEY_PAIR_GEN Dsa [GENERATE_PAIR];
+    CKM_DSA Dsa [SIGNS];
+    CKM_DSA_SHA1 Dsa [SIGNS] Sha1 => CKM_DSA;
+    CKM_DSA_SHA224 Dsa [SIGNS] Sha224 => CKM_DSA;
+    CKM_DSA_SHA256 Dsa [SIGNS] Sha256 => CKM_DSA;
+    CKM_DSA_SHA384 Dsa [SIGNS] Sha384 => CKM_DSA;
+    CKM_DSA_SHA512 Dsa [SIGNS] Sha512 => CKM_DSA;
+    CKM_DH_PKCS_PARAMETER_GEN Dh [GENERATE];
+    CKM_DH_PKCS_KEY_PAIR_GEN Dh [GENERATE_PAIR];
+    CKM_DH_PKCS_DERIVE Dh [DERIVE];
     CKM_AES_KEY_GEN Aes [GENERATE];
     CKM_AES_ECB Aes [CIPHERS WRAPS];
     CKM_AES_CBC Aes [CIPHERS WRAPS];
@@ -333,12 +379,22 @@ table! {
     CKM_AES_KEY_WRAP_KWP Aes [WRAPS];
     CKM_AES_ECB_ENCRYPT_DATA Aes [DERIVE];
     CKM_AES_CBC_ENCRYPT_DATA Aes [DERIVE];
+    CKM_DES_KEY_GEN Des [GENERATE];
+    CKM_DES_ECB Des [CIPHERS];
+    CKM_DES_CBC Des [CIPHERS];
+    CKM_DES_CBC_PAD Des [CIPHERS];
+    CKM_DES_ECB_ENCRYPT_DATA Des [DERIVE];
+    CKM_DES_CBC_ENCRYPT_DATA Des [DERIVE];
+    CKM_DES2_KEY_GEN Des3 [GENERATE];
     CKM_DES3_KEY_GEN Des3 [GENERATE];
     CKM_DES3_ECB Des3 [CIPHERS];
     CKM_DES3_CBC Des3 [CIPHERS];
     CKM_DES3_CBC_PAD Des3 [CIPHERS];
     CKM_DES3_CMAC Des3 [SIGNS];
+    CKM_DES3_ECB_ENCRYPT_DATA Des3 [DERIVE];
+    CKM_DES3_CBC_ENCRYPT_DATA Des3 [DERIVE];
     CKM_GENERIC_SECRET_KEY_GEN Generic [GENERATE];
+    CKM_MD5_HMAC Generic [SIGNS];
     CKM_SHA_1_HMAC Generic [SIGNS];
     CKM_SHA224_HMAC Generic [SIGNS];
     CKM_SHA256_HMAC Generic [SIGNS];

@@ -49,7 +49,8 @@ impl Blocks {
         let (part, block, pads) = match mechanism.kind {
             CKM_AES_ECB | CKM_AES_CBC | CKM_AES_CTR => (mechanism.kind, 16, false),
             CKM_AES_CBC_PAD => (CKM_AES_CBC, 16, true),
-            CKM_DES3_ECB | CKM_DES3_CBC => (mechanism.kind, 8, false),
+            CKM_DES_ECB | CKM_DES_CBC | CKM_DES3_ECB | CKM_DES3_CBC => (mechanism.kind, 8, false),
+            CKM_DES_CBC_PAD => (CKM_DES_CBC, 8, true),
             CKM_DES3_CBC_PAD => (CKM_DES3_CBC, 8, true),
             _ => return None,
         };

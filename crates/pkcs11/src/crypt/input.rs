@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use hsmux_software::{Hasher, prehashed_input};
 use hsmux_token::Mechanism;
-use hsmux_token::ck::{CKM_ECDSA, CKR_DATA_LEN_RANGE};
+use hsmux_token::ck::{CKM_DSA, CKM_ECDSA, CKR_DATA_LEN_RANGE};
 
 use super::blocks::Blocks;
 use crate::rv::{Result, Rv};
@@ -47,8 +47,8 @@ impl Input {
 
     /// What the key's mechanism gets for all parts and the `last`; may be asked for again.
     ///
-    /// `signature_len` is that of the key: CKM_ECDSA takes as many bytes of a digest as the order has
-    /// (FIPS 186-5, section 6.4.1), which some tokens leave to the caller.
+    /// `signature_len` is that of the key: CKM_ECDSA and CKM_DSA take as many bytes of a digest as the order has
+    /// (FIPS 186-5, section 6.4.1; FIPS 186-4, section 4.6), which some tokens leave to the caller.
     pub fn all(&self, last: &[u8], raw: &Mechanism, signature_len: Option<usize>) -> Result<Bytes> {
         match self {
             Self::Gather(data) if last.len() > LIMIT - data.len() => Err(Rv(CKR_DATA_LEN_RANGE)),
@@ -59,7 +59,7 @@ impl Input {
                 let hash = hasher.hash();
                 hasher.update(last);
                 let mut digest = hasher.finish();
-                if raw.kind == CKM_ECDSA {
+                if matches!(raw.kind, CKM_ECDSA | CKM_DSA) {
                     digest.truncate(signature_len.map_or(digest.len(), |len| len / 2));
                 }
                 Ok(prehashed_input(hash, raw, &digest).into_owned().into())

@@ -41,6 +41,7 @@ pub fn of_mac(mechanism: &Mechanism) -> Option<usize> {
             };
             return usize::try_from(len).ok();
         }
+        CKM_MD5_HMAC => Hash::Md5,
         CKM_SHA_1_HMAC => Hash::Sha1,
         CKM_SHA224_HMAC => Hash::Sha224,
         CKM_SHA256_HMAC => Hash::Sha256,

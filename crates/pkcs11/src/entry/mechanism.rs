@@ -12,6 +12,7 @@ enum Shape {
     Nothing,
     /// So many bytes, exactly.
     Bytes(usize),
+    BytesUpTo(usize),
     /// So many bytes, or no parameter.
     OptionalBytes(usize),
     Number,
@@ -21,14 +22,19 @@ enum Shape {
     Ctr,
     Ecdh,
     CbcData,
+    DesCbcData,
     StringData,
     Eddsa,
 }
 
+/// The longest public value of DH that is taken: 16,384 bits, as the longest that PKCS#11 modules know.
+const MAX_DH: usize = 2048;
+
 fn shape(mechanism: &MechanismEntry) -> Shape {
     match mechanism.kind {
         CKM_AES_CBC | CKM_AES_CBC_PAD => Shape::Bytes(16),
-        CKM_DES3_CBC | CKM_DES3_CBC_PAD => Shape::Bytes(8),
+        CKM_DES_CBC | CKM_DES_CBC_PAD | CKM_DES3_CBC | CKM_DES3_CBC_PAD => Shape::Bytes(8),
+        CKM_DH_PKCS_DERIVE => Shape::BytesUpTo(MAX_DH),
         CKM_AES_KEY_WRAP | CKM_AES_KEY_WRAP_PAD => Shape::OptionalBytes(8),
         CKM_AES_KEY_WRAP_KWP => Shape::OptionalBytes(4),
         CKM_AES_CMAC_GENERAL => Shape::Number,
@@ -38,7 +44,10 @@ fn shape(mechanism: &MechanismEntry) -> Shape {
         CKM_AES_CTR => Shape::Ctr,
         CKM_ECDH1_DERIVE | CKM_ECDH1_COFACTOR_DERIVE => Shape::Ecdh,
         CKM_AES_CBC_ENCRYPT_DATA => Shape::CbcData,
-        CKM_AES_ECB_ENCRYPT_DATA => Shape::StringData,
+        CKM_DES_CBC_ENCRYPT_DATA | CKM_DES3_CBC_ENCRYPT_DATA => Shape::DesCbcData,
+        CKM_AES_ECB_ENCRYPT_DATA | CKM_DES_ECB_ENCRYPT_DATA | CKM_DES3_ECB_ENCRYPT_DATA => {
+            Shape::StringData
+        }
         CKM_EDDSA => Shape::Eddsa,
         _ => match mechanism.prehash {
             Some(prehash) if prehash.raw == CKM_RSA_PKCS_PSS => Shape::Pss,
@@ -114,7 +123,20 @@ impl Raw {
                 Shape::Gcm => self.gcm()?,
                 Shape::Ctr => ctr(&self.get()?),
                 Shape::Ecdh => ecdh(&self.get()?)?,
-                Shape::CbcData => cbc_data(&self.get()?)?,
+                Shape::BytesUpTo(most) => {
+                    if !(1..=most as CK_ULONG).contains(&self.len) {
+                        return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
+                    }
+                    Params::Bytes(copy(self.data, self.len)?)
+                }
+                Shape::CbcData => {
+                    let p = self.get::<CK_AES_CBC_ENCRYPT_DATA_PARAMS>()?;
+                    cbc_data(&p.iv, p.pData, p.length)?
+                }
+                Shape::DesCbcData => {
+                    let p = self.get::<CK_DES_CBC_ENCRYPT_DATA_PARAMS>()?;
+                    cbc_data(&p.iv, p.pData, p.length)?
+                }
                 Shape::StringData => {
                     let p = self.get::<CK_KEY_DERIVATION_STRING_DATA>()?;
                     Params::StringData(copy(p.pData, p.ulLen)?)
@@ -198,11 +220,11 @@ unsafe fn ecdh(p: &CK_ECDH1_DERIVE_PARAMS) -> Result<Params> {
     }
 }
 
-unsafe fn cbc_data(p: &CK_AES_CBC_ENCRYPT_DATA_PARAMS) -> Result<Params> {
+unsafe fn cbc_data(iv: &[u8], data: *const u8, len: CK_ULONG) -> Result<Params> {
     Ok(Params::CbcData {
-        iv: Blob(Bytes::copy_from_slice(&p.iv)),
+        iv: Blob(Bytes::copy_from_slice(iv)),
         // SAFETY: valid by the contract of `read`.
-        data: unsafe { copy(p.pData, p.length)? },
+        data: unsafe { copy(data, len)? },
     })
 }
 

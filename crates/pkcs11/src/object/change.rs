@@ -27,7 +27,7 @@ impl App {
         self.may_make(session, class, &template)?;
         template::untrusted(&template)?;
         template::complete(class, &template)?;
-        if local::is_local(class, template::is_token(&template)) {
+        if local::is_local(class, &template) {
             let attributes = local::complete(class, &template)?;
             return Ok(self.objects.insert(Home::Here, session, attributes));
         }
@@ -62,7 +62,7 @@ impl App {
         template::untrusted(&template)?;
         self.may_make(session, original.class, &whole)?;
         let token = template::is_token(&whole);
-        if local::is_local(original.class, token) {
+        if local::is_local(original.class, &whole) {
             return Ok(self.objects.insert(Home::Here, session, whole));
         }
         if let Some(id) = lasting(&original, token, &template) {

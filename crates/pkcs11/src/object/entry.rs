@@ -138,7 +138,7 @@ impl Entry {
         key.is_ok_and(|key| key.unchecked_curve().is_none())
     }
 
-    /// Bytes of an RSA modulus, or of both halves of an elliptic curve's signature.
+    /// Bytes of an RSA modulus, or of both halves of a signature of DSA or an elliptic curve.
     pub fn signature_len(&self) -> Option<usize> {
         self.size
     }
@@ -184,6 +184,7 @@ fn size(kind: KeyKind, attributes: &Attributes) -> Option<usize> {
             let zeros = modulus.iter().take_while(|byte| **byte == 0).count();
             Some(modulus.len() - zeros)
         }
+        KeyKind::Dsa => Some(2 * attributes.get(CKA_SUBPRIME)?.len()),
         KeyKind::Ec | KeyKind::Edwards => Some(2 * order_len(attributes.get(CKA_EC_PARAMS)?)?),
         _ => None,
     }

@@ -1,14 +1,16 @@
 //! Session objects without a secret: public keys, certificates and data, which live in this process.
 
-use hsmux_software::PublicKey;
+use hsmux_software::{PublicKey, unchecked_kind};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class};
 
+use super::template::is_token;
 use crate::rv::{Result, Rv};
 
-/// Whether an object needs no member to hold it.
-pub fn is_local(class: Class, token: bool) -> bool {
-    !token && matches!(class, Class::PUBLIC_KEY | Class::CERTIFICATE | Class::DATA)
+/// Whether an object needs no member to hold it. A public key that this process cannot compute with does.
+pub fn is_local(class: Class, template: &Attributes) -> bool {
+    let is_open = matches!(class, Class::PUBLIC_KEY | Class::CERTIFICATE | Class::DATA);
+    is_open && !is_token(template) && unchecked_kind(template).is_none()
 }
 
 /// All attributes of an object that is made here of a template.

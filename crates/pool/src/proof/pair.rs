@@ -197,13 +197,14 @@ impl Pair<'_> {
     }
 
     pub fn ciphers(&self) -> Result<Vec<Mechanism>> {
-        let (cbc, ecb, block) = match self.key_kind() {
-            KeyKind::Aes => (ck::CKM_AES_CBC, ck::CKM_AES_ECB, 16),
-            KeyKind::Des3 => (ck::CKM_DES3_CBC, ck::CKM_DES3_ECB, 8),
-            _ => return Ok(Vec::new()),
+        let Some(cipher) = self.key_kind().block_cipher() else {
+            return Ok(Vec::new());
         };
-        let iv = random::<16>()?[..block].to_vec();
-        let mut ciphers = vec![Mechanism::with_bytes(cbc, iv), Mechanism::plain(ecb)];
+        let iv = random::<16>()?[..cipher.len].to_vec();
+        let mut ciphers = vec![
+            Mechanism::with_bytes(cipher.cbc, iv),
+            Mechanism::plain(cipher.ecb),
+        ];
         ciphers.retain(|mechanism| self.both_have(mechanism));
         Ok(ciphers)
     }

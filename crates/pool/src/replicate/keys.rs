@@ -14,8 +14,8 @@ use super::work::Work;
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
-    Attributes, Blob, Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Scope,
-    Verb,
+    Attributes, Blob, Class, Error, KeyKind, Kind, Mechanism, ObjectId, ObjectRef, Operation,
+    Result, Scope, Verb, key_type_name,
 };
 
 /// Whether an operation makes a private or secret key (or copies a session object, which may be one).
@@ -270,22 +270,19 @@ impl Stored {
 /// CKA_CHECK_VALUE as the standard computes it for block ciphers (PKCS#11 3.0, section 4.10.2): the
 /// first three bytes of a block of zeros, enciphered.
 pub(super) fn check_value(site: Site, key: ObjectRef, key_type: u64) -> Result<Vec<u8>> {
-    let (mechanism, block) = match key_type {
-        CKK_AES => (CKM_AES_ECB, 16),
-        CKK_DES3 => (CKM_DES3_ECB, 8),
-        _ => {
-            return Err(Error::request(
-                Kind::Unsupported,
-                format!(
-                    "{}: gives no check value (CKA_CHECK_VALUE) for a key of type {key_type}, so \
-                     its copies could not be told to be the same",
-                    site.name
-                ),
-            ));
-        }
+    let Some(cipher) = KeyKind::of(key_type).block_cipher() else {
+        return Err(Error::request(
+            Kind::Unsupported,
+            format!(
+                "{}: gives no check value (CKA_CHECK_VALUE) for a key of type {}, so its copies could not be told to \
+                 be the same",
+                site.name,
+                key_type_name(key_type)
+            ),
+        ));
     };
-    let zeros = vec![0; block];
-    let text = site.with_key(Verb::Encrypt, key, Mechanism::plain(mechanism), zeros)?;
+    let zeros = vec![0; cipher.len];
+    let text = site.with_key(Verb::Encrypt, key, Mechanism::plain(cipher.ecb), zeros)?;
     Ok(text[..3.min(text.len())].to_vec())
 }
 

@@ -6,7 +6,9 @@ use super::site::{Passing, Site};
 use super::template;
 use hsmux_software::{PublicKey, unchecked_kind};
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Error, Kind, Mechanism, ObjectRef, Operation, Result};
+use hsmux_token::{
+    Attributes, Class, Error, KeyKind, Kind, Mechanism, ObjectRef, Operation, Result,
+};
 
 /// What an operation has made.
 pub(super) enum Birth<'a> {
@@ -152,5 +154,6 @@ fn template_of(operation: &mut Operation) -> Result<&mut Attributes> {
 }
 
 fn is_block_cipher_key(template: &Attributes) -> bool {
-    matches!(template.number(CKA_KEY_TYPE), Some(CKK_AES | CKK_DES3))
+    let key_type = template.number(CKA_KEY_TYPE);
+    key_type.is_some_and(|key_type| KeyKind::of(key_type).block_cipher().is_some())
 }

@@ -6,6 +6,7 @@ mod edwards;
 mod fork;
 mod generated;
 mod java;
+mod legacy;
 mod nss;
 mod openssl;
 mod p11_kit;
