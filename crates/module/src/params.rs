@@ -85,24 +85,7 @@ pub(crate) fn with_raw<R>(
             };
             with(kind, raw, call)
         }
-        Params::CbcData { iv, data } if kind == CKM_AES_CBC_ENCRYPT_DATA => {
-            let (data, len) = optional(data);
-            let raw = CK_AES_CBC_ENCRYPT_DATA_PARAMS {
-                iv: block_of(mechanism, iv)?,
-                pData: data,
-                length: len,
-            };
-            with(kind, raw, call)
-        }
-        Params::CbcData { iv, data } => {
-            let (data, len) = optional(data);
-            let raw = CK_DES_CBC_ENCRYPT_DATA_PARAMS {
-                iv: block_of(mechanism, iv)?,
-                pData: data,
-                length: len,
-            };
-            with(kind, raw, call)
-        }
+        Params::CbcData { iv, data } => with_cbc_data(mechanism, iv, data, call)?,
         Params::StringData(data) => {
             let (data, len) = optional(data);
             let raw = CK_KEY_DERIVATION_STRING_DATA {
@@ -129,6 +112,32 @@ fn with<P, R>(kind: u64, mut params: P, call: impl FnOnce(&mut CK_MECHANISM) -> 
         pParameter: (&raw mut params).cast(),
         ulParameterLen: size_of::<P>() as u64,
     })
+}
+
+/// The structure of AES and that of DES differ in the length of the IV alone.
+fn with_cbc_data<R>(
+    mechanism: &Mechanism,
+    iv: &[u8],
+    data: &[u8],
+    call: impl FnOnce(&mut CK_MECHANISM) -> R,
+) -> Result<R> {
+    let (data, length) = optional(data);
+    if mechanism.kind == CKM_AES_CBC_ENCRYPT_DATA {
+        let iv = block_of(mechanism, iv)?;
+        let raw = CK_AES_CBC_ENCRYPT_DATA_PARAMS {
+            iv,
+            pData: data,
+            length,
+        };
+        return Ok(with(mechanism.kind, raw, call));
+    }
+    let iv = block_of(mechanism, iv)?;
+    let raw = CK_DES_CBC_ENCRYPT_DATA_PARAMS {
+        iv,
+        pData: data,
+        length,
+    };
+    Ok(with(mechanism.kind, raw, call))
 }
 
 /// No bytes are a null pointer: modules compare with that.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::replicate::LoneKeys;
 use hsmux_token::Uri;
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +41,8 @@ pub struct Options {
     pub answers: Option<PathBuf>,
     /// How many members a new key has to reach.
     pub replicas: usize,
-    /// Whether a key is made on one member nonetheless if keys of its kind cannot be copied.
-    pub lone_keys: bool,
+    /// What becomes of a new key if keys of its kind cannot be copied.
+    pub lone_keys: LoneKeys,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,
     /// Whether every change of a token is refused.
@@ -65,7 +66,7 @@ impl Default for Options {
             state: PathBuf::from("/var/lib/hsmux"),
             answers: None,
             replicas: 1,
-            lone_keys: true,
+            lone_keys: LoneKeys::Made,
             envelope_life: crate::replicate::ENVELOPE_LIFE,
             read_only: false,
             counted: Vec::new(),

@@ -31,6 +31,7 @@ use std::time::Duration;
 use hsmux_token::Uri;
 use hsmux_token::permissions::TrustedOwner;
 
+use crate::replicate::LoneKeys;
 use crate::{Options, Policy};
 
 pub use acme::Acme;
@@ -104,8 +105,8 @@ pub struct PoolSection {
     pub deadline: Duration,
     /// How many members a new object must reach at once.
     pub replicas: usize,
-    /// Whether nobody has said so: then a key is made on one member if keys of its kind cannot be copied.
-    pub lone_keys: bool,
+    /// What becomes of a new key if keys of its kind cannot be copied.
+    pub lone_keys: LoneKeys,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,
     /// Keys with a use counter.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Policy;
-use crate::replicate::ENVELOPE_LIFE;
+use crate::replicate::{ENVELOPE_LIFE, LoneKeys};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, integer, text, uri};
@@ -129,7 +129,10 @@ fn pool(fields: &mut Fields<'_, '_, '_>, members: u64, broker: bool) -> PoolSect
             .duration("deadline")
             .unwrap_or(Duration::from_secs(30)),
         replicas: replicas.unwrap_or(members.min(2)) as usize,
-        lone_keys: replicas.is_none(),
+        lone_keys: match replicas {
+            Some(_) => LoneKeys::Refused,
+            None => LoneKeys::Made,
+        },
         envelope_life: fields
             .duration_from("envelope_life", "1m", "8760h")
             .unwrap_or(ENVELOPE_LIFE),

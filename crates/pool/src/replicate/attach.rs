@@ -4,7 +4,7 @@ use super::door::Door;
 use super::journal::{self, State};
 use super::owed::Strangers;
 use super::repeats::Repeats;
-use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
+use super::{CatchUp, Cloned, Coordinator, LoneKeys, Member, Members, Replicator, Selection};
 use crate::aside::Aside;
 use crate::panics::one_round;
 use crate::record::Record;
@@ -79,7 +79,7 @@ pub struct Writer {
     me: Weak<Self>,
     state: PathBuf,
     replicas: usize,
-    lone_keys: bool,
+    lone_keys: LoneKeys,
     envelope_life: Duration,
     /// A thread waits until keys have to leave the journal.
     tidies: AtomicBool,

@@ -1,6 +1,5 @@
 //! A change from its beginning: who is there, and what each has to do.
 
-use super::Coordinator;
 use super::born::Birth;
 use super::journal::{Record, Sync};
 use super::json::Name;
@@ -10,6 +9,7 @@ use super::objects;
 use super::plan::{Roster, too_few};
 use super::replicator::Replicator;
 use super::site::Limit;
+use super::{Coordinator, LoneKeys};
 use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
 use std::time::Instant;
 
@@ -115,7 +115,7 @@ impl Coordinator {
     /// there have to be, and keys of its kind cannot be copied at all.
     fn may_stay_alone(&self, error: &Error) -> bool {
         let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
-        is_enough || self.lone_keys && keys::stays_where_it_is_made(error)
+        is_enough || self.lone_keys == LoneKeys::Made && keys::stays_where_it_is_made(error)
     }
 
     /// On the first member that can.

@@ -80,13 +80,22 @@ use transport::Transport;
 /// enough for a repair, and an old copy of the state folder is worth nothing for longer.
 pub const ENVELOPE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// What becomes of a new key that no member lets out even wrapped, or whose copies hsmux could not prove.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoneKeys {
+    /// It is made on one member, and its copies are missing.
+    Made,
+    /// It is made nowhere, unless one replica is enough.
+    Refused,
+}
+
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
 pub struct Coordinator {
     journal: Journal,
     transport: Transport,
     replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
-    lone_keys: bool,
+    lone_keys: LoneKeys,
     envelope_life: Duration,
     threads: bool,
     /// What members could not do, by serial number and change.
@@ -113,7 +122,7 @@ impl Coordinator {
             transport: Transport::open(&folder)?,
             replicator: None,
             replicas,
-            lone_keys: true,
+            lone_keys: LoneKeys::Made,
             envelope_life: ENVELOPE_LIFE,
             threads: true,
             unpaid: Repeats::default(),
@@ -130,9 +139,9 @@ impl Coordinator {
         }
     }
 
-    /// The same, making keys of kinds that cannot be copied on one member, or on none.
+    /// The same, with another rule for keys of kinds that cannot be copied.
     #[must_use]
-    pub fn with_lone_keys(self, lone_keys: bool) -> Self {
+    pub fn with_lone_keys(self, lone_keys: LoneKeys) -> Self {
         Self { lone_keys, ..self }
     }
 
