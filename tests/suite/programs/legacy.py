@@ -1,5 +1,6 @@
 """DES, DSA and DH, for programs that still have such keys: each on session objects and on token objects."""
 
+import hmac
 import sys
 
 from pkcs11 import *
@@ -12,7 +13,7 @@ CKM_MD5_HMAC = 0x211
 CKA_PRIME, CKA_SUBPRIME, CKA_BASE, CKA_PRIME_BITS, CKA_SUBPRIME_BITS = 0x130, 0x131, 0x132, 0x133, 0x134
 CKA_VERIFY = 0x10A
 CKK_DSA, CKK_DH, CKK_DES2, CKK_DES3, CKK_MD5_HMAC = 0x1, 0x2, 0x14, 0x15, 0x27
-CKR_SIGNATURE_INVALID = 0xC0
+CKR_SIGNATURE_INVALID, CKR_KEY_TYPE_INCONSISTENT = 0xC0, 0x63
 
 path, label, pin = sys.argv[1:]
 module = Module(path)
@@ -106,9 +107,13 @@ def md5_hmac(kept):
     key |= {CKA_PRIVATE: True, CKA_VALUE: b"Jefe" * 4}
     key = session.create(names(kept, "md5") | key)
     mac = session.keyed("Sign", key, CKM_MD5_HMAC, b"what do ya want for nothing?")
-    import hmac
     assert mac == hmac.new(b"Jefe" * 4, b"what do ya want for nothing?", "md5").digest()
     session.verify(key, CKM_MD5_HMAC, b"what do ya want for nothing?", mac)
+    usage = {CKA_TOKEN: False, CKA_VALUE_LEN: 16, CKA_SIGN: True, CKA_VERIFY: True}
+    other = session.generate(CKM_AES_KEY_GEN, usage)
+    kind = Mechanism(CKM_MD5_HMAC, None, 0)
+    for init in ("C_SignInit", "C_VerifyInit"):
+        is_refused(CKR_KEY_TYPE_INCONSISTENT, getattr(module, init), session.handle, byref(kind), other)
 
 
 dsa_domain = parameters(CKM_DSA_PARAMETER_GEN, {CKA_PRIME_BITS: 1024})

@@ -89,19 +89,20 @@ fn uncommon(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
             let common = Hash::of(pss.hash).is_some_and(|hash| hash.mgf() == pss.mgf);
             (!common).then_some(([pss.hash, pss.mgf], pss.salt))
         }
-        _ => is_short_hmac(mechanism, key).then_some(([0, 0], 0)),
+        _ => is_uncommon_hmac(mechanism, key).then_some(([0, 0], 0)),
     }
 }
 
-/// HMAC with a key shorter than the hash (NIST SP 800-107, section 5.3.4), or of unknown length.
-fn is_short_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
+/// HMAC with a key of another type, or one that is shorter than the hash (NIST SP 800-107, section 5.3.4), or of
+/// unknown length.
+fn is_uncommon_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
     let entry = hsmux_token::entry(mechanism.kind);
     let of_hmac = entry.is_some_and(|entry| entry.key == KeyKind::Generic);
     let Some(hash) = length::of_mac(mechanism).filter(|_| of_hmac) else {
         return false;
     };
     let key_len = key.attributes.number(CKA_VALUE_LEN);
-    key_len.is_none_or(|len| len < hash as u64)
+    key.kind != KeyKind::Generic || key_len.is_none_or(|len| len < hash as u64)
 }
 
 /// The code for a mechanism, parameter or key that is refused.
