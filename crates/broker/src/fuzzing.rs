@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use hsmux_pool::config::{JwkSet, Jwt};
+use hsmux_config::{JwkSet, Jwt};
 
 use crate::auth::jwt::Issuer;
 use crate::key::KeyName;

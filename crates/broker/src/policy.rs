@@ -1,6 +1,6 @@
 //! Who may do what with which key: what no rule allows is refused.
 
-use hsmux_pool::config::{Action, Rule};
+use hsmux_config::{Action, Rule};
 
 use crate::auth::Client;
 use crate::refusal::Refusal;

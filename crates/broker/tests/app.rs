@@ -14,7 +14,7 @@ use hsmux_broker::http::Peer;
 use hsmux_broker::policy::Policy;
 use hsmux_broker::store::Store;
 use hsmux_broker::{Broker, app, auth};
-use hsmux_pool::config::{Action, Allowance, Limits, Rule};
+use hsmux_config::{Action, Allowance, Limits, Rule};
 use hsmux_pool::{Options, Pool, Seat};
 use hsmux_token::Token;
 use hsmux_token::fake::FakeToken;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
+use hsmux_config::{Config, Draft, Mistake};
 use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{AdminClient, Deed, Recorder, Request, Response, Stage};
-use hsmux_pool::config::{self, Config, Draft, Mistake};
 
 use crate::exit::Exit;
 
@@ -25,18 +25,20 @@ pub struct Context {
 impl Context {
     /// The configuration file.
     pub fn file(&self) -> PathBuf {
-        self.config.clone().unwrap_or_else(config::default_path)
+        self.config
+            .clone()
+            .unwrap_or_else(hsmux_config::default_path)
     }
 
     /// The configuration; all mistakes are in the error.
     pub fn load(&self) -> anyhow::Result<Config> {
-        config::load(&self.file()).map_err(|mistakes| wrong(&mistakes))
+        hsmux_config::load(&self.file()).map_err(|mistakes| wrong(&mistakes))
     }
 
     /// The configuration as far as it can be read, for commands that a running daemon serves: it goes on with what
     /// it read before.
     pub fn draft(&self) -> anyhow::Result<Draft> {
-        config::draft(&self.file()).map_err(|mistake| wrong(&[mistake]))
+        hsmux_config::draft(&self.file()).map_err(|mistake| wrong(&[mistake]))
     }
 
     /// Whether a daemon runs. Not to know it is an error: who takes it for absent works on cards that it uses.
@@ -62,7 +64,7 @@ impl Context {
             return Ok(self.load()?.state);
         }
         let missing = "no folder for the record of PINs: set HOME, or write a configuration";
-        config::default_state().ok_or_else(|| Exit::Usage.because(missing))
+        hsmux_config::default_state().ok_or_else(|| Exit::Usage.because(missing))
     }
 
     /// A connection to the daemon's administration.

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::str::FromStr;
 
 use anyhow::Context as _;
-use hsmux_pool::config::PinSource;
+use hsmux_config::PinSource;
 use hsmux_token::Secret;
 
 use crate::exit::Exit;

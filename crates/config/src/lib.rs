@@ -13,10 +13,10 @@ mod network;
 mod node;
 mod parse;
 mod pin;
+mod pool;
 mod print;
 mod reader;
 pub mod schema;
-mod seats;
 mod sections;
 mod site;
 #[cfg(test)]
@@ -24,15 +24,11 @@ mod tests;
 mod traces;
 mod users;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hsmux_token::Uri;
 use hsmux_token::permissions::TrustedOwner;
-
-use crate::replicate::LoneKeys;
-use crate::{Options, Policy};
+use hsmux_token::{Error, Kind, Uri};
 
 pub use acme::Acme;
 pub use backend_check::Check;
@@ -43,8 +39,9 @@ pub use files::check;
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
-pub use node::{Allowed, NodeSection, node_name};
+pub use node::{Allowed, Identity, NodeSection, node_name};
 pub use pin::PinSource;
+pub use pool::{ENVELOPE_LIFE, LoneKeys, Policy, PoolSection};
 pub use print::{example, full_example, markdown};
 pub use site::{Certificate, Clients, Place, Site};
 pub use traces::Traces;
@@ -88,31 +85,6 @@ pub struct Draft {
     pub config: Config,
     /// What is wrong with the file.
     pub mistakes: Vec<Mistake>,
-}
-
-/// `[pool]`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct PoolSection {
-    /// The one token's label.
-    pub label: String,
-    /// Who is given an operation.
-    pub policy: Policy,
-    /// Whether every listener is read-only.
-    pub read_only: bool,
-    /// Operations that may wait.
-    pub queue: usize,
-    /// How long one may take.
-    pub deadline: Duration,
-    /// How many members a new object must reach at once.
-    pub replicas: usize,
-    /// What becomes of a new key if keys of its kind cannot be copied.
-    pub lone_keys: LoneKeys,
-    /// How long a new key is kept for a member that is away, wrapped.
-    pub envelope_life: Duration,
-    /// Keys with a use counter.
-    pub counted: Vec<Uri>,
-    /// Whether members are watched that do not say otherwise.
-    pub watch: bool,
 }
 
 /// A unix socket and who may open it.
@@ -241,25 +213,11 @@ impl Draft {
 }
 
 impl Config {
-    /// What the pool is told at its start. An application that embeds it may have no threads: then
-    /// `threads` is to be changed.
-    pub fn options(&self) -> Options {
-        Options {
-            label: self.pool.label.clone(),
-            policy: self.pool.policy,
-            queue: self.pool.queue,
-            deadline: self.pool.deadline,
-            threads: true,
-            state: self.state.clone(),
-            answers: Some(self.state.join("answers")),
-            replicas: self.pool.replicas,
-            lone_keys: self.pool.lone_keys,
-            envelope_life: self.pool.envelope_life,
-            read_only: self.pool.read_only,
-            hides_broker_keys: false,
-            counted: self.pool.counted.clone(),
-            parked: BTreeMap::new(),
-        }
+    /// `[daemon] worker`, if it is given and no other user can change it.
+    pub fn worker_program(&self) -> Result<Option<PathBuf>, Error> {
+        let verify = |worker: &PathBuf| TrustedOwner::RootOrSelf.verify(worker);
+        let verified = self.worker.as_ref().map(verify).transpose();
+        verified.map_err(|e| Error::pool(Kind::Environment, format!("[daemon] worker: {e}")))
     }
 
     /// The member of that name.

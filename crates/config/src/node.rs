@@ -1,17 +1,17 @@
 //! `[node]` and each `[[peer]]`: this host among others, and members that are other hosts.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hsmux_token::Uri;
 use hsmux_token::permissions::SecretReaders;
+use minicbor::{Decode, Encode};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Source, text, uri};
 use super::sections::{Placed, many, one, required, unique};
 use super::{Isolation, Listener, Login, Member, Socket};
-use crate::process::Identity;
 
 /// `[node]`: who this host is to other hosts, and where it serves them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -219,5 +219,31 @@ fn address(text: &str) -> Result<String, String> {
     match port.parse::<u16>() {
         Ok(port) if good && port > 0 => Ok(text.to_owned()),
         _ => Err(wrong()),
+    }
+}
+
+/// How a host shows other hosts who it is, and whom it believes: PEM files.
+#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
+#[cbor(array)]
+pub struct Identity {
+    /// Its certificate, and those that lead to the authority's.
+    #[n(0)]
+    pub certificate: PathBuf,
+    /// Its private key.
+    #[n(1)]
+    pub key: PathBuf,
+    /// The authority's certificate.
+    #[n(2)]
+    pub ca: PathBuf,
+    /// The authority's list of certificates that are not to be believed any more.
+    #[n(3)]
+    pub revoked: Option<PathBuf>,
+}
+
+impl Identity {
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let needed = [&self.certificate, &self.key, &self.ca];
+        needed.into_iter().chain(&self.revoked).map(|file| &**file)
     }
 }

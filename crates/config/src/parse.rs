@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Policy;
-use crate::replicate::{ENVELOPE_LIFE, LoneKeys};
+use crate::{ENVELOPE_LIFE, LoneKeys};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Named, Source, integer, text, uri};

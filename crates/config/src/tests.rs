@@ -76,19 +76,6 @@ fn the_shape_of_the_contract_is_read() {
 }
 
 #[test]
-fn a_worker_inherits_no_pin_of_any_member() {
-    let config = read(GOOD).unwrap();
-    let mut worker = std::process::Command::new("worker");
-    config.environment(&config.tokens[0]).apply(&mut worker);
-    let told: Vec<_> = worker.get_envs().collect();
-    assert!(told.contains(&("PIN2".as_ref(), None)), "{told:?}");
-    assert!(
-        told.contains(&("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()))),
-        "{told:?}"
-    );
-}
-
-#[test]
 fn every_mistake_is_found_at_once() {
     let text = GOOD
         .replace("queue = 1024", "queue = 0\nqeue = 1")

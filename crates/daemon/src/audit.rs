@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_audit::{Actor, Event, OnFailure, Settings, Trail};
-use hsmux_pool::config::Config;
+use hsmux_config::Config;
 use serde_json::{Map, Value};
 
 use crate::admin::{Announced, Request, Stage};

@@ -1,6 +1,6 @@
 //! What another configuration changes while the daemon runs, and what it changes at the next start only.
 
-use hsmux_pool::config::{Allowed, BrokerSection, Config, PoolSection};
+use hsmux_config::{Allowed, BrokerSection, Config, PoolSection};
 
 /// The configuration of the file as it can be taken over now: what is settled at the start stays as it was.
 pub fn what_can_change(old: &Config, file: &Config) -> Config {
@@ -112,7 +112,7 @@ fn peers(old: &Config, new: &Config) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hsmux_pool::config::parse;
+    use hsmux_config::parse;
     use std::path::Path;
 
     const FILE: &str = r#"[pool]

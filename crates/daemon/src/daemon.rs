@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::{self, Config, Member, Mistake};
+use hsmux_config::{Config, Member, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
 use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_token::{Error, Kind, Result};
@@ -79,7 +79,7 @@ impl Daemon {
     /// but for three seconds at most; a member that does not come is no error.
     pub fn start(file: &Path) -> Result<Self> {
         let config = load(file)?;
-        let seats = config.seats(&members::worker(&config)?, None);
+        let seats = hsmux_pool::members::seats(&config, &members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;
         // Beside a broker, a gateway or a node the CPU that it would stay awake on is theirs.
@@ -101,7 +101,7 @@ impl Daemon {
         let cards = Some(Arc::new(Dkek::default()) as Arc<dyn Replicator>);
         let options = Options {
             parked: parked::load(&config.state),
-            ..config.options()
+            ..Options::from(&config)
         };
         let (pool, writer) = replicate::start(options, seats, Hold::Always, cards)?;
         let mut boot = [0; 8];
@@ -378,7 +378,7 @@ impl Running {
 
 /// Reads a configuration; all its mistakes are in the error.
 fn load(file: &Path) -> Result<Config> {
-    config::load(file).map_err(|mistakes| {
+    hsmux_config::load(file).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
         Error::pool(Kind::Environment, lines.join("\n"))
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::config::{Config, Listener};
+use hsmux_config::{Config, Listener};
 use hsmux_pool::socket::{SocketFile, listen};
 use hsmux_token::Result;
 use hsmux_wire::{Listening, Reactor};
@@ -58,7 +58,7 @@ impl Doors {
     fn open_one(&self, running: &Running, config: &Config, listener: &Listener) -> Result<Open> {
         let settings = Settings::new(config, listener);
         if let Err(error) = &settings.pin
-            && settings.listener.login == hsmux_pool::config::Login::Pin
+            && settings.listener.login == hsmux_config::Login::Pin
         {
             let socket = listener.socket.path.display();
             tracing::warn!(%socket, %error, "nobody can log in here");
@@ -129,7 +129,7 @@ impl Doors {
     pub fn nobody_can_log_in(&self) -> bool {
         let refuses = |open: &Open| {
             let settings = open.service.settings.load();
-            settings.listener.login == hsmux_pool::config::Login::Pin && settings.pin.is_err()
+            settings.listener.login == hsmux_config::Login::Pin && settings.pin.is_err()
         };
         self.applications.lock().iter().all(refuses)
     }
@@ -141,7 +141,7 @@ impl Doors {
             ListenerStatus {
                 socket: settings.listener.socket.path.clone(),
                 read_only: settings.listener.read_only,
-                pin_login: settings.listener.login == hsmux_pool::config::Login::Pin,
+                pin_login: settings.listener.login == hsmux_config::Login::Pin,
                 connections: open.listening.connections(),
                 applications: open.service.applications(),
             }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use argon2::{Algorithm, Argon2, Params, Version};
-use hsmux_pool::config::PinSource;
+use hsmux_config::PinSource;
 use hsmux_token::{Displaced, Error, FairQueue, Kind, Result, Secret};
 use parking_lot::{Condvar, Mutex};
 use zeroize::Zeroizing;

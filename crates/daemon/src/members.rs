@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::{Config, Member};
+use hsmux_config::{Config, Member};
+use hsmux_pool::members::seats_of;
 use hsmux_pool::{Pool, Seat};
 use hsmux_token::{Error, Kind, Result};
 
@@ -29,7 +30,7 @@ pub fn changed_seats(old: &Config, new: &Config) -> Result<Vec<(String, Vec<Seat
         .iter()
         .filter(|member| differs(old, member) || (another && member.node.is_some()));
     Ok(changed
-        .map(|member| (member.name.clone(), new.member_seats(member, &worker, None)))
+        .map(|member| (member.name.clone(), seats_of(&new, member, &worker, None)))
         .collect())
 }
 
@@ -74,7 +75,7 @@ pub fn change(
 /// Adds one member, with all its seats or not at all.
 pub fn add(pool: &Pool, config: &Config, member: &Member) -> Result<()> {
     let worker: &Path = &worker(config)?;
-    pool.add_all(config.member_seats(member, worker, None))
+    pool.add_all(seats_of(config, member, worker, None))
 }
 
 /// Whether a member is new or another one; where it stands in the file is of no matter.

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::{self, Config, Mistake};
+use hsmux_config::{Config, Mistake};
 use hsmux_token::{Error, Kind, Result, Uri};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -120,7 +120,7 @@ fn same(mut one: Config, mut other: Config) -> bool {
 }
 
 fn parse(file: &Path, text: &str) -> Result<Config> {
-    config::parse(file, text).map_err(|mistakes| {
+    hsmux_config::parse(file, text).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
         Error::request(Kind::Environment, lines.join("\n"))
     })
@@ -200,7 +200,7 @@ mod tests {
         let (_folder, file) = file_of(FIRST);
         let second = member("b \"2\"");
         add(&file, &second, served).unwrap();
-        let config = config::load(&file).unwrap();
+        let config = hsmux_config::load(&file).unwrap();
         assert_eq!(config.member("b \"2\"").unwrap().uri, second.uri);
         let again = add(&file, &second, served).unwrap_err();
         assert!(again.to_string().contains("stands already"), "{again}");
@@ -237,7 +237,7 @@ mod tests {
         let (_folder, file) = file_of(&[pool, first, own, next].concat());
         forget(&file, "a").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), [pool, next].concat());
-        let config = config::load(&file).unwrap();
+        let config = hsmux_config::load(&file).unwrap();
         assert!(config.audit.file.ends_with("audit.log") && config.member("b").is_some());
     }
 

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hsmux_pool::config::{Allowed, Config};
+use hsmux_config::{Allowed, Config};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{Entrance, Reactor};
 use parking_lot::Mutex;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::Login;
+use hsmux_config::Login;
 use hsmux_pool::replicate::Writer;
 use hsmux_pool::{Owner, Pool};
 use hsmux_token::{Error, Result};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::config::{Allowed, Config, Listener, Login, PinSource, User};
+use hsmux_config::{Allowed, Config, Listener, Login, PinSource, User};
 use hsmux_pool::{Catalogue, Entry};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 

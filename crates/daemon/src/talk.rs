@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use hsmux_config::Login;
 use hsmux_pool::Visit;
-use hsmux_pool::config::Login;
 use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{
     Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,

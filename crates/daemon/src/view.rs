@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use hsmux_config::Login;
 use hsmux_pool::Catalogue;
-use hsmux_pool::config::Login;
 use hsmux_token::{Object, TokenFlags};
 use hsmux_wire::View;
 use parking_lot::Mutex;

@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use boring::ssl::{Ssl, SslVersion};
-use hsmux_pool::config::Behind;
+use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;

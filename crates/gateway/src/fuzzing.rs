@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use hsmux_pool::config::ProxyVersion;
+use hsmux_config::ProxyVersion;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Uri, Version};
 

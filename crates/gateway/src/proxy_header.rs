@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Once;
 
-use hsmux_pool::config::{GatewaySection, ProxyVersion};
+use hsmux_config::{GatewaySection, ProxyVersion};
 use ppp::{HeaderResult, v1, v2};
 use tokio::io::{AsyncRead, AsyncReadExt};
 

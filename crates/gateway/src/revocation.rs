@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use boring::ssl::SslRef;
 use boring::x509::X509Ref;
-use hsmux_pool::config::Clients;
+use hsmux_config::Clients;
 use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::Result;
 

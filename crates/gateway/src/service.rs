@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::GatewaySection;
+use hsmux_config::GatewaySection;
 use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;

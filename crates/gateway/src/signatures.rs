@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::config::GatewaySection;
+use hsmux_config::GatewaySection;
 use hsmux_pool::{Claim, Holders, Pool};
 use hsmux_token::{Done, Error, Kind, ObjectId, Request, Result};
 use parking_lot::Mutex;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
 use hsmux_audit::Trail;
-use hsmux_pool::config::{Certificate, GatewaySection, Place, Site};
+use hsmux_config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_software::revocation::Revocation;
 use hsmux_ticket::Keys;

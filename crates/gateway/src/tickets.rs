@@ -7,8 +7,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use boring::hash::hmac_sha256;
 use hsmux_audit::Trail;
+use hsmux_config::{GatewaySection, Place};
 use hsmux_pool::Pool;
-use hsmux_pool::config::{GatewaySection, Place};
 use hsmux_pool::stamp::Stamp;
 use hsmux_ticket::{Key, Keys, Ring};
 use hsmux_token::permissions::SecretReaders;

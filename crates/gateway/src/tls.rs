@@ -11,7 +11,7 @@ use boring::ssl::{
 };
 use boring::x509::store::X509StoreBuilder;
 use boring::x509::{X509StoreContextRef, X509VerifyError};
-use hsmux_pool::config::{Behind, Clients, GatewaySection, Site};
+use hsmux_config::{Behind, Clients, GatewaySection, Site};
 use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_ticket::Keys;
 use hsmux_token::Result;

@@ -1,6 +1,6 @@
 //! Anything inside TLS, to a backend as it is.
 
-use hsmux_pool::config::Behind;
+use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
 
 use crate::backend::{Line, Unreached};

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
-use hsmux_pool::config::GatewaySection;
 use hsmux_pool::stamp::Stamp;
 
 use crate::house::House;

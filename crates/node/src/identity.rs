@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use hsmux_pool::process::Identity;
+use hsmux_config::Identity;
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
 use rustls::client::{Resumption, WebPkiServerVerifier};

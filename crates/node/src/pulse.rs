@@ -82,7 +82,8 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
-    use hsmux_pool::process::{Identity, LinkOptions};
+    use hsmux_config::Identity;
+    use hsmux_pool::process::LinkOptions;
     use hsmux_wire::SPOKEN;
     use tokio::io::duplex;
 

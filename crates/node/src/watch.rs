@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::config::NodeSection;
-use hsmux_pool::process::Identity;
+use hsmux_config::Identity;
+use hsmux_config::NodeSection;
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::Result;
 use rustls::ServerConfig;

@@ -6,7 +6,7 @@
 //!
 //! | variable | what it does |
 //! |---|---|
-//! | `HSMUX_CONFIG` | names the configuration file, see [`hsmux_pool::config::default_path`] |
+//! | `HSMUX_CONFIG` | names the configuration file, see [`hsmux_config::default_path`] |
 //! | `HSMUX_SOCKET` | names the daemon's socket; then no configuration file is read |
 //! | `HSMUX_DEBUG` | writes the sentence behind each error's CK_RV to standard error |
 //!

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::config::{self, Config, Draft, Isolation, Login, Mistake};
+use hsmux_config::{Config, Draft, Isolation, Login, Mistake};
 use hsmux_pool::replicate::{self, Hold};
-use hsmux_pool::{Guest, Options};
+use hsmux_pool::{Guest, Options, members};
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
@@ -56,8 +56,11 @@ pub fn backend(source: &Source, threads: bool) -> Result<Box<dyn Backend>> {
         let endpoint = Endpoint::from(Path::new(&socket));
         return Ok(Box::new(Daemon::new(endpoint, PATIENCE)?));
     }
-    let file = source.config.clone().unwrap_or_else(config::default_path);
-    let draft = config::draft(&file).map_err(|mistake| of(&[mistake]))?;
+    let file = source
+        .config
+        .clone()
+        .unwrap_or_else(hsmux_config::default_path);
+    let draft = hsmux_config::draft(&file).map_err(|mistake| of(&[mistake]))?;
     if draft.config.module.embedded {
         let config = draft.good().map_err(|mistakes| of(&mistakes))?;
         return embedded(&config, threads);
@@ -102,7 +105,7 @@ fn privileged(source: &Source) -> Result<Box<dyn Backend>> {
     if source.socket.is_some() || source.config.is_some() {
         return Err(refuse("`socket` and `config` of the provider are refused"));
     }
-    let draft = config::draft_of(TrustedOwner::Root, Path::new(SYSTEM));
+    let draft = hsmux_config::draft_of(TrustedOwner::Root, Path::new(SYSTEM));
     let draft = draft.map_err(|mistake| of(&[mistake]))?;
     if draft.config.module.embedded {
         return Err(refuse("[module] mode = \"embedded\" is refused"));
@@ -115,7 +118,7 @@ fn of(mistakes: &[Mistake]) -> Error {
     mistake(lines.join("\n"))
 }
 
-/// A read-only pool cannot be embedded, which [`config::load`] has seen to.
+/// A read-only pool cannot be embedded, which [`hsmux_config::load`] has seen to.
 fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
     if !threads {
         no_workers(config)?;
@@ -125,9 +128,9 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         threads,
         // No listener is there that could name them.
         hides_broker_keys: true,
-        ..config.options()
+        ..Options::from(config)
     };
-    let seats = config.seats(&worker::program(config)?, None);
+    let seats = members::seats(config, &worker::program(config)?, None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let guest = Arc::new(Guest::new(pool));
@@ -192,7 +195,7 @@ mod tests {
              isolation = {isolation:?}\n"
         );
         std::fs::write(&file, text).unwrap();
-        config::load(&file).unwrap()
+        hsmux_config::load(&file).unwrap()
     }
 
     #[test]

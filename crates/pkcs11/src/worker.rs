@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::Config;
+use hsmux_config::Config;
 use hsmux_token::Result;
 
 const NAME: &str = "hsmux";

@@ -1,4 +1,4 @@
-//! Many tokens as one: catalogue, leases, policies, health, queueing, configuration.
+//! Many tokens as one: catalogue, leases, policies, health, queueing.
 //!
 //! A [`Pool`] is a [`hsmux_token::Token`] over any number of [`Seat`]s. A request takes a lane of a
 //! seat that holds its key, or waits in the one queue; no lane is free while a request waits that it
@@ -10,7 +10,6 @@ mod aside;
 mod catalogue;
 mod changes;
 mod claim;
-pub mod config;
 mod connect;
 mod connector;
 mod core;
@@ -24,6 +23,7 @@ mod job;
 mod keeper;
 mod life;
 mod mechanisms;
+pub mod members;
 mod minder;
 mod need;
 mod options;
@@ -55,8 +55,9 @@ pub use claim::Claim;
 pub use connector::{Care, Connector, Seat};
 pub use course::{Course, Run};
 pub use guest::{Guest, Visit};
+pub use hsmux_config::Policy;
 pub use hsmux_wire::together;
-pub use options::{Options, Policy};
+pub use options::Options;
 pub use owner::Owner;
 pub use panics::one_round;
 pub use pool::{Holders, Pool, serving_threads};

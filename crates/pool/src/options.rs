@@ -4,22 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::replicate::LoneKeys;
+use hsmux_config::{Config, ENVELOPE_LIFE, LoneKeys, Policy};
 use hsmux_token::Uri;
-use serde::{Deserialize, Serialize};
-
-/// Which of several free seats gets a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// The one with the least latency × (pending + 1) / weight.
-    #[default]
-    LeastLoaded,
-    /// One after the other, each as often as its weight says.
-    RoundRobin,
-    /// The first in the order of the configuration.
-    FirstAvailable,
-}
 
 /// What a pool is told at its start.
 #[derive(Clone, Debug)]
@@ -67,10 +53,34 @@ impl Default for Options {
             answers: None,
             replicas: 1,
             lone_keys: LoneKeys::Made,
-            envelope_life: crate::replicate::ENVELOPE_LIFE,
+            envelope_life: ENVELOPE_LIFE,
             read_only: false,
             counted: Vec::new(),
             hides_broker_keys: false,
+            parked: BTreeMap::new(),
+        }
+    }
+}
+
+impl From<&Config> for Options {
+    /// What the configuration says. An application that embeds the pool may have no threads: then `threads` is to be
+    /// changed.
+    fn from(config: &Config) -> Self {
+        let pool = &config.pool;
+        Self {
+            label: pool.label.clone(),
+            policy: pool.policy,
+            queue: pool.queue,
+            deadline: pool.deadline,
+            threads: true,
+            state: config.state.clone(),
+            answers: Some(config.state.join("answers")),
+            replicas: pool.replicas,
+            lone_keys: pool.lone_keys,
+            envelope_life: pool.envelope_life,
+            read_only: pool.read_only,
+            hides_broker_keys: false,
+            counted: pool.counted.clone(),
             parked: BTreeMap::new(),
         }
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use hsmux_token::{Error, Kind, Result};
 
-use crate::config::{Socket, group_id};
+use hsmux_config::{Socket, group_id};
 
 /// The file of a listening socket; removed when dropped, unless it is another's by then.
 #[derive(Debug)]

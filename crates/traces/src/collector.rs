@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hsmux_pool::config;
 use hsmux_remote::Remote;
 use hsmux_token::{Error, Kind, Result};
 use opentelemetry::KeyValue;
@@ -37,7 +36,7 @@ const LONGEST_ANSWER: usize = 64 << 10;
 
 impl Collector {
     /// The one of the configuration, or else of the environment.
-    pub fn find(section: Option<&config::Traces>) -> Result<Option<Self>> {
+    pub fn find(section: Option<&hsmux_config::Traces>) -> Result<Option<Self>> {
         let below = |base: &str| format!("{}/v1/traces", base.trim_end_matches('/'));
         let url = match section {
             Some(section) => Some(below(&section.endpoint)),

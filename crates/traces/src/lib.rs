@@ -19,7 +19,6 @@ mod trace;
 use std::sync::Arc;
 
 use arc_swap::ArcSwapOption;
-use hsmux_pool::config;
 use hsmux_token::Result;
 
 pub use operation::{Operation, word};
@@ -37,7 +36,7 @@ pub struct Traces {
 
 impl Traces {
     /// As the configuration says, or else the environment.
-    pub fn start(section: Option<&config::Traces>) -> Result<Self> {
+    pub fn start(section: Option<&hsmux_config::Traces>) -> Result<Self> {
         let traces = Self::default();
         traces.change(traces.prepare(section)?);
         Ok(traces)
@@ -45,7 +44,7 @@ impl Traces {
 
     /// What makes spans by another configuration, `None` where that says nothing; or why it cannot. All stays as
     /// it is until [`Self::change`].
-    pub fn prepare(&self, section: Option<&config::Traces>) -> Result<Option<Source>> {
+    pub fn prepare(&self, section: Option<&hsmux_config::Traces>) -> Result<Option<Source>> {
         Source::start(section, &self.totals)
     }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use hsmux_pool::config;
 use hsmux_token::{Error, Kind, Result};
 use opentelemetry::InstrumentationScope;
 use opentelemetry::trace::TracerProvider;
@@ -21,7 +20,7 @@ pub struct Source {
 impl Source {
     /// As the configuration says, or the environment; `None`: neither does.
     pub(crate) fn start(
-        section: Option<&config::Traces>,
+        section: Option<&hsmux_config::Traces>,
         totals: &Arc<Totals>,
     ) -> Result<Option<Self>> {
         let Some(collector) = Collector::find(section)? else {

@@ -2,16 +2,14 @@
 
 use std::path::Path;
 
-use hsmux_pool::config;
-
 /// A text is a configuration, or has at least one mistake.
 pub fn configuration(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {
         return;
     };
-    match config::parse(Path::new("/etc/hsmux/hsmux.toml"), text) {
+    match hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), text) {
         Ok(config) => {
-            config.options();
+            let _ = hsmux_pool::Options::from(&config);
             for member in &config.tokens {
                 assert!(config.member(&member.name).is_some());
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
-use hsmux_pool::config::{JwkSet, JwkUrl, Jwt};
+use hsmux_config::{JwkSet, JwkUrl, Jwt};
 use hsmux_pool::stamp::Stamp;
 use hsmux_remote::Remote;
 use hsmux_token::{Error, Kind, Result};

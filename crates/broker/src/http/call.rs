@@ -9,7 +9,7 @@ use axum::extract::{FromRequest, RawPathParams, Request};
 use axum::http::{HeaderMap, Method};
 use axum::response::Response;
 use hsmux_audit::Actor;
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_token::ObjectId;
 use hsmux_traces::Trace;
 use parking_lot::Mutex;

@@ -13,7 +13,7 @@ use governor::clock::{Clock, MonotonicClock};
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
-use hsmux_pool::config::{Allowance, Limit, Limits};
+use hsmux_config::{Allowance, Limit, Limits};
 use parking_lot::Mutex;
 
 use crate::auth::Client as Identified;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hsmux_pool::config::Socket;
+use hsmux_config::Socket;
 use hsmux_pool::socket::{self, SocketFile};
 use hsmux_pool::tcp;
 use hsmux_token::{Error, Kind, Result};

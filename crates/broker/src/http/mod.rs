@@ -42,7 +42,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_pool::config::Limits;
+use hsmux_config::Limits;
 use hsmux_token::Result;
 use hsmux_traces::Traces;
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use axum::http::StatusCode;
 use hsmux_audit::{Event, Trail};
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_token::{ObjectId, ck};
 
 use super::Call;

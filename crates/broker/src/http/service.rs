@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_audit::Trail;
-use hsmux_pool::config::BrokerSection;
+use hsmux_config::BrokerSection;
 use hsmux_pool::{Beat, Pool, Pulse, serving_threads, tcp};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use hsmux_pool::config::Tls;
+use hsmux_config::Tls;
 use hsmux_pool::stamp::Stamp;
 use hsmux_software::revocation::{Refused, Revocation};
 use hsmux_token::permissions::SecretReaders;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::config::BrokerSection;
+use hsmux_config::BrokerSection;
 use hsmux_token::Result;
 use tokio::sync::watch;
 use tokio::time::timeout;

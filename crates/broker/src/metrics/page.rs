@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use axum::http::StatusCode;
 use axum::response::Response;
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_token::ObjectId;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_software::{PublicKey, csr};
 use serde::Deserialize;
 use x509_cert::Certificate;

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_token::Operation;
 use serde::Deserialize;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::StatusCode;
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_software::PublicKey;
 use hsmux_token::{Hash, ObjectId};
 

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hsmux_pool::config::Action;
+use hsmux_config::Action;
 use hsmux_software::digest;
 use hsmux_token::Operation;
 use serde::Deserialize;

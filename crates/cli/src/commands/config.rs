@@ -1,7 +1,7 @@
 //! `hsmux config`.
 
 use clap::Subcommand;
-use hsmux_pool::config::{self, Mistake};
+use hsmux_config::Mistake;
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -39,9 +39,9 @@ impl Config {
             Self::Check => return check(context),
             Self::Path if context.json => context.file().display().to_string(),
             Self::Path => format!("{}\n", context.file().display()),
-            Self::Example { full: true } => config::full_example(),
-            Self::Example { full: false } => config::example().to_owned(),
-            Self::Schema => config::markdown(),
+            Self::Example { full: true } => hsmux_config::full_example(),
+            Self::Example { full: false } => hsmux_config::example().to_owned(),
+            Self::Schema => hsmux_config::markdown(),
         };
         output::document(&text, context.json)?;
         Ok(Exit::Done)
@@ -50,7 +50,7 @@ impl Config {
 
 fn check(context: &Context) -> anyhow::Result<Exit> {
     let file = context.file();
-    let mistakes = config::check(&file);
+    let mistakes = hsmux_config::check(&file);
     let errors = mistakes.iter().filter(|mistake| mistake.is_error()).count();
     if context.json {
         output::json(&mistakes)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
-use crate::config::duration;
-use crate::config::reader::{Fields, Named, suggestion, text};
+use crate::duration;
+use crate::reader::{Fields, Named, suggestion, text};
 
 /// An issuer of JSON Web Tokens (RFC 7519).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use super::clients;
-use crate::config::reader::Fields;
+use crate::reader::Fields;
 
 /// Limits of each client, and of all connections together.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -131,7 +131,7 @@ fn per_second(fields: &mut Fields<'_, '_, '_>, name: &str) -> Option<NonZeroU32>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Mistake, parse};
+    use crate::{Mistake, parse};
 
     const GOOD: &str = r#"[pool]
 label = "x"

@@ -1,6 +1,6 @@
 //! Files that the configuration names: what is missing has its line, what may come later has none.
 
-use crate::config::{Mistake, check};
+use crate::{Mistake, check};
 use hsmux_token::fake::write_secret;
 
 const TEXT: &str = r#"[pool]
@@ -134,5 +134,5 @@ fn what_others_can_read_or_change_is_an_error_with_the_command_that_repairs_it()
         assert_eq!(errors(), [], "its group may read it: {name}");
     }
     set("hsmux.toml", 0o664);
-    assert!(crate::config::load(&path("hsmux.toml")).is_err());
+    assert!(crate::load(&path("hsmux.toml")).is_err());
 }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
-use hsmux_pool::config::{Config, Login, Member};
+use hsmux_pool::members;
 use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
@@ -192,9 +193,9 @@ struct Vendors<'a> {
 impl Desk for Vendors<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
-        let mut options = member.open_options(&self.config.state)?;
+        let mut options = members::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
-        let environment = self.config.environment(member);
+        let environment = members::environment(&self.config, member);
         desk::change_pin(&self.program, &environment, options, new)
     }
 }

@@ -3,7 +3,7 @@
 use std::result::Result as Outcome;
 
 use hsmux_audit::Trail;
-use hsmux_pool::config::Config;
+use hsmux_config::Config;
 use hsmux_token::Result;
 
 use super::{AdminClient, Deed, Failure, Request, Stage};

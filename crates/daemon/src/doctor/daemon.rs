@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 
-use hsmux_pool::config::Config;
+use hsmux_config::Config;
 use hsmux_pool::{DebtStatus, ObjectStatus};
 use hsmux_token::{Error, Kind, Result};
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use hsmux_pool::config::{Config, Isolation, Member};
+use hsmux_config::{Config, Isolation, Member};
 use hsmux_token::{TokenFlags, TokenInfo};
 
 use super::{Finding, Found, Level, Probe, opensc, shown};

@@ -7,7 +7,7 @@ mod state;
 
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::config::{self, Mistake};
+use hsmux_config::Mistake;
 use hsmux_token::TokenInfo;
 use serde::{Deserialize, Serialize};
 
@@ -51,8 +51,8 @@ pub type Probe<'a> = dyn Fn(&Path, &[(String, String)]) -> Result<Vec<Found>, St
 
 /// Looks at everything. No PIN is shown to any token.
 pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {
-    let mut findings: Vec<_> = config::check(file).iter().map(of_mistake).collect();
-    let Ok(draft) = config::draft(file) else {
+    let mut findings: Vec<_> = hsmux_config::check(file).iter().map(of_mistake).collect();
+    let Ok(draft) = hsmux_config::draft(file) else {
         return findings;
     };
     let config = &draft.config;

@@ -1,6 +1,6 @@
 //! Settings of OpenSC that a pool of cards needs.
 
-use hsmux_pool::config::{Config, Member};
+use hsmux_config::{Config, Member};
 use hsmux_token::TokenFlags;
 
 use super::{Finding, Found, Level};

@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use hsmux_config::Config;
 use hsmux_module::pin;
-use hsmux_pool::config::Config;
 
 use super::{Finding, Level, shown};
 use crate::admin::PinRow;

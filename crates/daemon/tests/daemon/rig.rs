@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_daemon::Daemon;
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, Request, Response};
-use hsmux_pool::{Seat, config};
+use hsmux_pool::Seat;
 use hsmux_token::fake::{FakeToken, write_secret};
 use hsmux_token::{
     Attributes, Class, Error, Made, Object, ObjectId, ObjectRef, Operation, Outcome, Result,
@@ -49,7 +49,8 @@ impl Rig {
         };
         write_secret(&rig.path("pool.pin"), PIN);
         rig.configure(more);
-        let config = config::load(&rig.path("hsmux.toml")).unwrap_or_else(|m| panic!("{m:#?}"));
+        let config =
+            hsmux_config::load(&rig.path("hsmux.toml")).unwrap_or_else(|m| panic!("{m:#?}"));
         let (held, last) = (Arc::clone(&rig.held), Arc::clone(&rig.token));
         let seat = Seat {
             name: "fake".into(),

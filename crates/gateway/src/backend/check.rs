@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
-use hsmux_pool::config::Check;
+use hsmux_config::Check;
 use http_body_util::Empty;
 use hyper::Request;
 use hyper::header::{CONNECTION, USER_AGENT};

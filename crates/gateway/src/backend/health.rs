@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use hsmux_pool::config::Backend;
+use hsmux_config::Backend;
 use parking_lot::Mutex;
 
 /// What is known of a server.
@@ -114,7 +114,7 @@ mod tests {
 
     fn url() -> Backend {
         Backend {
-            scheme: hsmux_pool::config::Scheme::Tcp,
+            scheme: hsmux_config::Scheme::Tcp,
             host: "a.test".into(),
             port: 1,
         }

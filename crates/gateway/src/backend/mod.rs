@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
-use hsmux_pool::config::{self, Behind, Site};
+use hsmux_config::{Behind, Site};
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::Result;
 use hyper::Uri;
@@ -60,7 +60,7 @@ pub struct Backends {
 
 /// A server.
 pub struct Backend {
-    url: config::Backend,
+    url: hsmux_config::Backend,
     /// Where it is.
     uri: Uri,
     /// The host of requests that name none.
@@ -124,14 +124,14 @@ impl Backends {
     }
 
     /// Each by its URL, and whether it is well.
-    pub fn each(&self) -> impl Iterator<Item = (&config::Backend, bool)> {
+    pub fn each(&self) -> impl Iterator<Item = (&hsmux_config::Backend, bool)> {
         let each = self.all.iter();
         each.map(|backend| (&backend.url, backend.health.is_well()))
     }
 }
 
 impl Backend {
-    fn new(url: &config::Backend, behind: &Behind) -> Result<Self> {
+    fn new(url: &hsmux_config::Backend, behind: &Behind) -> Result<Self> {
         let authority = url.authority();
         let http2 = url.scheme.is_http2();
         let connector = || tls::connector(behind.roots(), http2);

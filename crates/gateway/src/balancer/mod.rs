@@ -8,7 +8,7 @@ mod haproxy;
 mod host;
 mod nginx;
 
-use hsmux_pool::config::GatewaySection;
+use hsmux_config::GatewaySection;
 use hsmux_token::{Error, Kind, Result};
 
 pub use check::Checked;

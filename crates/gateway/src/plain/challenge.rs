@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hsmux_pool::config::Acme;
+use hsmux_config::Acme;
 use http_body_util::{BodyExt, Empty, Full, Limited};
 use hyper::Request;
 use hyper::client::conn::http1;

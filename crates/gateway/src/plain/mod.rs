@@ -16,7 +16,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hsmux_pool::config::{Acme, GatewaySection};
+use hsmux_config::{Acme, GatewaySection};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, HeaderValue};
 use hyper::server::conn::http1;

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hsmux_pool::config::node_name;
+use hsmux_config::node_name;
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, Token, Uri};
 

@@ -1,7 +1,7 @@
 use std::collections::HashSet;
 use std::os::unix::fs::PermissionsExt;
 
-use hsmux_pool::process::Identity;
+use hsmux_config::Identity;
 
 use super::*;
 use crate::certificate::Shown;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsmux_pool::process::Identity;
+use hsmux_config::Identity;
 use hsmux_pool::stamp::Stamp;
 use hsmux_token::Error;
 use hsmux_wire::decode;

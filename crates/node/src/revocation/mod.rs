@@ -20,7 +20,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_pool::process::{Identity, LinkOptions};
+use hsmux_config::Identity;
+use hsmux_pool::process::LinkOptions;
 use hsmux_token::{Error, Result};
 use hsmux_wire::frame::Message;
 use minicbor::{Decode, Encode};

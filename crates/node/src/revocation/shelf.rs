@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsmux_pool::process::Identity;
+use hsmux_config::Identity;
 use hsmux_token::Result;
 use rustix::fs::{Access, access};
 use x509_cert::der::pem::{self, LineEnding};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsmux_pool::config::PinSource;
+use hsmux_config::PinSource;
 use hsmux_software::PublicKey;
 use hsmux_token::{Class, Error, KeyKind, Kind, Object, Result, Secret, TokenFlags, Uri, ck};
 use hsmux_wire::View;

@@ -22,6 +22,6 @@ mod worker;
 
 pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};
 pub use environment::Environment;
-pub use orders::{Identity, LinkOptions};
+pub use orders::LinkOptions;
 pub use secrets::{keep_secrets, take_stdin};
 pub use worker::{Orders, serve_orders, worker_main};

@@ -1,7 +1,6 @@
 //! What a worker is told at its start.
 
-use std::path::{Path, PathBuf};
-
+use hsmux_config::Identity;
 use hsmux_module::Options;
 use hsmux_token::{Error, Result, Secret};
 use minicbor::{Decode, Encode};
@@ -31,32 +30,6 @@ pub struct LinkOptions {
     /// What this host shows.
     #[n(3)]
     pub identity: Identity,
-}
-
-/// How a host shows other hosts who it is, and whom it believes: PEM files.
-#[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-#[cbor(array)]
-pub struct Identity {
-    /// Its certificate, and those that lead to the authority's.
-    #[n(0)]
-    pub certificate: PathBuf,
-    /// Its private key.
-    #[n(1)]
-    pub key: PathBuf,
-    /// The authority's certificate.
-    #[n(2)]
-    pub ca: PathBuf,
-    /// The authority's list of certificates that are not to be believed any more.
-    #[n(3)]
-    pub revoked: Option<PathBuf>,
-}
-
-impl Identity {
-    /// Its files.
-    pub fn files(&self) -> impl Iterator<Item = &Path> {
-        let needed = [&self.certificate, &self.key, &self.ca];
-        needed.into_iter().chain(&self.revoked).map(|file| &**file)
-    }
 }
 
 impl Order {

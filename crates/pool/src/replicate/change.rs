@@ -1,5 +1,6 @@
 //! A change from its beginning: who is there, and what each has to do.
 
+use super::Coordinator;
 use super::born::Birth;
 use super::journal::{Record, Sync};
 use super::json::Name;
@@ -9,7 +10,7 @@ use super::objects;
 use super::plan::{Roster, too_few};
 use super::replicator::Replicator;
 use super::site::Limit;
-use super::{Coordinator, LoneKeys};
+use hsmux_config::LoneKeys;
 use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
 use std::time::Instant;
 

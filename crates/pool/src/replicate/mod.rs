@@ -67,6 +67,7 @@ pub use members::{Member, Members};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 
+use hsmux_config::{ENVELOPE_LIFE, LoneKeys};
 use hsmux_token::sync::Turn;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
@@ -75,19 +76,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use transport::Transport;
-
-/// How long a new key is kept for a member that is away, wrapped, where the configuration does not say: a week is
-/// enough for a repair, and an old copy of the state folder is worth nothing for longer.
-pub const ENVELOPE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// What becomes of a new key that no member lets out even wrapped, or whose copies hsmux could not prove.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LoneKeys {
-    /// It is made on one member, and its copies are missing.
-    Made,
-    /// It is made nowhere, unless one replica is enough.
-    Refused,
-}
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
 pub struct Coordinator {

@@ -7,7 +7,7 @@
 //! can be known. Once there is a `.next`, whoever has neither it nor a draft is through.
 
 use super::files;
-use crate::config::PinSource;
+use hsmux_config::PinSource;
 use hsmux_token::{Error, Kind, Result, Secret};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -72,9 +72,9 @@ pub fn trail() {
 }
 
 pub fn configuration() {
-    write("configuration", "example", hsmux_pool::config::example());
+    write("configuration", "example", hsmux_config::example());
     // Each section by itself, with all of its keys.
-    let text = hsmux_pool::config::full_example();
+    let text = hsmux_config::full_example();
     let lines = text
         .lines()
         .map(|line| line.strip_prefix('#').unwrap_or(line));

@@ -12,6 +12,7 @@ const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
     &[
         "hsmux-software",
+        "hsmux-config",
         "hsmux-audit",
         "hsmux-ticket",
         "hsmux-remote",

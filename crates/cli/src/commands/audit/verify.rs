@@ -7,9 +7,9 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_audit::verify::{Known, Verdict, rotated, verify};
 use hsmux_audit::{Head, Keeper};
+use hsmux_config::Config;
 use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{Request, Response};
-use hsmux_pool::config::Config;
 
 use crate::context::Context;
 use crate::exit::Exit;

@@ -70,7 +70,7 @@ pub struct BurnIn {
     #[arg(long, default_value = "hsmux-burn-in.json", value_name = "FILE")]
     state: PathBuf,
     /// How often the state file is written
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "5s")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "5s")]
     save_every: Duration,
     /// Begin anew, whatever the state file has
     #[arg(long)]

@@ -52,10 +52,10 @@ pub struct Churn {
     #[arg(long, default_value_t = 256, value_name = "BYTES")]
     payload: usize,
     /// How long after a change a run is measured
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "2s")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "2s")]
     settle: Duration,
     /// How long a run is measured, in turns of 250 ms with a token that nobody changes
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "6s")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "6s")]
     time: Duration,
     /// Where a broker has its module: in worker processes, or in itself
     #[arg(long, value_enum, value_name = "WHERE", default_value = "process")]

@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use hsmux_bench::compare::{self, Bound, Goal, Variant};
 use hsmux_bench::sign;
-use hsmux_pool::config::PinSource;
+use hsmux_config::PinSource;
 use hsmux_token::{Error, Kind, Uri};
 
 use super::run::{RunArgs, interrupt, watched};

@@ -55,7 +55,7 @@ pub struct Http {
     #[arg(long)]
     no_keep_alive: bool,
     /// Ask for so long
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "10s")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "10s")]
     time: Duration,
     /// Send so many requests in place of a time
     #[arg(long, short = 'n', value_name = "M", conflicts_with = "time")]
@@ -64,7 +64,7 @@ pub struct Http {
     #[arg(long, value_name = "PER_SECOND")]
     rate: Option<f64>,
     /// The same load before, of which nothing counts
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "500ms")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "500ms")]
     warm_up: Duration,
     /// A process to account for with all that descend from it, as the service's own; may be repeated
     #[arg(long, value_name = "NAME|PID")]

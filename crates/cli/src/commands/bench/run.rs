@@ -30,7 +30,7 @@ pub struct RunArgs {
     #[arg(long, short = 'n', default_value_t = 10_000, value_name = "M")]
     count: u64,
     /// Sign for so long in place of a count
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, conflicts_with = "count")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, conflicts_with = "count")]
     time: Option<Duration>,
     /// Start so many a second, whatever becomes of them [default: each caller one after the other]
     #[arg(long, value_name = "PER_SECOND", value_parser = per_second)]
@@ -42,7 +42,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 32, value_name = "BYTES")]
     data_len: usize,
     /// The same load before, of which nothing counts
-    #[arg(long, value_parser = hsmux_pool::config::parse_duration, default_value = "500ms")]
+    #[arg(long, value_parser = hsmux_config::parse_duration, default_value = "500ms")]
     warm_up: Duration,
     /// Do not check the signatures
     #[arg(long)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use clap::Args;
 use hsmux_bench::burn_in::{Behind, Look, Member};
+use hsmux_config::{Config, Login, PinSource};
 use hsmux_daemon::PoolClient;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
-use hsmux_pool::Pool;
-use hsmux_pool::config::{Config, Login, PinSource};
+use hsmux_pool::{Pool, members};
 use hsmux_token::{Secret, Token, Uri};
 
 use crate::context::Context;
@@ -101,7 +101,7 @@ fn behind_daemon(socket: &Path) -> Option<Behind> {
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
     let worker = std::env::current_exe()?;
-    let pool = Pool::start(config.options(), config.seats(&worker, None))?;
+    let pool = Pool::start(config.into(), members::seats(config, &worker, None))?;
     Ok(Opened {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),

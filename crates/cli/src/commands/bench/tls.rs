@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use hsmux_bench::tls::{self, Extent, Offer, Options, Pace, Trust, Version};
-use hsmux_pool::config::parse_duration;
+use hsmux_config::parse_duration;
 
 use super::run::{interrupt, verdict, watched};
 use crate::context::Context;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use hsmux_config::PinSource;
 use hsmux_daemon::admin::Deed;
-use hsmux_pool::config::PinSource;
 use hsmux_smartcard::dkek::custodian::{self, PasswordShare};
 use hsmux_smartcard::dkek::{CheckValue, DkekShare, ShareFile};
 use hsmux_smartcard::provision::{ProvisionError as E, domain};

@@ -1,7 +1,7 @@
 //! One card, one user at a time: the daemon's member rests while a command works on its card.
 
+use hsmux_config::Config;
 use hsmux_daemon::admin::{AdminClient, DaemonStatus, MemberStatus, Request, Response};
-use hsmux_pool::config::Config;
 
 use crate::context::Context;
 use crate::rest::Rest;

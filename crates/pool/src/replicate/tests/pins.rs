@@ -1,7 +1,7 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
-use crate::config::PinSource;
 use crate::replicate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
+use hsmux_config::PinSource;
 use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result, Secret};

@@ -7,7 +7,7 @@ use hsmux_bench::churn::{LABEL, Options, Serves};
 use hsmux_bench::cipher::Cipher;
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_bench::{Control, Until};
-use hsmux_pool::{Pool, config};
+use hsmux_pool::{Pool, members};
 use hsmux_suite::{Program, built};
 use hsmux_token::{Error, Kind, Result};
 
@@ -25,12 +25,12 @@ pub fn below_http(effort: Effort) -> Result<Report> {
     let store = store(&folder, "token")?;
     // It has made the key.
     drop(store.keys()?);
-    let configuration = config::load(&store.configure(workers())?).map_err(|mistakes| {
+    let configuration = hsmux_config::load(&store.configure(workers())?).map_err(|mistakes| {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         Error::request(Kind::Environment, lines.join("\n"))
     })?;
-    let seats = configuration.seats(&built(Program::Hsmux), None);
-    let pool = Pool::start(configuration.options(), seats)?;
+    let seats = members::seats(&configuration, &built(Program::Hsmux), None);
+    let pool = Pool::start(hsmux_pool::Options::from(&configuration), seats)?;
     let usual = usual();
     let cipher = Cipher::new(pool, LABEL, usual.callers, usual.payload)?;
     let engine = "pool, 16 callers";
