@@ -33,6 +33,11 @@ pub struct Core {
     bio_gets: Option<BioGets>,
 }
 
+// SAFETY: OpenSSL's functions for providers may be called by any thread, with the handle that came with them.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
+
 impl Core {
     /// From what OSSL_provider_init is given.
     ///
@@ -68,9 +73,14 @@ impl Core {
         }
     }
 
-    /// Puts an error's sentence into OpenSSL's queue.
+    /// Puts an error's sentence into OpenSSL's queue, and to standard error for who asks for it there (HSMUX_DEBUG).
     pub fn raise(&self, error: &Error) {
         crate::debug::say(error);
+        self.queue(error);
+    }
+
+    /// Puts an error's sentence into OpenSSL's queue alone.
+    pub fn queue(&self, error: &Error) {
         let (Some(new_error), Some(vset_error)) = (self.new_error, self.vset_error) else {
             return;
         };
@@ -91,6 +101,11 @@ impl Core {
     /// The outcome, with its error in the queue.
     pub fn told<T>(&self, result: hsmux_token::Result<T>) -> Option<T> {
         result.inspect_err(|error| self.raise(error)).ok()
+    }
+
+    /// 1 for what has been done, 0 for an error, which is in the queue.
+    pub fn done(&self, result: hsmux_token::Result<()>) -> c_int {
+        c_int::from(self.told(result).is_some())
     }
 
     /// Reads into a buffer; how much there was.
