@@ -47,6 +47,11 @@ impl Private {
         }
     }
 
+    /// The key's URI, without where its PIN is.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
     /// Begins a signature or a decryption; nobody is asked for anything.
     pub fn begin(&self, function: Function, mechanism: Mechanism) -> Result<Active> {
         let key = Arc::clone(&self.entry);

@@ -18,4 +18,5 @@ mod names;
 mod pem;
 mod scheme;
 mod signing;
+mod text;
 mod value;

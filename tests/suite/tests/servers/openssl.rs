@@ -125,6 +125,27 @@ fn a_message_is_signed() {
     openssl(&rig, pss).fails().says("leave the padding pkcs1");
 }
 
+#[test]
+fn a_key_is_shown_as_its_public_values_and_where_the_private_key_is() {
+    let rig = rig();
+    for (key, bits) in [("rsa", 2048), ("ec", 256)] {
+        let public = plain(&rig, "pkey -pubin -text_pub -noout -in");
+        let public = public.arg(rig.keys.public(key)).ok().out;
+        let (first, values) = public.split_once('\n').unwrap();
+        assert_eq!(first, format!("Public-Key: ({bits} bit)"));
+        let private = format!(
+            "Private-Key: ({bits} bit)\nThe private key stays in the pool: \
+             pkcs11:token=web;object={key};type=private\n{values}"
+        );
+        for command in ["pkey", key] {
+            let line = format!("{command} -in {key}.both -text -noout");
+            assert_eq!(openssl(&rig, &line).ok().out, private);
+        }
+        let line = format!("pkey -in {key}.both -text_pub -noout");
+        assert_eq!(openssl(&rig, &line).ok().out, public);
+    }
+}
+
 /// OpenSSL's own encoders ask for the private key, and say nothing when there is none to be read.
 #[test]
 fn a_private_key_is_not_written_and_the_reason_is_said() {

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use hsmux_token::Error;
+use hsmux_token::{Error, Kind};
 
 use super::abi::{Dispatch, Opaque, Param, UTF8_PTR};
 
@@ -11,12 +11,14 @@ const GET_PARAMS: c_int = 2;
 const NEW_ERROR: c_int = 5;
 const VSET_ERROR: c_int = 7;
 const BIO_READ: c_int = 42;
+const BIO_WRITE: c_int = 43;
 const BIO_GETS: c_int = 49;
 
 type GetParams = unsafe extern "C" fn(*const Opaque, *mut Param) -> c_int;
 type NewError = unsafe extern "C" fn(*const Opaque);
 type VsetError = unsafe extern "C" fn(*const Opaque, u32, *const c_char, *mut c_void);
 type BioRead = unsafe extern "C" fn(*mut Opaque, *mut c_void, usize, *mut usize) -> c_int;
+type BioWrite = unsafe extern "C" fn(*mut Opaque, *const c_void, usize, *mut usize) -> c_int;
 type BioGets = unsafe extern "C" fn(*mut Opaque, *mut c_char, c_int) -> c_int;
 
 /// The reason of every error, which its text explains; the provider has a table of them.
@@ -30,6 +32,7 @@ pub struct Core {
     new_error: Option<NewError>,
     vset_error: Option<VsetError>,
     bio_read: Option<BioRead>,
+    bio_write: Option<BioWrite>,
     bio_gets: Option<BioGets>,
 }
 
@@ -56,6 +59,7 @@ impl Core {
                 vset_error: find(VSET_ERROR)
                     .map(|f| std::mem::transmute::<*const (), VsetError>(f)),
                 bio_read: find(BIO_READ).map(|f| std::mem::transmute::<*const (), BioRead>(f)),
+                bio_write: find(BIO_WRITE).map(|f| std::mem::transmute::<*const (), BioWrite>(f)),
                 bio_gets: find(BIO_GETS).map(|f| std::mem::transmute::<*const (), BioGets>(f)),
             }
         }
@@ -120,6 +124,26 @@ impl Core {
         // SAFETY: the buffer is as long as is said; the rest by this function's own contract.
         let good = unsafe { read(bio, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut got) };
         if good == 1 { got.min(buffer.len()) } else { 0 }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Safety
+    /// `bio` is the core's.
+    pub unsafe fn write(&self, bio: *mut Opaque, bytes: &[u8]) -> hsmux_token::Result<()> {
+        let mut put = 0;
+        let written = self.bio_write.is_some_and(|write| {
+            // SAFETY: the bytes are as many as is said; the rest by this function's own contract.
+            unsafe { write(bio, bytes.as_ptr().cast(), bytes.len(), &raw mut put) == 1 }
+        });
+        if written && put == bytes.len() {
+            return Ok(());
+        }
+        let message = format!(
+            "{put} of {} bytes were written; is the disk full?",
+            bytes.len()
+        );
+        Err(Error::request(Kind::Environment, message))
     }
 
     /// Reads the next line, or as much of it as there is room for; 0 at the end.

@@ -6,6 +6,7 @@ mod abi;
 mod agreement;
 mod core;
 mod decoder;
+mod encoder;
 mod guard;
 mod init;
 mod keymgmt;
