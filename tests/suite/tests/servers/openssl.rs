@@ -8,7 +8,7 @@ use crate::way::{Login, Way, write_file};
 use crate::web::{open_to_others, with_certificates};
 
 /// A daemon, and `rsa.both` and `ec.both`, with certificate and reference.
-fn rig() -> Rig {
+pub fn rig() -> Rig {
     let mut rig = open_to_others(with_certificates(), Login::Peer);
     rig.start();
     Way::Provider.write_configuration(&rig);
@@ -21,13 +21,13 @@ fn rig() -> Rig {
 }
 
 /// `openssl` with the provider.
-fn openssl(rig: &Rig, line: &str) -> Run {
+pub fn openssl(rig: &Rig, line: &str) -> Run {
     let run = rig.run("openssl").env("HSMUX_CONFIG", "");
     run.env("OPENSSL_CONF", rig.path("openssl.cnf")).args(line)
 }
 
 /// `openssl` as it is.
-fn plain(rig: &Rig, line: &str) -> Run {
+pub fn plain(rig: &Rig, line: &str) -> Run {
     rig.run("openssl").args(line)
 }
 

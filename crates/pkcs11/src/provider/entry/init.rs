@@ -10,7 +10,7 @@ use hsmux_token::Result;
 use super::abi::{Algorithm, Dispatch, INTEGER, Item, Opaque, Param, UTF8_PTR};
 use super::core::{Core, REASON};
 use super::guard::callbacks;
-use super::{agreement, decoder, encoder, keymgmt, param, signature};
+use super::{agreement, cipher, decoder, encoder, keymgmt, param, signature};
 use crate::entry::caught;
 use crate::provider::context::Context;
 use crate::provider::names;
@@ -21,6 +21,7 @@ use crate::setup::Source;
 const KEYMGMT: c_int = 10;
 const AGREEMENT: c_int = 11;
 const SIGNATURE: c_int = 12;
+const CIPHER: c_int = 13;
 const ENCODER: c_int = 20;
 const DECODER: c_int = 21;
 
@@ -130,6 +131,7 @@ callbacks! {
             KEYMGMT => keymgmt::ALGORITHMS.as_ptr(),
             AGREEMENT => agreement::ALGORITHMS.as_ptr(),
             SIGNATURE => signature::ALGORITHMS.as_ptr(),
+            CIPHER => cipher::ALGORITHMS.as_ptr(),
             ENCODER => encoder::ALGORITHMS.as_ptr(),
             DECODER => decoder::ALGORITHMS.as_ptr(),
             _ => null(),

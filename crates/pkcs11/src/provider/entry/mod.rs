@@ -4,6 +4,7 @@
 
 mod abi;
 mod agreement;
+mod cipher;
 mod core;
 mod decoder;
 mod encoder;
