@@ -72,7 +72,7 @@ impl InitChecks {
                 accepted.insert(init);
                 Ok(())
             }
-            Err(error) => refusal(&error).map_or(Ok(()), |code| Err(Rv(code))),
+            Err(error) => init_refusal(&error).map_or(Ok(()), |code| Err(Rv(code))),
         }
     }
 }
@@ -105,8 +105,8 @@ fn is_uncommon_hmac(mechanism: &Mechanism, key: &Entry) -> bool {
     key.kind != KeyKind::Generic || key_len.is_none_or(|len| len < hash as u64)
 }
 
-/// The code for a mechanism, parameter or key that is refused.
-fn refusal(error: &Error) -> Option<CK_RV> {
+/// The code for a mechanism, parameter or key that is refused; `None` for an error that says nothing of them.
+pub fn init_refusal(error: &Error) -> Option<CK_RV> {
     match error.to_rv() {
         // The arguments of the member's Init are the mechanism and a key that is there.
         CKR_ARGUMENTS_BAD | CKR_MECHANISM_PARAM_INVALID => Some(CKR_MECHANISM_PARAM_INVALID),

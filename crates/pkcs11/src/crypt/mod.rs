@@ -17,5 +17,5 @@ mod target;
 
 pub use active::Active;
 pub use function::Function;
-pub use init_check::InitChecks;
+pub use init_check::{InitChecks, init_refusal};
 pub use target::of_key;

@@ -90,12 +90,12 @@ impl Context {
         })
     }
 
-    /// The key that a URI names. Why there is none stands on standard error, for OpenSSL clears what its decoders
-    /// have said, and haproxy would have nothing to say; once, for they ask for each family of keys.
-    pub fn find(self: &Arc<Self>, uri: &Uri) -> Option<Key> {
-        let (found, say) = match self.look_for(uri) {
-            Ok(key) => (Some(key), String::new()),
-            Err(error) => (None, error.to_string()),
+    /// Says on standard error why no key was found: OpenSSL clears what its decoders have said, and haproxy would have
+    /// nothing to say. Once, for they ask for each family of keys.
+    pub fn say<T>(&self, found: &Result<T>) {
+        let say = match found {
+            Ok(_) => String::new(),
+            Err(error) => error.to_string(),
         };
         // A fork's child may find it locked for ever.
         if let Some(mut said) = self.said.try_lock()
@@ -106,10 +106,10 @@ impl Context {
             }
             *said = say;
         }
-        found
     }
 
-    fn look_for(self: &Arc<Self>, uri: &Uri) -> Result<Key> {
+    /// The key that a URI names.
+    pub fn find(self: &Arc<Self>, uri: &Uri) -> Result<Key> {
         let seen = self.view()?;
         let view = if seen.logged_in {
             seen
@@ -120,7 +120,7 @@ impl Context {
         let found = find::one(&view, uri)?;
         let public = find::public(&view, found, uri)?;
         let offered = Mechanisms::new(&view.info);
-        let private = Private::new(Arc::clone(self), found.clone(), offered);
+        let private = Private::new(Arc::clone(self), found.clone(), uri, offered);
         Ok(Key {
             public,
             private: Some(private),

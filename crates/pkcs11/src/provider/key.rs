@@ -5,7 +5,9 @@ use std::ffi::CStr;
 use std::sync::Arc;
 
 use hsmux_software::{PublicKey, Values};
-use hsmux_token::{Attributes, KeyKind, Mechanism, Object, Operation, Outcome, Result, ck};
+use hsmux_token::{
+    Attributes, Error, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Result, Uri, ck,
+};
 
 use super::context::Context;
 use super::names;
@@ -26,24 +28,42 @@ pub struct Key {
 pub struct Private {
     context: Arc<Context>,
     entry: Arc<Entry>,
+    uri: Uri,
     offered: Mechanisms,
 }
 
 impl Private {
-    /// A key of the pool.
-    pub fn new(context: Arc<Context>, key: Object, offered: Mechanisms) -> Self {
+    /// A key of the pool, and what it was found by.
+    pub fn new(context: Arc<Context>, key: Object, uri: &Uri, offered: Mechanisms) -> Self {
         let home = Home::Token(key.id);
         Self {
             context,
             entry: Arc::new(Entry::new(0, home, 0, key.attributes)),
+            uri: Uri {
+                pin_source: None,
+                ..uri.clone()
+            },
             offered,
         }
     }
 
-    /// Begins a signature; nobody is asked for anything.
-    pub fn sign(&self, mechanism: Mechanism) -> crate::rv::Result<Active> {
+    /// The key's URI, without where its PIN is.
+    pub fn uri(&self) -> &Uri {
+        &self.uri
+    }
+
+    /// Begins a signature or a decryption; nobody is asked for anything.
+    pub fn begin(&self, function: Function, mechanism: Mechanism) -> Result<Active> {
         let key = Arc::clone(&self.entry);
-        Active::keyed(Function::Sign, mechanism, key, &self.offered)
+        let name = mechanism.name();
+        let begun = Active::keyed(function, mechanism, key, &self.offered);
+        begun.map_err(|rv| {
+            let call = match function {
+                Function::Decrypt => "C_DecryptInit",
+                _ => "C_SignInit",
+            };
+            Error::vendor(call, rv.0).at(name).at(&self.uri)
+        })
     }
 
     /// Has the pool do something with it.
@@ -70,6 +90,25 @@ impl Key {
             public,
             private: None,
         })
+    }
+
+    /// The public key for another provider; its curve alone, where not even the `public` key is asked for.
+    ///
+    /// Of a private key nothing is given: a copy of the public half alone would be taken for the whole, and OpenSSL
+    /// would sign with it in its own provider.
+    pub fn exported(&self, private: bool, public: bool) -> Result<Vec<(&'static CStr, Value<'_>)>> {
+        if let Some(key) = self.private.as_ref().filter(|_| private) {
+            let message = format!(
+                "{}: the private key stays in the pool; -pubout writes its public key, and -text -noout shows it",
+                key.uri
+            );
+            return Err(Error::request(Kind::Forbidden, message));
+        }
+        let mut values = self.public_values();
+        if !public {
+            values.retain(|(name, _)| *name == names::GROUP);
+        }
+        Ok(values)
     }
 
     /// What it says of itself; `None` for what it does not know.
@@ -114,7 +153,7 @@ impl Key {
         }
     }
 
-    /// The most that a signature has in X.509's form, in bytes.
+    /// The most that a signature or a ciphertext has, in X.509's form, in bytes.
     pub fn max_len(&self) -> usize {
         let len = self.public.signature_len();
         if self.public.kind() == KeyKind::Rsa {

@@ -1,8 +1,8 @@
 //! The same library as a provider of OpenSSL 3: private keys in files that only name them.
 //!
 //! For programs that read their keys from PEM files, haproxy first of all: the file has a reference
-//! ([`hsmux_software::reference`]) in place of the key. The provider decodes it, and signs with the key. Whatever
-//! is done with public keys is left to OpenSSL's own provider.
+//! ([`hsmux_software::reference`]) in place of the key. The provider decodes it, signs and deciphers with the key,
+//! and shows its public half. Whatever else is done with public keys is left to OpenSSL's own provider.
 //!
 //! As `crate::entry` is for PKCS#11, `entry` is the thin shell with the pointers. Beneath it a `key::Key` holds what
 //! the key is, no handle and no connection, so that it serves in a fork's child as in its parent; and
@@ -11,6 +11,7 @@
 #[allow(unsafe_code)]
 pub mod entry;
 
+mod cipher;
 mod context;
 mod find;
 mod key;
@@ -18,4 +19,5 @@ mod names;
 mod pem;
 mod scheme;
 mod signing;
+mod text;
 mod value;

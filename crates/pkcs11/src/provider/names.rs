@@ -33,14 +33,16 @@ pub const ENCODED_POINT: &CStr = c"encoded-pub-key";
 /// The form of the point.
 pub const POINT_FORMAT: &CStr = c"point-format";
 
-/// OSSL_SIGNATURE_PARAM_*: how is to be signed.
+/// OSSL_SIGNATURE_PARAM_*, OSSL_ASYM_CIPHER_PARAM_*: how is to be signed or enciphered.
 pub const DIGEST: &CStr = c"digest";
 /// RSA's padding.
 pub const PAD_MODE: &CStr = c"pad-mode";
 /// Bytes of salt in PSS.
 pub const SALT: &CStr = c"saltlen";
-/// The digest of PSS's mask.
+/// The digest of the mask of PSS and OAEP.
 pub const MGF1_DIGEST: &CStr = c"mgf1-digest";
+/// OAEP's label.
+pub const OAEP_LABEL: &CStr = c"oaep-label";
 /// The DER of the AlgorithmIdentifier.
 pub const ALGORITHM_ID: &CStr = c"algorithm-id";
 

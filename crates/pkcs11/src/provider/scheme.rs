@@ -120,9 +120,14 @@ fn hashing(hash: Hash, raw: u64) -> Result<u64> {
     Ok(found.kind)
 }
 
-fn hash(value: &Value) -> Result<Hash> {
+/// The digest of a name.
+pub fn hash(value: &Value) -> Result<Hash> {
     let known = value.text().and_then(names::hash);
-    known.ok_or_else(|| invalid(format!("digest {value:?}: there is none of this name")))
+    known.ok_or_else(|| {
+        invalid(format!(
+            "digest {value}: tokens have SHA-1, SHA-2 and SHA-3; use SHA256"
+        ))
+    })
 }
 
 fn padding(value: &Value) -> Result<Padding> {
@@ -130,7 +135,7 @@ fn padding(value: &Value) -> Result<Padding> {
         |row: &&(Padding, i64, &str)| value.int() == Some(row.1) || value.text() == Some(row.2);
     let known = PADDINGS.iter().find(is);
     let known =
-        known.ok_or_else(|| invalid(format!("padding {value:?}: there are pkcs1 and pss")))?;
+        known.ok_or_else(|| invalid(format!("padding {value}: there are pkcs1 and pss")))?;
     Ok(known.0)
 }
 
@@ -143,7 +148,7 @@ fn salt(value: &Value) -> Result<Salt> {
         (Some(bytes), _) => u64::try_from(bytes).ok().map(Salt::Bytes),
         _ => None,
     }
-    .ok_or_else(|| invalid(format!("saltlen {value:?}: not a length of salt")))
+    .ok_or_else(|| invalid(format!("saltlen {value}: not a length of salt")))
 }
 
 fn invalid(message: impl Into<String>) -> Error {

@@ -11,7 +11,7 @@ use super::key::{Key, Private};
 use super::names;
 use super::scheme::Scheme;
 use super::value::Value;
-use crate::crypt::Active;
+use crate::crypt::{Active, Function};
 use crate::rv::Rv;
 
 /// What OpenSSL has a context for; it copies one for each signature that it asks for.
@@ -97,10 +97,7 @@ impl Signing {
         let private = self.private()?;
         let signature = private.execute(&operation)?.into_bytes()?;
         let mechanism = operation.mechanism().ok_or_else(no_key)?;
-        let signature = csr::signature_value(mechanism, &signature)?;
-        // A token may give more than it should.
-        fits(signature.len(), room)?;
-        Ok(signature)
+        csr::signature_value(mechanism, &signature)
     }
 
     /// What a mechanism that does not hash takes of a digest: in a DigestInfo, or as much of it as a curve's order
@@ -128,7 +125,7 @@ impl Signing {
         if self.active.is_none() {
             let key = self.key.as_ref().ok_or_else(no_key)?;
             let mechanism = self.scheme.mechanism(&key.public, self.hashes)?;
-            self.active = Some(self.private()?.sign(mechanism).map_err(refused)?);
+            self.active = Some(self.private()?.begin(Function::Sign, mechanism)?);
         }
         self.active.as_mut().ok_or_else(no_key)
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::ffi::CStr;
+use std::fmt;
 
 /// What a parameter has, or is to have.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,6 +17,18 @@ pub enum Value<'a> {
     Name(&'static CStr),
     /// Octets.
     Bytes(Cow<'a, [u8]>),
+}
+
+/// As an error names it.
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self, self.text()) {
+            (_, Some(text)) => f.write_str(text),
+            (Self::Int(number), _) => number.fmt(f),
+            (Self::Number(bytes) | Self::Bytes(bytes), _) => write!(f, "of {} bytes", bytes.len()),
+            (Self::Text(_) | Self::Name(_), None) => f.write_str("that is no text"),
+        }
+    }
 }
 
 impl Value<'_> {

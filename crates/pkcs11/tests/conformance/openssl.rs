@@ -154,6 +154,13 @@ impl OpenSsl {
         panic!("no {name} with {properties}");
     }
 
+    /// Panics unless this was put into the queue of errors since the last time.
+    #[track_caller]
+    pub fn said(&self, why: &str) {
+        let errors = self.errors();
+        assert!(errors.iter().any(|error| error.contains(why)), "{errors:?}");
+    }
+
     /// What has been put into the queue of errors since the last time.
     pub fn errors(&self) -> Vec<String> {
         std::mem::take(&mut self.core.errors.lock().unwrap())

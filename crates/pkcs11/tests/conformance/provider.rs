@@ -52,6 +52,11 @@ fn what_names_no_key_of_the_pool_is_none() {
             .load("-----BEGIN PKCS#11 PROVIDER URI-----\n", "EC")
             .is_none()
     );
+    let errors = place.openssl.errors();
+    for why in ["no such private key", "asks for a PIN", "another token"] {
+        let said = errors.iter().filter(|error| error.contains(why));
+        assert_eq!(said.count(), 1, "{why}: {errors:?}");
+    }
     assert!(place.load(&file("pkcs11:object=ec"), "EC").is_some());
 }
 
@@ -210,6 +215,36 @@ fn a_private_key_of_another_is_not_imported() {
         );
         key.manager.get::<Free>(10)(whole);
     }
+    place.openssl.said("that provider uses it");
+}
+
+/// A program that gets nothing is told why, also by functions that `openssl` does not call in vain.
+#[test]
+fn every_refusal_has_a_reason() {
+    type Get = unsafe extern "C" fn(*mut c_void, *mut Param) -> c_int;
+    type Dup = unsafe extern "C" fn(*const c_void, c_int) -> *mut c_void;
+    let place = place();
+    let key = place.load(&place.file(EC), "EC").expect("a key");
+    let get: Get = unsafe { key.manager.get(11) };
+    let mut short = [0; 2];
+    let mut params = [param(c"group", UTF8, &mut short), END];
+    assert_eq!(unsafe { get(key.data, params.as_mut_ptr()) }, 0);
+    place.openssl.said("\"group\" does not go into 2 bytes");
+    let dup: Dup = unsafe { key.manager.get(44) };
+    assert!(unsafe { dup(key.data, 4) }.is_null());
+    place.openssl.said("copied as a whole");
+    let empty = Key {
+        openssl: &place.openssl,
+        manager: key.manager,
+        data: unsafe { key.manager.get::<New>(1)(place.openssl.provider) },
+    };
+    assert_eq!(unsafe { get(empty.data, params.as_mut_ptr()) }, 0);
+    place.openssl.said("no key has been loaded");
+    let mut group = *b"prime256v1";
+    let half = [param(c"group", UTF8, &mut group), END];
+    let import: Import = unsafe { key.manager.get(40) };
+    assert_eq!(unsafe { import(empty.data, 2, half.as_ptr()) }, 0);
+    place.openssl.said("RSA has n and e");
 }
 
 /// A copy without the private half would be signed with.
@@ -233,6 +268,7 @@ fn a_private_key_is_exported_as_its_public_half_alone() {
     unsafe {
         let export: Export = key.manager.get(42);
         assert_eq!(export(key.data, 0x87, take, argument), 0);
+        place.openssl.said("the private key stays in the pool");
         assert_eq!(export(key.data, 0x86, take, argument), 1);
     }
     let attributes = Attributes::default()

@@ -6,5 +6,6 @@ mod haproxy;
 mod nginx;
 mod nss;
 mod openssl;
+mod openssl_decrypt;
 mod way;
 mod web;

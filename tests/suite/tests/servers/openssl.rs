@@ -8,7 +8,7 @@ use crate::way::{Login, Way, write_file};
 use crate::web::{open_to_others, with_certificates};
 
 /// A daemon, and `rsa.both` and `ec.both`, with certificate and reference.
-fn rig() -> Rig {
+pub fn rig() -> Rig {
     let mut rig = open_to_others(with_certificates(), Login::Peer);
     rig.start();
     Way::Provider.write_configuration(&rig);
@@ -21,13 +21,13 @@ fn rig() -> Rig {
 }
 
 /// `openssl` with the provider.
-fn openssl(rig: &Rig, line: &str) -> Run {
+pub fn openssl(rig: &Rig, line: &str) -> Run {
     let run = rig.run("openssl").env("HSMUX_CONFIG", "");
     run.env("OPENSSL_CONF", rig.path("openssl.cnf")).args(line)
 }
 
 /// `openssl` as it is.
-fn plain(rig: &Rig, line: &str) -> Run {
+pub fn plain(rig: &Rig, line: &str) -> Run {
     rig.run("openssl").args(line)
 }
 
@@ -125,10 +125,98 @@ fn a_message_is_signed() {
     openssl(&rig, pss).fails().says("leave the padding pkcs1");
 }
 
-/// There is none to be read.
 #[test]
-fn the_private_key_stays_where_it_is() {
+fn a_key_is_shown_as_its_public_values_and_where_the_private_key_is() {
     let rig = rig();
-    openssl(&rig, "pkey -in ec.both").fails();
-    openssl(&rig, "pkey -in rsa.both -outform DER").fails();
+    for (key, bits) in [("rsa", 2048), ("ec", 256)] {
+        let public = plain(&rig, "pkey -pubin -text_pub -noout -in");
+        let public = public.arg(rig.keys.public(key)).ok().out;
+        let (first, values) = public.split_once('\n').unwrap();
+        assert_eq!(first, format!("Public-Key: ({bits} bit)"));
+        let private = format!(
+            "Private-Key: ({bits} bit)\nThe private key stays in the pool: \
+             pkcs11:token=web;object={key};type=private\n{values}"
+        );
+        for command in ["pkey", key] {
+            let line = format!("{command} -in {key}.both -text -noout");
+            assert_eq!(openssl(&rig, &line).ok().out, private);
+        }
+        let line = format!("pkey -in {key}.both -text_pub -noout");
+        assert_eq!(openssl(&rig, &line).ok().out, public);
+    }
+}
+
+/// OpenSSL's own encoders ask for the private key, and say nothing when there is none to be read.
+#[test]
+fn a_private_key_is_not_written_and_the_reason_is_said() {
+    let rig = rig();
+    for command in [
+        "pkey -in ec.both",
+        "pkey -in rsa.both -outform DER",
+        "pkey -in rsa.both -text",
+        "rsa -in rsa.both",
+        "ec -in ec.both",
+        "pkcs8 -topk8 -nocrypt -in ec.both",
+        "pkcs12 -export -in ec.both -inkey ec.both -passout pass:word",
+    ] {
+        let run = openssl(&rig, command).fails();
+        run.says("the private key stays in the pool; -pubout writes its public key");
+        run.never_says("BEGIN PRIVATE KEY");
+    }
+}
+
+#[test]
+fn what_the_provider_does_not_do_is_said_with_what_does() {
+    let rig = rig();
+    for (command, why) in [
+        (
+            "pkeyutl -derive -inkey ec.both -peerkey ec.pub",
+            "by CKM_ECDH1_DERIVE: pkcs11-tool --derive",
+        ),
+        (
+            "pkeyutl -verify -inkey ec.both -in data -sigfile data",
+            "verify by that (-pubin)",
+        ),
+        (
+            "pkeyutl -verifyrecover -inkey rsa.both -in data",
+            "verify by that (-pubin)",
+        ),
+        (
+            "dgst -sha256 -prverify rsa.both -signature data data",
+            "verify by that (-pubin)",
+        ),
+        ("dgst -md5 -sign rsa.both data", "digest md5: tokens have"),
+        (
+            "dgst -sha256 -sigopt rsa_padding_mode:x931 -sign rsa.both data",
+            "padding x931: there are pkcs1 and pss",
+        ),
+    ] {
+        fs::copy(rig.keys.public("ec"), rig.path("ec.pub")).unwrap();
+        openssl(&rig, command).fails().says(why);
+    }
+}
+
+/// On standard error: OpenSSL clears what its decoders have said.
+#[test]
+fn a_reference_that_is_none_says_so() {
+    let rig = rig();
+    for (body, why) in [
+        ("!", "not base64; write the block anew"),
+        (
+            "MAA=",
+            "not the DER of a reference to a key; write the block anew",
+        ),
+        // pkcs11:token=web
+        (
+            "MC0aGVBLQ1MjMTEgUHJvdmlkZXIgVVJJIHYxLjAMEHBrY3MxMTp0b2tlbj13ZWI=",
+            "names no key; write object= or id=",
+        ),
+    ] {
+        let label = "PKCS#11 PROVIDER URI";
+        let block = format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+        fs::write(rig.path("reference"), block).unwrap();
+        openssl(&rig, "pkey -pubout -in reference")
+            .fails()
+            .says(why);
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
-use hsmux_token::Error;
+use hsmux_token::{Error, Kind};
 
 use super::abi::{Dispatch, Opaque, Param, UTF8_PTR};
 
@@ -11,12 +11,14 @@ const GET_PARAMS: c_int = 2;
 const NEW_ERROR: c_int = 5;
 const VSET_ERROR: c_int = 7;
 const BIO_READ: c_int = 42;
+const BIO_WRITE: c_int = 43;
 const BIO_GETS: c_int = 49;
 
 type GetParams = unsafe extern "C" fn(*const Opaque, *mut Param) -> c_int;
 type NewError = unsafe extern "C" fn(*const Opaque);
 type VsetError = unsafe extern "C" fn(*const Opaque, u32, *const c_char, *mut c_void);
 type BioRead = unsafe extern "C" fn(*mut Opaque, *mut c_void, usize, *mut usize) -> c_int;
+type BioWrite = unsafe extern "C" fn(*mut Opaque, *const c_void, usize, *mut usize) -> c_int;
 type BioGets = unsafe extern "C" fn(*mut Opaque, *mut c_char, c_int) -> c_int;
 
 /// The reason of every error, which its text explains; the provider has a table of them.
@@ -30,8 +32,14 @@ pub struct Core {
     new_error: Option<NewError>,
     vset_error: Option<VsetError>,
     bio_read: Option<BioRead>,
+    bio_write: Option<BioWrite>,
     bio_gets: Option<BioGets>,
 }
+
+// SAFETY: OpenSSL's functions for providers may be called by any thread, with the handle that came with them.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
 
 impl Core {
     /// From what OSSL_provider_init is given.
@@ -51,6 +59,7 @@ impl Core {
                 vset_error: find(VSET_ERROR)
                     .map(|f| std::mem::transmute::<*const (), VsetError>(f)),
                 bio_read: find(BIO_READ).map(|f| std::mem::transmute::<*const (), BioRead>(f)),
+                bio_write: find(BIO_WRITE).map(|f| std::mem::transmute::<*const (), BioWrite>(f)),
                 bio_gets: find(BIO_GETS).map(|f| std::mem::transmute::<*const (), BioGets>(f)),
             }
         }
@@ -68,9 +77,14 @@ impl Core {
         }
     }
 
-    /// Puts an error's sentence into OpenSSL's queue.
+    /// Puts an error's sentence into OpenSSL's queue, and to standard error for who asks for it there (HSMUX_DEBUG).
     pub fn raise(&self, error: &Error) {
         crate::debug::say(error);
+        self.queue(error);
+    }
+
+    /// Puts an error's sentence into OpenSSL's queue alone.
+    pub fn queue(&self, error: &Error) {
         let (Some(new_error), Some(vset_error)) = (self.new_error, self.vset_error) else {
             return;
         };
@@ -93,6 +107,11 @@ impl Core {
         result.inspect_err(|error| self.raise(error)).ok()
     }
 
+    /// 1 for what has been done, 0 for an error, which is in the queue.
+    pub fn done(&self, result: hsmux_token::Result<()>) -> c_int {
+        c_int::from(self.told(result).is_some())
+    }
+
     /// Reads into a buffer; how much there was.
     ///
     /// # Safety
@@ -105,6 +124,26 @@ impl Core {
         // SAFETY: the buffer is as long as is said; the rest by this function's own contract.
         let good = unsafe { read(bio, buffer.as_mut_ptr().cast(), buffer.len(), &raw mut got) };
         if good == 1 { got.min(buffer.len()) } else { 0 }
+    }
+
+    /// Writes all of it.
+    ///
+    /// # Safety
+    /// `bio` is the core's.
+    pub unsafe fn write(&self, bio: *mut Opaque, bytes: &[u8]) -> hsmux_token::Result<()> {
+        let mut put = 0;
+        let written = self.bio_write.is_some_and(|write| {
+            // SAFETY: the bytes are as many as is said; the rest by this function's own contract.
+            unsafe { write(bio, bytes.as_ptr().cast(), bytes.len(), &raw mut put) == 1 }
+        });
+        if written && put == bytes.len() {
+            return Ok(());
+        }
+        let message = format!(
+            "{put} of {} bytes were written; is the disk full?",
+            bytes.len()
+        );
+        Err(Error::request(Kind::Environment, message))
     }
 
     /// Reads the next line, or as much of it as there is room for; 0 at the end.

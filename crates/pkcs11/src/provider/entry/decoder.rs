@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::Arc;
 
 use hsmux_software::{pem, reference};
-use hsmux_token::KeyKind;
+use hsmux_token::{Error, KeyKind, Kind, Result};
 use zeroize::Zeroizing;
 
 use super::abi::{Algorithm, Callback, Dispatch, OCTETS, Opaque, Param};
@@ -79,8 +79,15 @@ callbacks! {
         };
         let block = block::next(reference::LABEL, line);
         let block = block.filter(|block| block.label == reference::LABEL);
-        let Some(der) = block.and_then(|block| pem::decode(&block.body)) else {
+        let Some(block) = block else {
             return GO_ON;
+        };
+        let der = match reference_of(&block.body) {
+            Ok(der) => der,
+            Err(error) => {
+                (*provider).told::<()>(Err(error));
+                return GO_ON;
+            }
         };
         let array = Array::of([
             (c"data", Value::Bytes(der.into())),
@@ -114,6 +121,20 @@ callbacks! {
     }
 }
 
+/// The DER of a reference, from the lines of its block.
+fn reference_of(body: &str) -> Result<Vec<u8>> {
+    let is_one = |der: &Vec<u8>| reference::from_der(der).map(|_| ());
+    let der = pem::decode(body).ok_or_else(|| Error::request(Kind::Invalid, "not base64"));
+    der.and_then(|der| is_one(&der).map(|()| der))
+        .map_err(|error| {
+            let message = format!(
+                "{}: {error}; write the block anew: hsmux key reference URI",
+                reference::LABEL
+            );
+            Error::request(Kind::Invalid, message)
+        })
+}
+
 /// Gives the key that a reference names, if it is of the family that is asked for.
 unsafe fn der_to_key(
     provider: &Provider,
@@ -135,14 +156,18 @@ unsafe fn der_to_key(
     let Ok(uri) = reference::from_der(&buffer[..len]) else {
         return GO_ON;
     };
-    let Some(key) = provider.context.find(&uri) else {
+    let Some(key) = provider.told(provider.context.find(&uri)) else {
         return GO_ON;
     };
     if key.public.kind() != kind {
         return GO_ON;
     }
     // Who loads the key takes it out of its place.
-    let mut place: *mut Held = Box::into_raw(Box::new(Some(Arc::new(key))));
+    let held = Held {
+        core: provider.core,
+        key: Some(Arc::new(key)),
+    };
+    let mut place: *mut Held = Box::into_raw(Box::new(held));
     let values = [
         (c"type", Value::Int(KEY)),
         (c"data-type", Value::Name(name)),

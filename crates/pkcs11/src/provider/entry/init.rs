@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::ptr::null;
 use std::sync::Arc;
 
+use hsmux_token::Result;
+
 use super::abi::{Algorithm, Dispatch, INTEGER, Item, Opaque, Param, UTF8_PTR};
 use super::core::{Core, REASON};
 use super::guard::callbacks;
-use super::{decoder, keymgmt, param, signature};
+use super::{agreement, cipher, decoder, encoder, keymgmt, param, signature};
 use crate::entry::caught;
 use crate::provider::context::Context;
 use crate::provider::names;
@@ -17,13 +19,25 @@ use crate::setup::Source;
 
 /// OSSL_OP_*: what can be asked for.
 const KEYMGMT: c_int = 10;
+const AGREEMENT: c_int = 11;
 const SIGNATURE: c_int = 12;
+const CIPHER: c_int = 13;
+const ENCODER: c_int = 20;
 const DECODER: c_int = 21;
 
 /// What each activation of the provider has.
 pub struct Provider {
     pub core: Core,
     pub context: Arc<Context>,
+}
+
+impl Provider {
+    /// What a decoder has found. Why it has not goes into OpenSSL's queue, which is emptied before most programs look
+    /// into it, and to standard error.
+    pub fn told<T>(&self, found: Result<T>) -> Option<T> {
+        self.context.say(&found);
+        self.core.told(found)
+    }
 }
 
 static FUNCTIONS: [Dispatch; 6] = [
@@ -51,7 +65,7 @@ static PARAMS: [Param; 5] = [
 static REASONS: [Item; 2] = [
     Item {
         id: REASON,
-        text: c"the pool says no".as_ptr(),
+        text: c"refused".as_ptr(),
     },
     Item {
         id: 0,
@@ -105,11 +119,8 @@ callbacks! {
         PARAMS.as_ptr()
     }
 
-    fn get_params(_provider: *const Provider, params: *mut Param) -> c_int {
-        c_int::from(param::all(params).all(|param| match answer((*param).name()) {
-            Some(value) => (*param).put(&value),
-            None => true,
-        }))
+    fn get_params(provider: *const Provider, params: *mut Param) -> c_int {
+        (*provider).core.done(param::answer(params, |name| Ok(answer(name))))
     }
 
     fn query_operation(_provider: *const Provider, operation: c_int, no_cache: *mut c_int) -> *const Algorithm {
@@ -118,7 +129,10 @@ callbacks! {
         }
         match operation {
             KEYMGMT => keymgmt::ALGORITHMS.as_ptr(),
+            AGREEMENT => agreement::ALGORITHMS.as_ptr(),
             SIGNATURE => signature::ALGORITHMS.as_ptr(),
+            CIPHER => cipher::ALGORITHMS.as_ptr(),
+            ENCODER => encoder::ALGORITHMS.as_ptr(),
             DECODER => decoder::ALGORITHMS.as_ptr(),
             _ => null(),
         }

@@ -1,11 +1,12 @@
 //! Keys (provider-keymgmt(7)): they are looked at, compared and passed on, and neither made nor changed.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
-use hsmux_token::KeyKind;
+use hsmux_token::{Error, KeyKind, Kind, Result};
 
 use super::abi::{Algorithm, Callback, Dispatch, INTEGER, OCTETS, Param, UNSIGNED, UTF8};
+use super::core::Core;
 use super::guard::callbacks;
 use super::init::Provider;
 use super::param::{self, Array};
@@ -13,7 +14,12 @@ use crate::provider::key::Key;
 use crate::provider::names;
 
 /// What OpenSSL has a pointer to: a key, or the place for one that is to be imported.
-pub type Held = Option<Arc<Key>>;
+#[derive(Clone)]
+pub struct Held {
+    /// Who is told why a function fails.
+    pub core: Core,
+    pub key: Option<Arc<Key>>,
+}
 
 /// It is looked at by several threads at the same time.
 const _: () = {
@@ -22,11 +28,12 @@ const _: () = {
 };
 
 /// OSSL_KEYMGMT_SELECT_*.
-const PRIVATE: c_int = 1;
+pub const PRIVATE: c_int = 1;
 const PUBLIC: c_int = 2;
 const PAIR: c_int = PRIVATE | PUBLIC;
 
-/// OSSL_OP_SIGNATURE.
+/// OSSL_OP_KEYEXCH and OSSL_OP_SIGNATURE.
+const AGREEMENT: c_int = 11;
 const SIGNATURE: c_int = 12;
 
 pub static ALGORITHMS: [Algorithm; 3] = [
@@ -100,8 +107,9 @@ static GETTABLE_EC: [Param; 9] = [
 ];
 
 callbacks! {
-    fn new(_provider: *const Provider) -> *mut Held {
-        Box::into_raw(Box::new(None))
+    fn new(provider: *const Provider) -> *mut Held {
+        let core = (*provider).core;
+        Box::into_raw(Box::new(Held { core, key: None }))
     }
 
     /// The reference is a pointer that the decoder has made; it is taken out of its place.
@@ -120,32 +128,28 @@ callbacks! {
 
     /// The whole key: a part of it is none.
     fn dup(key: *const Held, selection: c_int) -> *mut Held {
+        let held = &*key;
         if selection & PAIR != PAIR {
+            held.core.raise(&invalid("a key is copied as a whole, not its parameters or its public half alone"));
             return std::ptr::null_mut();
         }
-        Box::into_raw(Box::new((*key).clone()))
+        Box::into_raw(Box::new(held.clone()))
     }
 
     fn get_params(key: *const Held, params: *mut Param) -> c_int {
-        let Some(key) = &*key else {
-            return 0;
-        };
-        c_int::from(param::all(params).all(|param| match key.describe((*param).name()) {
-            Some(value) => (*param).put(&value),
-            None => true,
-        }))
+        let held = &*key;
+        let answered = held.key().and_then(|key| param::answer(params, |name| Ok(key.describe(name))));
+        held.core.done(answered)
     }
 
     fn has(key: *const Held, selection: c_int) -> c_int {
-        let Some(Some(key)) = key.as_ref() else {
-            return 0;
-        };
-        c_int::from(selection & PRIVATE == 0 || key.private.is_some())
+        let key = key.as_ref().and_then(|held| held.key.as_ref());
+        c_int::from(key.is_some_and(|key| selection & PRIVATE == 0 || key.private.is_some()))
     }
 
     /// Two keys, or only what keys of one curve have in common.
     fn matches(one: *const Held, other: *const Held, selection: c_int) -> c_int {
-        let (Some(one), Some(other)) = (&*one, &*other) else {
+        let (Some(one), Some(other)) = (&(*one).key, &(*other).key) else {
             return 0;
         };
         c_int::from(if selection & PAIR == 0 {
@@ -163,21 +167,18 @@ callbacks! {
         import(&mut *key, KeyKind::Ec, params)
     }
 
-    /// Of a private key nothing is given: a copy of the public half alone would be taken for the whole, and OpenSSL
-    /// would sign with it in its own provider.
     fn export(key: *const Held, selection: c_int, take: Callback, argument: *mut c_void) -> c_int {
-        let Some(key) = &*key else {
-            return 0;
-        };
-        if selection & PRIVATE != 0 && key.private.is_some() {
-            return 0;
+        let held = &*key;
+        let (private, public) = (selection & PRIVATE != 0, selection & PUBLIC != 0);
+        let values = held.key().and_then(|key| key.exported(private, public));
+        match values {
+            Ok(values) => take(Array::of(values).as_ptr(), argument),
+            // Before each signature OpenSSL asks for a copy of the key for its own provider, and forgets the error.
+            Err(error) => {
+                held.core.queue(&error);
+                0
+            }
         }
-        let mut values = key.public_values();
-        if selection & PUBLIC == 0 {
-            values.retain(|(name, _)| *name == names::GROUP);
-        }
-        let array = Array::of(values);
-        take(array.as_ptr(), argument)
     }
 
     fn types_rsa(_selection: c_int) -> *const Param {
@@ -203,28 +204,49 @@ callbacks! {
     fn query_ec(operation: c_int) -> *const c_char {
         match operation {
             SIGNATURE => c"ECDSA".as_ptr(),
+            AGREEMENT => c"ECDH".as_ptr(),
             _ => c"EC".as_ptr(),
         }
     }
 }
 
+impl Held {
+    /// The key.
+    pub fn key(&self) -> Result<&Arc<Key>> {
+        self.key
+            .as_ref()
+            .ok_or_else(|| invalid("no key has been loaded or imported"))
+    }
+}
+
 /// A public key that OpenSSL's own provider has: to be compared with one of ours. A private key is not even looked at:
 /// who has it signs with it himself.
-unsafe fn import(key: &mut Held, kind: KeyKind, params: *mut Param) -> c_int {
+unsafe fn import(held: &mut Held, kind: KeyKind, params: *mut Param) -> c_int {
     // SAFETY: an array of OpenSSL's, which lives as long as this call.
     let is_private = unsafe {
         let mut all = param::all(params);
         all.any(|param| names::PRIVATE.contains(&(*param).name()))
     };
     if is_private {
+        held.core.raise(&invalid(
+            "a private key of another provider is not imported; that provider uses it",
+        ));
         return 0;
     }
-    // SAFETY: as above.
-    let value = |name: &std::ffi::CStr| unsafe {
-        let mut all = param::all(params);
-        let param = &*all.find(|param| (**param).name() == name)?;
-        param.value()
+    let value = |name: &CStr| {
+        // SAFETY: as above.
+        let mut values = unsafe { param::values(params) };
+        values.find(|value| value.0 == name).map(|value| value.1)
     };
-    *key = Key::import(kind, value).map(Arc::new);
-    c_int::from(key.is_some())
+    held.key = Key::import(kind, value).map(Arc::new);
+    if held.key.is_none() {
+        held.core.raise(&invalid(
+            "not the parameters of a public key: RSA has n and e, EC has group and pub",
+        ));
+    }
+    c_int::from(held.key.is_some())
+}
+
+fn invalid(message: &str) -> Error {
+    Error::request(Kind::Invalid, message)
 }

@@ -3,11 +3,15 @@
 //! The numbers and types are those of openssl/core.h and core_dispatch.h, which OpenSSL 3 keeps as they are.
 
 mod abi;
+mod agreement;
+mod cipher;
 mod core;
 mod decoder;
+mod encoder;
 mod guard;
 mod init;
 mod keymgmt;
+mod octets;
 mod param;
 mod signature;
 

@@ -2,6 +2,8 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
+use hsmux_token::{Error, Kind, Result};
+
 use super::abi::{self, Param};
 use crate::provider::value::Value;
 
@@ -22,6 +24,48 @@ pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
         at = unsafe { at.add(1) };
         Some(param)
     })
+}
+
+/// The names and values of an array, without those that have no value.
+///
+/// # Safety
+/// As of [`all`]; and nobody writes to it meanwhile.
+pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, Value<'a>)> {
+    // SAFETY: by this function's own contract, here and below.
+    unsafe { all(params) }.filter_map(|param| unsafe {
+        let param = &*param;
+        Some((param.name(), param.value()?))
+    })
+}
+
+/// Puts the values that an array asks for; what has none is left as it is.
+///
+/// # Safety
+/// As of [`all`], and its places can be written to.
+pub unsafe fn answer<'v>(
+    params: *mut Param,
+    value: impl Fn(&CStr) -> Result<Option<Value<'v>>>,
+) -> Result<()> {
+    // SAFETY: by this function's own contract.
+    for param in unsafe { all(params) } {
+        // SAFETY: as above; nobody else looks at it meanwhile.
+        let param = unsafe { &mut *param };
+        // SAFETY: as above.
+        let Some(value) = value(unsafe { param.name() })? else {
+            continue;
+        };
+        // SAFETY: as above.
+        if !unsafe { param.put(&value) } {
+            // SAFETY: as above.
+            let name = unsafe { param.name() };
+            let message = format!(
+                "{name:?} does not go into {} bytes of type {}",
+                param.size, param.kind
+            );
+            return Err(Error::request(Kind::Invalid, message));
+        }
+    }
+    Ok(())
 }
 
 impl Param {

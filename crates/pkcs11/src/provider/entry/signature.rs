@@ -2,13 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use hsmux_token::Result;
+use hsmux_token::{Error, Kind, Result};
 
 use super::abi::{Algorithm, Dispatch, OCTETS, Param, UTF8};
 use super::core::Core;
 use super::guard::callbacks;
 use super::init::Provider;
 use super::keymgmt::Held;
+use super::octets::{OutputBuffer, slice};
 use super::param;
 use crate::provider::names;
 use crate::provider::signing::Signing;
@@ -30,14 +31,21 @@ pub static ALGORITHMS: [Algorithm; 3] = [
     Algorithm::END,
 ];
 
-static FUNCTIONS: [Dispatch; 14] = [
+static FUNCTIONS: [Dispatch; 21] = [
     Dispatch::new(1, new_context as *const ()),
     Dispatch::new(2, sign_init as *const ()),
     Dispatch::new(3, sign as *const ()),
+    Dispatch::new(4, no_verify_init as *const ()),
+    Dispatch::new(5, no_verify as *const ()),
+    Dispatch::new(6, no_verify_init as *const ()),
+    Dispatch::new(7, no_verify as *const ()),
     Dispatch::new(8, digest_sign_init as *const ()),
     Dispatch::new(9, digest_sign_update as *const ()),
     Dispatch::new(10, digest_sign_final as *const ()),
     Dispatch::new(11, sign as *const ()),
+    Dispatch::new(12, no_digest_verify_init as *const ()),
+    Dispatch::new(13, no_verify as *const ()),
+    Dispatch::new(14, no_verify as *const ()),
     Dispatch::new(16, free_context as *const ()),
     Dispatch::new(17, dup_context as *const ()),
     Dispatch::new(18, get_params as *const ()),
@@ -94,42 +102,58 @@ callbacks! {
 
     fn digest_sign_update(active: *mut Active, part: *const u8, len: usize) -> c_int {
         let active = &mut *active;
-        let fed = slice(part, len).map(|part| active.signing.feed(part));
-        c_int::from(fed.is_some_and(|fed| active.core.told(fed).is_some()))
+        let fed = slice(part, len).and_then(|part| active.signing.feed(part));
+        active.core.done(fed)
     }
 
-    fn digest_sign_final(active: *mut Active, place: *mut u8, len: *mut usize, room: usize) -> c_int {
-        (*active).finish(place, len, room, &[])
+    fn digest_sign_final(active: *mut Active, data: *mut u8, len: *mut usize, room: usize) -> c_int {
+        (*active).finish(OutputBuffer { data, len, room }, &[])
     }
 
     /// All at once: a digest after sign_init, the data themselves after digest_sign_init.
     fn sign(
         active: *mut Active,
-        place: *mut u8,
+        signature: *mut u8,
         len: *mut usize,
         room: usize,
         data: *const u8,
         data_len: usize,
     ) -> c_int {
-        match slice(data, data_len) {
-            Some(data) => (*active).finish(place, len, room, data),
-            None => 0,
-        }
+        let active = &mut *active;
+        let Some(last) = active.core.told(slice(data, data_len)) else {
+            return 0;
+        };
+        active.finish(OutputBuffer { data: signature, len, room }, last)
+    }
+
+    /// Verification, with recovery of the data and without.
+    fn no_verify_init(active: *const Active, _key: *const Held, _params: *const Param) -> c_int {
+        verify(&*active)
+    }
+
+    fn no_digest_verify_init(
+        active: *const Active,
+        _digest: *const c_char,
+        _key: *const Held,
+        _params: *const Param,
+    ) -> c_int {
+        verify(&*active)
+    }
+
+    /// All that follows an init, which has failed.
+    fn no_verify(active: *const Active) -> c_int {
+        verify(&*active)
     }
 
     fn get_params(active: *const Active, params: *mut Param) -> c_int {
         let Active { core, signing } = &*active;
-        c_int::from(param::all(params).all(|param| match core.told(signing.get((*param).name())) {
-            Some(Some(value)) => (*param).put(&value),
-            Some(None) => true,
-            None => false,
-        }))
+        core.done(param::answer(params, |name| signing.get(name)))
     }
 
     fn set_params(active: *mut Active, params: *mut Param) -> c_int {
         let active = &mut *active;
         let set = set(&mut active.signing, params);
-        c_int::from(active.core.told(set).is_some())
+        active.core.done(set)
     }
 
     fn gettable_params(_active: *const Active, _provider: *const Provider) -> *const Param {
@@ -150,54 +174,34 @@ impl Active {
         params: *mut Param,
     ) -> c_int {
         // SAFETY: null, or one of keymgmt's keys.
-        let key = unsafe { key.as_ref() }.cloned().flatten();
+        let key = unsafe { key.as_ref() }.and_then(|held| held.key.clone());
         let digest = digest.and_then(|digest| digest.to_str().ok());
         let begun = self.signing.begin(key, digest, hashes);
         // SAFETY: null, or an array of OpenSSL's.
         let begun = begun.and_then(|()| unsafe { set(&mut self.signing, params) });
-        c_int::from(self.core.told(begun).is_some())
+        self.core.done(begun)
     }
 
-    unsafe fn finish(
-        &mut self,
-        place: *mut u8,
-        len: *mut usize,
-        room: usize,
-        last: &[u8],
-    ) -> c_int {
-        // SAFETY: the length has a place, always.
-        let len = unsafe { &mut *len };
-        if place.is_null() {
-            *len = self.signing.max_len();
-            return 1;
-        }
-        let Some(signature) = self.core.told(self.signing.finish(last, room)) else {
-            return 0;
-        };
-        *len = signature.len();
-        // SAFETY: it is no longer than the room that `finish` was told of.
-        unsafe { place.copy_from_nonoverlapping(signature.as_ptr(), signature.len()) };
-        1
+    unsafe fn finish(&mut self, output: OutputBuffer, last: &[u8]) -> c_int {
+        let Self { core, signing } = self;
+        let most = signing.max_len();
+        // SAFETY: the buffer is OpenSSL's.
+        unsafe { output.fill(core, most, |room| signing.finish(last, room)) }
     }
+}
+
+/// OpenSSL's own provider verifies, with the public key.
+fn verify(active: &Active) -> c_int {
+    let message = "a reference to a private key verifies nothing; write the public key with openssl pkey -pubout, and \
+                   verify by that (-pubin)";
+    active
+        .core
+        .raise(&Error::request(Kind::Unsupported, message));
+    0
 }
 
 unsafe fn set(signing: &mut Signing, params: *mut Param) -> Result<()> {
     // SAFETY: null, or an array of OpenSSL's, which lives as long as this call.
-    for param in unsafe { param::all(params) } {
-        // SAFETY: as above; nobody writes to it.
-        let param = unsafe { &*param };
-        // SAFETY: as above.
-        if let (name, Some(value)) = unsafe { (param.name(), param.value()) } {
-            signing.set(name, &value)?;
-        }
-    }
-    Ok(())
-}
-
-unsafe fn slice<'a>(data: *const u8, len: usize) -> Option<&'a [u8]> {
-    if len == 0 {
-        return Some(&[]);
-    }
-    // SAFETY: not null, and as long as OpenSSL says.
-    (!data.is_null()).then(|| unsafe { std::slice::from_raw_parts(data, len) })
+    let mut values = unsafe { param::values(params) };
+    values.try_for_each(|(name, value)| signing.set(name, &value))
 }
