@@ -300,3 +300,6 @@ impl Source for Caller {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,3 +222,17 @@ async fn what_either_end_has_gets_to_the_other() {
         assert_eq!(only(&file(told)), next);
     }
 }
+
+#[tokio::test]
+async fn an_end_that_does_not_read_a_list_is_given_up() {
+    let cluster = Cluster::new();
+    let host = cluster.host("web1");
+    // It stays open, and takes a few bytes.
+    let (here, _there) = duplex(64);
+    let never = |problem: &str| panic!("{problem}");
+    let briefly = Duration::from_millis(10);
+    let exchange = exchange_within(here, "web2", || Some(host.clone()), never, briefly);
+    let ended = timeout(Duration::from_secs(60), exchange).await;
+    let error = ended.expect("it ends").to_string();
+    assert!(error.contains("does not read a list"), "{error}");
+}
