@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use hsmux_token::{Error, Kind, Operation, Outcome, Result, Token};
+use hsmux_token::{Error, Operation, Outcome, Result, Token};
 
 use crate::connection::{Broken, Connection};
 use crate::frame::{self, MAX_FRAME};
-use crate::{Answer, Call, Item, Reply};
+use crate::{Answer, Call, Item, Reply, fitted};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
@@ -65,7 +65,7 @@ impl Lane {
         let encode = |out: &mut Vec<u8>| {
             answers
                 .into_iter()
-                .try_for_each(|answer| encode(version, answer, out))
+                .try_for_each(|answer| fitted::encode_reply(version, &Reply::new(0, answer), out))
         };
         let written = self.connection.write_with(encode, None);
         written.map_err(|broken| gone(&broken))
@@ -156,42 +156,6 @@ fn answer(call: &Call, token: &dyn Token) -> Answer {
             "{} is not for a worker",
             other.name()
         ))),
-    }
-}
-
-/// Appends the frame of an answer. One that is too long would end the lane and all that others have on it, so it
-/// becomes an error: of several results the longest one first.
-fn encode(version: u16, mut answer: Answer, out: &mut Vec<u8>) -> Result<()> {
-    loop {
-        let reply = Reply::new(0, answer);
-        let Err(error) = frame::encode_reply(version, &reply, out) else {
-            return Ok(());
-        };
-        answer = shortened(reply.answer, error)?;
-    }
-}
-
-fn shortened(answer: Answer, error: Error) -> Result<Answer> {
-    match answer {
-        Answer::Results(mut results) => {
-            let lengths = results
-                .iter()
-                .map(|result| result.as_ref().map(Outcome::bytes));
-            let long = lengths
-                .enumerate()
-                .filter_map(|(at, len)| Some((len.ok()?, at)));
-            let Some((_, longest)) = long.max() else {
-                return Err(error);
-            };
-            let message = format!("its result is too long for one answer: {error}");
-            results[longest] = Err(Error::request(Kind::Invalid, message));
-            Ok(Answer::Results(results))
-        }
-        Answer::Failed(_) => Err(error),
-        _ => {
-            let message = format!("what the token has is too long for one answer: {error}");
-            Ok(Answer::Failed(Error::token(Kind::Invalid, message)))
-        }
     }
 }
 

@@ -3,11 +3,11 @@ use std::io::Write;
 use hsmux_token::Blob;
 
 use super::*;
-use crate::Call;
 use crate::budget::Budgets;
 use crate::count::Count;
 use crate::reactor::Reactor;
 use crate::server::Answerer;
+use crate::{Answer, Call};
 
 /// More than the buffers of a socket hold.
 const LONG: usize = 4 << 20;
@@ -92,8 +92,7 @@ fn a_peer_that_does_not_read_its_answer_is_cut_off() {
     let alarm = until("the reactor is told when to look", || *caller.alarm.lock());
     let end = since + READ_WITHIN;
     assert!(alarm >= end && alarm < end + READ_WITHIN);
-    let before = end - Duration::from_secs(1);
-    assert_eq!(Arc::clone(&caller).expired(before), Some(end));
+    assert_eq!(Arc::clone(&caller).expired(since), Some(end));
     assert!(!caller.has_ended());
     assert_eq!(Arc::clone(&caller).expired(end), None);
     assert!(caller.has_ended());
