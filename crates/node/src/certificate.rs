@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use hsmux_software::revocation::Parsed;
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
-use x509_cert::crl::CertificateList;
 use x509_cert::der::{Decode, DecodePem, Encode};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -76,13 +76,19 @@ pub fn serial(bytes: &[u8]) -> Serial {
     digits.trim_start_matches('0').to_owned()
 }
 
-/// The serial numbers on a list of revoked certificates (RFC 5280, section 5).
+/// A list of revoked certificates (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
+pub fn list(der: &[u8]) -> Result<Parsed, String> {
+    let list = Parsed::read(der)?;
+    match list.version {
+        2 => Ok(list),
+        version => Err(format!(
+            "it is a list of version {version}: version 2 is needed"
+        )),
+    }
+}
+
+/// The serial numbers on a list of revoked certificates.
 pub fn revoked(der: &[u8]) -> Result<HashSet<Serial>, String> {
-    let list = CertificateList::<x509_cert::certificate::Rfc5280>::from_der(der);
-    let list = list.map_err(|e| format!("not a list of revoked certificates: {e}"))?;
-    let revoked = list.tbs_cert_list.revoked_certificates;
-    let revoked = revoked.iter().flatten();
-    Ok(revoked
-        .map(|revoked| serial(revoked.serial_number.as_bytes()))
-        .collect())
+    let serials = list(der)?.serials;
+    Ok(serials.iter().map(|bytes| serial(bytes)).collect())
 }

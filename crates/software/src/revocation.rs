@@ -1,20 +1,19 @@
 //! Certificate revocation lists (RFC 5280, section 5) of the authorities whose certificates clients show.
 
+mod parsed;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use der::asn1::{AnyRef, BitString, Uint};
-use der::{Decode, Encode, Sequence};
+use der::asn1::Uint;
+use der::{Decode, Encode};
 use hsmux_token::{Mechanism, ck};
-use spki::AlgorithmIdentifierOwned;
+use parsed::number_of;
 use x509_cert::Certificate;
-use x509_cert::crl::RevokedCert;
-use x509_cert::ext::Extensions;
-use x509_cert::name::Name;
-use x509_cert::time::Time;
 
+pub use self::parsed::Parsed;
 use crate::csr::algorithm;
 use crate::{PublicKey, pem};
 
@@ -29,27 +28,6 @@ struct List {
     serials: HashSet<Vec<u8>>,
     /// From then on it says nothing any more (nextUpdate), after 1970.
     until: Duration,
-}
-
-/// A list and who has signed it. The types of `x509_cert` have no lists of version 1, which OpenSSL makes.
-#[derive(Sequence)]
-struct Whole<'a> {
-    body: AnyRef<'a>,
-    algorithm: AlgorithmIdentifierOwned,
-    signature: BitString,
-}
-
-/// What is signed.
-#[derive(Sequence)]
-struct Body {
-    version: Option<u8>,
-    algorithm: AlgorithmIdentifierOwned,
-    issuer: Name,
-    this_update: Time,
-    next_update: Option<Time>,
-    revoked: Option<Vec<RevokedCert>>,
-    #[asn1(context_specific = "0", tag_mode = "EXPLICIT", optional = "true")]
-    extensions: Option<Extensions>,
 }
 
 /// Why a certificate is refused.
@@ -131,7 +109,7 @@ impl Revocation {
             if lists.peek().is_none() && at == 0 {
                 return Err(Refused::NoList(certificate.issuer().to_string()));
             }
-            let serial = number(certificate.serial_number().as_bytes());
+            let serial = number_of(certificate.serial_number().as_bytes());
             for list in lists {
                 if list.serials.contains(serial) {
                     return Err(Refused::Revoked {
@@ -168,19 +146,14 @@ impl Revocation {
 
 impl List {
     fn read(file: &Path, der: &[u8], authorities: &[Vec<u8>]) -> Result<Self, String> {
-        let no_list = |e: der::Error| format!("it is no certificate revocation list: {e}");
-        let whole = Whole::from_der(der).map_err(no_list)?;
-        let text = |e: der::Error| e.to_string();
-        let signed = whole.body.to_der().map_err(text)?;
-        let list = Body::from_der(&signed).map_err(no_list)?;
-        let named = whole.algorithm.to_der().map_err(text)?;
-        let signature = whole.signature.as_bytes().unwrap_or_default();
-        let issuer = &list.issuer;
+        let list = Parsed::read(der)?;
+        let issuer = &list.issuer_name;
         let has_signed = |authority: &Vec<u8>| {
             let certificate = Certificate::from_der(authority);
-            certificate.is_ok_and(|it| it.tbs_certificate().subject() == issuer)
+            let subject = certificate.and_then(|it| it.tbs_certificate().subject().to_der());
+            subject.is_ok_and(|subject| subject == list.issuer)
                 && PublicKey::from_certificate(authority)
-                    .is_ok_and(|key| verifies(&key, &named, &signed, signature))
+                    .is_ok_and(|key| verifies(&key, &list.algorithm, &list.signed, &list.signature))
         };
         if !authorities.iter().any(has_signed) {
             return Err(format!(
@@ -188,25 +161,19 @@ impl List {
                  the certificate of the authority that issues both has to be there"
             ));
         }
-        // Those say that it is not the whole list (sections 5.2.4 and 5.2.5).
-        let extensions = list.extensions.iter().flatten();
-        if extensions.into_iter().any(|extension| extension.critical) {
+        if list.is_part {
             return Err(format!(
                 "its list of {issuer} is a part of one (a critical extension): a whole list is needed"
             ));
         }
-        let until = list.next_update;
-        let until = until.ok_or_else(|| {
+        let until = list.until.ok_or_else(|| {
             format!("its list of {issuer} does not say until when it is good (nextUpdate)")
         })?;
-        let revoked = list.revoked.iter().flatten();
         Ok(Self {
             file: file.to_owned(),
-            issuer: issuer.to_der().map_err(text)?,
-            serials: revoked
-                .map(|one| number(one.serial_number.as_bytes()).to_vec())
-                .collect(),
-            until: until.to_unix_duration(),
+            issuer: list.issuer,
+            serials: list.serials,
+            until,
         })
     }
 }
@@ -235,12 +202,6 @@ fn plain(der: &[u8], len: usize) -> Option<Vec<u8>> {
         half[at..].copy_from_slice(number.as_bytes());
     }
     Some(plain)
-}
-
-/// A serial number without leading zeros.
-fn number(bytes: &[u8]) -> &[u8] {
-    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
-    &bytes[zeros..]
 }
 
 /// The lists of a file, DER.

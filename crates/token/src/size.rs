@@ -1,6 +1,6 @@
-//! How many bytes an answer has, and may have.
+//! How many bytes an operation and its answer have, or may have.
 
-use crate::{Attributes, Made, Object, Operation, Outcome, Verb};
+use crate::{Attributes, Made, Mechanism, Object, Operation, Outcome, Params, Verb};
 
 /// A signature, a MAC, or what an error says, in bytes.
 const SHORT: usize = 2 << 10;
@@ -28,7 +28,48 @@ impl Object {
     }
 }
 
+impl Mechanism {
+    /// How many bytes its parameter takes.
+    fn bytes(&self) -> usize {
+        match &self.params {
+            Params::None | Params::Number(_) | Params::Pss(_) => 0,
+            Params::Bytes(bytes) | Params::StringData(bytes) => bytes.len(),
+            Params::Oaep(oaep) => oaep.label.len(),
+            Params::Gcm(gcm) => gcm.iv.len() + gcm.aad.len(),
+            Params::Ctr { block, .. } => block.len(),
+            Params::Ecdh { shared, public, .. } => shared.len() + public.len(),
+            Params::CbcData { iv, data } => iv.len() + data.len(),
+            Params::Eddsa { context, .. } => context.len(),
+        }
+    }
+}
+
 impl Operation {
+    /// How many bytes it takes besides its names and numbers, which are short.
+    pub fn bytes(&self) -> usize {
+        let of_mechanism = self.mechanism().map_or(0, Mechanism::bytes);
+        of_mechanism
+            + match self {
+                Self::Use { data, .. } => data.len(),
+                Self::Generate { template, .. }
+                | Self::Derive { template, .. }
+                | Self::Create { template, .. }
+                | Self::Copy { template, .. }
+                | Self::SetAttributes { template, .. } => template.bytes(),
+                Self::GeneratePair {
+                    public, private, ..
+                } => public.bytes() + private.bytes(),
+                Self::Unwrap {
+                    wrapped, template, ..
+                } => wrapped.len() + template.bytes(),
+                Self::Random { .. }
+                | Self::Wrap { .. }
+                | Self::Destroy { .. }
+                | Self::Read { .. }
+                | Self::Begin { .. } => 0,
+            }
+    }
+
     /// How many bytes its answer may have. Objects that are read or copied are not in it: their sizes are known elsewhere.
     pub fn answer_bytes(&self) -> usize {
         match self {

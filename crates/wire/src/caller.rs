@@ -20,7 +20,7 @@ use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, User, Watch};
 use crate::server::{Conversation, HandedOver, Service};
-use crate::{Answer, Hello, Peer, Reply, VERSION, Welcome};
+use crate::{Hello, Peer, Reply, VERSION, Welcome, fitted};
 
 /// A peer that connects and says nothing is cut off after this.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
@@ -107,12 +107,7 @@ impl Caller {
         let version = self.version();
         // Before the peer can have read it: its next call may come at once.
         self.busy.store(false, Ordering::Release);
-        self.send(|out| {
-            frame::encode_reply(version, reply, out).or_else(|error| {
-                let failed = Reply::new(reply.epoch, Answer::Failed(error));
-                frame::encode_reply(version, &failed, out)
-            })
-        });
+        self.send(|out| fitted::encode_reply(version, reply, out));
     }
 
     fn send(&self, encode: impl FnOnce(&mut Vec<u8>) -> Result<()>) {
@@ -300,3 +295,6 @@ impl Source for Caller {
         self.end();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use hsmux_token::{Error, Operation, Outcome, Result, Token};
 
 use crate::connection::{Broken, Connection};
 use crate::frame::{self, MAX_FRAME};
-use crate::{Answer, Call, Item, Reply};
+use crate::{Answer, Call, Item, Reply, fitted};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
 const MAX_REMAINING: Duration = Duration::from_secs(24 * 3600);
@@ -65,7 +65,7 @@ impl Lane {
         let encode = |out: &mut Vec<u8>| {
             answers
                 .into_iter()
-                .try_for_each(|answer| frame::encode_reply(version, &Reply::new(0, answer), out))
+                .try_for_each(|answer| fitted::encode_reply(version, &Reply::new(0, answer), out))
         };
         let written = self.connection.write_with(encode, None);
         written.map_err(|broken| gone(&broken))

@@ -12,6 +12,7 @@ mod connection;
 mod cork;
 mod count;
 mod direct;
+mod fitted;
 pub mod frame;
 mod hello;
 mod lane;

@@ -124,8 +124,12 @@ pub struct TokenControl {
     pub no_check_value: bool,
     /// C_GetAttributeValue stops at the first attribute that an object lacks.
     pub stops_at_first_attribute: bool,
+    /// C_FindObjects finds something again and again.
+    pub endless_search: bool,
     /// Every operation asks for a buffer of at least so many bytes.
     pub least_buffer: usize,
+    /// The answer of every operation is so many bytes longer than it should be.
+    pub longer_by: usize,
     /// Too small a buffer ends the operation, against the standard.
     pub small_buffer_ends_operation: bool,
 }
@@ -194,7 +198,9 @@ impl Default for TokenControl {
             always_authenticate: false,
             no_check_value: false,
             stops_at_first_attribute: false,
+            endless_search: false,
             least_buffer: 0,
+            longer_by: 0,
             small_buffer_ends_operation: false,
         }
     }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hsmux_token::ck::{
-    CK_C_Sign, CK_C_SignInit, CK_FUNCTION_LIST, CK_RV, CKR_BUFFER_TOO_SMALL, CKR_DEVICE_ERROR,
+    CK_C_Sign, CK_C_SignInit, CK_FUNCTION_LIST, CK_RV, CKR_BUFFER_TOO_SMALL, CKR_FUNCTION_FAILED,
     CKR_FUNCTION_NOT_SUPPORTED, CKR_OPERATION_NOT_INITIALIZED,
 };
 use hsmux_token::{Attributes, Error, Mechanism, Result, Verb};
@@ -113,6 +113,7 @@ impl Library {
         data: &[u8],
     ) -> Result<Bytes> {
         let steps = Steps::of(verb, &self.functions);
+        let most = data.len() + LONGEST_MARGIN;
         let mut needed = data.len() + MARGIN;
         if needed <= SMALL {
             let mut room = [0; SMALL];
@@ -128,8 +129,9 @@ impl Library {
             needed = len.max(2 * SMALL);
         }
         loop {
-            if needed > data.len() + LONGEST_MARGIN {
-                return Err(Error::vendor(steps.run.0, CKR_DEVICE_ERROR)
+            if needed > most {
+                // Of the data, perhaps: the token is not taken out of service for it.
+                return Err(Error::vendor(steps.run.0, CKR_FUNCTION_FAILED)
                     .at(format!("asks for a buffer of {needed} bytes")));
             }
             let mut room = vec![0; needed];
@@ -140,7 +142,8 @@ impl Library {
                 (code, len) = steps.run(session, data, &mut room);
             }
             if code == CKR_BUFFER_TOO_SMALL {
-                needed = len.max(2 * needed);
+                let more = (2 * needed).min(most).max(needed + 1);
+                needed = len.max(more);
                 continue;
             }
             check(steps.run.0, code)?;

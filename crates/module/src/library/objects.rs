@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use hsmux_token::ck::{
     CK_ATTRIBUTE, CK_UNAVAILABLE_INFORMATION, CKR_ATTRIBUTE_SENSITIVE, CKR_ATTRIBUTE_TYPE_INVALID,
+    CKR_DEVICE_ERROR,
 };
 use hsmux_token::{Attribute, Attributes, Blob, Error, Result};
 
@@ -11,8 +12,10 @@ use crate::template::Template;
 
 /// What C_FindObjects is asked for at once.
 const CHUNK: usize = 256;
-/// No attribute is longer; a length past it is a mistake of the module's.
+/// All attributes of an object have no more bytes: of a module's mistakes as much is read, the shortest first.
 const LONGEST: u64 = 1 << 24;
+/// No token has so many objects: a module that goes on is not asked further.
+const MOST_FOUND: usize = 1 << 20;
 /// What no module sets a length to: the module did not come to this attribute.
 const UNTOUCHED: u64 = u64::MAX - 1;
 
@@ -53,6 +56,10 @@ impl Library {
                 break;
             }
             all.extend_from_slice(&chunk[..room.min(len as usize)]);
+            if all.len() > MOST_FOUND {
+                let error = Error::vendor("C_FindObjects", CKR_DEVICE_ERROR);
+                return Err(error.at(format!("finds more than {MOST_FOUND} objects")));
+            }
         }
         Ok(all)
     }
@@ -76,7 +83,7 @@ impl Library {
             }
         }
         code?;
-        lengths.retain(|a| a.ulValueLen <= LONGEST);
+        leave_out_longest(&mut lengths);
         if lengths.is_empty() {
             return Ok(Attributes::default());
         }
@@ -180,6 +187,16 @@ impl Library {
     }
 }
 
+/// Leaves out attributes that are not there, and the longest ones where all are longer than [`LONGEST`].
+fn leave_out_longest(lengths: &mut Vec<CK_ATTRIBUTE>) {
+    lengths.retain(|a| a.ulValueLen <= LONGEST);
+    while lengths.iter().map(|a| a.ulValueLen).sum::<u64>() > LONGEST
+        && let Some(longest) = lengths.iter().map(|a| a.ulValueLen).max()
+    {
+        lengths.retain(|a| a.ulValueLen < longest);
+    }
+}
+
 fn asked(kind: u64) -> CK_ATTRIBUTE {
     CK_ATTRIBUTE {
         type_: kind,
@@ -197,4 +214,31 @@ pub(super) fn made(
     let mut handle = 0;
     make(place, len, &raw mut handle)?;
     Ok(handle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_of_one_object_have_so_many_bytes() {
+        let half = LONGEST / 2;
+        for (announced, read) in [
+            (
+                &[3, UNTOUCHED, CK_UNAVAILABLE_INFORMATION, LONGEST + 1][..],
+                &[3][..],
+            ),
+            (&[half, 7, half], &[7]),
+            (&[half, 7, half - 7], &[half, 7, half - 7]),
+            (&[LONGEST; 30], &[]),
+        ] {
+            let mut lengths: Vec<_> = announced.iter().map(|_| asked(0)).collect();
+            for (one, len) in lengths.iter_mut().zip(announced) {
+                one.ulValueLen = *len;
+            }
+            leave_out_longest(&mut lengths);
+            let left: Vec<_> = lengths.iter().map(|one| one.ulValueLen).collect();
+            assert_eq!(left, read);
+        }
+    }
 }

@@ -66,6 +66,33 @@ fn a_module_that_stops_at_an_attribute_shows_the_same_objects() {
     assert_eq!(again.epoch, all.epoch);
 }
 
+#[test]
+fn a_search_without_end_is_an_error() {
+    let standin = StandIn::new("");
+    let token = standin.open("1234").unwrap();
+    standin.set("endless_search = true");
+    let error = token.objects().unwrap_err().to_string();
+    assert!(error.contains("finds more than 1048576 objects"), "{error}");
+    standin.set("");
+    assert_eq!(token.objects().unwrap().objects.len(), 5);
+}
+
+#[test]
+fn a_buffer_that_no_answer_needs_is_an_error_of_its_own_call() {
+    let standin = StandIn::new("");
+    let token = standin.open("1234").unwrap();
+    let operation = sign(private(&token, "ec"), [7; 32]);
+    let use_ec = || token.execute(&operation, soon());
+    for settings in ["least_buffer = 1000000000000", "least_buffer = 70000"] {
+        standin.set(settings);
+        let error = use_ec().unwrap_err();
+        assert!(error.to_string().contains("asks for a buffer"), "{error}");
+        assert!(!error.ends_connection(), "{error}");
+    }
+    standin.set("least_buffer = 60000");
+    use_ec().unwrap();
+}
+
 /// A key that only its token can name has one name for all workers of a member. Each member has another.
 #[test]
 fn workers_of_a_member_without_a_serial_number_name_its_keys_alike() {

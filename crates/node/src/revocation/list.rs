@@ -4,18 +4,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hsmux_software::revocation::Parsed;
 use hsmux_token::Result;
 use rustls::RootCertStore;
 use rustls::crypto::ring::default_provider;
 use rustls::pki_types::CertificateRevocationListDer;
 use rustls::server::WebPkiClientVerifier;
 use x509_cert::Certificate;
-use x509_cert::certificate::Rfc5280;
-use x509_cert::crl::{CertificateList, TbsCertList};
-use x509_cert::der::oid::AssociatedOid;
 use x509_cert::der::{Decode, Encode};
-use x509_cert::ext::pkix::CrlNumber;
+use x509_cert::spki::AlgorithmIdentifierOwned;
 
+use crate::certificate::list;
 use crate::identity::{certificates, failed};
 use crate::signature;
 
@@ -68,15 +67,14 @@ impl Believed {
     }
 
     /// Name and key of the one that has signed a list.
-    fn signer(&self, list: &CertificateList) -> Option<Vec<u8>> {
-        let text = list.tbs_cert_list.to_der().ok()?;
-        let signature = list.signature.as_bytes()?;
+    fn signer(&self, list: &Parsed) -> Option<Vec<u8>> {
+        let algorithm = AlgorithmIdentifierOwned::from_der(&list.algorithm).ok()?;
         let has_signed = |certificate: &&Certificate| {
             let certificate = certificate.tbs_certificate();
             let key = certificate.subject_public_key_info();
-            let algorithm = &list.signature_algorithm;
-            *certificate.subject() == list.tbs_cert_list.issuer
-                && signature::verify(key, algorithm, &text, signature).is_ok()
+            let subject = certificate.subject().to_der();
+            subject.is_ok_and(|subject| subject == list.issuer)
+                && signature::verify(key, &algorithm, &list.signed, &list.signature).is_ok()
         };
         let authority = self.certificates.iter().find(has_signed)?;
         let authority = authority.tbs_certificate();
@@ -98,10 +96,9 @@ impl Believed {
 impl List {
     /// Checks one; `Err` says what is wrong with it.
     pub fn checked(der: &[u8], believed: &Believed) -> Result<Self, String> {
-        let list = CertificateList::<Rfc5280>::from_der(der);
-        let list = list.map_err(|e| format!("it is no list of revoked certificates: {e}"))?;
+        let list = list(der)?;
         // So that what is signed is what is read, to the last byte.
-        if list.to_der().map_err(|e| e.to_string())? != der {
+        if !list.is_der {
             return Err("it is not in the form that is signed (DER)".into());
         }
         let signer = believed.signer(&list);
@@ -110,7 +107,7 @@ impl List {
         Ok(Self {
             der: der.into(),
             authority,
-            edition: Edition::of(&list.tbs_cert_list)?,
+            edition: Edition::of(&list)?,
         })
     }
 
@@ -137,21 +134,14 @@ impl List {
 }
 
 impl Edition {
-    fn of(list: &TbsCertList) -> Result<Self, String> {
-        let extensions = list.crl_extensions.as_deref().unwrap_or_default();
-        // Those say that it is not the whole list (RFC 5280, sections 5.2.4 and 5.2.5).
-        if extensions.iter().any(|extension| extension.critical) {
+    fn of(list: &Parsed) -> Result<Self, String> {
+        if list.is_part {
             return Err("it is perhaps a part of a list: it has a critical extension".into());
         }
-        let number = extensions
-            .iter()
-            .find(|extension| extension.extn_id == CrlNumber::OID);
-        let number = number.map(|number| CrlNumber::from_der(number.extn_value.as_bytes()));
-        let number = number.transpose().map_err(|e| format!("its number: {e}"))?;
-        let digits = number.map_or_else(Vec::new, |number| number.0.as_bytes().to_vec());
+        let digits = list.number()?.unwrap_or_default();
         Ok(Self {
             number: (digits.len(), digits),
-            since: list.this_update.to_unix_duration(),
+            since: list.since,
         })
     }
 }

@@ -84,6 +84,17 @@ pub async fn exchange(
     identity: impl Fn() -> Option<Identity>,
     complain: impl Fn(&str),
 ) -> Error {
+    exchange_within(far, name, identity, complain, READ_WITHIN).await
+}
+
+/// [`exchange`] with an end that has so long to read a list.
+async fn exchange_within(
+    far: impl AsyncRead + AsyncWrite,
+    name: &str,
+    identity: impl Fn() -> Option<Identity>,
+    complain: impl Fn(&str),
+    read_within: Duration,
+) -> Error {
     let (mut from, mut to) = split(far);
     let (heard, mut told) = mpsc::channel(1);
     let listen = async {
@@ -111,7 +122,9 @@ pub async fn exchange(
                 desk = back;
                 step.problem.iter().for_each(|problem| complain(problem));
                 for list in step.news {
-                    tell(&mut to, list.der.to_vec()).await?;
+                    let list = list.der.to_vec();
+                    let told = timeout(read_within, say(&mut to, &Told { list })).await;
+                    told.map_err(|_| Error::lost("does not read a list"))??;
                 }
             }
             news = timeout(LOOK, told.recv()).await.unwrap_or_default();
@@ -125,11 +138,6 @@ pub async fn exchange(
         Ok(never) => match never {},
         Err(error) => error,
     }
-}
-
-async fn tell(to: &mut (impl AsyncWrite + Unpin), list: Vec<u8>) -> Result<()> {
-    let told = timeout(READ_WITHIN, say(to, &Told { list })).await;
-    told.unwrap_or_else(|_| Err(Error::lost("does not read a list")))
 }
 
 /// The using side of a link: exchanges lists with the other host, for as long as the link lasts.

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use hsmux_wire::frame;
 use tempfile::TempDir;
-use tokio::io::duplex;
+use tokio::io::{AsyncWriteExt, duplex};
 
 use super::desk::Step;
 use super::*;
@@ -221,4 +221,32 @@ async fn what_either_end_has_gets_to_the_other() {
         fs::copy(list, file(told)).unwrap();
         assert_eq!(only(&file(told)), next);
     }
+}
+
+#[tokio::test]
+async fn an_end_that_does_not_read_a_list_is_given_up() {
+    let cluster = Cluster::new();
+    let host = cluster.host("web1");
+    // It stays open, and takes a few bytes.
+    let (here, _there) = duplex(64);
+    let never = |problem: &str| panic!("{problem}");
+    let briefly = Duration::from_millis(10);
+    let exchange = exchange_within(here, "web2", || Some(host.clone()), never, briefly);
+    let ended = timeout(Duration::from_secs(60), exchange).await;
+    let error = ended.expect("it ends").to_string();
+    assert!(error.contains("does not read a list"), "{error}");
+}
+
+#[tokio::test]
+async fn a_list_that_is_too_long_ends_the_exchange() {
+    let cluster = Cluster::new();
+    let host = cluster.host("web1");
+    let (here, mut there) = duplex(1 << 16);
+    let never = |problem: &str| panic!("{problem}");
+    let longer = u32::try_from(MOST + FRAMED + 1).unwrap();
+    there.write_all(&longer.to_le_bytes()).await.unwrap();
+    let exchange = exchange(here, "web2", || Some(host.clone()), never);
+    let ended = timeout(Duration::from_secs(60), exchange).await;
+    let error = ended.expect("it ends").to_string();
+    assert!(error.contains("are the most"), "{error}");
 }

@@ -3,12 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use hsmux_token::{Batch, Done, Error, Kind, Outcome, Request, Result};
+use hsmux_token::{Batch, Done, Error, Kind, Operation, Outcome, Request, Result};
 
 use crate::Item;
 
 /// The answers of one frame, or why there are none.
 pub(super) type Results = Result<Vec<Result<Outcome>>>;
+
+/// Operations share a frame while they and their answers have no more bytes: many times less than a frame holds.
+const SHARED: usize = 1 << 20;
 
 type Listener = Box<dyn FnOnce(Error) + Send>;
 
@@ -102,7 +105,8 @@ impl Board {
         if self.waiting.is_empty() || self.lost.is_some() {
             return None;
         }
-        let (lane, count) = self.choose()?;
+        let (lane, most) = self.choose()?;
+        let count = self.fitting(most);
         let running = &mut self.running[usize::from(lane)];
         let now = Instant::now();
         let mut items = Vec::with_capacity(count);
@@ -135,6 +139,16 @@ impl Board {
         let share = self.waiting.len().div_ceil(self.running.len());
         let count = share.min(self.depth.checked_sub(carried)?);
         (count > 0).then_some((lane, count))
+    }
+
+    /// How many of the first `most` that wait fit in one frame, and so do their answers; one at least.
+    fn fitting(&self, most: usize) -> usize {
+        let first = self.waiting.iter().take(most);
+        let sums = first.scan(0_usize, |sum, request| {
+            *sum = sum.saturating_add(bytes(&request.operation));
+            Some(*sum)
+        });
+        sums.take_while(|sum| *sum <= SHARED).count().max(1)
     }
 
     /// Whether a lane carries nothing.
@@ -274,6 +288,14 @@ impl Board {
 
     pub fn forget_listeners(&mut self) {
         self.listeners.clear();
+    }
+}
+
+/// What counts towards [`SHARED`]. How long an object is that is read or copied is not known here.
+fn bytes(operation: &Operation) -> usize {
+    match operation {
+        Operation::Read { .. } | Operation::Copy { .. } => SHARED,
+        _ => operation.bytes().saturating_add(operation.answer_bytes()),
     }
 }
 

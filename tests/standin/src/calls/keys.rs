@@ -185,7 +185,8 @@ unsafe fn run(
         CKM_ML_DSA => MlDsa::SIGNATURE,
         _ => data.len() + 16,
     }
-    .max(token.least_buffer);
+    .max(token.least_buffer)
+        + token.longer_by;
     if place.is_null() || (room as usize) < most {
         if place.is_null() || !token.small_buffer_ends_operation {
             World::with_session(session, |session, _| {
@@ -207,6 +208,7 @@ unsafe fn run(
         if verb == Verb::Sign && every > 0 && number.is_multiple_of(every) {
             answer[40] ^= 1;
         }
+        answer.resize(answer.len() + token.longer_by, 0);
         Ok(answer)
     })?;
     // SAFETY: the caller's promise.

@@ -68,11 +68,14 @@ pub unsafe extern "C" fn C_FindObjects(
     len: *mut CK_ULONG,
 ) -> CK_RV {
     let find = || {
-        let given = World::with_session(session, |session, _| {
+        let given = World::with_session(session, |session, token| {
             let found = session
                 .found
                 .as_mut()
                 .ok_or(CKR_OPERATION_NOT_INITIALIZED)?;
+            if token.endless_search {
+                return Ok(vec![EC; most as usize]);
+            }
             let count = found.len().min(most as usize);
             Ok(found.drain(..count).collect::<Vec<_>>())
         })?;

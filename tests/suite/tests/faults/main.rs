@@ -9,6 +9,7 @@ mod exchanged;
 mod fairness;
 mod gone;
 mod limits;
+mod long;
 mod members;
 mod memory;
 mod pins;

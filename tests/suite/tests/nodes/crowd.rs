@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hsmux_suite::{PATIENCE, until};
 use hsmux_wire::{Greeting, Hello, SPOKEN, decode, frame};
@@ -94,6 +94,23 @@ fn strangers_by_the_thousand_keep_no_host_out() {
     load.goes_on();
     load.nothing_failed();
     assert!(strangers.go() > 0);
+}
+
+#[test]
+fn a_stranger_that_does_no_handshake_is_cut_off() {
+    let mut pair = Pair::prepare(0, 1);
+    pair.start_node();
+    let address = listens(&pair.node);
+    let come = Instant::now();
+    let (silent, mut slow) = (stranger(&address, 1), stranger(&address, 0));
+    // A ClientHello of 16 KiB, which comes byte by byte.
+    slow.write_all(&[0x40, 0, 1, 0, 0x3f, 0xfc]).unwrap();
+    until("they are cut off", PATIENCE, || {
+        let _ = slow.write(&[0]);
+        (is_closed(&silent) && is_closed(&slow)).then_some(())
+    });
+    // Not for what they have said.
+    assert!(come.elapsed() > Duration::from_secs(5));
 }
 
 #[test]

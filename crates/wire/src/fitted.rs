@@ -1,0 +1,72 @@
+//! Answers that no frame holds: what is longest in them is left out, so that the connection goes on.
+
+use hsmux_token::{Error, Kind, Object, Outcome, Result};
+
+use crate::frame::{self, MAX_FRAME};
+use crate::{Answer, Reply};
+
+/// What an answer has around its objects, in bytes: the version, the label and all mechanisms of a token.
+const AROUND: usize = 1 << 20;
+
+/// Appends the frame of an answer. Where it is too long, of several results the longest ones become errors, of objects
+/// the longest ones are left out, and anything else becomes an error.
+pub(crate) fn encode_reply(version: u16, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
+    let Err(error) = frame::encode_reply(version, reply, out) else {
+        return Ok(());
+    };
+    let mut reply = fitted(reply.clone(), &error);
+    let mut written = frame::encode_reply(version, &reply, out);
+    while let Err(error) = &written
+        && let Answer::Results(results) = &mut reply.answer
+        && fail_longest(results, error)
+    {
+        written = frame::encode_reply(version, &reply, out);
+    }
+    written.or_else(|error| {
+        let failed = Reply::new(reply.epoch, Answer::Failed(too_long(&error)));
+        frame::encode_reply(version, &failed, out)
+    })
+}
+
+fn fitted(mut reply: Reply, error: &Error) -> Reply {
+    let left_out = match &mut reply.answer {
+        Answer::Objects(snapshot) => leave_out_longest(&mut snapshot.objects),
+        Answer::Catalogue(Some(view)) => leave_out_longest(&mut view.objects),
+        _ => 0,
+    };
+    if left_out > 0 {
+        tracing::warn!("the {left_out} longest objects are not shown: {error}");
+    }
+    reply
+}
+
+/// Leaves out the longest until the rest fits in a frame; how many.
+fn leave_out_longest(objects: &mut Vec<Object>) -> usize {
+    let before = objects.len();
+    let mut longest: Vec<_> = objects.iter().map(|one| (one.bytes(), one.id)).collect();
+    // Every answer leaves out the same ones.
+    longest.sort_unstable();
+    let mut sum = 0_usize;
+    let fits = longest.into_iter().take_while(|(bytes, _)| {
+        sum = sum.saturating_add(*bytes);
+        sum <= MAX_FRAME - AROUND
+    });
+    let last = fits.last();
+    objects.retain(|one| last.is_some_and(|last| (one.bytes(), one.id) <= last));
+    before - objects.len()
+}
+
+/// Whether one is left that can be made an error.
+fn fail_longest(results: &mut [Result<Outcome>], error: &Error) -> bool {
+    let long = results.iter_mut().filter(|result| result.is_ok());
+    let longest = long.max_by_key(|result| result.as_ref().map_or(0, Outcome::bytes));
+    longest.is_some_and(|longest| {
+        *longest = Err(too_long(error));
+        true
+    })
+}
+
+fn too_long(error: &Error) -> Error {
+    let message = format!("the result is too long for one answer: {error}");
+    Error::request(Kind::Invalid, message)
+}
