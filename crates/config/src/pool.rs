@@ -20,7 +20,7 @@ pub struct PoolSection {
     pub deadline: Duration,
     /// How many members a new object must reach at once.
     pub replicas: usize,
-    /// What becomes of a new key if keys of its kind cannot be copied.
+    /// The rule for new keys that cannot be copied.
     pub lone_keys: LoneKeys,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,
@@ -43,7 +43,7 @@ pub enum Policy {
     FirstAvailable,
 }
 
-/// What becomes of a new key that no member lets out even wrapped, or whose copies hsmux could not prove.
+/// The rule for new keys that cannot be copied: no member lets them out even wrapped, or hsmux could not prove the copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoneKeys {
     /// It is made on one member, and its copies are missing.

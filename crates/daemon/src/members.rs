@@ -30,7 +30,7 @@ pub fn changed_seats(old: &Config, new: &Config) -> Result<Vec<(String, Vec<Seat
         .iter()
         .filter(|member| differs(old, member) || (another && member.node.is_some()));
     Ok(changed
-        .map(|member| (member.name.clone(), seats_of(&new, member, &worker, None)))
+        .map(|member| (member.name.clone(), seats_of(new, member, &worker, None)))
         .collect())
 }
 

@@ -101,7 +101,7 @@ pub fn environment(config: &Config, member: &Member) -> Environment {
     Environment::new(member.env.clone(), withheld.collect())
 }
 
-/// What the module crate needs to know to work on a member's token; reads the PIN.
+/// The options of the module crate for a member's token; reads the PIN.
 pub fn open_options(member: &Member, state: &Path) -> Result<Options> {
     let pin = member.pin.as_ref().map(PinSource::read);
     Ok(Options {

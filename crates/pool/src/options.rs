@@ -27,7 +27,7 @@ pub struct Options {
     pub answers: Option<PathBuf>,
     /// How many members a new key has to reach.
     pub replicas: usize,
-    /// What becomes of a new key if keys of its kind cannot be copied.
+    /// The rule for new keys that cannot be copied.
     pub lone_keys: LoneKeys,
     /// How long a new key is kept for a member that is away, wrapped.
     pub envelope_life: Duration,

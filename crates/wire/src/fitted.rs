@@ -8,8 +8,8 @@ use crate::{Answer, Reply};
 /// What an answer has around its objects, in bytes: the version, the label and all mechanisms of a token.
 const AROUND: usize = 1 << 20;
 
-/// Appends the frame of an answer. Where it is too long, of several results the longest ones become errors, of objects
-/// the longest ones are left out, and anything else becomes an error.
+/// Appends the frame of an answer. If that is too long, it loses its longest parts: results become errors, and objects
+/// are left out. Anything else becomes an error.
 pub(crate) fn encode_reply(version: u16, reply: &Reply, out: &mut Vec<u8>) -> Result<()> {
     let Err(error) = frame::encode_reply(version, reply, out) else {
         return Ok(());

@@ -195,7 +195,7 @@ impl Desk for Vendors<'_> {
         let member = named(self.config, member)?;
         let mut options = members::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
-        let environment = members::environment(&self.config, member);
+        let environment = members::environment(self.config, member);
         desk::change_pin(&self.program, &environment, options, new)
     }
 }

@@ -60,7 +60,7 @@ fn copies_that_are_missing_are_told() {
     rig.hsmux("status --check").ok();
 }
 
-/// Who says how many copies there have to be gets no key with fewer.
+/// A configured number of replicas forbids keys with fewer.
 #[test]
 fn no_key_is_made_that_two_members_should_have() {
     let mut rig = Rig::prepare(Setup::Daemon, 3);
