@@ -1,5 +1,6 @@
 //! The streams of one token, each in a session of its own.
 
+use std::collections::HashSet;
 use std::time::Instant;
 
 use hsmux_token::ck::{CKR_SESSION_COUNT, CKR_SESSION_HANDLE_INVALID};
@@ -12,6 +13,9 @@ use crate::stream::{SOON, Stream};
 
 /// So many at once: one to encipher and one to decipher, of two keys. Others take turns.
 const MOST: usize = 4;
+
+/// So many keys are remembered as apart. One more, and all of them are tried once more.
+const MOST_APART: usize = 4096;
 
 /// All of them.
 #[derive(Default)]
@@ -28,7 +32,7 @@ struct State {
     /// How often keys have changed: what is on loan then does not come back.
     edition: u64,
     /// Keys that the token does not use this way: with CKA_ALLOWED_MECHANISMS, for example.
-    apart: Vec<ObjectId>,
+    apart: HashSet<ObjectId>,
     /// The last text that had no stream, and when.
     alone: Option<(Verb, ObjectId, Instant)>,
 }
@@ -36,7 +40,11 @@ struct State {
 impl Streams {
     /// From now on its texts go the usual way.
     pub fn keep_apart(&self, key: ObjectId) {
-        self.state.lock().apart.push(key);
+        let apart = &mut self.state.lock().apart;
+        if apart.len() >= MOST_APART {
+            apart.clear();
+        }
+        apart.insert(key);
     }
 
     /// One to go on with.
@@ -122,6 +130,7 @@ impl Streams {
     /// Of a key that has changed or gone.
     pub fn end(&self, sessions: &Sessions, key: ObjectId) {
         let mut state = self.state.lock();
+        state.apart.remove(&key);
         state.edition += 1;
         for stream in &mut state.idle {
             stream.edition += 1;
@@ -155,4 +164,22 @@ pub(crate) fn is_about_sessions(error: &Error) -> bool {
         error.code(),
         Some(CKR_SESSION_COUNT | CKR_SESSION_HANDLE_INVALID)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_apart_do_not_add_up() {
+        let streams = Streams::default();
+        let key = |number: usize| ObjectId::of_data(b"", b"", &number.to_be_bytes());
+        for number in 0..=MOST_APART {
+            streams.keep_apart(key(number));
+            assert_eq!(streams.edition(key(number)), None);
+        }
+        // The first ones are tried once more.
+        assert_eq!(streams.edition(key(0)), Some(0));
+        assert_eq!(streams.state.lock().apart.len(), 1);
+    }
 }

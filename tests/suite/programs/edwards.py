@@ -29,6 +29,26 @@ def check(public, private, length):
     raise AssertionError("a damaged signature is good")
 
 
+class Parameters(Structure):
+    """CK_EDDSA_PARAMS."""
+
+    _fields_ = [("prehash", c_ubyte), ("length", c_ulong), ("context", c_void_p)]
+
+
+def with_parameter(name, private, prehash, context):
+    """Whether C_SignInit takes a variant of EdDSA."""
+    value = ctypes.create_string_buffer(context, len(context))
+    parameter = Parameters(prehash, len(context), ctypes.cast(value, c_void_p) if context else None)
+    kind = Mechanism(CKM_EDDSA, ctypes.cast(byref(parameter), c_void_p), ctypes.sizeof(parameter))
+    try:
+        module.C_SignInit(session.handle, byref(kind), private)
+        room, room_length = ctypes.create_string_buffer(114), c_ulong(114)
+        module.C_Sign(session.handle, b"a text", 6, room, byref(room_length))
+        print(f"{name} prehash {prehash} context {len(context)}: taken")
+    except Refused as refused:
+        print(f"{name} prehash {prehash} context {len(context)}: {refused.rv:#x}")
+
+
 for name, (curve, length) in CURVES.items():
     for kept in (False, True):
         names = {CKA_TOKEN: kept, CKA_LABEL: name.encode(), CKA_ID: name.encode()}
@@ -38,6 +58,8 @@ for name, (curve, length) in CURVES.items():
             names | {CKA_PRIVATE: True, CKA_SENSITIVE: True, CKA_SIGN: True},
         )
         check(public, private, length)
+        for prehash, context in ((0, b"a context"), (1, b"")):
+            with_parameter(name, private, prehash, context)
         print(f"{name} {'token' if kept else 'session'} key signs")
         if not kept:
             session.destroy(public)

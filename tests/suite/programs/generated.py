@@ -54,4 +54,16 @@ for kept, other in ((True, False), (False, True)):
     print(f"signature: {len(signature)} bytes")
     session.destroy(public)
     session.destroy(private)
+original = session.generate(CKM_AES_KEY_GEN, SECRET | {CKA_VALUE_LEN: 16, CKA_ENCRYPT: True, CKA_ID: b"one"})
+for what, name in (("same", b"one"), ("other", b"two")):
+    try:
+        copy = session.copy(original, {CKA_ID: name})
+        text = bytes(16)
+        same = session.keyed("Encrypt", original, CKM_AES_ECB, text) == session.keyed("Encrypt", copy, CKM_AES_ECB, text)
+        print(f"copy under the {what} id: {same}, a token object: {number(copy, CKA_TOKEN)}")
+        if copy != original:
+            session.destroy(copy)
+    except Refused as refused:
+        print(f"copy under the {what} id: {refused.rv:#x}")
+session.destroy(original)
 print("all destroyed")

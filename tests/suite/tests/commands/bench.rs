@@ -75,6 +75,12 @@ fn another_process_is_accounted_for_and_each_key_is_called_what_it_is() {
     }
     sign("ec").ok().says("published").says("key of 256 bits");
     sign("rsa").ok().never_says("published");
+    rig.hsmux("key generate aes:256 --label secret").ok();
+    let secret = rig.hsmux("bench sign --count 20 --warm-up 1ms --key");
+    secret
+        .arg("pkcs11:object=secret;type=secret-key")
+        .ok()
+        .says("256 bits");
     sign("ec")
         .args("--process nobody-is-called-so")
         .fails()

@@ -84,9 +84,11 @@ fn a_mistake_in_the_file_breaks_no_pool_that_runs() {
         rig.hsmux("doctor").fails().says("parked");
         rig.hsmux("token resume hsm2").ok();
         rig.hsmux("pin list").ok();
+        rig.hsmux("key list").ok().says("web");
         rig.hsmux("reload").fails().says(said);
         rig.wait_for_members(2);
     }
+    rig.hsmux("stop").ok();
     // Without a daemon the mistake is why nobody is there.
     rig.stop();
     let alone = rig.hsmux("status").fails();

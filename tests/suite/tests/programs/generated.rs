@@ -29,5 +29,11 @@ fn generated(setup: Setup, members: usize) {
     run.says("public ec: local 0x1 mechanism 0x1040");
     run.says("private 1, public 0");
     run.says("private 0, public 1");
+    // Several members know a secret key by its CKA_ID and value.
+    run.says(match members {
+        1 => "copy under the same id: True, a token object: 1",
+        _ => "copy under the same id: 0x1b",
+    });
+    run.says("copy under the other id: True, a token object: 1");
     run.says("all destroyed");
 }
