@@ -196,7 +196,9 @@ fn existing(site: Site, serial: &str) -> Result<Option<Object>> {
         .with(CKA_LABEL, label(serial).into_bytes());
     let snapshot = site.token.objects().map_err(|e| e.at(site.name))?;
     let found = snapshot.objects.iter().find(|object| {
-        let only_unwraps = object.attributes.flag(CKA_DECRYPT) == Some(false);
+        // A raw RSA signature deciphers as well.
+        let only_unwraps = object.attributes.flag(CKA_DECRYPT) == Some(false)
+            && object.attributes.flag(CKA_SIGN) != Some(true);
         only_unwraps && object.attributes.matches(&wanted)
     });
     Ok(found.cloned())
@@ -253,9 +255,12 @@ fn guarded(site: Site, private: &Object) -> Result<PublicKey> {
         (CKA_SENSITIVE, true, "CKA_SENSITIVE"),
         (CKA_EXTRACTABLE, false, "CKA_EXTRACTABLE"),
         (CKA_DECRYPT, false, "CKA_DECRYPT"),
+        (CKA_SIGN, false, "CKA_SIGN"),
     ];
     for (kind, value, name) in wanted {
-        if private.attributes.flag(kind) != Some(value) {
+        // Tokens need not say whether it signs.
+        let silent = kind == CKA_SIGN && private.attributes.flag(kind).is_none();
+        if private.attributes.flag(kind) != Some(value) && !silent {
             return Err(Error::token(
                 Kind::Unproved,
                 format!(

@@ -105,28 +105,33 @@ fn a_member_that_is_away_for_too_long_is_told_of_and_gets_no_key() {
     );
 }
 
-/// As versions before have made it: RSA-2048, which deciphers as well.
-fn enrol_as_before(bench: &Bench, member: &str) -> Object {
+/// A key that is named as the transport key of a member. The answer is its private half.
+fn make_transport_key(
+    bench: &Bench,
+    member: &str,
+    bits: u64,
+    usages: impl IntoIterator<Item = (u64, bool)>,
+) -> Object {
     let token = bench.token(member);
-    let serial = token.info().serial.clone();
-    let label = format!("{TRANSPORT_LABEL}{serial}").into_bytes();
+    let label = format!("{TRANSPORT_LABEL}{}", token.info().serial).into_bytes();
     let named = Attributes::default()
         .with_flag(CKA_TOKEN, true)
         .with(CKA_LABEL, label.clone())
         .with(CKA_ID, label);
+    let private = named
+        .clone()
+        .with_flag(CKA_SENSITIVE, true)
+        .with_flag(CKA_EXTRACTABLE, false)
+        .with_flag(CKA_UNWRAP, true);
+    let usages = usages.into_iter();
     let pair = Operation::GeneratePair {
         mechanism: Mechanism::plain(CKM_RSA_PKCS_KEY_PAIR_GEN),
         public: named
-            .clone()
-            .with_number(CKA_MODULUS_BITS, 2048)
+            .with_number(CKA_MODULUS_BITS, bits)
             .with(CKA_PUBLIC_EXPONENT, vec![1, 0, 1])
             .with_flag(CKA_WRAP, true)
             .with_flag(CKA_ENCRYPT, true),
-        private: named
-            .with_flag(CKA_SENSITIVE, true)
-            .with_flag(CKA_EXTRACTABLE, false)
-            .with_flag(CKA_UNWRAP, true)
-            .with_flag(CKA_DECRYPT, true),
+        private: usages.fold(private, |all, (usage, may)| all.with_flag(usage, may)),
     };
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     let made = token.execute(&pair, deadline).unwrap();
@@ -134,11 +139,36 @@ fn enrol_as_before(bench: &Bench, member: &str) -> Object {
     let private = made
         .into_iter()
         .find(|made| made.object.id.class == Class::PRIVATE_KEY);
-    let private = private.unwrap().object;
+    private.unwrap().object
+}
+
+/// As versions before have made it: RSA-2048, which deciphers as well.
+fn enrol_as_before(bench: &Bench, member: &str) -> Object {
+    let private = make_transport_key(bench, member, 2048, [(CKA_DECRYPT, true)]);
+    let serial = bench.token(member).info().serial.clone();
     let unwraps = vec![CKM_AES_KEY_WRAP_PAD, CKM_AES_KEY_WRAP];
     let transport = &bench.coordinator.transport;
     transport.pin_as_before(&serial, member, &private, unwraps);
     private
+}
+
+/// By a raw RSA signature, whoever has the PIN would open an envelope.
+#[test]
+fn a_key_that_signs_is_no_transport_key() {
+    in_own_process(
+        "envelopes::a_key_that_signs_is_no_transport_key",
+        TWO,
+        |folder| {
+            let bench = Bench::new(folder, TWO, 0);
+            let [signing, other] = [true, false].map(|signs| {
+                let usages = [(CKA_DECRYPT, false), (CKA_SIGN, signs)];
+                make_transport_key(&bench, TWO[0], 3072, usages)
+            });
+            bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols"));
+            let transport = &bench.coordinator.transport;
+            assert!(transport.is_ours(other.id) && !transport.is_ours(signing.id));
+        },
+    );
 }
 
 #[test]
