@@ -10,7 +10,7 @@ use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_config::{Config, Member, Mistake};
 use hsmux_pool::replicate::{self, Hold, Replicator};
-use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
+use hsmux_pool::{Options, Seat, SeatState, SeatStatus, tcp};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use hsmux_wire::Reactor;
@@ -79,6 +79,8 @@ impl Daemon {
     /// but for three seconds at most; a member that does not come is no error.
     pub fn start(file: &Path) -> Result<Self> {
         let config = load(file)?;
+        // A user's share of the files is to leave some for others and for workers.
+        tcp::files();
         let seats = hsmux_pool::members::seats(&config, &members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;

@@ -2,13 +2,35 @@
 
 use std::fs;
 
-use hsmux_suite::{Caller, PATIENCE, Process, Rig, SOFTHSM, Setup, SoftHsm, until};
+use hsmux_suite::{Caller, PATIENCE, Process, Program, Rig, SOFTHSM, Setup, SoftHsm, built, until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 /// The exit code for wrong arguments or configuration, and for a daemon that is not there.
 const USAGE: Option<i32> = Some(2);
 const NO_DAEMON: Option<i32> = Some(4);
+
+/// Else a user's half of a thousand files on each of two listeners were all of them.
+#[test]
+fn the_daemon_takes_all_the_files_that_it_may_have() {
+    let rig = Rig::prepare(Setup::Daemon, 1);
+    let line = format!(
+        "ulimit -Sn 200; exec {} serve",
+        built(Program::Hsmux).display()
+    );
+    let daemon = Process::start("limited", &rig.path(""), rig.run("sh").arg("-c").arg(line));
+    until("the daemon serves", PATIENCE, || {
+        let status = rig.hsmux("status --check").finish();
+        status.all().contains("1 of 1 members serve").then_some(())
+    });
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.id())).unwrap();
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let words: Vec<_> = files.unwrap().split_whitespace().collect();
+    assert_ne!(words[3], "200", "{limits}");
+    assert_eq!(words[3], words[4], "{limits}");
+}
 
 #[test]
 fn a_token_is_initialised_and_added() {
