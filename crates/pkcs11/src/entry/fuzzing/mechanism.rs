@@ -8,13 +8,17 @@ use crate::entry::mechanism;
 use crate::rv::Rv;
 
 /// Mechanisms whose parameter is a structure with pointers: each is given one, or a parameter of another size.
-const WITH_POINTERS: [CK_MECHANISM_TYPE; 7] = [
+const WITH_POINTERS: [CK_MECHANISM_TYPE; 11] = [
     CKM_RSA_PKCS_OAEP,
     CKM_AES_GCM,
     CKM_ECDH1_DERIVE,
     CKM_ECDH1_COFACTOR_DERIVE,
     CKM_AES_CBC_ENCRYPT_DATA,
     CKM_AES_ECB_ENCRYPT_DATA,
+    CKM_DES_CBC_ENCRYPT_DATA,
+    CKM_DES3_CBC_ENCRYPT_DATA,
+    CKM_DES_ECB_ENCRYPT_DATA,
+    CKM_DES3_ECB_ENCRYPT_DATA,
     CKM_EDDSA,
 ];
 
@@ -64,6 +68,7 @@ fn plain(kind: CK_MECHANISM_TYPE, len: CK_ULONG, data: &[u8]) -> Params {
     };
     match data.len() {
         0 => Params::None,
+        _ if kind == CKM_DH_PKCS_DERIVE => Params::Bytes(Blob(data.to_vec().into())),
         8 if kind == CKM_AES_CMAC_GENERAL => Params::Number(number(0)),
         24 if kind == CKM_AES_CTR => Params::Ctr {
             bits: number(0),
@@ -133,7 +138,15 @@ fn with_pointers(kind: CK_MECHANISM_TYPE, input: &mut Input) -> Option<Mechanism
                 length: one.len,
             },
         ),
-        CKM_AES_ECB_ENCRYPT_DATA => read(
+        CKM_DES_CBC_ENCRYPT_DATA | CKM_DES3_CBC_ENCRYPT_DATA => read(
+            kind,
+            &CK_DES_CBC_ENCRYPT_DATA_PARAMS {
+                iv: std::array::from_fn(|at| block[at]),
+                pData: one.pointer(),
+                length: one.len,
+            },
+        ),
+        CKM_AES_ECB_ENCRYPT_DATA | CKM_DES_ECB_ENCRYPT_DATA | CKM_DES3_ECB_ENCRYPT_DATA => read(
             kind,
             &CK_KEY_DERIVATION_STRING_DATA {
                 pData: one.pointer(),
@@ -216,7 +229,13 @@ fn expected(
             iv: Blob(block.to_vec().into()),
             data: first,
         },
-        CKM_AES_ECB_ENCRYPT_DATA => Params::StringData(first),
+        CKM_DES_CBC_ENCRYPT_DATA | CKM_DES3_CBC_ENCRYPT_DATA => Params::CbcData {
+            iv: Blob(block[..8].to_vec().into()),
+            data: first,
+        },
+        CKM_AES_ECB_ENCRYPT_DATA | CKM_DES_ECB_ENCRYPT_DATA | CKM_DES3_ECB_ENCRYPT_DATA => {
+            Params::StringData(first)
+        }
         _ => Params::Eddsa {
             prehash: flag != 0,
             context: first,
