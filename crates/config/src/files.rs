@@ -254,7 +254,7 @@ impl Findings<'_> {
     }
 }
 
-/// Whether two sources have the same PIN, as far as they can be read here.
+/// Whether two sources have the same PIN. A source that cannot be read here differs from all others.
 fn same_secret(one: &PinSource, other: &PinSource) -> bool {
     match (one.read(), other.read()) {
         (Ok(one), Ok(other)) => one.expose() == other.expose(),

@@ -103,7 +103,7 @@ fn loopback() -> Vec<Network> {
     each.into_iter().flatten().collect()
 }
 
-/// Whether certificates may be brought by an ACME client, later than the gateway has begun.
+/// Whether an ACME client may bring certificates after the gateway has started.
 fn has_acme(document: &DeTable<'_>) -> bool {
     let section = document.get("gateway").map(Spanned::get_ref);
     let section = section.and_then(DeValue::as_table);

@@ -151,7 +151,7 @@ pub struct AuditSection {
     pub file: PathBuf,
     /// Whether each use of a key is a line.
     pub keys: bool,
-    /// Whether what has to be recorded is not begun while its line cannot be written.
+    /// Whether operations that need a line are refused while lines cannot be written.
     pub stops: bool,
     /// How long lines may stay without a signed checkpoint.
     pub checkpoint: Duration,
@@ -184,7 +184,7 @@ pub struct Member {
     pub env: Vec<(String, String)>,
     /// Whether it is watched; `None`: as `[pool]` says, and no card.
     pub watch: Option<bool>,
-    /// Whether its secret keys are believed while those of members before it are not there.
+    /// Whether its secret keys are trusted while members before it are away.
     pub trusted: bool,
     /// Whether keys in use are copied as session objects; `None`: where that is known to be faster.
     pub copies: Option<bool>,

@@ -181,7 +181,7 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
     let chains = places(fields, "certificates", Class::CERTIFICATE, |_, file| {
         named(file)
     });
-    // What goes with a certificate that comes later is read when that is there.
+    // Files that belong to a later certificate are read together with it.
     let beside = |at: usize, named: Named| match chains.iter().flatten().nth(at) {
         Some(Place::File(chain)) if awaited => Named::Beside(Box::new(named), chain.clone()),
         _ => named,

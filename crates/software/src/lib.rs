@@ -25,4 +25,4 @@ pub use identify::{identify, unidentified};
 pub use key::{PublicKey, Values};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, Curve, KeySpec};
-pub use unchecked::unchecked_kind;
+pub use unchecked::{unchecked_kind, unchecked_pair};

@@ -14,9 +14,23 @@ pub fn unchecked_kind(attributes: &Attributes) -> Option<Cow<'static, str>> {
         return None;
     }
     let key_type = attributes.number(ck::CKA_KEY_TYPE)?;
-    match KeyKind::of(key_type) {
+    unchecked(KeyKind::of(key_type), key_type_name(key_type), attributes)
+}
+
+/// The same of a pair that a mechanism (`CKM_*`) is to make by this template of its public half.
+pub fn unchecked_pair(mechanism: u64, public: &Attributes) -> Option<Cow<'static, str>> {
+    let kind = hsmux_token::entry(mechanism)?.key;
+    unchecked(kind, kind.name().into(), public)
+}
+
+fn unchecked(
+    kind: KeyKind,
+    name: Cow<'static, str>,
+    attributes: &Attributes,
+) -> Option<Cow<'static, str>> {
+    match kind {
         KeyKind::Rsa => None,
-        kind @ (KeyKind::Ec | KeyKind::Edwards | KeyKind::Montgomery) => {
+        KeyKind::Ec | KeyKind::Edwards | KeyKind::Montgomery => {
             match attributes.get(ck::CKA_EC_PARAMS) {
                 Some(params) if !params.is_empty() => curve::without_arithmetic(kind, params),
                 _ => PublicKey::from_attributes(attributes)
@@ -25,7 +39,7 @@ pub fn unchecked_kind(attributes: &Attributes) -> Option<Cow<'static, str>> {
             }
             .map(Cow::Owned)
         }
-        _ => Some(key_type_name(key_type)),
+        _ => Some(name),
     }
 }
 
@@ -52,6 +66,22 @@ mod tests {
         assert_eq!(named(ck::CKK_EC, brainpool), "brainpoolP512r1");
         let unknown = b"\x06\x03\x2a\x03\x04";
         assert_eq!(named(ck::CKK_EC, unknown), "1.2.3.4");
+    }
+
+    #[test]
+    fn pairs_are_known_before_they_are_made() {
+        let pair = |mechanism, params: &[u8]| {
+            let public = Attributes::default().with(ck::CKA_EC_PARAMS, params.to_vec());
+            unchecked_pair(mechanism, &public).map(Cow::into_owned)
+        };
+        let ed448 = b"\x06\x03\x2b\x65\x71";
+        let named = pair(ck::CKM_EC_EDWARDS_KEY_PAIR_GEN, ed448);
+        assert_eq!(named.as_deref(), Some("Ed448"));
+        assert_eq!(pair(ck::CKM_DSA_KEY_PAIR_GEN, b"").as_deref(), Some("DSA"));
+        let p256 = b"\x06\x08\x2a\x86\x48\xce\x3d\x03\x01\x07";
+        assert_eq!(pair(ck::CKM_EC_KEY_PAIR_GEN, p256), None);
+        assert_eq!(pair(ck::CKM_RSA_PKCS_KEY_PAIR_GEN, b""), None);
+        assert_eq!(pair(0x8000_0001, b""), None);
     }
 
     #[test]

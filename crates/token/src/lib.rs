@@ -12,6 +12,7 @@ mod fair;
 #[cfg(feature = "fake")]
 pub mod fake;
 pub mod fork;
+mod hash;
 mod mechanism;
 mod name_map;
 mod object;
@@ -33,6 +34,7 @@ pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
 pub use fair::{Displaced, FairQueue, Shares, share};
+pub use hash::Hash;
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};
 pub use name_map::{NameHasher, NameMap};
 pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
@@ -40,7 +42,7 @@ pub use operation::{Made, Operation, Outcome};
 pub use owner::give_to_the_owner_of_the_folder;
 pub use rv::{ends_connection, name as rv_name};
 pub use table::{
-    BlockCipher, Hash, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
+    BlockCipher, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
     key_type_name,
 };
 pub use token::{Batch, Done, Line, MechanismInfo, Request, Token, TokenFlags, TokenInfo};

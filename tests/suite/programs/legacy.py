@@ -66,6 +66,20 @@ def dsa(kept, domain):
             is_refused(CKR_SIGNATURE_INVALID, session.verify, key, mechanism, data, damaged)
 
 
+def imported(kept, domain):
+    """A DSA key that a program brings, both halves."""
+    number = {kind: int.from_bytes(value, "big") for kind, value in domain.items()}
+    secret = 0x1234567890ABCDEF
+    value = pow(number[CKA_BASE], secret, number[CKA_PRIME])
+    whole = names(kept, "imported") | domain | {CKA_KEY_TYPE: CKK_DSA}
+    half = {CKA_CLASS: CKO_PUBLIC_KEY, CKA_VERIFY: True, CKA_VALUE: value.to_bytes(len(domain[CKA_PRIME]), "big")}
+    public = session.create(whole | half)
+    half = {CKA_CLASS: CKO_PRIVATE_KEY, CKA_PRIVATE: True, CKA_SIGN: True, CKA_VALUE: secret.to_bytes(20, "big")}
+    private = session.create(whole | half)
+    signature = session.keyed("Sign", private, CKM_DSA_SHA256, b"a text")
+    session.verify(public, CKM_DSA_SHA256, b"a text", signature)
+
+
 def dh(kept, domain):
     sides = [
         session.generate_pair(
@@ -122,6 +136,7 @@ for kept in (False, True):
     where = "token" if kept else "session"
     for name, run, arguments in (
         ("dsa", dsa, [dsa_domain]),
+        ("imported", imported, [dsa_domain]),
         ("dh", dh, [dh_domain]),
         ("des2", triple_des, ["des2", CKM_DES2_KEY_GEN]),
         ("des3", triple_des, ["des3", CKM_DES3_KEY_GEN]),

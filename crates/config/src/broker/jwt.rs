@@ -132,7 +132,7 @@ fn key_set(value: &DeValue<'_>) -> Result<JwkSet, String> {
     }
 }
 
-/// Whoever could put keys of his own in on the way would let in whom he likes.
+/// An attacker who exchanges the keys on the way lets anybody in.
 fn url(text: &str) -> Result<&str, String> {
     let wrong = || format!("{text:?} is no URL");
     let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;

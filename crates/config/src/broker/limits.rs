@@ -1,4 +1,4 @@
-//! What clients of the broker may cost, and how long a slow one is waited for.
+//! The limits of what clients of the broker cost, and of the time that a slow one has.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -5,7 +5,7 @@
 
 use super::Coordinator;
 use super::journal::{Record, Sync, seconds};
-use super::keys::{self, lacks_what_it_takes};
+use super::keys::lacks_what_it_takes;
 use super::members::{Members, Present};
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::replicator::Replicator;
@@ -92,9 +92,6 @@ impl Birth<'_> {
             id == hsmux_software::unidentified(&present.serial, attributes)
         };
         for object in made.iter().map(|made| &made.object) {
-            if let Some(kind) = hsmux_software::unchecked_kind(&object.attributes) {
-                return Err(keys::only_on_one(&present.name, &kind));
-            }
             if nameless(object.id, &object.attributes) {
                 return Err(Error::request(
                     Kind::Unsupported,

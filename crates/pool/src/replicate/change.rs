@@ -84,7 +84,10 @@ impl Coordinator {
         operation: &Operation,
         source: Option<&Present>,
     ) -> Result<Outcome> {
-        let planned = if keys::makes_key(operation) {
+        let planned = if let Some(error) = keys::only_on_one(operation) {
+            // Before a key is made that would be taken back.
+            Err(error)
+        } else if keys::makes_key(operation) {
             match self.replicator_of(roster) {
                 Ok(replicator) => Birth {
                     coordinator: self,

@@ -11,7 +11,7 @@ use super::plan::{Duty, Plan, Roster, too_few};
 use super::site::{Site, is_absent};
 use super::template;
 use super::work::Work;
-use hsmux_software::PublicKey;
+use hsmux_software::{PublicKey, unchecked_kind, unchecked_pair};
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Blob, Class, Error, KeyKind, Kind, Mechanism, ObjectId, ObjectRef, Operation,
@@ -80,13 +80,25 @@ pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
         )
 }
 
-/// A key of a type or curve that hsmux cannot compute with: its copies could not be proved.
-pub(super) fn only_on_one(member: &str, kind: &str) -> Error {
+/// The error for a key of a type or curve that hsmux cannot compute with: its copies could not be proved. `None` if
+/// there is no such reason, as far as the operation tells.
+pub(super) fn only_on_one(operation: &Operation) -> Option<Error> {
+    let kind = match operation {
+        Operation::GeneratePair {
+            mechanism, public, ..
+        } => unchecked_pair(mechanism.kind, public),
+        Operation::Create { template, .. } | Operation::Unwrap { template, .. } => {
+            unchecked_kind(template)
+        }
+        _ => None,
+    };
+    kind.map(|kind| cannot_be_checked(&kind))
+}
+
+fn cannot_be_checked(kind: &str) -> Error {
     Error::request(
         Kind::Vendor(CKR_KEY_NOT_WRAPPABLE),
-        format!(
-            "{member}: hsmux cannot check keys of type {kind}, so there is one copy of such a key"
-        ),
+        format!("hsmux cannot check keys of type {kind}, so there is one copy of such a key"),
     )
 }
 
@@ -159,6 +171,9 @@ impl Newborn<'_> {
             Some((_, half)) => half.clone(),
             None => known_half(&template::over(&self.asked, &self.found), source)?,
         };
+        if let Some(curve) = half.unchecked_curve() {
+            return Err(cannot_be_checked(&curve));
+        }
         let makes = ObjectId::of_public_key(Class::PRIVATE_KEY, half.spki());
         self.name_it(&makes.name[..20]);
         let mut works = Vec::new();

@@ -1,10 +1,9 @@
 //! A new key as a session object that can be wrapped, on the token where it is made.
 
-use super::keys;
 use super::origin::Origin;
 use super::site::{Passing, Site};
 use super::template;
-use hsmux_software::{PublicKey, unchecked_kind};
+use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Class, Error, KeyKind, Kind, Mechanism, ObjectRef, Operation, Result,
@@ -99,9 +98,6 @@ impl<'a> Newborn<'a> {
                 site.name
             )));
         };
-        if let Some(kind) = unchecked_kind(held[1 - at].attributes()) {
-            return Err(keys::only_on_one(site.name, &kind));
-        }
         let half =
             PublicKey::from_attributes(held[1 - at].attributes()).map_err(|e| e.at(site.name))?;
         held.swap(0, at);

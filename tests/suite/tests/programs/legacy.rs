@@ -24,7 +24,7 @@ fn embedded() {
 
 fn works(setup: Setup, members: usize) {
     let run = crate::in_turns("legacy.py", setup, members);
-    for name in ["dsa", "dh", "des2", "des3", "md5"] {
+    for name in ["dsa", "imported", "dh", "des2", "des3", "md5"] {
         for kept in ["session", "token"] {
             run.says(&format!("{name} {kept}: good"));
         }
