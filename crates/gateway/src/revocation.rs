@@ -21,8 +21,11 @@ pub struct Shown {
     chain: Vec<Vec<u8>>,
 }
 
-/// The lists of a site's `client_crl`, if it has one.
-pub fn read(clients: Option<&Clients>) -> Result<Option<Arc<Revocation>>> {
+/// The lists of a site's `client_crl`, if it has one. They never become older than those of before.
+pub fn read(
+    clients: Option<&Clients>,
+    before: Option<&Revocation>,
+) -> Result<Option<Arc<Revocation>>> {
     let Some(clients) = clients.filter(|clients| !clients.lists.is_empty()) else {
         return Ok(None);
     };
@@ -31,7 +34,11 @@ pub fn read(clients: Option<&Clients>) -> Result<Option<Arc<Revocation>>> {
     let files = clients.lists.iter().map(|file| &**file);
     let read = Revocation::read(files, &roots);
     let read = read.map_err(|e| wrong(format!("client_crl {}", e.file.display()), e.why));
-    read.map(|read| Some(Arc::new(read)))
+    let mut read = read?;
+    for outdated in before.iter().flat_map(|before| read.keep_newer(before)) {
+        tracing::warn!("client_crl {outdated}");
+    }
+    Ok(Some(Arc::new(read)))
 }
 
 /// Whether a client's certificates are believed now.

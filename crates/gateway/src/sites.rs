@@ -104,9 +104,11 @@ impl Sites {
                 faces.push(Face::new(site, &credential, ability, tickets, signer)?);
             }
             faces.sort_by_key(|face| !face.is_ec());
+            let earlier = before.by_name.get(&site.names[0]);
+            let lists = earlier.and_then(|served| served.revocation.as_deref());
             let served = Arc::new(Served {
                 backends: before.backends(site)?,
-                revocation: revocation::read(site.clients.as_ref())?,
+                revocation: revocation::read(site.clients.as_ref(), lists)?,
                 site: site.clone(),
                 faces,
                 hsts: (site.hsts > 0)

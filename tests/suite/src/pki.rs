@@ -70,6 +70,16 @@ impl Authority {
         revoke.args(&format!("-revoke {file}.pem")).ok();
     }
 
+    /// Makes its list of revoked certificates, `FILE`, which expires after so many seconds.
+    pub fn list_for_seconds(&self, rig: &Rig, file: &str, seconds: u32) {
+        let time = |when: &str| {
+            let date = rig.run("date").args("-u +%Y%m%d%H%M%SZ -d").arg(when);
+            date.ok().out.trim().to_owned()
+        };
+        let (now, then) = (time("now"), time(&format!("{seconds} seconds")));
+        self.list(rig, file, Some((&now, &then)));
+    }
+
     /// Makes its list of revoked certificates, `FILE`; `when` it is good, if not for thirty days.
     pub fn list(&self, rig: &Rig, file: &str, when: Option<(&str, &str)>) {
         let list = rig.run("openssl").args(&self.ca());

@@ -51,7 +51,7 @@ impl Https {
     pub fn start(files: &Tls) -> Result<Self> {
         let stamp = stamp(files);
         Ok(Self {
-            server: ArcSwap::from_pointee(server(files)?),
+            server: ArcSwap::from_pointee(server(files, &Revocation::default())?),
             current: ArcSwap::from_pointee((files.clone(), stamp)),
             changes: watch::Sender::new(()),
             expired: AtomicUsize::new(0),
@@ -72,7 +72,8 @@ impl Https {
             return Ok(false);
         }
         self.current.store(Arc::new(now));
-        self.server.store(Arc::new(server(files)?));
+        let before = Arc::clone(&self.server.load().revocation);
+        self.server.store(Arc::new(server(files, &before)?));
         self.changes.send_replace(());
         self.look_at_lists();
         Ok(true)
@@ -182,8 +183,9 @@ fn stamp(files: &Tls) -> Stamp {
     Stamp::of(certificates.chain(clients).map(|file| &**file))
 }
 
-/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token.
-fn server(tls: &Tls) -> Result<Server> {
+/// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token. Lists of revoked
+/// certificates never become older.
+fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
     let mut revocation = Arc::default();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&tls.certificate)?;
@@ -204,7 +206,11 @@ fn server(tls: &Tls) -> Result<Server> {
             }
             let lists = tls.client_crl.iter().map(|file| &**file);
             let lists = Revocation::read(lists, &authorities);
-            let lists = lists.map_err(|e| failed(&e.file, &format!("client_crl: {}", e.why)))?;
+            let mut lists =
+                lists.map_err(|e| failed(&e.file, &format!("client_crl: {}", e.why)))?;
+            for outdated in lists.keep_newer(before) {
+                tracing::warn!("client_crl {outdated}");
+            }
             revocation = Arc::new(lists);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
                 .allow_unauthenticated()

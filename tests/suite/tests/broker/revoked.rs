@@ -1,5 +1,6 @@
 //! Client certificates that were taken back, as curl and openssl see it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
@@ -21,7 +22,6 @@ clients = ["dns:client.example"]
 keys = ["*"]
 allow = ["*"]
 "#;
-const LONG_AGO: (&str, &str) = ("20200101000000Z", "20200201000000Z");
 
 /// Certificates `one` and `two` of an authority, and its list, which names none.
 fn prepare() -> (Rig, Authority) {
@@ -123,7 +123,7 @@ fn a_revoked_certificate_is_refused_and_its_open_connections_end() {
 fn a_list_that_has_expired_lets_nobody_in_and_one_that_is_wrong_changes_nothing() {
     let (broker, clients) = start();
     until_answered(&broker, "one", "404");
-    clients.list(&broker.rig, "clients.crl", Some(LONG_AGO));
+    clients.list_for_seconds(&broker.rig, "clients.crl", 3);
     until_answered(&broker, "one", "000");
     until("it is told", PATIENCE, || {
         log(&broker)
@@ -140,6 +140,28 @@ fn a_list_that_has_expired_lets_nobody_in_and_one_that_is_wrong_changes_nothing(
         let log = log(&broker);
         log.contains("not signed by an authority of client_ca")
             .then_some(())
+    });
+    assert_eq!(ask(&broker, VERSIONS[0], "one"), "000");
+    assert_eq!(ask(&broker, VERSIONS[0], "two"), "404");
+}
+
+#[test]
+fn an_older_list_is_told_and_the_newer_one_stays_in_use() {
+    let (broker, clients) = start();
+    let [list, old] = ["clients.crl", "old.crl"].map(|file| broker.rig.path(file));
+    fs::copy(&list, &old).expect("a copy");
+    clients.revoke(&broker.rig, "one");
+    // Dates of lists have seconds.
+    clients.list(
+        &broker.rig,
+        "clients.crl",
+        Some(("20380101000000Z", ALWAYS.1)),
+    );
+    until_answered(&broker, "one", "000");
+    fs::rename(old, list).expect("a list");
+    until("it is told", PATIENCE, || {
+        let log = log(&broker);
+        log.contains("is older than the one in use").then_some(())
     });
     assert_eq!(ask(&broker, VERSIONS[0], "one"), "000");
     assert_eq!(ask(&broker, VERSIONS[0], "two"), "404");

@@ -9,7 +9,6 @@ use hsmux_suite::{PATIENCE, Rig, until};
 use crate::rig::{ASK, BOTH, FOLDER, Gateway, configure};
 
 const LISTS: &str = "client_ca = \"clients.pem\"\nclient_crl = \"clients.crl\"";
-const LONG_AGO: (&str, &str) = ("20200101000000Z", "20200201000000Z");
 const VERSIONS: [&str; 2] = ["tls1_3", "tls1_2"];
 
 /// Certificates `one` and `two` of an authority, and its list, which names none.
@@ -135,7 +134,7 @@ fn a_list_that_has_expired_lets_nobody_in() {
     let (gateway, clients) = start();
     until_served(&gateway, "one", true);
     let mut open = idle(&gateway, "tls1_3", "one");
-    clients.list(&gateway.rig, "clients.crl", Some(LONG_AGO));
+    clients.list_for_seconds(&gateway.rig, "clients.crl", 3);
     until_served(&gateway, "one", false);
     until("the open connection is ended", PATIENCE, || {
         open.try_wait().expect("a client")
@@ -147,6 +146,27 @@ fn a_list_that_has_expired_lets_nobody_in() {
     });
     clients.list(&gateway.rig, "clients.crl", None);
     until_served(&gateway, "one", true);
+}
+
+#[test]
+fn an_older_list_is_told_and_the_newer_one_stays_in_use() {
+    let (gateway, clients) = start();
+    fs::copy(gateway.rig.path("clients.crl"), gateway.rig.path("old.crl")).expect("a copy");
+    clients.revoke(&gateway.rig, "one");
+    // Dates of lists have seconds.
+    clients.list(
+        &gateway.rig,
+        "clients.crl",
+        Some(("20380101000000Z", ALWAYS.1)),
+    );
+    until_served(&gateway, "one", false);
+    fs::rename(gateway.rig.path("old.crl"), gateway.rig.path("clients.crl")).expect("a list");
+    until("it is told", PATIENCE, || {
+        let log = log(&gateway);
+        log.contains("is older than the one in use").then_some(())
+    });
+    until_served(&gateway, "one", false);
+    until_served(&gateway, "two", true);
 }
 
 #[test]
