@@ -1,8 +1,6 @@
 //! Members written into the configuration file, and taken out of it, with all else left as it is.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use hsmux_config::{Config, Mistake};
@@ -134,21 +132,7 @@ fn read(file: &Path) -> Result<String> {
 fn replace(file: &Path, text: &str) -> Result<()> {
     parse(file, text)?;
     let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;
-    let draft = file.with_extension(format!("toml.{}", std::process::id()));
-    let written = fs::File::create_new(&draft).and_then(|mut new| {
-        let (old, own) = (fs::metadata(&file)?, new.metadata()?);
-        if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
-            fchown(&new, Some(old.uid()), Some(old.gid()))?;
-        }
-        new.set_permissions(old.permissions())?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&draft, &file)
-    });
-    written.map_err(|e| {
-        let _ = fs::remove_file(&draft);
-        failed(&file, &e)
-    })
+    hsmux_state::replace_like(&file, text.as_bytes(), &file).map_err(|e| failed(&file, &e))
 }
 
 fn quoted(text: &str) -> String {
@@ -167,6 +151,8 @@ fn failed(file: &Path, error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use std::os::unix::fs::chown;
 
     use super::*;

@@ -35,7 +35,6 @@ mod channel;
 mod clone;
 mod door;
 mod each;
-pub(crate) mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
@@ -62,7 +61,6 @@ mod tests;
 pub use attach::{Hold, Writer, start};
 pub use catch_up::CatchUp;
 pub use clone::{Cloned, Fate, Selection};
-pub use files::replace as replace_file;
 pub use members::{Member, Members};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;

@@ -6,10 +6,9 @@
 //! that the token has, or gets. The record of the breaker tells which, without a wrong PIN being tried where that
 //! can be known. Once there is a `.next`, whoever has neither it nor a draft is through.
 
-use super::files;
 use hsmux_config::PinSource;
+use hsmux_state::failed;
 use hsmux_token::{Error, Kind, Result, Secret};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// What the rotation asks of the tokens: `hsmux_module::change_pin`, or a fake.
@@ -115,7 +114,7 @@ fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
                 ),
             ));
         };
-        let path = std::fs::canonicalize(path).map_err(|e| files::failed("find", path, &e))?;
+        let path = std::fs::canonicalize(path).map_err(|e| failed("find", path, &e))?;
         match files.iter_mut().find(|(file, _)| *file == path) {
             Some((_, members)) => members.push(holder),
             None => files.push((path, vec![holder])),
@@ -134,10 +133,7 @@ fn prepare(file: &Path, members: &[&Holder]) -> Result<()> {
     let pin = random_pin(length)?;
     let mut line = zeroize::Zeroizing::new(pin.expose().to_vec());
     line.push(b'\n');
-    files::replace(&draft, &line, 0o600)?;
-    as_before(file, &draft).inspect_err(|_| {
-        let _ = std::fs::remove_file(&draft);
-    })
+    hsmux_state::replace_like(&draft, &line, file).map_err(|e| failed("write", &draft, &e))
 }
 
 /// The draft is the PIN that the token will get.
@@ -146,28 +142,28 @@ fn settle(file: &Path) -> Result<()> {
     if next.exists() {
         return Ok(());
     }
-    std::fs::rename(&draft, &next).map_err(|e| files::failed("rename", &draft, &e))?;
-    files::sync_folder(file.parent().unwrap_or(Path::new("/")))
+    std::fs::rename(&draft, &next).map_err(|e| failed("rename", &draft, &e))?;
+    hsmux_state::sync_parent(file).map_err(|e| failed("fsync the folder of", file, &e))
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
 fn exchange(file: &Path, members: &[&Holder], desk: &dyn Desk) -> Result<()> {
     let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
-    let mut failed = None;
+    let mut first = None;
     for holder in members {
         if let Err(error) = desk.change_pin(&holder.member, &old, &new) {
-            failed.get_or_insert(error.at(&holder.member));
+            first.get_or_insert(error.at(&holder.member));
         }
     }
-    if let Some(error) = failed {
+    if let Some(error) = first {
         return Err(error.at(format!(
             "{} is not through, and the next run continues it",
             file.display()
         )));
     }
-    std::fs::rename(&next, file).map_err(|e| files::failed("replace", file, &e))?;
-    files::sync_folder(file.parent().unwrap_or(Path::new("/")))
+    std::fs::rename(&next, file).map_err(|e| failed("replace", file, &e))?;
+    hsmux_state::sync_parent(file).map_err(|e| failed("fsync the folder of", file, &e))
 }
 
 /// What no token knows.
@@ -181,23 +177,6 @@ fn beside(file: &Path, end: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(end);
     name.into()
-}
-
-/// Owner and permissions of the old file, so that those who read it can read the new one.
-fn as_before(file: &Path, next: &Path) -> Result<()> {
-    use rustix::fs::{Gid, Mode, Uid};
-    let given = || -> std::io::Result<()> {
-        let old = std::fs::metadata(file)?;
-        let new = std::fs::File::open(next)?;
-        let is = new.metadata()?;
-        if (is.uid(), is.gid()) != (old.uid(), old.gid()) {
-            let (owner, group) = (Uid::from_raw(old.uid()), Gid::from_raw(old.gid()));
-            rustix::fs::fchown(&new, Some(owner), Some(group))?;
-        }
-        rustix::fs::fchmod(&new, Mode::from_raw_mode(old.mode() & 0o777))?;
-        new.sync_all()
-    };
-    given().map_err(|e| files::failed("give the owner and mode of the old PIN file to", next, &e))
 }
 
 fn read(path: &Path) -> Result<Secret> {

@@ -4,10 +4,10 @@
 //! folder can read: a pin that somebody else has put there is not used.
 
 use super::channel::{OAEP_HASHES, oaep, unwraps};
-use super::files;
 use super::site::Site;
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
+use hsmux_state::failed;
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{
@@ -92,7 +92,7 @@ impl Transport {
         let pins = match std::fs::read(&path) {
             Ok(json) => authentic(&key, &json).ok_or_else(|| forged(&path))?,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
-            Err(e) => return Err(files::failed("read", &path, &e)),
+            Err(e) => return Err(failed("read", &path, &e)),
         };
         Ok(Self {
             path,
@@ -168,7 +168,8 @@ impl Transport {
         let pinned = Pinned { pins, mac };
         let json = serde_json::to_vec_pretty(&pinned)
             .map_err(|e| Error::pool(Kind::Environment, e.to_string()))?;
-        files::replace(&self.path, &json, 0o600)?;
+        hsmux_state::replace(&self.path, &json, 0o600)
+            .map_err(|e| failed("write", &self.path, &e))?;
         *known = pinned.pins;
         Ok(())
     }
@@ -346,9 +347,10 @@ fn mac_key(path: &Path) -> Result<Zeroizing<[u8; 32]>> {
         Ok(_) => return Err(forged(path)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             *key = super::random()?;
-            files::replace(path, key.as_slice(), 0o600)?;
+            hsmux_state::replace(path, key.as_slice(), 0o600)
+                .map_err(|e| failed("write", path, &e))?;
         }
-        Err(e) => return Err(files::failed("read", path, &e)),
+        Err(e) => return Err(failed("read", path, &e)),
     }
     Ok(key)
 }

@@ -10,6 +10,7 @@ use hsmux_suite::{Run, source};
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
+    &["hsmux-state"],
     &[
         "hsmux-software",
         "hsmux-config",

@@ -11,15 +11,13 @@ mod state;
 pub(super) use record::{Intent, Part, Record};
 pub(super) use state::State;
 
-use super::files;
-use hsmux_token::fork::Unshared;
+use hsmux_state::{FileLock, LockFailed, failed};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
-use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// Room that is taken on the disk before a change starts, so that it can be written to its end.
 const RESERVE: u64 = 256 * 1024;
@@ -28,31 +26,18 @@ const COMPACT_AFTER: usize = 2_000;
 /// A journal that is no longer is written anew whenever keys in it are of no use any more; a longer one when it has
 /// doubled, or when that is asked for.
 const SHORT: u64 = 64 * 1024;
-/// How often another writer's lock is tried.
-const TURN: Duration = Duration::from_millis(20);
 
 /// An open journal.
 pub(super) struct Journal {
     path: PathBuf,
     writer: Mutex<Writer>,
     /// Held for as long as the journal is open: another writer is refused.
-    _lock: Lock,
-}
-
-struct Lock {
-    file: Unshared<File>,
+    _lock: FileLock,
 }
 
 impl Drop for Journal {
     fn drop(&mut self) {
         self.drop_keys(true);
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Explicitly: a forked child of an application shares the open file.
-        let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
@@ -78,11 +63,11 @@ impl Journal {
     /// Opens or makes `journal.jsonl` in the folder, and decides what was left open. Waits so long
     /// for another process that writes.
     pub fn open(folder: &Path, patience: Duration) -> Result<Self> {
-        files::private_folder(folder)?;
-        let lock = lock(folder, Instant::now() + patience)?;
+        hsmux_state::private_folder(folder).map_err(|e| failed("create", folder, &e))?;
+        let lock = lock(folder, patience)?;
         let path = folder.join("journal.jsonl");
-        let file = files::open_private(&path)?;
-        files::sync_folder(folder)?;
+        let file = open(&path)?;
+        hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
         let mut writer = read(file, &path)?;
         decide(&mut writer, &path)?;
         // Of a version before, which has kept no time: it is to be on the disk.
@@ -178,7 +163,7 @@ impl Writer {
         if let Err(error) = written {
             // Half a line must not stand before a later one.
             let _ = self.file.set_len(self.len);
-            return Err(files::failed("write", path, &error));
+            return Err(failed("write", path, &error));
         }
         self.len += line.len() as u64;
         self.lines += 1;
@@ -193,7 +178,7 @@ pub(super) fn state(folder: &Path) -> State {
     let read = match File::open(&path) {
         Ok(file) => sum(BufReader::new(file), &path),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return State::default(),
-        Err(e) => Err(files::failed("read", &path, &e)),
+        Err(e) => Err(failed("read", &path, &e)),
     };
     match read {
         Ok(sum) => sum.state,
@@ -204,35 +189,28 @@ pub(super) fn state(folder: &Path) -> State {
     }
 }
 
-fn lock(folder: &Path, deadline: Instant) -> Result<Lock> {
+fn lock(folder: &Path, patience: Duration) -> Result<FileLock> {
     let path = folder.join("journal.lock");
-    let file = Unshared::make(|| files::open_private(&path))?;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Lock { file }),
-            // flock(2) has no time-out.
-            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
-                std::thread::sleep(TURN);
-            }
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(Error::pool(
-                    Kind::Environment,
-                    format!(
-                        "{}: another hsmux writes changes here; ask the running daemon, or stop it",
-                        folder.display()
-                    ),
-                ));
-            }
-            Err(e) => return Err(files::failed("lock", &path, &e.into())),
-        }
-    }
+    FileLock::take(&path, patience).map_err(|error| match error {
+        LockFailed::File(error) => failed("lock", &path, &error),
+        LockFailed::Held(_) => Error::pool(
+            Kind::Environment,
+            format!(
+                "{}: another hsmux writes changes here; ask the running daemon, or stop it",
+                folder.display()
+            ),
+        ),
+    })
+}
+
+fn open(path: &Path) -> Result<File> {
+    hsmux_state::open_private(path).map_err(|e| failed("open", path, &e))
 }
 
 /// Reads all lines; one that a crash has torn, at the end, is cut off.
 fn read(file: File, path: &Path) -> Result<Writer> {
     let Sum { state, len, lines } = sum(BufReader::new(&file), path)?;
-    file.set_len(len)
-        .map_err(|e| files::failed("write", path, &e))?;
+    file.set_len(len).map_err(|e| failed("write", path, &e))?;
     Ok(Writer {
         file,
         len,
@@ -256,7 +234,7 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
         line.clear();
         let read = lines
             .read_until(b'\n', &mut line)
-            .map_err(|e| files::failed("read", path, &e))?;
+            .map_err(|e| failed("read", path, &e))?;
         if line.last() != Some(&b'\n') {
             // Of a version before, which has cancelled nothing.
             sum.state.cancel_debts();
@@ -306,7 +284,7 @@ fn reserve(writer: &Writer, path: &Path) -> Result<()> {
     match rustix::fs::fallocate(&writer.file, flags, writer.len, RESERVE) {
         // A file system without such reservations: the writes themselves will tell.
         Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
-        Err(e) => Err(files::failed("write", path, &e.into())),
+        Err(e) => Err(failed("write", path, &e.into())),
     }
 }
 
@@ -328,8 +306,8 @@ pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
 fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
     let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
-    files::replace(path, &line, 0o600)?;
-    writer.file = files::open_private(path)?;
+    hsmux_state::replace(path, &line, 0o600).map_err(|e| failed("write", path, &e))?;
+    writer.file = open(path)?;
     writer.len = line.len() as u64;
     writer.base = writer.len;
     writer.lines = 1;

@@ -1,0 +1,22 @@
+//! Files that survive a crash, and locks between processes.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `error` | words for a file that could not be used, with the remedy |
+//! | `file` | replace a file in one step, create one that is not there, open one that only its owner may read |
+//! | `folder` | private folders, and durable names in a folder |
+//! | `lock` | one process at a time (flock(2)) |
+//!
+//! Errors have no path: callers know what the file is for. [`failed`] says it for files of the state folder.
+
+#![warn(missing_docs)]
+
+mod error;
+mod file;
+mod folder;
+mod lock;
+
+pub use error::failed;
+pub use file::{create_new, open_private, remove, replace, replace_like};
+pub use folder::{private_folder, sync_folder, sync_parent};
+pub use lock::{FileLock, LockFailed};
