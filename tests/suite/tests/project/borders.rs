@@ -14,6 +14,7 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-software",
         "hsmux-config",
         "hsmux-audit",
+        "hsmux-edge",
         "hsmux-ticket",
         "hsmux-remote",
     ],
