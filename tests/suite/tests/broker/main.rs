@@ -49,4 +49,5 @@ mod traces;
 mod traces_change;
 mod traces_programs;
 mod unread;
+mod unread_answers;
 mod values;
