@@ -5,6 +5,7 @@ mod acme;
 mod again;
 mod audit;
 mod authority;
+mod backend_floods;
 mod backends;
 mod balancer;
 mod challenges;

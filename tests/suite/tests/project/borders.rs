@@ -15,6 +15,7 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-software",
         "hsmux-config",
         "hsmux-audit",
+        "hsmux-edge",
         "hsmux-ticket",
         "hsmux-remote",
     ],

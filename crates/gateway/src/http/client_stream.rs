@@ -1,4 +1,4 @@
-//! A client's stream, which ends by a flood and tells when its buffer is empty.
+//! A client's stream, which sends answers before the final one and tells when its buffer is empty.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,23 +9,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::connection::Patient;
 use crate::memory::Account;
-use crate::metrics::{Closed, Metrics};
 
-use super::flood::Flood;
 use super::interim::Interim;
 
 /// The stream of a connection.
-pub struct Watched {
+pub struct ClientStream {
     pub stream: Patient,
     /// What is written to a client of HTTP/1.1 before its answer.
     pub interim: Option<Arc<Interim>>,
     pub account: Arc<Account>,
-    /// Of one that speaks HTTP/2.
-    pub flood: Option<Flood>,
-    pub metrics: Arc<Metrics>,
 }
 
-impl Watched {
+impl ClientStream {
     /// Ends what has begun before something else does.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &self.interim {
@@ -33,34 +28,19 @@ impl Watched {
             Some(interim) => interim.poll_end(context, self.stream.as_mut()),
         }
     }
-
-    fn sent(&mut self, bytes: &[u8]) {
-        if let Some(flood) = &mut self.flood {
-            flood.send(bytes);
-        }
-    }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for ClientStream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let before = buffer.filled().len();
-        ready!(this.stream.as_mut().poll_read(context, buffer))?;
-        if let Some(flood) = &mut this.flood
-            && !flood.receive(&buffer.filled()[before..])
-        {
-            this.metrics.closed(Closed::Flood);
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        Poll::Ready(Ok(()))
+        self.get_mut().stream.as_mut().poll_read(context, buffer)
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for ClientStream {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -68,9 +48,7 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_end(context))?;
-        let written = ready!(this.stream.as_mut().poll_write(context, bytes))?;
-        this.sent(&bytes[..written]);
-        Poll::Ready(Ok(written))
+        this.stream.as_mut().poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -80,14 +58,7 @@ impl AsyncWrite for Watched {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         ready!(this.poll_end(context))?;
-        let written = ready!(this.stream.as_mut().poll_write_vectored(context, slices))?;
-        let mut left = written;
-        for slice in slices {
-            let taken = left.min(slice.len());
-            this.sent(&slice[..taken]);
-            left -= taken;
-        }
-        Poll::Ready(Ok(written))
+        this.stream.as_mut().poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
