@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_config::{Config, Draft, Isolation, Login, Mistake};
-use hsmux_pool::replicate::{self, Hold};
 use hsmux_pool::{Guest, Options, members};
+use hsmux_replicate::{self as replicate, Hold};
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;

@@ -5,6 +5,7 @@
 //! | `error` | words for a file that could not be used, with the remedy |
 //! | `file` | replace a file in one step, create one that is not there, open one that only its owner may read |
 //! | `folder` | private folders, and durable names in a folder |
+//! | `json` | names of objects and CBOR values in JSON |
 //! | `lock` | one process at a time (flock(2)) |
 //!
 //! Errors have no path: callers know what the file is for. [`failed`] says it for files of the state folder.
@@ -14,6 +15,7 @@
 mod error;
 mod file;
 mod folder;
+pub mod json;
 mod lock;
 
 pub use error::failed;

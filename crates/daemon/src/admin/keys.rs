@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::replicate::{Cloned, Fate, Selection};
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
+use hsmux_replicate::{Cloned, Fate, Selection};
 use hsmux_software::unchecked_kind;
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
 use hsmux_pool::members;
-use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
+use hsmux_replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk, recorder};

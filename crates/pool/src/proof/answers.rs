@@ -11,7 +11,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Blob, Class, NameMap, ObjectId, Operation};
 use serde::{Deserialize, Serialize};
 
-use crate::replicate::json::{Cbor, Name};
+use hsmux_state::json::{Cbor, Name};
 
 /// Of so many keys; others wait for the members before theirs.
 const MOST: usize = 50_000;

@@ -3,7 +3,6 @@
 use super::Coordinator;
 use super::born::Birth;
 use super::journal::{Record, Sync};
-use super::json::Name;
 use super::keys;
 use super::members::{Members, Present, present};
 use super::objects;
@@ -11,6 +10,7 @@ use super::plan::{Roster, too_few};
 use super::replicator::Replicator;
 use super::site::Limit;
 use hsmux_config::LoneKeys;
+use hsmux_state::json::Name;
 use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
 use std::time::Instant;
 
@@ -257,7 +257,7 @@ fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, 
             continue;
         };
         let (member, local) = members.home(session)?;
-        let present = member.present().ok_or_else(|| {
+        let present = Present::of(&member).ok_or_else(|| {
             Error::lost(format!("{}: went with its session objects", member.name))
         })?;
         if source.as_ref().is_some_and(|s| s.serial != present.serial) {

@@ -2,8 +2,8 @@
 //! is fetched by its new name.
 
 use super::State;
-use crate::replicate::json::{Cbor, Name};
-use crate::replicate::work::Work;
+use crate::work::Work;
+use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Class, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,7 +107,7 @@ impl Ahead<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replicate::journal::{Intent, Part, Record};
+    use crate::journal::{Intent, Part, Record};
     use hsmux_token::Attributes;
 
     /// Two tokens; the second is away, and owes all that is done.

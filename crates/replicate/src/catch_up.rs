@@ -2,11 +2,11 @@
 
 use super::Coordinator;
 use super::journal::{Record, Sync};
-use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present, present};
 use super::plan::Roster;
 use super::site::Limit;
 use super::work::{Effect, Work};
+use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Coordinator {
     /// `members` are the pool's (an object may be taken over from another), `member` is the one that
     /// has returned, in service or not yet.
     pub fn catch_up(&self, members: &dyn Members, member: &Member) -> Result<CatchUp> {
-        let returned = member.present().ok_or_else(|| {
+        let returned = Present::of(member).ok_or_else(|| {
             Error::token(Kind::Lost, format!("{}: is not connected", member.name))
         })?;
         self.met(&returned)?;

@@ -1,28 +1,8 @@
 //! What a change needs to know of the pool: who is there, and whom to tell.
 
+pub use hsmux_pool::Member;
 use hsmux_token::{Error, Kind, Object, ObjectId, Result, SessionObject, Token};
 use std::sync::Arc;
-
-/// A physical token of the pool.
-#[derive(Clone)]
-pub struct Member {
-    /// Its name in the configuration: `hsm1`.
-    pub name: String,
-    /// The token, when it is in service; with several workers, the one that writes.
-    pub token: Option<Arc<dyn Token>>,
-}
-
-impl Member {
-    /// The token of a member that is in service, with its serial number or what stands for it.
-    pub(super) fn present(&self) -> Option<Present> {
-        let token = self.token.clone()?;
-        Some(Present {
-            name: self.name.clone(),
-            serial: token.info().identity(&self.name),
-            token,
-        })
-    }
-}
 
 /// A member that is in service.
 #[derive(Clone)]
@@ -31,6 +11,18 @@ pub(super) struct Present {
     /// What tells its token from others: [`TokenInfo::identity`](hsmux_token::TokenInfo::identity).
     pub serial: String,
     pub token: Arc<dyn Token>,
+}
+
+impl Present {
+    /// The same of a member, if it is in service.
+    pub fn of(member: &Member) -> Option<Self> {
+        let token = member.token.clone()?;
+        Some(Self {
+            name: member.name.clone(),
+            serial: token.info().identity(&member.name),
+            token,
+        })
+    }
 }
 
 /// The members of a pool, as a change sees them.
@@ -58,7 +50,7 @@ pub trait Members: Send + Sync {
 /// The members in service, each token once.
 pub(super) fn present(members: &dyn Members) -> Vec<Present> {
     let mut here: Vec<Present> = Vec::new();
-    for present in members.members().iter().filter_map(Member::present) {
+    for present in members.members().iter().filter_map(Present::of) {
         if !here.iter().any(|other| other.serial == present.serial) {
             here.push(present);
         }

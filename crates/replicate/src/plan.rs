@@ -2,10 +2,10 @@
 
 use super::Coordinator;
 use super::journal::{Intent, Part, State};
-use super::json::{Cbor, Name};
 use super::members::{Member, Members, Present};
 use super::site::{Limit, Site};
 use super::work::Work;
+use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
 use std::time::Instant;
 

@@ -10,7 +10,7 @@ use hsmux_token::{
 };
 
 use super::{Member, Writer};
-use crate::{Care, Connector};
+use hsmux_pool::{Care, Connector};
 
 /// A seat's connector, behind which a token catches up.
 pub(super) struct Door {

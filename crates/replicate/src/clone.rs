@@ -4,13 +4,13 @@ use super::Coordinator;
 use super::channel::{Channel, Opener, stays};
 use super::each::each;
 use super::journal::{Record, Sync};
-use super::json::Name;
 use super::members::{Member, Present};
 use super::prove;
 use super::site::{Limit, Site};
 use super::template;
 use super::work::Work;
 use hsmux_software::PublicKey;
+use hsmux_state::json::Name;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Blob, Class, Error, Kind, Object, ObjectId, Result, Scope};
 use std::collections::{BTreeMap, BTreeSet};
@@ -286,8 +286,7 @@ impl<'a> Way<'_, 'a> {
 }
 
 fn present(member: &Member) -> Result<Present> {
-    member
-        .present()
+    Present::of(member)
         .ok_or_else(|| Error::token(Kind::Lost, format!("{}: is not in service", member.name)))
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 /// An [`ObjectId`] in JSON: `3:` (the class, `CKO_*`) and the name in hexadecimal.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Name(pub ObjectId);
+pub struct Name(pub ObjectId);
 
 impl Serialize for Name {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -36,7 +36,7 @@ impl<'de> Deserialize<'de> for Name {
 
 /// A value of the wire's encoding (CBOR) in JSON, as hexadecimal.
 #[derive(Clone, Debug)]
-pub(crate) struct Cbor<T>(pub T);
+pub struct Cbor<T>(pub T);
 
 impl<T: minicbor::Encode<()>> Serialize for Cbor<T> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {

@@ -2,7 +2,7 @@
 
 use super::Coordinator;
 use super::journal::State;
-use crate::DebtStatus;
+use hsmux_pool::DebtStatus;
 use hsmux_token::Error;
 use hsmux_token::sync::Mutex;
 use std::collections::BTreeSet;

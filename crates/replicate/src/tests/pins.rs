@@ -1,6 +1,6 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
-use crate::replicate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
+use crate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
 use hsmux_config::PinSource;
 use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, of_class, pair, secret};
 use super::in_own_process;
-use crate::replicate::TRANSPORT_LABEL;
+use crate::TRANSPORT_LABEL;
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Mechanism, Object, Operation};

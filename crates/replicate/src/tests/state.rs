@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, secret};
 use super::in_own_process;
-use crate::replicate::Coordinator;
+use crate::Coordinator;
 use hsmux_token::ck::CKM_AES_KEY_GEN;
 use hsmux_token::{Kind, Operation};
 use std::io::Write;

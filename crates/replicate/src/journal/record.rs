@@ -1,15 +1,15 @@
 //! The lines of the journal.
 
 use super::State;
-use crate::replicate::json::{Cbor, Name};
-use crate::replicate::work::Work;
+use crate::work::Work;
+use hsmux_state::json::{Cbor, Name};
 use hsmux_token::Attributes;
 use serde::{Deserialize, Serialize};
 
 /// One line. The number of a change grows by one with each, over restarts.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(tag = "record", rename_all = "snake_case")]
-pub(in crate::replicate) enum Record {
+pub(crate) enum Record {
     /// All that earlier lines said: the first line of a compacted journal.
     Snapshot { state: Box<State> },
     /// The token that was last behind a member's name.
@@ -43,7 +43,7 @@ pub(in crate::replicate) enum Record {
 
 /// A change, as every member that has a part in it needs it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(in crate::replicate) struct Intent {
+pub(crate) struct Intent {
     /// The PKCS#11 call, for people.
     pub call: String,
     /// So many members must have done it.
@@ -69,7 +69,7 @@ impl Intent {
 
 /// One member's part in a change.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(in crate::replicate) struct Part {
+pub(crate) struct Part {
     /// The token.
     pub serial: String,
     /// What it does.

@@ -2,7 +2,7 @@
 
 use super::bench::{Bench, in_own_process, of_class, secret};
 use super::pooled::{THREE, make, pool, serving, soon};
-use crate::replicate::json::Name;
+use hsmux_state::json::Name;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, ObjectId, Operation, Token};
 use std::sync::Arc;

@@ -5,11 +5,8 @@ use super::journal::{self, State};
 use super::owed::Strangers;
 use super::repeats::Repeats;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
-use crate::aside::Aside;
-use crate::panics::one_round;
-use crate::record::Record;
-use crate::{Changes, DebtStatus, Options, Pool, Seat};
 use hsmux_config::LoneKeys;
+use hsmux_pool::{Changes, DebtStatus, Options, Pool, Seat, one_round};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Object, ObjectId, Operation, Outcome, Result, SessionObject};
 use std::path::PathBuf;
@@ -328,32 +325,11 @@ impl Changes for Writer {
 
 impl Members for Pool {
     fn members(&self) -> Vec<Member> {
-        let mut members: Vec<Member> = Vec::new();
-        let own = |record: &Arc<Record>| !record.seat.connector.remote();
-        for record in self.core.records().into_iter().filter(own) {
-            let connection = record.life.lock().connection.clone();
-            let token = connection.map(|connection| Aside::of(&self.core, connection));
-            match members.iter_mut().find(|m| *m.name == *record.member) {
-                Some(member) => member.token = member.token.take().or(token),
-                None => members.push(Member {
-                    name: record.member.to_string(),
-                    token,
-                }),
-            }
-        }
-        members
+        self.members()
     }
 
-    /// Every worker of the token sees the change, though one has carried it out.
     fn changed(&self, member: &str, made: &[Object], gone: &[ObjectId]) {
-        let made: Vec<Object> = made.iter().cloned().map(Object::without_secrets).collect();
-        for record in self.core.records() {
-            if *record.member == *member
-                && let Err(error) = self.core.amend(&record, &made, gone)
-            {
-                tracing::warn!(seat = %record.name, %error, "a change of its objects is not shown");
-            }
-        }
+        self.show_change(member, made, gone);
     }
 
     fn renew(&self, member: &str) {
@@ -363,25 +339,7 @@ impl Members for Pool {
     }
 
     fn home(&self, object: &SessionObject) -> Result<(Member, SessionObject)> {
-        let catalogue = self.catalogue();
-        let record = catalogue
-            .locate(object.owner)
-            .and_then(|index| self.core.record(index));
-        let connection = record.and_then(|record| record.life.lock().connection.clone());
-        let connection = connection.filter(|c| c.generation == object.owner);
-        let connection =
-            connection.ok_or_else(|| Error::lost("the session object went with its worker"))?;
-        let member = Member {
-            name: connection.record.member.to_string(),
-            token: Some(Aside::of(&self.core, connection)),
-        };
-        Ok((
-            member,
-            SessionObject {
-                owner: 0,
-                ..*object
-            },
-        ))
+        self.home_of(object)
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::bench::{open, pair, secret};
 use super::in_own_process;
-use crate::replicate::{Fate, Hold, Selection, Writer, start};
-use crate::{Options, Pool, Seat};
+use crate::{Fate, Hold, Selection, Writer, start};
+use hsmux_pool::{Options, Pool, Seat};
 use hsmux_token::ck::*;
 use hsmux_token::{
     Attributes, Batch, Class, Error, Hash, Kind, Mechanism, ObjectId, ObjectRef, Operation,

@@ -1,6 +1,6 @@
 //! SoftHSM tokens in a folder of their own, as the members of a pool that only remembers.
 
-use crate::replicate::{Coordinator, Member, Members};
+use crate::{Coordinator, Member, Members};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
@@ -57,11 +57,7 @@ pub fn again(test: &str, folder: &Path) -> Command {
     // Not by its path, which a build that runs meanwhile may replace.
     let mut command = Command::new(format!("/proc/{}/exe", std::process::id()));
     command
-        .args([
-            &format!("replicate::tests::{test}"),
-            "--exact",
-            "--nocapture",
-        ])
+        .args([&format!("tests::{test}"), "--exact", "--nocapture"])
         .env("SOFTHSM2_CONF", conf_of(folder))
         .env(FOLDER, folder);
     command
@@ -109,7 +105,7 @@ impl Bench {
                 let mut objects = snapshot.objects.clone();
                 objects.retain(|o| {
                     let label = o.attributes.text(CKA_LABEL).unwrap_or_default();
-                    !label.starts_with(crate::replicate::TRANSPORT_LABEL)
+                    !label.starts_with(crate::TRANSPORT_LABEL)
                 });
                 objects.sort_by_key(|o| o.id);
                 objects

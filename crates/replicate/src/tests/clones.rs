@@ -2,7 +2,7 @@
 
 use super::bench::{Tampered, of_class, pair, secret};
 use super::{Bench, in_own_process};
-use crate::replicate::{Cloned, Fate, Selection};
+use crate::{Cloned, Fate, Selection};
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, ObjectId, Operation, Result};
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! What the lines of a journal add up to.
 
 use super::record::{Intent, Part, Record};
-use crate::replicate::json::{Cbor, Name};
-use crate::replicate::origin;
-use crate::replicate::work::Work;
+use crate::origin;
+use crate::work::Work;
+use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Object, ObjectId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ const TOMBSTONES: usize = 20_000;
 
 /// The sum of all records.
 #[derive(Serialize, Deserialize, Clone, Default, Debug)]
-pub(in crate::replicate) struct State {
+pub(crate) struct State {
     /// The number of the last change.
     pub last: u64,
     /// Serial numbers by the names of the members.
@@ -44,7 +44,7 @@ pub(in crate::replicate) struct State {
 
 /// A change that was not decided, and who has done its part.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(in crate::replicate) struct Open {
+pub(crate) struct Open {
     pub intent: Intent,
     pub done: BTreeSet<String>,
 }
@@ -308,7 +308,7 @@ mod numbered {
 #[cfg(test)]
 mod tests {
     use super::super::compacted;
-    use crate::replicate::fuzzing::example;
+    use crate::fuzzing::example;
 
     #[test]
     fn changes_and_debts_in_a_compacted_journal_are_read_again() {

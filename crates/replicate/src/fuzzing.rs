@@ -3,8 +3,8 @@
 use hsmux_token::{Attributes, Class, ObjectId, ck};
 
 use super::journal::{self, Intent, Part, Record};
-use super::json::{Cbor, Name};
 use super::work::Work;
+use hsmux_state::json::{Cbor, Name};
 
 /// Reads a journal. Its state is worth the same when a compacted journal has it in one line.
 pub fn journal(bytes: &[u8]) -> bool {

@@ -38,7 +38,6 @@ mod each;
 #[doc(hidden)]
 pub mod fuzzing;
 mod journal;
-pub(crate) mod json;
 mod keys;
 mod members;
 mod newborn;
