@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
@@ -169,8 +170,8 @@ impl Keeper {
     }
 
     fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
-        match std::fs::read(self.0.join(name)) {
-            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        match SecretReaders::Owner.read(&self.0.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed(&e)),
         }
