@@ -304,7 +304,8 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
     }
 }
 
-fn refuses_template(error: &Error) -> bool {
+/// Whether a token refuses an attribute, rather than the whole of what it was asked for.
+pub(super) fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),
         Some(
