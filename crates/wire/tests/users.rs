@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::io::Write;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ use common::*;
 use hsmux_token::{Result, TokenInfo};
 use hsmux_wire::{
     Answer, Answerer, Call, Connection, Conversation, Greeting, Hello, Peer, Reactor, Reply,
-    Service, frame,
+    Service, decode, frame,
 };
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -117,4 +118,52 @@ fn a_user_has_so_many_connections_and_leaves_another_its_own() {
         assert!(Instant::now() < until, "room is made");
     }
     reactor.stop();
+}
+
+/// Short frames whose end is missing count as well. The first that does not fit ends its own connection.
+#[test]
+fn unfinished_short_frames_of_one_user_have_a_limit() {
+    let mut files = getrlimit(Resource::Nofile);
+    files.current = files.maximum;
+    setrlimit(Resource::Nofile, files).unwrap();
+    const LEN: usize = 64 << 10;
+    let fit = (64 << 20) / LEN;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, listener) = open_socket(folder.path());
+    let service = Arc::new(OneByOne {
+        listens: mpsc::channel().0,
+        answers: Mutex::new(mpsc::channel().1),
+    });
+    let reactor = Reactor::start().unwrap();
+    let _listening = reactor.listen(listener, Arc::new(Front(service))).unwrap();
+    let begin = || {
+        let connection = connect_as(&path, MANY);
+        let mut stream = connection.stream();
+        stream.write_all(&(LEN as u32).to_le_bytes()).unwrap();
+        connection
+    };
+    let mut held: Vec<_> = (0..fit).map(|_| begin()).collect();
+    let mut refused = begin();
+    let answer = refused.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    assert!(text.contains("leave no room"), "{text}");
+    // Another user has its own.
+    assert!(is_answered(&mut connect_as(&path, ONE)));
+    let mut one_more = connect_as(&path, MANY);
+    assert!(!is_answered(&mut one_more));
+    // What ends makes room.
+    drop(held.pop());
+    let until = soon();
+    while !is_answered(&mut one_more) {
+        assert!(Instant::now() < until, "room is made");
+    }
+    reactor.stop();
+}
+
+/// Whether a short call is answered, rather than refused.
+fn is_answered(connection: &mut Connection) -> bool {
+    connection.write(&Call::Info, Some(soon())).unwrap();
+    let answer = connection.read(frame::MAX_FRAME, Some(soon())).unwrap();
+    let reply: Reply = decode(answer).unwrap();
+    matches!(reply.answer, Answer::Info(_))
 }
