@@ -143,8 +143,9 @@ fn all_subnets_of_one_customer_have_one_share() {
         .map(|subnet| format!("2001:db8:0:{subnet:x}::1").parse().unwrap())
         .collect();
     let waits = sim().honest("2001:db8:1::1", 50, &attackers, 300);
-    let worst = waits[1..].iter().max().unwrap();
-    assert!(*worst <= 3 * SERVICE, "{worst:?}");
+    // The first handshake meets what was begun before anybody knew: not one of each subnet.
+    let worst = waits.iter().max().unwrap();
+    assert!(*worst <= 6 * SERVICE, "{worst:?}");
 }
 
 #[test]

@@ -8,7 +8,6 @@ mod key;
 use super::channel::unwraps;
 use super::files;
 use super::site::Site;
-
 use hmac::{Hmac, Mac};
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
