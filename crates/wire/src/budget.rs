@@ -54,7 +54,7 @@ struct Hold {
 pub(crate) struct Charge {
     all: Budgets,
     uid: u32,
-    /// What it holds in short frames and answers, and what all of the user do: a short call takes no lock.
+    /// Bytes in short frames and answers: of this connection, and of all of the user. They take no lock.
     short: AtomicUsize,
     short_of_user: Arc<AtomicUsize>,
     /// Whether there is a hold.
@@ -109,7 +109,14 @@ impl Charge {
         if is_short {
             self.release().resume();
         }
-        if !self.count_short(if is_short { bytes } else { read.min(FREE) }) {
+        let short = if is_short {
+            bytes
+        } else if self.granted_since().is_some() {
+            0
+        } else {
+            read.min(FREE)
+        };
+        if !self.count_short(short) {
             return Room::Full;
         }
         if is_short {
@@ -382,6 +389,12 @@ mod tests {
         mine[0].0.set(0).resume();
         assert_eq!(charge.ask(QUARTER, FREE, reader), Room::Granted);
         assert_eq!(short(), 0);
+        // What has room already needs none of the short ones.
+        let others: Vec<_> = (0..SHORT / FREE).map(|_| connection(&budgets, 7)).collect();
+        for other in &others {
+            assert_eq!(asks(other, FREE), Room::Granted);
+        }
+        assert_eq!(charge.ask(QUARTER, FREE, reader), Room::Granted);
     }
 
     #[test]

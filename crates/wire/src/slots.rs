@@ -30,7 +30,7 @@ pub(crate) struct AllSlots {
 }
 
 /// One of them, for as long as its connection lives.
-struct Slot {
+struct UserSlot {
     of: UserSlots,
     uid: u32,
     number: u64,
@@ -38,7 +38,7 @@ struct Slot {
 
 /// The slots of one connection: at its listener, and over all.
 pub(crate) struct Taken {
-    _slots: [Slot; 2],
+    _slots: [UserSlot; 2],
 }
 
 /// Takes slots for a connection of this user. An error says why there are none.
@@ -116,8 +116,8 @@ impl UserSlots {
         }
     }
 
-    fn insert(&self, uid: u32, caller: &Arc<Caller>) -> Slot {
-        Slot {
+    fn insert(&self, uid: u32, caller: &Arc<Caller>) -> UserSlot {
+        UserSlot {
             of: self.clone(),
             uid,
             number: self.0.lock().insert(uid, Arc::downgrade(caller)),
@@ -125,7 +125,7 @@ impl UserSlots {
     }
 }
 
-impl Drop for Slot {
+impl Drop for UserSlot {
     fn drop(&mut self) {
         self.of.0.lock().remove(self.uid, self.number);
     }

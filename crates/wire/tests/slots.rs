@@ -112,7 +112,7 @@ fn a_user_has_one_share_over_all_sockets_and_gives_up_what_another_needs() {
     // The server has read that before it answers what came later.
     assert!(is_served(first.last_mut().unwrap()));
     let mut second: Vec<_> = (0..OF_USER).map(|_| connect_as(one, SECOND)).collect();
-    // All slots are taken. Who has as many as the one with the most gets no more, and a third user does.
+    // All slots are taken, by two users who have their shares. A third user gets one all the same.
     let refused = refusal(greet_as(one, SECOND).1);
     assert!(refused.contains("of this user"), "{refused}");
     let mut third = connect_as(other, THIRD);

@@ -304,7 +304,7 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
     }
 }
 
-/// Whether a token refuses an attribute, rather than the whole of what it was asked for.
+/// The token refuses an attribute of the template: without it, the operation may succeed.
 pub(super) fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),
