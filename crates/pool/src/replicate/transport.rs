@@ -37,16 +37,12 @@ pub(super) struct Pin {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     oaep_hash: Option<u64>,
     /// The [`RULES`] by which the key was verified.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    rules: u8,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<u8>,
 }
 
 /// Rules for transport keys: 1 adds that they recover no signature and are no shorter than new ones.
 const RULES: u8 = 1;
-
-fn is_zero(rules: &u8) -> bool {
-    *rules == 0
-}
 
 impl Pin {
     /// The public half.
@@ -67,7 +63,7 @@ impl Pin {
 
     /// Whether it is to be replaced when its token is there.
     pub fn is_old(&self) -> bool {
-        self.oaep_hash.is_none() || self.rules < RULES
+        self.oaep_hash.is_none() || self.rules < Some(RULES)
     }
 
     /// The name of the private half on its token.
@@ -146,7 +142,7 @@ impl Transport {
             spki: hex::encode(public.spki()),
             unwraps: unwraps(site.token),
             oaep_hash,
-            rules: RULES,
+            rules: Some(RULES),
         };
         self.write(serial, pin.clone())?;
         tracing::info!(member = site.name, serial, "transport key pinned");
@@ -214,7 +210,7 @@ impl Transport {
             spki: hex::encode(public.spki()),
             unwraps,
             oaep_hash,
-            rules: 0,
+            rules: None,
         };
         self.write(serial, pin).unwrap();
     }
@@ -253,8 +249,8 @@ fn mac(key: &[u8; 32], pins: &BTreeMap<String, Pin>) -> Hmac<Sha256> {
             mac.update(&[1]);
             mac.update(&hash.to_be_bytes());
         }
-        if pin.rules > 0 {
-            mac.update(&[2, pin.rules]);
+        if let Some(rules) = pin.rules {
+            mac.update(&[2, rules]);
         }
     }
     mac
