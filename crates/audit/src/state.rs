@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hsmux_state::{FileLock, LockFailed};
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -159,8 +160,8 @@ impl Keeper {
     }
 
     fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
-        match std::fs::read(self.0.join(name)) {
-            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        match SecretReaders::Owner.read(&self.0.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed(&e)),
         }

@@ -304,7 +304,8 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
     }
 }
 
-fn refuses_template(error: &Error) -> bool {
+/// The token refuses an attribute of the template: without it, the operation may succeed.
+pub(super) fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),
         Some(

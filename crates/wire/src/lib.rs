@@ -21,6 +21,7 @@ mod outlet;
 mod reactor;
 mod remote;
 mod server;
+mod slots;
 mod socket;
 mod vigil;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hmac::{Hmac, Mac};
 use hsmux_state::{FileLock, LockFailed};
+use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
@@ -121,8 +122,8 @@ impl Folder {
         let path = self.0.join("key");
         let get = || {
             let mut key = Zeroizing::new([0; 32]);
-            match File::open(&path) {
-                Ok(mut file) => file.read_exact(&mut key[..])?,
+            match SecretReaders::Owner.read(&path) {
+                Ok(bytes) => bytes.as_slice().read_exact(&mut key[..])?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     random(&mut key[..])?;
                     // Others may make one at the same time: threads of this process, and processes of other

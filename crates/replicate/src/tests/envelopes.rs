@@ -45,7 +45,8 @@ fn a_transport_key_unwraps_and_does_nothing_else() {
                 assert_eq!(keys.len(), 1, "{member}");
                 assert!(bits(&keys[0]) >= 3072, "{member}");
                 let may = |usage| keys[0].attributes.flag(usage) == Some(true);
-                assert!(may(CKA_UNWRAP) && !may(CKA_DECRYPT) && !may(CKA_SIGN));
+                assert!(may(CKA_UNWRAP) && !may(CKA_DECRYPT));
+                assert!(!may(CKA_SIGN) && !may(CKA_SIGN_RECOVER));
             }
         },
     );
@@ -142,6 +143,13 @@ fn make_transport_key(
     private.unwrap().object
 }
 
+/// The usages of a good one.
+const UNWRAPS_ONLY: [(u64, bool); 3] = [
+    (CKA_DECRYPT, false),
+    (CKA_SIGN, false),
+    (CKA_SIGN_RECOVER, false),
+];
+
 /// As versions before have made it: RSA-2048, which deciphers as well.
 fn enrol_as_before(bench: &Bench, member: &str) -> Object {
     let private = make_transport_key(bench, member, 2048, [(CKA_DECRYPT, true)]);
@@ -160,13 +168,76 @@ fn a_key_that_signs_is_no_transport_key() {
         TWO,
         |folder| {
             let bench = Bench::new(folder, TWO, 0);
-            let [signing, other] = [true, false].map(|signs| {
-                let usages = [(CKA_DECRYPT, false), (CKA_SIGN, signs)];
-                make_transport_key(&bench, TWO[0], 3072, usages)
-            });
+            let [signing, recovering, other] =
+                [(true, false), (false, true), (false, false)].map(|(signs, recovers)| {
+                    let usages = [
+                        (CKA_DECRYPT, false),
+                        (CKA_SIGN, signs),
+                        (CKA_SIGN_RECOVER, recovers),
+                    ];
+                    make_transport_key(&bench, TWO[0], 3072, usages)
+                });
             bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols"));
             let transport = &bench.coordinator.transport;
             assert!(transport.is_ours(other.id) && !transport.is_ours(signing.id));
+            assert!(!transport.is_ours(recovering.id));
+        },
+    );
+}
+
+/// The token makes longer ones.
+#[test]
+fn a_short_key_is_no_transport_key() {
+    in_own_process(
+        "envelopes::a_short_key_is_no_transport_key",
+        TWO,
+        |folder| {
+            let bench = Bench::new(folder, TWO, 0);
+            let short = make_transport_key(&bench, TWO[0], 2048, UNWRAPS_ONLY);
+            bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols"));
+            let transport = &bench.coordinator.transport;
+            assert!(!transport.is_ours(short.id));
+            let pinned = |key: &&Object| transport.is_ours(key.id);
+            let keys = transport_keys(&bench, TWO[0]);
+            let [ours] = keys.iter().filter(pinned).collect::<Vec<_>>()[..] else {
+                panic!("{keys:?}");
+            };
+            assert_eq!(bits(ours), 3072);
+        },
+    );
+}
+
+/// Pinned before anybody looked whether it recovers signatures, and how long it is.
+#[test]
+fn a_pinned_key_is_verified_by_the_rules_of_now() {
+    in_own_process(
+        "envelopes::a_pinned_key_is_verified_by_the_rules_of_now",
+        TWO,
+        |folder| {
+            let bench = Bench::new(folder, TWO, 1);
+            bench.make(&secret(CKM_AES_KEY_GEN, 32, "seen"));
+            let good = transport_keys(&bench, TWO[1]).remove(0);
+            let usages = [
+                (CKA_DECRYPT, false),
+                (CKA_SIGN, false),
+                (CKA_SIGN_RECOVER, true),
+            ];
+            let bad = make_transport_key(&bench, TWO[0], 3072, usages);
+            for (member, key) in [(TWO[0], &bad), (TWO[1], &good)] {
+                let serial = bench.token(member).info().serial.clone();
+                let unwraps = vec![CKM_AES_KEY_WRAP_PAD, CKM_AES_KEY_WRAP];
+                let transport = &bench.coordinator.transport;
+                transport.pin_with_hash(&serial, member, key, unwraps, CKM_SHA_1);
+                assert!(transport.pin(&serial).unwrap().is_old());
+            }
+            for member in TWO {
+                let returned = bench.pool.returns(member);
+                bench.coordinator.catch_up(&*bench.pool, &returned).unwrap();
+                let serial = bench.token(member).info().serial.clone();
+                assert!(!bench.coordinator.transport.pin(&serial).unwrap().is_old());
+            }
+            let transport = &bench.coordinator.transport;
+            assert!(!transport.is_ours(bad.id) && transport.is_ours(good.id));
         },
     );
 }

@@ -120,8 +120,17 @@ impl Caller {
         let len = inbox.frames.under_way();
         let begun = *inbox.begun.get_or_insert_with(Instant::now);
         self.arm(begun + time_for(len));
-        let need = if len > FREE { 2 * len + AROUND } else { 0 };
-        Ok(self.charge.ask(need, self) == Room::Granted)
+        let pending = inbox.frames.pending();
+        let need = if len > FREE {
+            2 * len + AROUND
+        } else {
+            len.max(pending)
+        };
+        match self.charge.ask(need, pending, self) {
+            Room::Granted => Ok(true),
+            Room::Waits => Ok(false),
+            Room::Full => Err(full(need)),
+        }
     }
 
     /// Takes a whole frame; `false` where it waits.
@@ -176,6 +185,7 @@ impl Caller {
             self.answer(&Reply::failed(too_much(held)));
             return Ok(true);
         }
+        let read = frame.len();
         let frame = Bytes::from(frame);
         let call: Call = frame::decode_counted(&frame)?;
         let need = held + conversation.answer_bytes(&call);
@@ -184,7 +194,7 @@ impl Caller {
             self.answer(&Reply::failed(too_much(need)));
             return Ok(true);
         }
-        match self.charge.ask(need, self) {
+        match self.charge.ask(need, read, self) {
             Room::Granted => self.call(greeted, call),
             Room::Waits => {
                 drop(call);
