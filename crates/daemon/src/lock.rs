@@ -38,7 +38,7 @@ impl StateLock {
             let mut holder = String::new();
             let _ = file.read_to_string(&mut holder);
             let message = format!(
-                "state folder {}: the daemon with pid {} uses it; stop that one first, \
+                "state folder {}: the daemon with pid {} uses it; end that one (hsmux stop), \
                  or give this one another [daemon] state",
                 state.display(),
                 holder.trim(),
