@@ -34,7 +34,7 @@ pub enum Key {
     /// Make a key on the members, from where it never comes out
     Generate(Generate),
     /// Copy keys to members that do not hold them
-    Clone(Clone),
+    Clone(Box<Clone>),
     /// Prove all replicas anew
     #[command(after_help = "Examples:\n  \
         hsmux key verify\n  \

@@ -33,14 +33,14 @@ pub struct KeyParts {
 #[derive(Args, Clone, Debug)]
 pub struct WrappingKey {
     /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
-    #[arg(long, value_name = "URI")]
-    wrapping_key: Option<Uri>,
+    #[arg(id = "wrapping_key", long = "wrapping-key", value_name = "URI")]
+    uri: Option<Uri>,
     /// CKA_LABEL of that key, in place of a URI
-    #[arg(long, value_name = "LABEL")]
-    wrapping_label: Option<String>,
+    #[arg(id = "wrapping_label", long = "wrapping-label", value_name = "LABEL")]
+    label: Option<String>,
     /// CKA_ID of that key in hexadecimal, in place of a URI
-    #[arg(long, value_name = "HEX")]
-    wrapping_id: Option<Id>,
+    #[arg(id = "wrapping_id", long = "wrapping-id", value_name = "HEX")]
+    id: Option<Id>,
 }
 
 /// A CKA_ID, written in hexadecimal.
@@ -89,11 +89,11 @@ impl KeyParts {
 impl WrappingKey {
     /// Its URI, or nothing if the user named none.
     pub fn uri(&self) -> anyhow::Result<Option<Uri>> {
-        let (label, id) = (&self.wrapping_label, &self.wrapping_id);
-        if self.wrapping_key.is_none() && label.is_none() && id.is_none() {
+        let Self { uri, label, id } = self;
+        if uri.is_none() && label.is_none() && id.is_none() {
             return Ok(None);
         }
-        let mut uri = self.wrapping_key.clone().unwrap_or_default();
+        let mut uri = uri.clone().unwrap_or_default();
         once(
             &mut uri.object,
             label.clone(),
