@@ -25,7 +25,7 @@ impl StateLock {
             LockFailed::File(error) => failed(state, "cannot write to it", &error),
             LockFailed::Held(holder) => {
                 let message = format!(
-                    "state folder {}: the daemon with pid {holder} uses it; stop that one first, \
+                    "state folder {}: the daemon with pid {holder} uses it; end that one (hsmux stop), \
                      or give this one another [daemon] state",
                     state.display(),
                 );

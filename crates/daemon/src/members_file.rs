@@ -55,7 +55,10 @@ pub fn forget(file: &Path, name: &str) -> Result<()> {
     let text = read(file)?;
     let config = parse(file, &text)?;
     let member = config.member(name).ok_or_else(|| {
-        let message = format!("{} has no member {name}", file.display());
+        let message = format!(
+            "{} has no member {name}; hsmux token list shows all",
+            file.display()
+        );
         Error::request(Kind::Invalid, message)
     })?;
     let left = without(&text, member.line);

@@ -117,7 +117,10 @@ impl Writer {
         let named = |name: &str| {
             let found = members.iter().find(|member| member.name == name).cloned();
             found.ok_or_else(|| {
-                Error::request(Kind::Invalid, format!("the pool has no member {name}"))
+                Error::request(
+                    Kind::Invalid,
+                    format!("the pool has no member {name}; hsmux token list shows all"),
+                )
             })
         };
         let source = named(source)?;

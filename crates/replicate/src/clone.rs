@@ -286,8 +286,12 @@ impl<'a> Way<'_, 'a> {
 }
 
 fn present(member: &Member) -> Result<Present> {
-    Present::of(member)
-        .ok_or_else(|| Error::token(Kind::Lost, format!("{}: is not in service", member.name)))
+    Present::of(member).ok_or_else(|| {
+        Error::token(
+            Kind::Lost,
+            format!("{} is not in service; hsmux status says why", member.name),
+        )
+    })
 }
 
 /// The chosen objects, in the order in which they are copied: what is public first, because by it

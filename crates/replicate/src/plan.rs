@@ -62,7 +62,7 @@ impl Roster {
                  remove it, or say how many members are enough (replicas = N)"
             ))),
             _ if self.here.len() < self.need => Err(too_few(format!(
-                "{} of {} members are in service, and {} are needed",
+                "{} of {} members are in service, and {} are needed; hsmux status says why",
                 self.here.len(),
                 self.here.len() + self.away.len(),
                 self.need

@@ -157,7 +157,10 @@ fn uri(text: &str) -> Result<Uri> {
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {
     config.member(name).ok_or_else(|| {
         let file = config.file.display();
-        Error::request(Kind::Invalid, format!("{file} has no member {name}"))
+        Error::request(
+            Kind::Invalid,
+            format!("{file} has no member {name}; hsmux token list shows all"),
+        )
     })
 }
 

@@ -19,6 +19,7 @@ mod files;
 mod first_answer;
 mod h2;
 mod handshakes;
+mod haproxy_own;
 mod haproxy_restarts;
 mod hello;
 mod here;
