@@ -24,6 +24,7 @@ mod server;
 mod slots;
 mod socket;
 mod vigil;
+mod wipe;
 
 pub use accept::{Entrance, Listening};
 pub use client::{Client, VerifyServer};

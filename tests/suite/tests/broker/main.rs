@@ -51,3 +51,4 @@ mod traces_programs;
 mod unread;
 mod unread_answers;
 mod values;
+mod wiped;

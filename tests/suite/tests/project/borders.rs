@@ -136,3 +136,20 @@ fn visit(folder: &Path, seen: &mut impl FnMut(&PathBuf)) {
         }
     }
 }
+
+/// An integer that overflows ends a request. It does not become a wrong length.
+#[test]
+fn releases_check_for_overflows() {
+    let manifest = fs::read_to_string(source().join("Cargo.toml")).expect("a manifest");
+    let (_, release) = manifest.split_once("[profile.release]").expect("a profile");
+    let release = release.split("\n[").next().expect("its lines");
+    assert!(
+        release.lines().any(|line| line == "overflow-checks = true"),
+        "{release}"
+    );
+    assert_eq!(
+        manifest.matches("overflow-checks").count(),
+        1,
+        "another profile"
+    );
+}
