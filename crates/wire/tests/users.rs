@@ -132,10 +132,10 @@ fn a_user_has_so_many_connections_and_leaves_another_its_own() {
 /// Short frames whose end is missing count as well. The first that does not fit ends its own connection.
 #[test]
 fn unfinished_short_frames_of_one_user_have_a_limit() {
+    const LEN: usize = 64 << 10;
     let mut files = getrlimit(Resource::Nofile);
     files.current = files.maximum;
     setrlimit(Resource::Nofile, files).unwrap();
-    const LEN: usize = 64 << 10;
     let fit = (64 << 20) / LEN;
     let folder = tempfile::tempdir().unwrap();
     let (path, listener) = open_socket(folder.path());
