@@ -2,7 +2,7 @@
 
 use super::Coordinator;
 use super::channel::Opener;
-use super::each::each;
+use super::in_parallel::in_parallel;
 use super::journal::{Record, Sync, seconds};
 use super::members::{Members, Present};
 use super::plan::{Duty, Plan, Roster, too_few};
@@ -82,7 +82,7 @@ impl Coordinator {
         };
         let parts: Vec<(&Present, &Duty)> = roster.here.iter().filter_map(duty_of).collect();
         let limit = Limit::Until(roster.deadline);
-        let results = each(
+        let results = in_parallel(
             self.threads,
             &parts,
             |(present, _)| *present,
@@ -113,7 +113,7 @@ impl Coordinator {
             }
             Ok(())
         };
-        for told in each(self.threads, results, |(present, _)| *present, one) {
+        for told in in_parallel(self.threads, results, |(present, _)| *present, one) {
             if let Err(error) = told {
                 tracing::error!(%error, "the pool was not told of a change");
             }
@@ -129,7 +129,7 @@ impl Coordinator {
                 members.renew(&present.name);
                 Ok(())
             };
-            for ended in each(self.threads, some, |present| *present, renew) {
+            for ended in in_parallel(self.threads, some, |present| *present, renew) {
                 if let Err(error) = ended {
                     tracing::error!(%error, "is not connected anew");
                 }

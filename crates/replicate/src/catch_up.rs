@@ -120,8 +120,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether a member owes something. What is decided while it comes into service it does at the
-    /// end of that change, or before the next.
+    /// Whether a member owes something. It pays a debt that arises while it connects at the end of that change, or before
+    /// the next one.
     pub fn owes(&self, serial: &str) -> bool {
         self.journal.read(|state| state.owed.contains_key(serial))
     }
@@ -164,8 +164,8 @@ impl Coordinator {
         renewed
     }
 
-    /// A member does what it owes, in the order of the changes. What it cannot do is told in the log, and holds up
-    /// later changes of the same objects.
+    /// A member pays its debts, in the order of the changes. A debt that it cannot pay is logged, and delays later changes
+    /// of the same objects.
     fn settle(&self, present: &Present, others: &[Present]) -> Vec<Result<Effect>> {
         let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
             let owed = state.owed.get(&present.serial);

@@ -1,12 +1,12 @@
 //! A change from its beginning: who is there, and what each has to do.
 
 use super::Coordinator;
-use super::born::Birth;
 use super::journal::{Record, Sync};
 use super::keys;
 use super::members::{Members, Present, present};
 use super::objects;
 use super::plan::{Roster, too_few};
+use super::replicated_key::ReplicatedKey;
 use super::replicator::Replicator;
 use super::site::Limit;
 use hsmux_config::LoneKeys;
@@ -89,7 +89,7 @@ impl Coordinator {
             Err(error)
         } else if keys::makes_key(operation) {
             match self.replicator_of(roster) {
-                Ok(replicator) => Birth {
+                Ok(replicator) => ReplicatedKey {
                     coordinator: self,
                     replicator,
                     members,

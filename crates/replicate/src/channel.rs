@@ -5,7 +5,7 @@
 //! on collisions), and wraps every key of the run under it. Or both hold a wrapping key already.
 
 use super::replicator::Replicator;
-use super::site::{Passing, Site, is_absent};
+use super::site::{Site, TemporaryObject, is_absent};
 use super::transport::Pin;
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -80,7 +80,7 @@ pub(super) struct Channel<'a> {
     source: Site<'a>,
     wrapping: ObjectRef,
     /// Kept so that the session key lives as long as the channel.
-    _session_key: Option<Passing<'a>>,
+    _session_key: Option<TemporaryObject<'a>>,
     opener: ObjectId,
     sealed: Option<Blob>,
     oaep_hash: Option<u64>,
@@ -205,7 +205,7 @@ impl<'a> Channel<'a> {
 pub(super) struct Opener<'a> {
     site: Site<'a>,
     replicator: Option<&'a dyn Replicator>,
-    opened: Option<(Blob, Passing<'a>)>,
+    opened: Option<(Blob, TemporaryObject<'a>)>,
 }
 
 impl<'a> Opener<'a> {

@@ -2,7 +2,7 @@
 
 use super::Coordinator;
 use super::channel::{Channel, Opener, stays};
-use super::each::each;
+use super::in_parallel::in_parallel;
 use super::journal::{Record, Sync};
 use super::members::{Member, Present};
 use super::prove;
@@ -59,8 +59,8 @@ impl Coordinator {
     /// Copies objects of `source` to all targets at the same time, and proves each copy.
     ///
     /// A key travels wrapped: under `wrapping`, an AES key that source and target both hold, or
-    /// under the target's pinned transport key. What is there already is proved and left, so that a
-    /// broken run is continued by another. `progress` is told of each object on each target, from
+    /// under the target's pinned transport key. A copy that is there already is proved and left, so a
+    /// new run continues a broken one. `progress` is told of each object on each target, from
     /// the target's thread. The error is for what ends the run on every target; what one object or
     /// one target refuses is in the answer.
     pub fn clone_keys(
@@ -91,7 +91,7 @@ impl Coordinator {
             wrapping,
             progress,
         };
-        let results = each(
+        let results = in_parallel(
             self.threads,
             &targets,
             |target| target,
@@ -127,7 +127,7 @@ impl Run<'_> {
         let site = target.site(Limit::Each(EACH));
         let there = target.token.objects().map_err(|e| e.at(&target.name))?;
         let there: BTreeMap<ObjectId, &Object> = there.objects.iter().map(|o| (o.id, o)).collect();
-        let mut way = Way {
+        let mut way = CloneTarget {
             run: self,
             target,
             channel: None,
@@ -187,7 +187,7 @@ impl Run<'_> {
     }
 
     /// The work that puts an object on a target.
-    fn work(&self, object: &Object, way: &mut Way) -> Result<Work> {
+    fn work(&self, object: &Object, way: &mut CloneTarget) -> Result<Work> {
         let makes = object.id;
         let found = &object.attributes;
         if !matches!(makes.class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
@@ -235,7 +235,7 @@ fn known(object: &Object, value: Option<&[u8]>) -> Result<Blob> {
 }
 
 /// From the source to one target.
-struct Way<'r, 'a> {
+struct CloneTarget<'r, 'a> {
     run: &'r Run<'a>,
     target: &'r Present,
     /// Opened for the first key.
@@ -243,7 +243,7 @@ struct Way<'r, 'a> {
     opener: Opener<'r>,
 }
 
-impl<'a> Way<'_, 'a> {
+impl<'a> CloneTarget<'_, 'a> {
     /// Copies one object, and proves it.
     fn carry(&mut self, object: &Object) -> Result<()> {
         let coordinator = self.run.coordinator;
@@ -326,7 +326,7 @@ fn is_ours(object: &Object) -> bool {
     label.starts_with(super::TRANSPORT_LABEL)
 }
 
-/// Whether an object is the wanted one, its other half, or a certificate of it.
+/// Tells whether an object is the wanted one, its other half, or its certificate.
 fn belongs(object: &Object, wanted: ObjectId) -> bool {
     let is_pair = matches!(wanted.class, Class::PRIVATE_KEY | Class::PUBLIC_KEY);
     match object.id.class {

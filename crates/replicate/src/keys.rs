@@ -1,16 +1,16 @@
-//! New keys: born on one member as session objects that can be wrapped, stored on each as objects that
+//! New keys: made on one member as session objects that can be wrapped, stored on each as objects that
 //! cannot.
 
 use super::Coordinator;
 use super::channel::{Channel, Envelope};
 use super::members::Present;
-use super::newborn::{Birth, Newborn};
 use super::objects;
 use super::origin::Origin;
 use super::plan::{Duty, Plan, Roster, too_few};
 use super::site::{Site, is_absent};
 use super::template;
 use super::work::Work;
+use super::wrappable_key::{NewObject, WrappableKey};
 use hsmux_software::{PublicKey, unchecked_kind, unchecked_pair};
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -18,7 +18,7 @@ use hsmux_token::{
     Result, Scope, Verb, key_type_name,
 };
 
-/// Whether an operation makes a private or secret key (or copies a session object, which may be one).
+/// Tells whether an operation makes a private or secret key. The copy of a session object may be one.
 pub(super) fn makes_key(operation: &Operation) -> bool {
     match operation {
         Operation::Generate { .. }
@@ -56,9 +56,9 @@ pub(super) fn plan(
             refused.get_or_insert(error);
             continue;
         }
-        let born = match Newborn::make(site, operation) {
-            Ok(Birth::Key(born)) => born,
-            Ok(Birth::Public(template)) => return objects::create(roster, &template),
+        let made = match WrappableKey::make(site, operation) {
+            Ok(NewObject::Key(made)) => made,
+            Ok(NewObject::Public(template)) => return objects::create(roster, &template),
             // Another member may hold the base key, or have the mechanism, or be up.
             Err(error) if lacks_what_it_takes(&error) || error.scope() == Scope::Token => {
                 refused.get_or_insert(error);
@@ -66,12 +66,12 @@ pub(super) fn plan(
             }
             Err(error) => return Err(error),
         };
-        return born.plan(coordinator, roster, site);
+        return made.plan(coordinator, roster, site);
     }
     Err(refused.unwrap_or_else(|| too_few("no member is in service")))
 }
 
-/// Whether a member could make nothing, for it has not the base key, or not the mechanism.
+/// Tells whether a member made nothing because it lacks the base key or the mechanism.
 pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
     is_absent(error)
         || matches!(
@@ -107,7 +107,7 @@ pub(super) fn stays_where_it_is_made(error: &Error) -> bool {
     error.kind() == Kind::Vendor(CKR_KEY_NOT_WRAPPABLE)
 }
 
-impl Newborn<'_> {
+impl WrappableKey<'_> {
     /// Envelopes to all members that are there, and to those that are away and enrolled.
     fn plan(mut self, coordinator: &Coordinator, roster: &Roster, source: Site) -> Result<Plan> {
         let works = self.works(source)?;

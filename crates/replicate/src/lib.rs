@@ -1,74 +1,73 @@
 //! Changes reach enough members, or none.
 //!
-//! What makes, changes or removes token objects is carried out on all members that are in service: a
-//! new key is born on one of them as a session object that can be wrapped, and unwrapped on each as a
-//! token object that cannot. The [journal](journal) knows every change before the first token object
-//! is touched; a crash, or too few members, takes it back everywhere. A member that is away catches
-//! up when it returns, and a key that was deleted meanwhile does not rise again.
+//! A change makes, changes or removes token objects on all members in service. A new key is made on one of them as a
+//! session object that can be wrapped, and unwrapped on each as a token object that cannot. The [journal](journal)
+//! records every change before the first token object is touched. A crash, or too few members, undoes it everywhere.
+//! A member that is away catches up when it returns. A key that was deleted meanwhile stays deleted.
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `attach` | a pool that writes through all this |
-//! | `door` | how its seats come in |
+//! | `writer` | a pool that writes through all this |
+//! | `member_connector` | members catch up when they connect |
 //! | `change` | a change from its beginning |
 //! | `carry_out` | its parts, on enough members or on none |
-//! | `plan`, `keys`, `newborn`, `objects` | what each member has to do, by the kind of operation |
+//! | `plan`, `keys`, `wrappable_key`, `objects` | what each member has to do, by the kind of operation |
 //! | `work` | what one member does, repeatable and reversible |
 //! | `channel`, `transport` | how a key goes from one token to another, wrapped |
-//! | `replicator`, `born` | how it goes by the tokens' own means, where they have some |
+//! | `replicator`, `replicated_key` | how it goes by the tokens' own means, where they have some |
 //! | `journal` | what was decided, and who owes what |
 //! | `origin` | how a key was made, which its copies do not say |
 //! | `catch_up` | a member returns |
-//! | `owed`, `repeats` | what members owe, in the status and the log |
+//! | `debt_report`, `repeated_warnings` | what members owe, in the status and the log |
 //! | `clone` | existing keys to more tokens |
 //! | `pin_rotate` | a new PIN on every member |
 
 // The numbers of PKCS#11 carry their prefix: a list of forty says no more than a star.
 #![allow(clippy::wildcard_imports)]
 
-mod attach;
-mod born;
 mod carry_out;
 mod catch_up;
 mod change;
 mod channel;
 mod clone;
-mod door;
-mod each;
+mod debt_report;
 #[doc(hidden)]
 pub mod fuzzing;
+mod in_parallel;
 mod journal;
 mod keys;
+mod member_connector;
 mod members;
-mod newborn;
 mod objects;
 mod origin;
-mod owed;
 pub mod pin_rotate;
 mod plan;
 mod prove;
-mod repeats;
+mod repeated_warnings;
+mod replicated_key;
 mod replicator;
 mod site;
 mod template;
 mod transport;
 mod work;
+mod wrappable_key;
+mod writer;
 
 #[cfg(test)]
 mod tests;
 
-pub use attach::{Hold, Writer, start};
 pub use catch_up::CatchUp;
 pub use clone::{Cloned, Fate, Selection};
 pub use members::{Member, Members};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
+pub use writer::{Hold, Writer, start};
 
 use hsmux_config::{ENVELOPE_LIFE, LoneKeys};
 use hsmux_token::sync::Turn;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use journal::Journal;
-use repeats::Repeats;
+use repeated_warnings::RepeatedWarnings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +83,7 @@ pub struct Coordinator {
     envelope_life: Duration,
     threads: bool,
     /// What members could not do, by serial number and change.
-    unpaid: Repeats<(String, u64)>,
+    unpaid: RepeatedWarnings<(String, u64)>,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: Turn<()>,
 }
@@ -110,7 +109,7 @@ impl Coordinator {
             lone_keys: LoneKeys::Made,
             envelope_life: ENVELOPE_LIFE,
             threads: true,
-            unpaid: Repeats::default(),
+            unpaid: RepeatedWarnings::default(),
             turn: Turn::new(()),
         })
     }

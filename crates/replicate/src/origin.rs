@@ -28,8 +28,8 @@ impl Origin {
     /// The attributes of the key itself. `found` is what its token says of the session object that can be wrapped,
     /// `template` what was asked for.
     ///
-    /// That session object is sensitive, and can be wrapped for the members' transport keys alone: what it is does not
-    /// count for CKA_ALWAYS_SENSITIVE and CKA_NEVER_EXTRACTABLE, which are about keys that programs can get.
+    /// The session object's own flags do not count for CKA_ALWAYS_SENSITIVE and CKA_NEVER_EXTRACTABLE: it is wrapped for
+    /// members' transport keys alone, and no program can get it.
     pub fn of_key(self, found: &Attributes, template: &Attributes) -> Attributes {
         match self {
             Self::Generated => only(found, &SAID)

@@ -12,7 +12,7 @@ use hsmux_token::{Error, Kind, Result, Secret};
 use std::path::{Path, PathBuf};
 
 /// What the rotation asks of the tokens: `hsmux_module::change_pin`, or a fake.
-pub trait Desk {
+pub trait PinChanger {
     /// Changes a member's user PIN. It may have been changed to `new` before: then this is `Ok`, and
     /// no PIN is tried.
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()>;
@@ -47,7 +47,7 @@ pub struct Rotated {
 /// the others from theirs.
 pub fn rotate(
     holders: &[Holder],
-    desk: &dyn Desk,
+    desk: &dyn PinChanger,
     progress: &dyn Fn(&Rotated),
 ) -> Result<Vec<Rotated>> {
     let files = by_file(holders)?;
@@ -147,7 +147,7 @@ fn settle(file: &Path) -> Result<()> {
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
-fn exchange(file: &Path, members: &[&Holder], desk: &dyn Desk) -> Result<()> {
+fn exchange(file: &Path, members: &[&Holder], desk: &dyn PinChanger) -> Result<()> {
     let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
     let mut first = None;

@@ -52,7 +52,7 @@ impl<'a> Site<'a> {
     }
 
     /// Makes a session object, which is destroyed when the answer is dropped.
-    pub fn make_session(&self, operation: &Operation) -> Result<Passing<'a>> {
+    pub fn make_session(&self, operation: &Operation) -> Result<TemporaryObject<'a>> {
         let made = self.make_sessions(operation)?;
         made.into_iter()
             .next()
@@ -60,12 +60,12 @@ impl<'a> Site<'a> {
     }
 
     /// Makes session objects, each of which is destroyed when it is dropped.
-    pub fn make_sessions(&self, operation: &Operation) -> Result<Vec<Passing<'a>>> {
+    pub fn make_sessions(&self, operation: &Operation) -> Result<Vec<TemporaryObject<'a>>> {
         let made = self.run(operation)?.into_objects()?;
         let on_token = made.iter().any(|made| made.session.is_none());
         let passing = made
             .into_iter()
-            .map(|made| Passing {
+            .map(|made| TemporaryObject {
                 site: *self,
                 reference: reference(&made),
                 made,
@@ -84,7 +84,7 @@ impl<'a> Site<'a> {
         Ok(passing)
     }
 
-    /// What can be read of a token object, or nothing when it is not there.
+    /// The readable attributes of a token object, if it is there.
     pub fn find(&self, id: ObjectId) -> Result<Option<Object>> {
         let read = Operation::Read { object: id.into() };
         match self.make(&read) {
@@ -150,13 +150,13 @@ pub(super) fn is_absent(error: &Error) -> bool {
 }
 
 /// A session object that is destroyed when it has served.
-pub(super) struct Passing<'a> {
+pub(super) struct TemporaryObject<'a> {
     site: Site<'a>,
     made: Made,
     reference: ObjectRef,
 }
 
-impl Passing<'_> {
+impl TemporaryObject<'_> {
     /// The object, for operations on the same token.
     pub fn reference(&self) -> ObjectRef {
         self.reference
@@ -168,7 +168,7 @@ impl Passing<'_> {
     }
 }
 
-impl Drop for Passing<'_> {
+impl Drop for TemporaryObject<'_> {
     fn drop(&mut self) {
         let site = Site {
             limit: Limit::Each(TIDY),

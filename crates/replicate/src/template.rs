@@ -16,7 +16,7 @@ const USES: &[u64] = &[
     CKA_DERIVE,
 ];
 
-/// What says more about an object than the token finds out by itself, and may be said of a copy.
+/// Attributes of a copy that its token cannot find out by itself.
 const KEPT: &[u64] = &[
     CKA_CLASS,
     CKA_KEY_TYPE,
@@ -73,8 +73,8 @@ pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
     copy
 }
 
-/// Whether a value that the first token gave by itself is worth saying to another: what is the
-/// default anyway, some tokens do not know.
+/// Tells whether another token needs a value that the first one gave by itself. Some tokens refuse attributes that
+/// they do not know, even with the default.
 fn tells(kind: u64, value: &[u8]) -> bool {
     match kind {
         CKA_SENSITIVE | CKA_EXTRACTABLE => false,
@@ -112,7 +112,7 @@ pub(super) fn created(found: &Attributes) -> Attributes {
     created
 }
 
-/// What may be asked of the public half of a new pair, beside its value.
+/// Attributes for the public half of a new pair, without its value.
 pub(super) fn public(asked: &Attributes) -> Attributes {
     let mut public = asked.clone();
     public.0.retain(|a| {

@@ -253,7 +253,7 @@ impl Work {
         }
         // It may have got its name only now.
         site.find(makes)?.ok_or_else(|| {
-            // What came out is another key, or one that cannot be told apart: it must not stay.
+            // The token made another key, or one that cannot be told apart: remove it.
             let _ = site.destroy(site::reference(&made));
             Error::token(
                 Kind::Unproved,

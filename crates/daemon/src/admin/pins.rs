@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
 use hsmux_pool::members;
-use hsmux_replicate::pin_rotate::{self, Desk, Holder, Rotated};
+use hsmux_replicate::pin_rotate::{self, Holder, PinChanger, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk, recorder};
@@ -193,7 +193,7 @@ struct Vendors<'a> {
     program: PathBuf,
 }
 
-impl Desk for Vendors<'_> {
+impl PinChanger for Vendors<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
         let mut options = members::open_options(member, &self.config.state)?;

@@ -40,8 +40,8 @@ impl State {
     }
 }
 
-/// What becomes of objects on one member after a moment, by the works that it owes and by the tombstones. Works are
-/// reviewed from the last to the first.
+/// The later fate of objects on one member, by its debts and by the tombstones. Debts are reviewed from the last to
+/// the first.
 struct Ahead<'a> {
     tombstones: &'a BTreeMap<Name, u64>,
     /// The last name of an object; nothing if it is deleted.

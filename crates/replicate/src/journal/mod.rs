@@ -1,8 +1,8 @@
 //! The journal of changes: a file of JSON lines, in the state folder, with one writer.
 //!
-//! A change is written down before the first member is touched. What a crash leaves open is decided
-//! when the journal is opened again, from its lines alone: a change that enough members had done is
-//! finished, any other is undone, and what a member has to do for that it *owes*, until it is there.
+//! A change is written down before the first member is touched. The next start decides the changes that a crash has
+//! left open, from the lines alone: a change that enough members had done is finished, any other is undone. A member
+//! that is away *owes* its part of that.
 
 mod debts;
 mod record;
@@ -50,10 +50,10 @@ struct Writer {
     state: State,
 }
 
-/// Whether a record has to be on the disk before the change goes on.
+/// When a record has to be on the disk.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sync {
-    /// It has to.
+    /// Before the change goes on.
     Now,
     /// The next record that has to takes it along; lost, it only makes a restart undo.
     Later,

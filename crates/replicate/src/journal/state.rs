@@ -99,7 +99,7 @@ impl State {
         let Some(Open { intent, done }) = self.open.remove(&change) else {
             return;
         };
-        // What is made by name again may stay, and what replaces itself is not gone.
+        // An object that the same change removes and makes stays.
         for name in &intent.removes {
             if !intent.makes.contains(name) {
                 self.placed.remove(name);
@@ -111,7 +111,7 @@ impl State {
                 }
             }
         }
-        // What is made anew under a name is another object, also if the one before was removed by other means.
+        // An object made under a known name is a new one, even if a program removed the old one past hsmux.
         for (name, origin) in intent.origins {
             if origin.0.0.is_empty() {
                 self.origins.remove(&name);

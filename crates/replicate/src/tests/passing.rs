@@ -12,14 +12,14 @@ const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 
 /// Session objects of a token.
 #[derive(Default)]
-struct Passing {
+struct TemporaryObject {
     /// That are there now.
     here: Vec<SessionObject>,
     /// How many there ever were that could be taken out.
     extractable: usize,
 }
 
-impl Passing {
+impl TemporaryObject {
     fn note(&mut self, operation: &Operation, outcome: &Outcome) {
         match (operation, outcome) {
             (
@@ -41,9 +41,9 @@ impl Passing {
 }
 
 /// Takes note of what becomes of a member's session objects from now on.
-fn watched(bench: &Bench, name: &str) -> Arc<Mutex<Passing>> {
+fn watched(bench: &Bench, name: &str) -> Arc<Mutex<TemporaryObject>> {
     let inner = bench.token(name);
-    let passing = Arc::new(Mutex::new(Passing::default()));
+    let passing = Arc::new(Mutex::new(TemporaryObject::default()));
     let (token, noted) = (Arc::clone(&inner), Arc::clone(&passing));
     let tamper = move |operation: &Operation| {
         let deadline = Instant::now() + Duration::from_secs(120);

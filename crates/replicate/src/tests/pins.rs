@@ -1,6 +1,6 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
-use crate::pin_rotate::{Desk, Holder, are_shared, remaining, rotate};
+use crate::pin_rotate::{Holder, PinChanger, are_shared, remaining, rotate};
 use hsmux_config::PinSource;
 use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;
@@ -16,7 +16,7 @@ struct Tokens {
     fails: Mutex<Option<(String, bool)>>,
 }
 
-impl Desk for Tokens {
+impl PinChanger for Tokens {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let mut pins = self.pins.lock();
         let pin = pins.get_mut(member).unwrap();

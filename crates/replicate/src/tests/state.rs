@@ -1,4 +1,4 @@
-//! What the files of the state folder do when they are torn, taken, long or forged.
+//! Files of the state folder that are torn, taken, long or forged.
 
 use super::bench::{Bench, secret};
 use super::in_own_process;

@@ -1,7 +1,7 @@
 //! A new key as a session object that can be wrapped, on the token where it is made.
 
 use super::origin::Origin;
-use super::site::{Passing, Site};
+use super::site::{Site, TemporaryObject};
 use super::template;
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
@@ -10,18 +10,18 @@ use hsmux_token::{
 };
 
 /// What an operation has made.
-pub(super) enum Birth<'a> {
-    Key(Newborn<'a>),
+pub(super) enum NewObject<'a> {
+    Key(WrappableKey<'a>),
     /// A session object that is no key was to be copied: under this template.
     Public(Attributes),
 }
 
 /// A key as a session object of the token where it was made.
-pub(super) struct Newborn<'a> {
+pub(super) struct WrappableKey<'a> {
     /// For operations on that token.
     pub key: ObjectRef,
     /// Destroyed when the plan is made. The copy of a session object leaves that one alone.
-    _held: Vec<Passing<'a>>,
+    _held: Vec<TemporaryObject<'a>>,
     pub class: Class,
     /// What the caller asked for.
     pub asked: Attributes,
@@ -33,15 +33,15 @@ pub(super) struct Newborn<'a> {
     pub public: Option<(Attributes, PublicKey)>,
 }
 
-impl<'a> Newborn<'a> {
+impl<'a> WrappableKey<'a> {
     /// Carries the operation out for a session object.
-    pub fn make(site: Site<'a>, operation: &Operation) -> Result<Birth<'a>> {
+    pub fn make(site: Site<'a>, operation: &Operation) -> Result<NewObject<'a>> {
         match operation {
             Operation::GeneratePair {
                 mechanism,
                 public,
                 private,
-            } => Self::pair(site, mechanism, public, private).map(Birth::Key),
+            } => Self::pair(site, mechanism, public, private).map(NewObject::Key),
             Operation::Copy { object, template } => Self::copied(site, *object, template),
             _ => {
                 let mut passing = operation.clone();
@@ -54,7 +54,7 @@ impl<'a> Newborn<'a> {
                 }
                 let held = site.make_session(&passing)?;
                 let found = held.attributes().clone();
-                Ok(Birth::Key(Self {
+                Ok(NewObject::Key(Self {
                     key: held.reference(),
                     _held: vec![held],
                     class: class_of(&found, site)?,
@@ -112,14 +112,14 @@ impl<'a> Newborn<'a> {
         })
     }
 
-    fn copied(site: Site<'a>, object: ObjectRef, changes: &Attributes) -> Result<Birth<'a>> {
+    fn copied(site: Site<'a>, object: ObjectRef, changes: &Attributes) -> Result<NewObject<'a>> {
         let found = site.make(&Operation::Read { object })?.object.attributes;
         let asked = template::over(&found, changes);
         let class = class_of(&found, site)?;
         if !matches!(class, Class::PRIVATE_KEY | Class::SECRET_KEY) {
-            return Ok(Birth::Public(template::created(&asked)));
+            return Ok(NewObject::Public(template::created(&asked)));
         }
-        Ok(Birth::Key(Self {
+        Ok(NewObject::Key(Self {
             key: object,
             _held: Vec::new(),
             class,

@@ -14,7 +14,7 @@ use hsmux_token::ck::{CKA_ID, CKA_TOKEN, CKR_TEMPLATE_INCONSISTENT};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Operation, Result};
 
 /// A key that is about to be made.
-pub(super) struct Birth<'a> {
+pub(super) struct ReplicatedKey<'a> {
     pub coordinator: &'a Coordinator,
     pub replicator: &'a dyn Replicator,
     pub members: &'a dyn Members,
@@ -23,7 +23,7 @@ pub(super) struct Birth<'a> {
     pub change: u64,
 }
 
-impl Birth<'_> {
+impl ReplicatedKey<'_> {
     /// Makes the key on the first member that can, and plans its copies. `source` is set where the
     /// operation works on session objects of one member.
     pub fn plan(&self, operation: &Operation, source: Option<&Present>) -> Result<Plan> {

@@ -4,9 +4,9 @@ use hsmux_token::sync::Mutex;
 use std::collections::BTreeMap;
 
 /// How often each has come, and what was said last.
-pub(super) struct Repeats<K>(Mutex<BTreeMap<K, Repeat>>);
+pub(super) struct RepeatedWarnings<K>(Mutex<BTreeMap<K, RepeatedWarning>>);
 
-struct Repeat {
+struct RepeatedWarning {
     times: u64,
     last: String,
 }
@@ -14,20 +14,20 @@ struct Repeat {
 /// So many are told apart; more are no lines.
 const MOST: usize = 4096;
 
-impl<K> Default for Repeats<K> {
+impl<K> Default for RepeatedWarnings<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
 }
 
-impl<K: Ord> Repeats<K> {
+impl<K: Ord> RepeatedWarnings<K> {
     /// Counts one; how often it has come by now, if that is worth a line.
     pub fn note(&self, what: K, said: impl Into<String>) -> Option<u64> {
         let mut all = self.0.lock();
         if all.len() >= MOST && !all.contains_key(&what) {
             return None;
         }
-        let repeat = all.entry(what).or_insert_with(|| Repeat {
+        let repeat = all.entry(what).or_insert_with(|| RepeatedWarning {
             times: 0,
             last: String::new(),
         });
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn each_is_a_line_once_and_then_less_and_less() {
-        let repeats = Repeats::default();
+        let repeats = RepeatedWarnings::default();
         let lines: Vec<u64> = (0..250).filter_map(|_| repeats.note("a", "why")).collect();
         assert_eq!(lines, [1, 10, 100]);
         assert_eq!(repeats.note("b", "why"), Some(1));
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn there_is_a_limit() {
-        let repeats = Repeats::default();
+        let repeats = RepeatedWarnings::default();
         let lines = (0..2 * MOST)
             .filter_map(|what| repeats.note(what, ""))
             .count();

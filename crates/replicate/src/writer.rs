@@ -1,9 +1,9 @@
-//! The coordinator behind a pool: the pool's writer, and the guard at the door of every seat.
+//! A pool whose changes go through the coordinator, and whose members catch up when they connect.
 
-use super::door::Door;
+use super::debt_report::UnseenMembers;
 use super::journal::{self, State};
-use super::owed::Strangers;
-use super::repeats::Repeats;
+use super::member_connector::MemberConnector;
+use super::repeated_warnings::RepeatedWarnings;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
 use hsmux_config::LoneKeys;
 use hsmux_pool::{Changes, DebtStatus, Options, Pool, Seat, one_round};
@@ -57,8 +57,8 @@ pub fn start(
         replicator,
         held: Mutex::default(),
         pool: OnceLock::new(),
-        strangers: Strangers::default(),
-        noticed: Repeats::default(),
+        strangers: UnseenMembers::default(),
+        noticed: RepeatedWarnings::default(),
     });
     if !writer.read_only
         && let Err(error) = writer.coordinator()
@@ -85,16 +85,16 @@ pub struct Writer {
     threads: bool,
     hold: Hold,
     replicator: Option<Arc<dyn Replicator>>,
-    held: Mutex<Held>,
+    held: Mutex<OpenCoordinator>,
     pool: OnceLock<Weak<Pool>>,
-    strangers: Strangers,
+    strangers: UnseenMembers,
     /// Objects of members that are not as they should be, by name.
-    noticed: Repeats<(String, ObjectId)>,
+    noticed: RepeatedWarnings<(String, ObjectId)>,
 }
 
 /// The coordinator while somebody uses it, or always.
 #[derive(Default)]
-struct Held {
+struct OpenCoordinator {
     used: Weak<Coordinator>,
     _always: Option<Arc<Coordinator>>,
 }
@@ -162,7 +162,7 @@ impl Writer {
         } else {
             coordinator.without_threads()
         });
-        *held = Held {
+        *held = OpenCoordinator {
             used: Arc::downgrade(&coordinator),
             _always: (self.hold == Hold::Always).then(|| Arc::clone(&coordinator)),
         };
@@ -223,7 +223,7 @@ impl Writer {
             return None;
         }
         let pool = self.pool();
-        let nobody = Nobody;
+        let nobody = NoMembers;
         let members: &dyn Members = pool.as_deref().map_or(&nobody, |pool| pool);
         let told = self
             .coordinator()
@@ -316,7 +316,7 @@ impl Changes for Writer {
         }
         self.strangers.expect(&seat.member);
         Seat {
-            connector: Arc::new(Door::new(
+            connector: Arc::new(MemberConnector::new(
                 seat.member.clone(),
                 seat.connector,
                 Weak::clone(&self.me),
@@ -347,9 +347,9 @@ impl Members for Pool {
 }
 
 /// Before the pool is there.
-struct Nobody;
+struct NoMembers;
 
-impl Members for Nobody {
+impl Members for NoMembers {
     fn members(&self) -> Vec<Member> {
         Vec::new()
     }

@@ -1,11 +1,11 @@
-//! The same for several members: at once, where threads may be started.
+//! The same work for several members, at once if threads may be started.
 
 use super::members::Present;
 use hsmux_token::{Error, Kind, Result};
 
 /// Runs `work` for each item, on a thread each if there may be threads. A panic is an error of that
 /// member's.
-pub(super) fn each<T: Sync, R: Send>(
+pub(super) fn in_parallel<T: Sync, R: Send>(
     threads: bool,
     items: &[T],
     member: impl Fn(&T) -> &Present,

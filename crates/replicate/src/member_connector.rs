@@ -1,5 +1,5 @@
-//! The door of a pool that changes tokens: whoever comes in catches up first, does not show what was deleted, and
-//! says of keys how they were made.
+//! Connections of members in a pool that changes tokens: a member catches up before it serves. It does not show
+//! deleted objects, and shows how its keys were made.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -13,13 +13,13 @@ use super::{Member, Writer};
 use hsmux_pool::{Care, Connector};
 
 /// A seat's connector, behind which a token catches up.
-pub(super) struct Door {
+pub(super) struct MemberConnector {
     member: String,
     connector: Arc<dyn Connector>,
     writer: Weak<Writer>,
 }
 
-impl Door {
+impl MemberConnector {
     pub fn new(member: String, connector: Arc<dyn Connector>, writer: Weak<Writer>) -> Self {
         Self {
             member,
@@ -29,7 +29,7 @@ impl Door {
     }
 }
 
-impl Connector for Door {
+impl Connector for MemberConnector {
     fn care(&self) -> Care {
         self.connector.care()
     }
@@ -44,7 +44,7 @@ impl Connector for Door {
 
     /// It catches up by the connections that serve.
     fn scout(&self) -> Result<Arc<dyn Token>> {
-        Ok(Arc::new(Admitted {
+        Ok(Arc::new(MemberToken {
             token: self.connector.scout()?,
             writer: Weak::clone(&self.writer),
             read: Mutex::default(),
@@ -60,7 +60,7 @@ impl Connector for Door {
     }
 }
 
-impl Door {
+impl MemberConnector {
     /// Lets a token in when it is up to date.
     fn admit(&self, mut token: Arc<dyn Token>) -> Result<Arc<dyn Token>> {
         let Some(writer) = self.writer.upgrade() else {
@@ -82,7 +82,7 @@ impl Door {
             told = up_to_date(&token);
         }
         let read = told.filter(|told| !told.unseen).map(|told| told.snapshot);
-        Ok(Arc::new(Admitted {
+        Ok(Arc::new(MemberToken {
             token,
             writer: Weak::clone(&self.writer),
             read: Mutex::new(read),
@@ -91,14 +91,14 @@ impl Door {
 }
 
 /// A token that shows its objects as the pool knows them.
-struct Admitted {
+struct MemberToken {
     token: Arc<dyn Token>,
     writer: Weak<Writer>,
     /// What was read on the way in, for the first who asks.
     read: Mutex<Option<Arc<Snapshot>>>,
 }
 
-impl Token for Admitted {
+impl Token for MemberToken {
     fn info(&self) -> Arc<TokenInfo> {
         self.token.info()
     }

@@ -86,15 +86,15 @@ impl Coordinator {
 /// Members that are configured, or were since the start, and those of them that have not come yet. Only when all have
 /// is it sure that a token which owes something is none of them by another name.
 #[derive(Default)]
-pub(super) struct Strangers(Mutex<Known>);
+pub(super) struct UnseenMembers(Mutex<SeenSerials>);
 
 #[derive(Default)]
-struct Known {
+struct SeenSerials {
     configured: BTreeSet<String>,
     unseen: BTreeSet<String>,
 }
 
-impl Strangers {
+impl UnseenMembers {
     /// This member is configured.
     pub fn expect(&self, member: &str) {
         let mut known = self.0.lock();
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn also_members_that_are_added_later_are_waited_for() {
-        let strangers = Strangers::default();
+        let strangers = UnseenMembers::default();
         for member in ["hsm1", "hsm2"] {
             strangers.expect(member);
         }
