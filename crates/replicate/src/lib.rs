@@ -8,7 +8,7 @@
 //! | file | one idea |
 //! |---|---|
 //! | `writer` | a pool that writes through all this |
-//! | `member_connector` | members catch up when they connect |
+//! | `catch_up_connector` | members catch up when they connect |
 //! | `change` | a change from its beginning |
 //! | `carry_out` | its parts, on enough members or on none |
 //! | `plan`, `keys`, `wrappable_key`, `objects` | what each member has to do, by the kind of operation |
@@ -27,6 +27,7 @@
 
 mod carry_out;
 mod catch_up;
+mod catch_up_connector;
 mod change;
 mod channel;
 mod clone;
@@ -36,7 +37,6 @@ pub mod fuzzing;
 mod in_parallel;
 mod journal;
 mod keys;
-mod member_connector;
 mod members;
 mod objects;
 mod origin;

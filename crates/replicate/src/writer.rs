@@ -1,8 +1,8 @@
 //! A pool whose changes go through the coordinator, and whose members catch up when they connect.
 
+use super::catch_up_connector::CatchUpConnector;
 use super::debt_report::UnseenMembers;
 use super::journal::{self, State};
-use super::member_connector::MemberConnector;
 use super::repeated_warnings::RepeatedWarnings;
 use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
 use hsmux_config::LoneKeys;
@@ -316,7 +316,7 @@ impl Changes for Writer {
         }
         self.strangers.expect(&seat.member);
         Seat {
-            connector: Arc::new(MemberConnector::new(
+            connector: Arc::new(CatchUpConnector::new(
                 seat.member.clone(),
                 seat.connector,
                 Weak::clone(&self.me),

@@ -7,6 +7,7 @@
 //! | `folder` | private folders, and durable names in a folder |
 //! | `json` | names of objects and CBOR values in JSON |
 //! | `lock` | one process at a time (flock(2)) |
+//! | `versions` | changes of files, found without reading them |
 //!
 //! Errors have no path: callers know what the file is for. [`failed`] says it for files of the state folder.
 
@@ -17,8 +18,10 @@ mod file;
 mod folder;
 pub mod json;
 mod lock;
+mod versions;
 
 pub use error::failed;
 pub use file::{create_new, open_private, remove, replace, replace_like};
 pub use folder::{private_folder, sync_folder, sync_parent};
 pub use lock::{FileLock, LockFailed};
+pub use versions::FileVersions;

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hsmux_pool::stamp::Stamp;
 use hsmux_state::FileLock;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -118,10 +118,10 @@ impl Store {
     }
 
     /// Changes with every write to its files, by whomever.
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> FileVersions {
         let mut log = self.file.clone().into_os_string();
         log.push("-wal");
-        Stamp::of([&*self.file, Path::new(&log)])
+        FileVersions::of([&*self.file, Path::new(&log)])
     }
 
     fn with<T>(

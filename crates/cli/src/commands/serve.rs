@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use hsmux_daemon::Daemon;
-use hsmux_pool::process::keep_secrets;
+use hsmux_worker::keep_secrets;
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Context;

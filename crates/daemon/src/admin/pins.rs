@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
-use hsmux_pool::members;
 use hsmux_replicate::pin_rotate::{self, Holder, PinChanger, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
@@ -196,9 +195,9 @@ struct Vendors<'a> {
 impl PinChanger for Vendors<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
-        let mut options = members::open_options(member, &self.config.state)?;
+        let mut options = hsmux_worker::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
-        let environment = members::environment(self.config, member);
+        let environment = hsmux_worker::environment(self.config, member);
         desk::change_pin(&self.program, &environment, options, new)
     }
 }

@@ -21,7 +21,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
-    &["hsmux-replicate"],
+    &["hsmux-replicate", "hsmux-worker"],
     &["hsmux-traces"],
     &[
         "hsmux-daemon",

@@ -9,7 +9,7 @@ use hsmux_config::{Config, Login, PinSource};
 use hsmux_daemon::PoolClient;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
-use hsmux_pool::{Pool, members};
+use hsmux_pool::Pool;
 use hsmux_token::{Kind, Secret, Token, Uri};
 
 use crate::context::Context;
@@ -106,7 +106,7 @@ fn behind_daemon(socket: &Path) -> Option<Behind> {
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
     let worker = std::env::current_exe()?;
-    let pool = Pool::start(config.into(), members::seats(config, &worker, None))?;
+    let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
     Ok(Opened {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),

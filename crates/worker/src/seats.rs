@@ -1,4 +1,4 @@
-//! Members of the configuration as seats of the pool.
+//! Members of the configuration as seats of a pool.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -9,8 +9,8 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
-use crate::process::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
-use crate::{Care, Connector, Seat};
+use crate::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
+use hsmux_pool::{Care, Connector, Seat};
 
 /// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
 /// `worker`; `isolation` overrides what the file says of each.

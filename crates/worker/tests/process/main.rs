@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use hsmux_pool::Connector;
-use hsmux_pool::process::{ProcessConnector, worker_main};
 use hsmux_token::{Error, Kind, Scope};
+use hsmux_worker::{ProcessConnector, worker_main};
 use rig::*;
 
 /// Not a test: `current_exe() worker` runs what has the word in its name, which is this alone.

@@ -12,7 +12,7 @@ use super::Environment;
 use super::orders::{LinkOptions, Order};
 use super::start::start;
 use super::turns::Turn;
-use crate::Connector;
+use hsmux_pool::Connector;
 
 /// C_Initialize, C_Login and the rest; a module may hang in any of them.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -23,7 +23,7 @@ const TRIES: usize = 3;
 
 /// Operations on one lane at once. The scheduler sends no more than this to a lane, and that many only to
 /// fast tokens.
-const DEPTH: usize = crate::scheduler::DEEPEST;
+const DEPTH: usize = hsmux_pool::DEEPEST;
 
 /// A host answers one call at a time on each lane, of one operation: no host takes more in a frame.
 pub const DEPTH_OF_LINKS: usize = 1;

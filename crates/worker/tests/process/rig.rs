@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use hsmux_module::Options;
 use hsmux_pool::Connector;
-use hsmux_pool::process::ProcessConnector;
 use hsmux_token::{
     Batch, Class, Done, Mechanism, ObjectId, Operation, Outcome, Request, Result, Secret, Token,
     Uri, Verb, ck,
 };
+use hsmux_worker::ProcessConnector;
 
 /// Says to this program, started again, that it is to be a worker.
 pub const MARK: &str = "HSMUX_TEST_IS_WORKER";

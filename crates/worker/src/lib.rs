@@ -1,4 +1,4 @@
-//! Seats: a worker process for each, or the module in this process.
+//! Workers: a process for each seat of a pool that loads a vendor's module, or the module in this process.
 //!
 //! A worker is this program started again as `hsmux worker`. It takes its orders over its standard
 //! input, a socket: the lanes as descriptors, then the greeting, then what to load. Operations travel
@@ -15,6 +15,7 @@ mod direct;
 mod environment;
 mod handover;
 mod orders;
+mod seats;
 mod secrets;
 mod start;
 mod turns;
@@ -23,5 +24,6 @@ mod worker;
 pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};
 pub use environment::Environment;
 pub use orders::LinkOptions;
+pub use seats::{environment, open_options, seats, seats_of};
 pub use secrets::{keep_secrets, take_stdin};
 pub use worker::{Orders, serve_orders, worker_main};

@@ -13,13 +13,13 @@ use super::{Member, Writer};
 use hsmux_pool::{Care, Connector};
 
 /// A seat's connector, behind which a token catches up.
-pub(super) struct MemberConnector {
+pub(super) struct CatchUpConnector {
     member: String,
     connector: Arc<dyn Connector>,
     writer: Weak<Writer>,
 }
 
-impl MemberConnector {
+impl CatchUpConnector {
     pub fn new(member: String, connector: Arc<dyn Connector>, writer: Weak<Writer>) -> Self {
         Self {
             member,
@@ -29,7 +29,7 @@ impl MemberConnector {
     }
 }
 
-impl Connector for MemberConnector {
+impl Connector for CatchUpConnector {
     fn care(&self) -> Care {
         self.connector.care()
     }
@@ -60,7 +60,7 @@ impl Connector for MemberConnector {
     }
 }
 
-impl MemberConnector {
+impl CatchUpConnector {
     /// Lets a token in when it is up to date.
     fn admit(&self, mut token: Arc<dyn Token>) -> Result<Arc<dyn Token>> {
         let Some(writer) = self.writer.upgrade() else {
