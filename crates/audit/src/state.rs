@@ -160,7 +160,7 @@ impl Keeper {
     }
 
     fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
-        match SecretReaders::Owner.read(&self.0.join(name)) {
+        match SecretReaders::Owner.read_state(&self.0.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed(&e)),

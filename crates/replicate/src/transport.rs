@@ -220,7 +220,7 @@ impl Transport {
 /// The key of the MAC, made the first time.
 fn mac_key(path: &Path) -> Result<Zeroizing<[u8; 32]>> {
     let mut key = Zeroizing::new([0; 32]);
-    match SecretReaders::Owner.read(path) {
+    match SecretReaders::Owner.read_state(path) {
         Ok(bytes) if bytes.len() == key.len() => key.copy_from_slice(&bytes),
         Ok(_) => return Err(forged(path)),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {

@@ -21,10 +21,10 @@ pub struct Revocation {
     authorities: Vec<ShownCertificate>,
 }
 
-/// A list that is older than one that was in use (RFC 5280, section 5.1.2.4: thisUpdate).
+/// A list that stays in use because its file has an older one now (RFC 5280, section 5.1.2.4: thisUpdate), or none.
 #[derive(Debug)]
 pub struct Outdated {
-    /// Where it was found.
+    /// Where it was read.
     pub file: PathBuf,
     /// The authority's name.
     pub issuer: String,
@@ -84,8 +84,8 @@ impl Revocation {
         })
     }
 
-    /// Keeps the lists that were in use if an authority's lists are all older now: somebody may have put an old list
-    /// there to bring back a revoked certificate. Answers which lists were replaced.
+    /// Keeps the lists that were in use if an authority's lists are all older now, or gone: somebody may have put an old
+    /// list there to bring back a revoked certificate. Answers which lists stay.
     pub fn keep_newer(&mut self, before: &Self) -> Vec<Outdated> {
         let mut outdated = Vec::new();
         for authority in &self.authorities {
@@ -94,19 +94,19 @@ impl Revocation {
                 own.map(|list| list.since).max()
             };
             let (now, then) = (newest(&self.lists), newest(&before.lists));
-            if now.is_none() || now >= then {
+            if now >= then {
                 continue;
             }
-            let (old, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.lists)
-                .into_iter()
-                .partition(|list| list.authority == authority.der);
-            let kept = before.lists.iter();
-            let kept = kept.filter(|list| list.authority == authority.der).cloned();
-            self.lists = others.into_iter().chain(kept).collect();
-            outdated.extend(old.into_iter().map(|list| Outdated {
-                file: list.file,
-                issuer: list.issuer_name,
-            }));
+            self.lists.retain(|list| list.authority != authority.der);
+            let own = before.lists.iter();
+            let own = own.filter(|list| list.authority == authority.der);
+            for list in own {
+                outdated.push(Outdated {
+                    file: list.file.clone(),
+                    issuer: list.issuer_name.clone(),
+                });
+                self.lists.push(list.clone());
+            }
         }
         outdated
     }
@@ -124,34 +124,39 @@ impl Revocation {
         for (at, shown) in chain.iter().enumerate() {
             self.judge_one(shown, now, at == 0)?;
         }
-        let is_sent =
-            |shown: &ShownCertificate| chain.iter().any(|other| other.subject == shown.issuer);
-        let mut last = chain.iter().filter(|shown| !is_sent(shown));
-        last.try_for_each(|shown| self.judge_issuers(shown, now, DEPTH))
+        let mut all = chain.iter();
+        all.try_for_each(|shown| self.judge_issuers(shown, now, DEPTH))
     }
 
-    /// Refuses a certificate if every known authority that has signed it is revoked.
+    /// Refuses a certificate if every known authority that has signed it is revoked. A certificate that the client has
+    /// sent is no authority: its name says nothing.
     fn judge_issuers(
         &self,
         shown: &ShownCertificate,
         now: Duration,
         depth: usize,
     ) -> Result<(), Refused> {
-        if depth == 0 || shown.subject == shown.issuer {
+        if depth == 0 {
             return Ok(());
         }
         let mut refused = Ok(());
         for issuer in &self.authorities {
-            if issuer.subject != shown.issuer || !has_signed(&issuer.der, &shown.certificate) {
+            if issuer.subject != shown.issuer || issuer.der == shown.der {
+                continue;
+            }
+            let signed = has_signed(&issuer.der, &shown.certificate);
+            if signed == Some(false) {
                 continue;
             }
             let judged = self
                 .judge_one(issuer, now, false)
                 .and_then(|()| self.judge_issuers(issuer, now, depth - 1));
-            if judged.is_ok() {
-                return Ok(());
+            match signed {
+                Some(_) if judged.is_ok() => return Ok(()),
+                Some(_) => refused = judged,
+                // One of several of this name: it may be any of them.
+                None => judged?,
             }
-            refused = judged;
         }
         refused
     }
@@ -257,7 +262,7 @@ impl fmt::Display for Outdated {
         let (file, issuer) = (self.file.display(), &self.issuer);
         write!(
             f,
-            "{file}: its list of {issuer} is older than the one in use, which stays in use: put a newer one there"
+            "{file}: its list of {issuer} is older than the one in use, or gone; that one stays in use: put a newer one there"
         )
     }
 }

@@ -185,6 +185,29 @@ fn a_revoked_authority_that_the_client_does_not_send_is_found() {
     ));
 }
 
+/// Anybody can make a certificate with the authority's name.
+#[test]
+fn a_forged_authority_does_not_hide_the_revoked_one() {
+    let pki = Pki::new();
+    pki.revoke("root", "mid");
+    let lists = [
+        pki.list("root", "root.crl", EARLY),
+        pki.list("mid", "mid.crl", EARLY),
+    ];
+    let lists = pki.read(&lists, &["root", "mid"]);
+    let (leaf, mid) = (pki.der("leaf"), pki.der("mid"));
+    pki.request("mid", &["-x509", "-days", "30"]);
+    let forged = pki.der("mid");
+    for chain in [
+        &[&leaf[..]][..],
+        &[&leaf, &mid],
+        &[&leaf, &forged],
+        &[&leaf, &forged, &mid],
+    ] {
+        assert!(is_revoked(&lists.judge(chain.iter().copied(), now())));
+    }
+}
+
 /// An authority that was revoked and has a new certificate of the same name does not harm what the new one signs.
 #[test]
 fn an_authority_is_known_by_its_key_and_not_by_its_name() {
@@ -221,10 +244,7 @@ fn an_older_list_does_not_bring_a_revoked_certificate_back() {
     let mut again = pki.read(std::slice::from_ref(&old), &["mid"]);
     assert_eq!(again.judge([&leaf[..]], now()), Ok(()));
     let outdated = again.keep_newer(&in_use);
-    assert_eq!(
-        outdated.iter().map(|it| &it.file).collect::<Vec<_>>(),
-        [&old]
-    );
+    assert_eq!(outdated.len(), 1);
     assert!(is_revoked(&again.judge([&leaf[..]], now())));
 
     // The same list again, and a newer one, are taken.
@@ -232,6 +252,10 @@ fn an_older_list_does_not_bring_a_revoked_certificate_back() {
     assert!(same.keep_newer(&in_use).is_empty());
     let mut newer = pki.read(&[pki.list("mid", "newer.crl", "20260301000000Z")], &["mid"]);
     assert!(newer.keep_newer(&in_use).is_empty());
+    // A list that is left out is no news either.
+    let mut without = pki.read(&[], &["mid"]);
+    assert_eq!(without.keep_newer(&in_use).len(), 1);
+    assert!(is_revoked(&without.judge([&leaf[..]], now())));
     // An authority that is no longer named takes its lists along.
     let mut other = pki.read(&[pki.list("root", "root.crl", EARLY)], &["root"]);
     assert!(other.keep_newer(&in_use).is_empty());

@@ -167,10 +167,16 @@ impl SecretReaders {
     /// be root or the user of this process. Root reads those of any owner, for a daemon has a user of its own.
     pub fn read(self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
         let (file, metadata) = self.open(path, None)?;
-        // Grown in place, a buffer would leave parts of the secret behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
-        file.take(metadata.len()).read_to_end(&mut bytes)?;
-        Ok(bytes)
+        contents(file, &metadata)
+    }
+
+    /// Reads a secret that this program itself has written to its state folder. The folders above it are not verified: a
+    /// container may have its state on a volume of its group.
+    pub fn read_state(self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        let file = open_resolved(path)?;
+        let metadata = file.metadata()?;
+        self.verify_file(path, &metadata, None)?;
+        contents(file, &metadata)
     }
 
     /// Whether `user` can read a secret's file and nobody else can; `None`: the user of this process, or root for
@@ -190,13 +196,18 @@ impl SecretReaders {
         let found = trusted.resolve(path)?;
         let file = open_resolved(&found)?;
         let metadata = file.metadata()?;
-        self.verify(path, &metadata, user)?;
+        self.verify_file(path, &metadata, user)?;
+        Ok((file, metadata))
+    }
+
+    fn verify_file(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
+        self.verify(path, metadata, user)?;
         if metadata.len() > LONGEST_SECRET {
             let why = format!("it has more than {LONGEST_SECRET} bytes");
             let advice = "name the file that holds the secret alone";
-            return Err(refused(path, &metadata, &why, advice));
+            return Err(refused(path, metadata, &why, advice));
         }
-        Ok((file, metadata))
+        Ok(())
     }
 
     fn verify(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
@@ -225,6 +236,13 @@ impl SecretReaders {
         }
         Ok(())
     }
+}
+
+fn contents(file: File, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
+    // Grown in place, a buffer would leave parts of the secret behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+    file.take(metadata.len()).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Verifies that root, or the user of a daemon, serves a socket. That user is the owner of the socket's folder, which

@@ -122,7 +122,7 @@ impl Folder {
         let path = self.0.join("key");
         let get = || {
             let mut key = Zeroizing::new([0; 32]);
-            match SecretReaders::Owner.read(&path) {
+            match SecretReaders::Owner.read_state(&path) {
                 Ok(bytes) => bytes.as_slice().read_exact(&mut key[..])?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     random(&mut key[..])?;

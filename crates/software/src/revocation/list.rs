@@ -81,17 +81,14 @@ impl List {
     }
 }
 
-/// Whether an authority (DER) has signed a certificate. What cannot be verified here (RSA-PSS) counts as signed.
-pub(super) fn has_signed(authority: &[u8], certificate: &Certificate) -> bool {
-    let (Ok(key), Ok(signed), Ok(named), Some(signature)) = (
-        PublicKey::from_certificate(authority),
-        certificate.tbs_certificate().to_der(),
-        certificate.signature_algorithm().to_der(),
-        certificate.signature().as_bytes(),
-    ) else {
-        return true;
-    };
-    mechanism_of(&named).is_none() || verifies(&key, &named, &signed, signature)
+/// Whether an authority (DER) has signed a certificate; `None` if that cannot be verified here (RSA-PSS).
+pub(super) fn has_signed(authority: &[u8], certificate: &Certificate) -> Option<bool> {
+    let key = PublicKey::from_certificate(authority).ok()?;
+    let signed = certificate.tbs_certificate().to_der().ok()?;
+    let named = certificate.signature_algorithm().to_der().ok()?;
+    let signature = certificate.signature().as_bytes()?;
+    mechanism_of(&named)?;
+    Some(verifies(&key, &named, &signed, signature))
 }
 
 /// The mechanism of an algorithm (DER) that lists are signed by.

@@ -182,6 +182,23 @@ fn a_secret_is_read_where_others_have_no_access_to_it() {
 }
 
 #[test]
+fn a_secret_of_the_state_folder_is_read_from_a_volume_of_a_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("signing.key");
+    fs::write(&file, "secret").unwrap();
+    set(&file, 0o600);
+    set(folder.path(), 0o770);
+    assert!(SecretReaders::Owner.read(&file).is_err());
+    assert_eq!(*SecretReaders::Owner.read_state(&file).unwrap(), b"secret");
+    set(&file, 0o640);
+    assert!(SecretReaders::Owner.read_state(&file).is_err());
+    set(&file, 0o600);
+    let link = folder.path().join("link");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    assert!(SecretReaders::Owner.read_state(&link).is_err());
+}
+
+#[test]
 fn a_secret_that_others_can_replace_is_refused() {
     let (folder, file) = file();
     set(&file, 0o600);
