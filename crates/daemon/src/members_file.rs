@@ -1,12 +1,17 @@
 //! Members written into the configuration file, and taken out of it, with all else left as it is.
 
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
 use hsmux_config::{Config, Mistake};
+use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result, Uri};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// How long another command that changes the file is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A `[[token]]` to be written.
 #[derive(Clone, Debug)]
@@ -28,7 +33,10 @@ pub fn add<T, E: From<Error>>(
     member: &NewMember,
     serve: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    replace(file, &(read(file)? + &section(member)?))?;
+    let section = section(member)?;
+    let lock = locked(file)?;
+    replace(file, &(read(file)? + &section))?;
+    drop(lock);
     serve().or_else(|error| {
         forget(file, &member.name)?;
         Err(error)
@@ -52,6 +60,7 @@ fn section(member: &NewMember) -> Result<String> {
 
 /// Takes a member out of the file; comments above it stay.
 pub fn forget(file: &Path, name: &str) -> Result<()> {
+    let _lock = locked(file)?;
     let text = read(file)?;
     let config = parse(file, &text)?;
     let member = config.member(name).ok_or_else(|| {
@@ -131,6 +140,13 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).map_err(|e| failed(file, &e))
 }
 
+/// Waits until no other command changes the file.
+fn locked(file: &Path) -> Result<FileLock> {
+    let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(&file, &io::Error::other(e)))
+}
+
 /// Writes a good text in place of the old one, at once or not at all, with the same owner and permissions.
 fn replace(file: &Path, text: &str) -> Result<()> {
     parse(file, text)?;
@@ -148,7 +164,7 @@ fn absolute(path: &Path) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn failed(file: &Path, error: &std::io::Error) -> Error {
+fn failed(file: &Path, error: &io::Error) -> Error {
     Error::request(Kind::Environment, format!("{}: {error}", file.display()))
 }
 

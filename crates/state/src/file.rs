@@ -1,5 +1,6 @@
 //! Files that are written whole or not at all.
 
+use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{Result, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -9,12 +10,15 @@ use hsmux_token::give_to_the_owner_of_the_folder;
 
 use crate::folder::sync_parent;
 
-/// Replaces a file in one step, durably: a crash leaves the old file or the new one. The new one has this mode. If root
-/// writes it, it belongs to the owner of the folder.
+/// Replaces a file of hsmux's own folder in one step, durably: a crash leaves the old file or the new one, and perhaps
+/// `NAME.new`, which the next call overwrites. The new file has this mode. If root writes it, it belongs to the owner of
+/// the folder.
 ///
-/// Two writers at once need a lock: both would write `NAME.new`.
+/// Two writers at once need a lock.
 pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
-    let draft = draft_of(path);
+    let mut draft = path.as_os_str().to_owned();
+    draft.push(".new");
+    let draft = PathBuf::from(draft);
     remove(&draft)?;
     write_new(&draft, contents, mode, |file| {
         give_to_the_owner_of_the_folder(file, &draft);
@@ -23,10 +27,18 @@ pub fn replace(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
     rename(&draft, path)
 }
 
-/// Replaces a file as [`replace`] does. The new file has the owner, the group and the mode of `model`, which may be the
-/// same file.
+/// The same in a folder in which people and other programs write, too: its draft is `.NAME.PID`.
+pub fn replace_among_others(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
+    let draft = draft_among_others(path);
+    remove(&draft)?;
+    write_new(&draft, contents, mode, |_| Ok(()))?;
+    rename(&draft, path)
+}
+
+/// Replaces a file as [`replace_among_others`] does. The new file has the owner, the group and the mode of `model`, which
+/// may be the same file.
 pub fn replace_like(path: &Path, contents: &[u8], model: &Path) -> Result<()> {
-    let draft = draft_of(path);
+    let draft = draft_among_others(path);
     let old = fs::metadata(model)?;
     remove(&draft)?;
     write_new(&draft, contents, 0o600, |file| {
@@ -39,9 +51,16 @@ pub fn replace_like(path: &Path, contents: &[u8], model: &Path) -> Result<()> {
     rename(&draft, path)
 }
 
-/// Writes a file that must not be there yet, durably. After an error it is not there.
+/// Writes a file that must not be there yet, durably. It belongs to the caller. After an error it is not there.
 pub fn create_new(path: &Path, contents: &[u8], mode: u32) -> Result<()> {
-    write_new(path, contents, mode, |file| {
+    write_new(path, contents, mode, |_| Ok(()))?;
+    sync_parent(path)
+}
+
+/// The same for a file of the state folder that only its owner may read. If root writes it, it belongs to the owner of
+/// the folder.
+pub fn create_private(path: &Path, contents: &[u8]) -> Result<()> {
+    write_new(path, contents, 0o600, |file| {
         give_to_the_owner_of_the_folder(file, path);
         Ok(())
     })?;
@@ -65,11 +84,12 @@ pub fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// `NAME.new`: what a crash leaves of a replacement.
-fn draft_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    name.into()
+/// A name that nobody else takes while this process lives.
+fn draft_among_others(path: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(path.file_name().unwrap_or_default());
+    name.push(format!(".{}", std::process::id()));
+    path.with_file_name(name)
 }
 
 fn write_new(
@@ -123,6 +143,20 @@ mod tests {
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert_eq!(left.len(), 1, "{left:?}");
         assert!(path.is_dir());
+    }
+
+    #[test]
+    fn drafts_of_others_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, others] = ["list.pem", "list.pem.new"].map(|name| folder.path().join(name));
+        for file in [&path, &others] {
+            fs::write(file, "old").unwrap();
+        }
+        replace_among_others(&path, b"one", 0o644).unwrap();
+        replace_like(&path, b"two", &path).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read(&others).unwrap(), b"old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 
     #[test]

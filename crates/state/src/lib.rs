@@ -21,7 +21,9 @@ mod lock;
 mod versions;
 
 pub use error::failed;
-pub use file::{create_new, open_private, remove, replace, replace_like};
+pub use file::{
+    create_new, create_private, open_private, remove, replace, replace_among_others, replace_like,
+};
 pub use folder::{private_folder, sync_folder, sync_parent};
 pub use lock::{FileLock, LockFailed};
 pub use versions::FileVersions;

@@ -110,9 +110,16 @@ impl Caller {
         let _ = self.slots.set(slots);
     }
 
-    /// Whether no call is open here, and nobody else serves the connection.
+    /// Whether no call is open or waits here, no answer is on its way, and nobody else serves the connection.
     pub fn is_idle(&self) -> bool {
-        !self.busy.load(Ordering::Acquire) && !self.elsewhere.load(Ordering::Acquire)
+        let waits = || {
+            let inbox = self.inbox.try_lock();
+            inbox.is_none_or(|inbox| inbox.is_waiting())
+        };
+        !self.busy.load(Ordering::Acquire)
+            && !self.elsewhere.load(Ordering::Acquire)
+            && self.outlet.waiting_since().is_none()
+            && !waits()
     }
 
     /// Closes the connection because another user needs its slot. A client that waits for nothing connects again.

@@ -107,31 +107,24 @@ fn a_user_has_one_share_over_all_sockets_and_gives_up_what_another_needs() {
         let refused = refusal(greet_as(path, FIRST).1);
         assert!(refused.contains("of this user"), "{refused}");
     }
-    // Its oldest has a call that nobody answers, and its second oldest has none.
-    first[0].write(&Call::Pace, Some(soon())).unwrap();
-    // The server has read that before it answers what came later.
-    assert!(is_served(first.last_mut().unwrap()));
     let mut second: Vec<_> = (0..OF_USER).map(|_| connect_as(one, SECOND)).collect();
+    // Of two that have as many, the second loses one. Its oldest has a call that nobody answers, the next one has none.
+    second[0].write(&Call::Pace, Some(soon())).unwrap();
+    // The server has read that before it answers what came later.
+    assert!(is_served(second.last_mut().unwrap()));
     // All slots are taken, by two users who have their shares. A third user gets one all the same.
     let refused = refusal(greet_as(one, SECOND).1);
     assert!(refused.contains("of this user"), "{refused}");
     let mut third = connect_as(other, THIRD);
     assert!(is_served(&mut third));
-    let mut ends = || {
-        let lost = |connections: &mut Vec<Connection>, but: usize| {
-            connections
-                .iter_mut()
-                .skip(but)
-                .position(|c| !is_served(c))
-                .map(|at| at + but)
-        };
-        (lost(&mut first, 1), lost(&mut second, 0))
-    };
-    // Of two that have as many, one loses one: an idle connection, and the oldest of these.
-    let (of_first, of_second) = ends();
+    assert!(first.iter_mut().all(is_served));
+    // The oldest idle one.
+    assert!(!is_served(&mut second[1]));
+    assert!(second[2..].iter_mut().all(is_served));
+    let busy = second[0].read(frame::MAX_FRAME, Some(Instant::now()));
     assert!(
-        matches!((of_first, of_second), (Some(1), None) | (None, Some(0))),
-        "{of_first:?} {of_second:?}"
+        matches!(busy, Err(lost) if lost.is_late()),
+        "it still waits"
     );
     // What ends makes room, at once or soon.
     first.clear();

@@ -31,6 +31,9 @@ pub enum Trust {
 /// Bytes of a stamp.
 const STAMP: usize = 16;
 
+/// How long a command that brings the store up to date is waited for, on a slow disk.
+const LOCKED_FOR: Duration = Duration::from_secs(60);
+
 /// How long another owner is waited for.
 const MOMENT: Duration = Duration::from_secs(1);
 
@@ -115,7 +118,7 @@ fn connected(file: &Path) -> rusqlite::Result<Connection> {
 /// stamps it, too.
 fn alone(file: &Path) -> rusqlite::Result<FileLock> {
     let path = file.with_extension("lock");
-    let locked = FileLock::take(&path, PATIENCE);
+    let locked = FileLock::take(&path, LOCKED_FOR);
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 

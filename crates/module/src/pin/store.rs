@@ -131,7 +131,7 @@ impl Folder {
                     let mut name = [0; 8];
                     random(&mut name)?;
                     let draft = path.with_extension(format!("new-{}", hex::encode(name)));
-                    hsmux_state::create_new(&draft, &key[..], 0o600)?;
+                    hsmux_state::create_private(&draft, &key[..])?;
                     let linked = std::fs::hard_link(&draft, &path);
                     std::fs::remove_file(&draft)?;
                     match linked {

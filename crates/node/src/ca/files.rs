@@ -69,7 +69,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>> {
 
 /// Other contents for a file that everybody may read.
 pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
-    hsmux_state::replace(file, text, PUBLIC).map_err(|e| failed(file, &e))
+    hsmux_state::replace_among_others(file, text, PUBLIC).map_err(|e| failed(file, &e))
 }
 
 /// What was renamed has its new name after a power loss, too.

@@ -306,8 +306,13 @@ pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
 fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
     writer.state.forget_old_tombstones();
     let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
-    hsmux_state::replace(path, &line, 0o600).map_err(|e| failed("write", path, &e))?;
+    let replaced = hsmux_state::replace(path, &line, 0o600);
+    // Also after an error: the new file may be in place, and not certain to last.
     writer.file = open(path)?;
+    if let Err(error) = replaced {
+        writer.len = writer.file.metadata().map_or(writer.len, |file| file.len());
+        return Err(failed("write", path, &error));
+    }
     writer.len = line.len() as u64;
     writer.base = writer.len;
     writer.lines = 1;

@@ -47,6 +47,13 @@ impl Inbox {
     }
 }
 
+impl Inbox {
+    /// Whether a call, or the begin of one, waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some() || self.frames.pending() > 0
+    }
+}
+
 impl Caller {
     pub(super) fn read(self: &Arc<Self>, ready: EventFlags, scratch: &mut [u8]) {
         let mut inbox = self.inbox.lock();
