@@ -14,7 +14,7 @@ use hsmux_token::ck::*;
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Class, Error, Kind, Object, ObjectId, Result};
-use key::{existing, generate, guarded, label, prove};
+use key::{discard, existing, generate, guarded, label, prove};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use std::collections::BTreeMap;
@@ -131,17 +131,21 @@ impl Transport {
                 ),
             ));
         }
-        let private = match existing(site, serial)? {
-            Some(private) => private,
-            None => generate(site, serial)?,
-        };
-        let public = guarded(site, &private)?;
-        let oaep_hash = Some(prove(site, private.id, &public)?);
+        let found = existing(site, serial)?;
+        let is_new = found.is_none();
+        let private = found.map_or_else(|| generate(site, serial), Ok)?;
+        let proved = guarded(site, &private)
+            .and_then(|public| Ok((prove(site, private.id, &public)?, public)));
+        let (oaep_hash, public) = proved.inspect_err(|_| {
+            if is_new {
+                discard(site, private.id);
+            }
+        })?;
         let pin = Pin {
             name: site.name.to_owned(),
             spki: hex::encode(public.spki()),
             unwraps: unwraps(site.token),
-            oaep_hash,
+            oaep_hash: Some(oaep_hash),
             rules: Some(RULES),
         };
         self.write(serial, pin.clone())?;

@@ -112,7 +112,11 @@ async fn readings(call: Call) -> Response {
     let (broker, trace) = (Arc::clone(call.broker()), call.trace.clone());
     let admitted = match call.admitted.clone() {
         Some(admitted) => Ok(admitted),
-        None => broker.usage.load().admit_nobody().map(Arc::new),
+        None => broker
+            .usage
+            .load()
+            .admit_nobody(call.peer().ip)
+            .map(Arc::new),
     };
     let page = metrics::page(call).await;
     let answer = match page.and_then(|page| Ok((admitted?, page))) {

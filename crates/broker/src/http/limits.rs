@@ -34,6 +34,8 @@ pub struct Usage {
     /// Those who are nobody, for what they may read.
     nobody: Class,
     memory: Arc<Memory>,
+    /// Of those who are nobody: they take none of the clients'.
+    memory_of_nobody: Arc<Memory>,
 }
 
 /// A bucket for each.
@@ -68,6 +70,9 @@ type Bucket = RateLimiter<
     NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
 >;
 
+/// Answers to those who are nobody hold so small a part of `max_bodies`, and those to one network half of that.
+const SHARE_OF_NOBODY: usize = 16;
+
 /// From so many entries on, those that nobody uses any more make room.
 const MANY: usize = 4096;
 
@@ -78,11 +83,13 @@ impl Usage {
         let classes: Vec<Class> = special.chain([&limits.each]).map(Class::new).collect();
         let longest = classes.iter().map(|class| class.allowance.max_body).max();
         Self {
-            memory: Memory::new(&limits, longest.unwrap_or_default()),
+            memory: Memory::new(limits.max_bodies.max(longest.unwrap_or_default())),
+            memory_of_nobody: Memory::new(limits.max_bodies / SHARE_OF_NOBODY),
             classes,
             nobody: Class::new(&Allowance {
                 in_flight: usize::MAX,
                 rate: None,
+                max_body: 0,
                 ..limits.each.clone()
             }),
             strangers: Buckets(Mutex::default()),
@@ -98,7 +105,7 @@ impl Usage {
 
     /// Bytes of bodies and answers that are held now.
     pub fn memory(&self) -> usize {
-        self.memory.taken()
+        self.memory.taken() + self.memory_of_nobody.taken()
     }
 
     /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
@@ -109,9 +116,10 @@ impl Usage {
         self.classes[class].admit(name, &self.memory)
     }
 
-    /// Counts a request of somebody whom nobody knows: what all of them are answered is held as that of one client.
-    pub fn admit_nobody(&self) -> Result<Admitted, Refusal> {
-        self.nobody.admit("", &self.memory)
+    /// Counts a request of somebody whom nobody knows. Their answers are held by network, and not with those of clients.
+    pub fn admit_nobody(&self, address: Address) -> Result<Admitted, Refusal> {
+        let network = network(address).map_or_else(String::new, |network| network.to_string());
+        self.nobody.admit(&network, &self.memory_of_nobody)
     }
 
     /// Counts a request of somebody who has shown nothing, or what nobody knows yet.

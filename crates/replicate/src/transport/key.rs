@@ -86,6 +86,16 @@ pub(super) fn generate(site: Site, serial: &str) -> Result<Object> {
     })
 }
 
+/// Removes a pair that is of no use: each attempt would leave one more.
+pub(super) fn discard(site: Site, private: ObjectId) {
+    for class in [Class::PRIVATE_KEY, Class::PUBLIC_KEY] {
+        let id = ObjectId { class, ..private };
+        if let Err(error) = site.destroy(id.into()) {
+            tracing::warn!(member = site.name, %error, "a transport key of no use stays");
+        }
+    }
+}
+
 /// A new transport key, which says that it recovers no signature if the token `has_recover`.
 fn pair(serial: &str, bits: u64, has_recover: bool) -> Result<Operation> {
     // An older key of this label may be there still, whose halves are others.

@@ -194,7 +194,7 @@ fn a_secret_of_the_state_folder_is_read_from_a_volume_of_a_group() {
     assert!(SecretReaders::Owner.read_state(&file).is_err());
     set(&file, 0o600);
     let link = folder.path().join("link");
-    std::os::unix::fs::symlink(&file, &link).unwrap();
+    symlink(&file, &link).unwrap();
     assert!(SecretReaders::Owner.read_state(&link).is_err());
 }
 

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hsmux_config::Limits;
-
 /// An answer of so many bytes is charged, and never refused: what it tells of may have been done.
 const SHORT: usize = 4 << 10;
 
@@ -39,10 +37,10 @@ pub enum Full {
 }
 
 impl Memory {
-    /// As the limits say; the longest body of any client always has room.
-    pub fn new(limits: &Limits, longest: usize) -> Arc<Self> {
+    /// Of so many bytes.
+    pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
-            most: limits.max_bodies.max(longest),
+            most,
             taken: AtomicUsize::new(0),
         })
     }
@@ -120,17 +118,9 @@ impl Drop for Charge {
 mod tests {
     use super::*;
 
-    fn memory(max_bodies: usize) -> Arc<Memory> {
-        let limits = Limits {
-            max_bodies,
-            ..Limits::default()
-        };
-        Memory::new(&limits, 0)
-    }
-
     #[test]
     fn an_answer_takes_the_place_of_its_body() {
-        let (all, client) = (memory(40 << 10), Arc::default());
+        let (all, client) = (Memory::new(40 << 10), Arc::default());
         let charge = Charge::new(&all, &client, 0);
         charge.grow(9000).unwrap();
         charge.answer(100).unwrap();
@@ -143,7 +133,7 @@ mod tests {
 
     #[test]
     fn an_answer_has_no_room_beside_those_that_wait() {
-        let all = memory(40 << 10);
+        let all = Memory::new(40 << 10);
         let [one, other] = [(); 2].map(|()| Arc::default());
         let charge = |of| Charge::new(&all, of, 0);
         let waiting = [charge(&one), charge(&one), charge(&other)];
@@ -161,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_short_answer_always_has_room() {
-        let (all, client) = (memory(1024), Arc::default());
+        let (all, client) = (Memory::new(1024), Arc::default());
         let charges = [(); 3].map(|()| Charge::new(&all, &client, 0));
         for charge in &charges {
             charge.answer(SHORT).unwrap();
@@ -174,7 +164,7 @@ mod tests {
     /// Else it would be refused however often its client tries.
     #[test]
     fn a_request_alone_has_what_it_needs() {
-        let (all, client) = (memory(1024), Arc::default());
+        let (all, client) = (Memory::new(1024), Arc::default());
         let alone = Charge::new(&all, &client, 0);
         alone.grow(1000).unwrap();
         alone.grow(5000).unwrap();
