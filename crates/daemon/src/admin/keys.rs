@@ -146,14 +146,18 @@ pub fn generate(
     make(pool, &spec.operation(label, &id), deadline)
 }
 
-/// A private or secret key with this CKA_ID. Two of them could not be told apart by it, and OpenSC makes none.
+/// A private or secret key of this pool's own members with this CKA_ID. Two of them could not be told apart by it, and
+/// OpenSC makes none. Another host may use the same ids.
 fn key_with_id(pool: &Pool, id: &[u8]) -> Option<Arc<Entry>> {
     let catalogue = pool.catalogue();
     let mut entries = catalogue.entries.values();
     let found = entries.find(|entry| {
         let object = &entry.object;
         let is_key = [Class::PRIVATE_KEY, Class::SECRET_KEY].contains(&object.id.class);
-        is_key && !entry.hidden && object.attributes.get(ck::CKA_ID) == Some(id)
+        is_key
+            && !entry.hidden
+            && catalogue.is_own(entry)
+            && object.attributes.get(ck::CKA_ID) == Some(id)
     });
     found.cloned()
 }
