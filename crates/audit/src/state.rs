@@ -1,12 +1,14 @@
 //! What a trail keeps in the state folder: how to sign, and where its chain was left.
 
-use std::io::{self, ErrorKind};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use hsmux_state::{FileLock, LockFailed};
-use hsmux_token::permissions::SecretReaders;
-use hsmux_token::{Error, Kind, Result};
+use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
+use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -14,8 +16,7 @@ use crate::chain::{Chain, Epoch, Secret};
 use crate::keys::{PublicKey, SealKey, Signer};
 use crate::line::{Mac, hex_field};
 
-/// How long another one who writes the trail is waited for: a child that a killed daemon was about to start, or a
-/// command that runs without a daemon.
+/// How long another one who writes the trail is waited for.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// The folder `audit` (0700) of the state folder.
@@ -23,7 +24,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub struct Keeper(PathBuf);
 
 /// Held by whoever writes the trail.
-pub struct Turn(#[allow(dead_code, reason = "held, not read")] FileLock);
+pub struct Turn(#[allow(dead_code, reason = "held, not read")] File);
 
 /// The last line of a trail.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -108,16 +109,24 @@ impl Keeper {
 
     /// Makes the folder, and has nobody else write the trail meanwhile.
     pub(crate) fn take(&self) -> Result<Turn> {
-        hsmux_state::private_folder(&self.0).map_err(|e| self.failed(&e))?;
-        match FileLock::take(&self.0.join("lock"), MOMENT) {
-            Ok(lock) => Ok(Turn(lock)),
-            Err(LockFailed::File(error)) => Err(self.failed(&error)),
-            Err(LockFailed::Held(_)) => {
-                let folder = self.0.display();
-                let message = format!("audit trail: {folder}: another process writes it now");
-                Err(Error::pool(Kind::Environment, message))
+        let take = || {
+            if !self.0.exists() {
+                DirBuilder::new().mode(0o700).create(&self.0)?;
+                give_to_the_owner_of_the_folder(&File::open(&self.0)?, &self.0);
             }
+            let path = self.0.join("lock");
+            let mut options = OpenOptions::new();
+            let file = options.append(true).create(true).mode(0o600).open(&path)?;
+            give_to_the_owner_of_the_folder(&file, &path);
+            Ok(file)
+        };
+        let file = take().map_err(|e| self.failed(&e))?;
+        if !locked(&file) {
+            let folder = self.0.display();
+            let message = format!("audit trail: {folder}: another process writes it now");
+            return Err(Error::pool(Kind::Environment, message));
         }
+        Ok(Turn(file))
     }
 
     /// The key that signs, random, made at first use.
@@ -127,7 +136,7 @@ impl Keeper {
         }
         let secret = Epoch::first()?.secret;
         let text = Zeroizing::new(hex::encode(&secret[..]));
-        hsmux_state::replace(&self.0.join("signing.key"), text.as_bytes(), 0o600)
+        self.place("signing.key", text.as_bytes())
             .map_err(|e| self.failed(&e))?;
         Ok(Signer::new(&secret))
     }
@@ -155,16 +164,30 @@ impl Keeper {
     /// Leaves the chain there, durably.
     pub(crate) fn save(&self, kept: &Kept) -> io::Result<()> {
         let text = Zeroizing::new(serde_json::to_vec(kept)?);
-        hsmux_state::replace(&self.0.join("head.json"), &text, 0o600)
+        self.place("head.json", &text)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.0.display())))
     }
 
     fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
-        match SecretReaders::Owner.read_state(&self.0.join(name)) {
-            Ok(bytes) => Ok(Some(bytes)),
+        match std::fs::read(self.0.join(name)) {
+            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed(&e)),
         }
+    }
+
+    /// Writes a file that only its owner may read, whole or not at all.
+    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.0.join(name);
+        let draft = path.with_extension("new");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = options.open(&draft)?;
+        give_to_the_owner_of_the_folder(&file, &draft);
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&draft, &path)?;
+        File::open(&self.0)?.sync_all()
     }
 
     fn none(&self) -> Error {
@@ -178,6 +201,21 @@ impl Keeper {
     fn failed(&self, why: &io::Error) -> Error {
         let message = format!("audit trail: {}: {why}", self.0.display());
         Error::pool(Kind::Environment, message)
+    }
+}
+
+/// Locks the file for this process. A child that a killed daemon was about to start may hold it for a
+/// moment, and so may a command that runs without a daemon.
+fn locked(file: &File) -> bool {
+    let end = Instant::now() + MOMENT;
+    loop {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

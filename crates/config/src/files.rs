@@ -154,10 +154,11 @@ impl Findings<'_> {
     }
 
     fn secret(&mut self, line: usize, file: &Path, readers: SecretReaders) {
-        match readers.check(file, self.user) {
+        let verified =
+            std::fs::metadata(file).and_then(|metadata| readers.verify(file, &metadata, self.user));
+        match verified {
             Err(e) if e.raw_os_error().is_none() => self.error(line, e.to_string()),
-            Err(_) => self.file(line, file),
-            Ok(()) => {}
+            _ => self.file(line, file),
         }
     }
 

@@ -17,6 +17,7 @@ mod here;
 mod key_writer;
 mod known;
 mod library;
+mod lock;
 mod look;
 mod make;
 mod objects;

@@ -8,10 +8,10 @@ use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Result};
 use minicbor::Decode;
 use rustix::event::PollFlags;
+use zeroize::Zeroize;
 
-use crate::frame::{self, FrameBuffer, MAX_FRAME, Message};
+use crate::frame::{self, FrameBuffer, KEPT, MAX_FRAME, Message};
 use crate::socket;
-use crate::wipe::{empty, wipe};
 
 /// Read at once; a signature's frames are a twentieth of it.
 const CHUNK: usize = 8 << 10;
@@ -117,7 +117,11 @@ impl Connection {
         let written = encode(&mut out)
             .map_err(Broken::Malformed)
             .and_then(|()| self.write_all(&out, deadline));
-        empty(&mut out);
+        if frame::carries_secret(out.get(4..).unwrap_or_default()) {
+            out.zeroize();
+        }
+        out.clear();
+        out.shrink_to(KEPT);
         self.out = out;
         written
     }
@@ -172,7 +176,9 @@ impl Connection {
     fn take_in(&mut self, read: usize) {
         let read = &mut self.chunk[..read];
         self.inbox.extend(read);
-        wipe(read);
+        if self.inbox.holds_secret() {
+            read.zeroize();
+        }
     }
 }
 

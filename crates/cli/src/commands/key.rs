@@ -16,9 +16,8 @@ use super::show as show_response;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::progress;
-use choice::WrappingKey;
 
-pub use choice::{KeyChoice, KeyParts};
+pub use choice::KeyChoice;
 pub use delete::Delete;
 pub use request::{Csr, Reference};
 pub use table::show;
@@ -34,7 +33,7 @@ pub enum Key {
     /// Make a key on the members, from where it never comes out
     Generate(Generate),
     /// Copy keys to members that do not hold them
-    Clone(Box<Clone>),
+    Clone(Clone),
     /// Prove all replicas anew
     #[command(after_help = "Examples:\n  \
         hsmux key verify\n  \
@@ -75,9 +74,8 @@ pub struct Generate {
     hsmux key clone                                  # all keys to all members\n  \
     hsmux key clone --label web --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --to hsm3\n  \
-    hsmux key clone --from hsm1 --to hsm2 --wrapping-label kek\n\n\
-    A key travels wrapped under the public key of the target, or under an AES key that both members hold\n\
-    (--wrapping-key, --wrapping-label or --wrapping-id).")]
+    hsmux key clone --from hsm1 --to hsm2 --wrapping-key 'pkcs11:object=kek'\n\n\
+    A key travels wrapped under the public key of the target, or under --wrapping-key.")]
 pub struct Clone {
     #[command(flatten)]
     choice: KeyChoice,
@@ -87,8 +85,9 @@ pub struct Clone {
     /// A member to copy to; may stand several times [default: all others]
     #[arg(long, value_name = "MEMBER")]
     to: Vec<String>,
-    #[command(flatten)]
-    wrapping: WrappingKey,
+    /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
+    #[arg(long, value_name = "URI")]
+    wrapping_key: Option<String>,
 }
 
 /// Commands about certificates.
@@ -168,10 +167,8 @@ fn verify(context: &Context, choice: &KeyChoice) -> anyhow::Result<Exit> {
 impl Clone {
     /// One request for each key, so that there is progress to show.
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let choice = self.choice.uri()?;
-        let wrapping = self.wrapping.uri()?.map(|uri| uri.to_string());
         let admin = context.admin()?;
-        let whole = match choice {
+        let whole = match self.choice.uri()? {
             Some(uri) => vec![uri.to_string()],
             None => incomplete(&admin)?,
         };
@@ -182,7 +179,7 @@ impl Clone {
                 key: Some(key.clone()),
                 from: self.from.clone(),
                 to: self.to.clone(),
-                wrapping_key: wrapping.clone(),
+                wrapping_key: self.wrapping_key.clone(),
             };
             match admin.ask(&request) {
                 Ok(Response::Lines(done)) => lines.extend(done),
@@ -195,9 +192,7 @@ impl Clone {
         if lines.is_empty() && failures.is_empty() {
             lines.push("every member holds every key already".into());
         }
-        if !lines.is_empty() {
-            show_response(context, Response::Lines(lines))?;
-        }
+        show_response(context, Response::Lines(lines))?;
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
         Ok(Exit::Done)
     }

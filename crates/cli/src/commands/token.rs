@@ -168,11 +168,9 @@ fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
             Err(failure) => failures.push(failure.to_string()),
         }
     }
-    if failures.is_empty() || !lines.is_empty() {
-        show(context, Response::Lines(lines))?;
-    }
+    let exit = show(context, Response::Lines(lines))?;
     anyhow::ensure!(failures.is_empty(), failures.join("\n"));
-    Ok(Exit::Done)
+    Ok(exit)
 }
 
 impl Add {

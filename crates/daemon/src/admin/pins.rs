@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
-use hsmux_replicate::pin_rotate::{self, Holder, PinChanger, Rotated};
+use hsmux_pool::members;
+use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk, recorder};
@@ -156,10 +157,7 @@ fn uri(text: &str) -> Result<Uri> {
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {
     config.member(name).ok_or_else(|| {
         let file = config.file.display();
-        Error::request(
-            Kind::Invalid,
-            format!("{file} has no member {name}; hsmux token list shows all"),
-        )
+        Error::request(Kind::Invalid, format!("{file} has no member {name}"))
     })
 }
 
@@ -192,12 +190,12 @@ struct Vendors<'a> {
     program: PathBuf,
 }
 
-impl PinChanger for Vendors<'_> {
+impl Desk for Vendors<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
-        let mut options = hsmux_worker::open_options(member, &self.config.state)?;
+        let mut options = members::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
-        let environment = hsmux_worker::environment(self.config, member);
+        let environment = members::environment(self.config, member);
         desk::change_pin(&self.program, &environment, options, new)
     }
 }

@@ -1,4 +1,4 @@
-//! What waits of one source: its addresses take turns, each for its subnet.
+//! What waits of one source: its addresses take turns.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -7,7 +7,7 @@ use hsmux_token::{Result, TokenInfo};
 
 use super::store::{Folder, read};
 use super::{Outcome, Record, User, Version};
-use hsmux_state::FileLock;
+use crate::lock::FileLock;
 
 /// A token's record, locked for this process.
 pub(crate) struct Journal {
@@ -107,7 +107,7 @@ impl Journal {
     }
 
     fn save(&self) -> Result<()> {
-        Folder::write(&self.path, &self.record)
+        self.folder.write(&self.path, &self.record)
     }
 }
 

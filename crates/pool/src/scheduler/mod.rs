@@ -31,9 +31,8 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
-pub use load::DEEPEST;
 use load::Load;
-pub(crate) use load::{Capacity, Verdict};
+pub(crate) use load::{Capacity, DEEPEST, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub use room::Room;

@@ -3,8 +3,7 @@
 use hsmux_token::{Error, Result};
 use zeroize::Zeroize;
 
-use super::{HEADER, MAX_SECRET, carries_secret, check_len};
-use crate::wipe::{empty, wipe};
+use super::{HEADER, KEPT, MAX_SECRET, carries_secret, check_len};
 
 /// Puts a stream of bytes together to frames: of answers, unless [`Self::of_calls`] has made it.
 ///
@@ -35,7 +34,9 @@ impl Part {
             len,
         };
         part.item.extend_from_slice(item);
-        wipe(item);
+        if secret {
+            item.zeroize();
+        }
         part
     }
 
@@ -81,20 +82,15 @@ impl FrameBuffer {
             None => read,
         };
         if !rest.is_empty() {
-            self.close_up();
+            self.bytes.drain(..std::mem::take(&mut self.taken));
             self.bytes.extend_from_slice(rest);
         }
     }
 
-    /// Moves what is left to the front.
-    fn close_up(&mut self) {
-        let taken = std::mem::take(&mut self.taken);
-        if taken > 0 {
-            let left = self.bytes.len() - taken;
-            self.bytes.copy_within(taken.., 0);
-            wipe(&mut self.bytes[left..]);
-            self.bytes.truncate(left);
-        }
+    /// Whether the frame that is under way carries a secret, as far as can be seen.
+    pub(crate) fn holds_secret(&self) -> bool {
+        let of_bytes = || self.bytes[self.taken..].get(HEADER..).unwrap_or_default();
+        self.is_secret(self.part.as_ref().map_or_else(of_bytes, |part| &part.item))
     }
 
     /// Bytes that wait for the rest of their frame.
@@ -143,7 +139,9 @@ impl FrameBuffer {
             return Ok(None);
         };
         let frame = whole.to_vec();
-        wipe(whole);
+        if secret {
+            whole.zeroize();
+        }
         self.take(HEADER + len);
         Ok(Some(frame))
     }
@@ -152,7 +150,8 @@ impl FrameBuffer {
         self.taken += count;
         if self.taken == self.bytes.len() {
             self.taken = 0;
-            empty(&mut self.bytes);
+            self.bytes.clear();
+            self.bytes.shrink_to(KEPT);
         }
     }
 }
@@ -218,6 +217,7 @@ mod tests {
             let mut buffer = FrameBuffer::default();
             let frames = stream.chunks(step).filter_map(|part| {
                 buffer.extend(part);
+                assert!(!buffer.holds_secret());
                 buffer.next(1 << 20).unwrap()
             });
             assert_eq!(frames.collect::<Vec<_>>(), [&stream[HEADER..]]);

@@ -5,5 +5,4 @@ mod borders;
 mod demo;
 mod docs;
 mod install;
-mod judges;
 mod sbom;

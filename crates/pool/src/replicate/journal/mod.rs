@@ -1,0 +1,349 @@
+//! The journal of changes: a file of JSON lines, in the state folder, with one writer.
+//!
+//! A change is written down before the first member is touched. What a crash leaves open is decided
+//! when the journal is opened again, from its lines alone: a change that enough members had done is
+//! finished, any other is undone, and what a member has to do for that it *owes*, until it is there.
+
+mod debts;
+mod record;
+mod state;
+
+pub(super) use record::{Intent, Part, Record};
+pub(super) use state::State;
+
+use super::files;
+use hsmux_token::fork::Unshared;
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Kind, Result};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// Room that is taken on the disk before a change starts, so that it can be written to its end.
+const RESERVE: u64 = 256 * 1024;
+/// A journal is compacted when this many lines follow its snapshot.
+const COMPACT_AFTER: usize = 2_000;
+/// A journal that is no longer is written anew whenever keys in it are of no use any more; a longer one when it has
+/// doubled, or when that is asked for.
+const SHORT: u64 = 64 * 1024;
+/// How often another writer's lock is tried.
+const TURN: Duration = Duration::from_millis(20);
+
+/// An open journal.
+pub(super) struct Journal {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    /// Held for as long as the journal is open: another writer is refused.
+    _lock: Lock,
+}
+
+struct Lock {
+    file: Unshared<File>,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.drop_keys(true);
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Explicitly: a forked child of an application shares the open file.
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+struct Writer {
+    file: File,
+    len: u64,
+    lines: usize,
+    /// How long it was when it was last written anew.
+    base: u64,
+    state: State,
+}
+
+/// Whether a record has to be on the disk before the change goes on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// It has to.
+    Now,
+    /// The next record that has to takes it along; lost, it only makes a restart undo.
+    Later,
+}
+
+impl Journal {
+    /// Opens or makes `journal.jsonl` in the folder, and decides what was left open. Waits so long
+    /// for another process that writes.
+    pub fn open(folder: &Path, patience: Duration) -> Result<Self> {
+        files::private_folder(folder)?;
+        let lock = lock(folder, Instant::now() + patience)?;
+        let path = folder.join("journal.jsonl");
+        let file = files::open_private(&path)?;
+        files::sync_folder(folder)?;
+        let mut writer = read(file, &path)?;
+        decide(&mut writer, &path)?;
+        // Of a version before, which has kept no time: it is to be on the disk.
+        writer.state.outdated |= writer.state.date_keys(seconds());
+        let journal = Self {
+            path,
+            writer: Mutex::new(writer),
+            _lock: lock,
+        };
+        journal.drop_keys(true);
+        Ok(journal)
+    }
+
+    /// Takes keys out of the file that nobody waits for any more; says whether some are left in it, for now.
+    pub fn drop_keys(&self, at_once: bool) -> bool {
+        let mut writer = self.writer.lock();
+        let cheap = writer.len <= SHORT || writer.len >= 2 * writer.base;
+        if writer.state.outdated
+            && (at_once || cheap)
+            && let Err(error) = compact(&mut writer, &self.path)
+        {
+            tracing::warn!(%error, "wrapped keys that nobody needs stay in the journal for now");
+        }
+        writer.state.outdated
+    }
+
+    /// Members are not to have the keys any more that they have waited for for so long: their serial numbers, with
+    /// the changes that made the keys.
+    pub fn expire(&self, life: Duration) -> Vec<(String, u64)> {
+        let before = seconds().saturating_sub(life.as_secs());
+        let mut expired = self.read(|state| state.waiting_since(before));
+        expired.retain(|(serial, change)| {
+            let (serial, change) = (serial.clone(), *change);
+            let written = self.append(Record::Expired { change, serial }, Sync::Now);
+            written
+                .inspect_err(|error| tracing::warn!(%error, "a wrapped key is kept for longer"))
+                .is_ok()
+        });
+        expired
+    }
+
+    /// A token is not to do these changes any more.
+    pub fn forget(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| {
+            let serial = serial.to_owned();
+            self.append(Record::Expired { change, serial }, Sync::Later)
+        })
+    }
+
+    /// How long it is until keys have to go for which members wait; nothing if none does.
+    pub fn expires_in(&self, life: Duration) -> Option<Duration> {
+        let first = self.read(|state| state.keys_since.values().min().copied())?;
+        let end = first.saturating_add(life.as_secs());
+        Some(Duration::from_secs(end.saturating_sub(seconds())))
+    }
+
+    /// Takes the number of a new change, with its first line on the disk and room for the rest.
+    pub fn begin(&self, call: &str) -> Result<u64> {
+        let mut writer = self.writer.lock();
+        if writer.lines > COMPACT_AFTER {
+            compact(&mut writer, &self.path)?;
+        }
+        reserve(&writer, &self.path)?;
+        let change = writer.state.last + 1;
+        let call = call.to_owned();
+        writer.append(&self.path, Record::Begin { change, call }, Sync::Now)?;
+        Ok(change)
+    }
+
+    /// Adds a record.
+    pub fn append(&self, record: Record, sync: Sync) -> Result<()> {
+        self.writer.lock().append(&self.path, record, sync)
+    }
+
+    /// Looks at what the records add up to.
+    pub fn read<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.writer.lock().state)
+    }
+}
+
+impl Writer {
+    fn append(&mut self, path: &Path, record: Record, sync: Sync) -> Result<()> {
+        let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
+        line.push(b'\n');
+        let written = self
+            .file
+            .seek(SeekFrom::Start(self.len))
+            .and_then(|_| self.file.write_all(&line))
+            .and_then(|()| match sync {
+                Sync::Now => self.file.sync_data(),
+                Sync::Later => Ok(()),
+            });
+        if let Err(error) = written {
+            // Half a line must not stand before a later one.
+            let _ = self.file.set_len(self.len);
+            return Err(files::failed("write", path, &error));
+        }
+        self.len += line.len() as u64;
+        self.lines += 1;
+        self.state.add(record);
+        Ok(())
+    }
+}
+
+/// What a journal adds up to that somebody else may be writing.
+pub(super) fn state(folder: &Path) -> State {
+    let path = folder.join("journal.jsonl");
+    let read = match File::open(&path) {
+        Ok(file) => sum(BufReader::new(file), &path),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return State::default(),
+        Err(e) => Err(files::failed("read", &path, &e)),
+    };
+    match read {
+        Ok(sum) => sum.state,
+        Err(error) => {
+            tracing::warn!(%error, "deleted objects are not known");
+            State::default()
+        }
+    }
+}
+
+fn lock(folder: &Path, deadline: Instant) -> Result<Lock> {
+    let path = folder.join("journal.lock");
+    let file = Unshared::make(|| files::open_private(&path))?;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(Lock { file }),
+            // flock(2) has no time-out.
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < deadline => {
+                std::thread::sleep(TURN);
+            }
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::pool(
+                    Kind::Environment,
+                    format!(
+                        "{}: another hsmux writes changes here; ask the running daemon, or stop it",
+                        folder.display()
+                    ),
+                ));
+            }
+            Err(e) => return Err(files::failed("lock", &path, &e.into())),
+        }
+    }
+}
+
+/// Reads all lines; one that a crash has torn, at the end, is cut off.
+fn read(file: File, path: &Path) -> Result<Writer> {
+    let Sum { state, len, lines } = sum(BufReader::new(&file), path)?;
+    file.set_len(len)
+        .map_err(|e| files::failed("write", path, &e))?;
+    Ok(Writer {
+        file,
+        len,
+        lines,
+        base: 0,
+        state,
+    })
+}
+
+/// The whole lines of a journal, added up.
+#[derive(Default)]
+struct Sum {
+    state: State,
+    len: u64,
+    lines: usize,
+}
+
+fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
+    let (mut sum, mut line) = (Sum::default(), Vec::new());
+    loop {
+        line.clear();
+        let read = lines
+            .read_until(b'\n', &mut line)
+            .map_err(|e| files::failed("read", path, &e))?;
+        if line.last() != Some(&b'\n') {
+            // Of a version before, which has cancelled nothing.
+            sum.state.cancel_debts();
+            return Ok(sum);
+        }
+        let record = serde_json::from_slice(&line)
+            .map_err(|e| damaged(path, &format!("line {}: {e}", sum.lines + 1)))?;
+        sum.state.add(record);
+        sum.len += read as u64;
+        sum.lines += 1;
+    }
+}
+
+/// The time, in seconds after 1970.
+pub(super) fn seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Finishes what enough members had done, undoes the rest.
+fn decide(writer: &mut Writer, path: &Path) -> Result<()> {
+    let open: Vec<(u64, bool)> = writer
+        .state
+        .open
+        .iter()
+        .map(|(change, open)| {
+            let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
+            (*change, last_word || open.done.len() >= open.intent.need)
+        })
+        .collect();
+    for (change, finish) in open {
+        let record = if finish {
+            Record::Commit { change }
+        } else {
+            let why = "interrupted before enough members had it".to_owned();
+            Record::Undone { change, why }
+        };
+        writer.append(path, record, Sync::Now)?;
+    }
+    Ok(())
+}
+
+/// Takes room on the disk beyond the end of the file, which stays as long as it is.
+fn reserve(writer: &Writer, path: &Path) -> Result<()> {
+    use rustix::io::Errno;
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(&writer.file, flags, writer.len, RESERVE) {
+        // A file system without such reservations: the writes themselves will tell.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(files::failed("write", path, &e.into())),
+    }
+}
+
+/// All that a journal says, in one line.
+fn snapshot(state: &State) -> serde_json::Result<Vec<u8>> {
+    let state = Box::new(state.clone());
+    let mut line = serde_json::to_vec(&Record::Snapshot { state })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The one line that these lines come to, for fuzz targets; `None` where they are damaged.
+pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
+    let read = sum(lines, Path::new("journal")).ok()?;
+    snapshot(&read.state).ok()
+}
+
+/// Puts one line in place of all.
+fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
+    writer.state.forget_old_tombstones();
+    let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
+    files::replace(path, &line, 0o600)?;
+    writer.file = files::open_private(path)?;
+    writer.len = line.len() as u64;
+    writer.base = writer.len;
+    writer.lines = 1;
+    writer.state.outdated = false;
+    Ok(())
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!(
+            "{}: {what}; restore the state folder from a backup, or move this file away and run \
+             `hsmux key verify` to see which members lack a key",
+            path.display()
+        ),
+    )
+}
