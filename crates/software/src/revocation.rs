@@ -33,6 +33,9 @@ pub struct Outdated {
 /// Certificates between a client's and a root at most.
 const DEPTH: usize = 8;
 
+/// Certificates that a client sends at most: each one costs the verification of a signature.
+const MOST_SENT: usize = 16;
+
 /// Why a certificate is refused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
@@ -119,8 +122,13 @@ impl Revocation {
         chain: impl IntoIterator<Item = &'a [u8]>,
         now: Duration,
     ) -> Result<(), Refused> {
-        let chain = chain.into_iter().map(ShownCertificate::read);
+        let chain = chain.into_iter().take(MOST_SENT + 1);
+        let chain = chain.map(ShownCertificate::read);
         let chain = chain.collect::<Result<Vec<_>, _>>()?;
+        if chain.len() > MOST_SENT {
+            let why = format!("more than {MOST_SENT} certificates were sent");
+            return Err(Refused::Unreadable(why));
+        }
         for (at, shown) in chain.iter().enumerate() {
             self.judge_one(shown, now, at == 0)?;
         }

@@ -141,7 +141,7 @@ impl Pki {
         )
     }
 
-    /// What is read from lists, if the client's file of authorities has these.
+    /// Reads lists beside a file of these authorities.
     fn read(&self, lists: &[PathBuf], authorities: &[&str]) -> Revocation {
         let authorities: Vec<_> = authorities.iter().map(|name| self.der(name)).collect();
         let lists = lists.iter().map(Path::new);
@@ -183,6 +183,17 @@ fn a_revoked_authority_that_the_client_does_not_send_is_found() {
     assert!(is_revoked(
         &after.judge([&leaf[..], &pki.der("mid")], now())
     ));
+}
+
+#[test]
+fn a_chain_without_end_is_refused() {
+    let pki = Pki::new();
+    let lists = pki.read(&[pki.list("mid", "mid.crl", EARLY)], &["root", "mid"]);
+    let (leaf, mid) = (pki.der("leaf"), pki.der("mid"));
+    let chain = |others| std::iter::once(&leaf[..]).chain(std::iter::repeat_n(&mid[..], others));
+    assert_eq!(lists.judge(chain(15), now()), Ok(()));
+    let refused = lists.judge(chain(16), now());
+    assert!(matches!(refused, Err(Refused::Unreadable(_))));
 }
 
 /// Anybody can make a certificate with the authority's name.

@@ -208,8 +208,11 @@ fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
             let lists = Revocation::read(lists, &authorities);
             let mut lists =
                 lists.map_err(|e| failed(&e.file, &format!("client_crl: {}", e.why)))?;
-            for outdated in lists.keep_newer(before) {
-                tracing::warn!("client_crl {outdated}");
+            // Without a `client_crl` there are to be none.
+            if !tls.client_crl.is_empty() {
+                for outdated in lists.keep_newer(before) {
+                    tracing::warn!("client_crl {outdated}");
+                }
             }
             revocation = Arc::new(lists);
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)

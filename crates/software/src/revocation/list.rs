@@ -98,7 +98,7 @@ fn mechanism_of(named: &[u8]) -> Option<Mechanism> {
     mechanisms.into_iter().find(is_named)
 }
 
-/// Whether a key has signed this, by an algorithm (DER) that lists are signed by.
+/// Verifies a signature by an algorithm (DER) that lists are signed by.
 fn verifies(key: &PublicKey, named: &[u8], signed: &[u8], signature: &[u8]) -> bool {
     let Some(mechanism) = mechanism_of(named) else {
         return false;
