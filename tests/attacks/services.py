@@ -58,6 +58,19 @@ def head(token, method, path, body=b"", more=b""):
             f"Content-Length: {len(body)}\r\n").encode() + more + b"\r\n" + body
 
 
+def batches(token, path):
+    """Short bodies that ask for long answers, an error for each item, over HTTP/2 with a closed window."""
+    body = b'{"batch_input":[' + b",".join([b"{}"] * 10_000) + b"]}"
+    fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "broker"), ("x-vault-token", token)]
+    words = http2.PREFACE + http2.settings(window=0)
+    for stream in 1, 3:
+        words += http2.frame(http2.HEADERS, http2.END_HEADERS, stream, http2.block(fields))
+        for at in range(0, len(body), 1 << 14):
+            words += http2.frame(http2.DATA, 0, stream, body[at:at + (1 << 14)])
+        words += http2.frame(http2.DATA, http2.END_STREAM, stream)
+    return words
+
+
 def on_the_broker(bench):
     with Pool(bench.binaries, sections=BROKER) as pool:
         port, token = make_keys(pool)
@@ -71,17 +84,20 @@ def on_the_broker(bench):
             http2.request(1 + 2 * number, "broker", "/v1/transit/random/131072", [("x-vault-token", token)])
             for number in range(200))
         ping = http2.PREFACE + http2.settings(window=65535) + http2.frame(http2.PING, 0, 0, b"pingpong") * 200_000
+        pong = http2.PREFACE + http2.settings(window=65535) + http2.frame(http2.PING, http2.ACK, 0, b"pingpong") * 200_000
         variants = [
+            ("the broker: PING over HTTP/2 from strangers, 20 connections", requests(port, ping, 20, reads=True)),
+            ("the broker: batches of errors over HTTP/2, unread, 200 connections", requests(port, batches(token, encrypt), 200)),
+            ("the broker: answers to no PING over HTTP/2, 20 connections", requests(port, pong, 20, reads=True)),
             ("the broker: a body with 16 million numbers, 8 clients", requests(port, head(token, "POST", encrypt, numbers), 8)),
             ("the broker: a body of 4 million brackets, 8 clients", requests(port, head(token, "POST", encrypt, deep), 8)),
             ("the broker: a batch of 2 million items, 8 clients", requests(port, head(token, "POST", encrypt, items), 8)),
             ("the broker: bodies of strangers, 20 connections", requests(port, stranger, 20)),
             ("the broker: 2,000 unread answers of 128 KiB", requests(port, random, 2000)),
             ("the broker: 100 connections of HTTP/2 whose window is closed, 200 streams", requests(port, h2, 100)),
-            ("the broker: PING over HTTP/2 from strangers, 20 connections", requests(port, ping, 20, reads=True)),
             ("the broker: heads byte by byte, 3,000 connections", requests(port, random, 3000, dribble=True, pause=0.2)),
         ]
-        for title, attack in bench.choose(variants, 0):
+        for title, attack in bench.choose(variants, 2):
             yield trial(bench, pool, title, attack)
 
 
@@ -96,7 +112,7 @@ def on_the_plain_port(bench):
             ("the plain port: byte by byte, 3,000 connections", requests(port, long, 3000, dribble=True, pause=0.2)),
             ("the page of metrics: heads without end, 3,000 connections", requests(page, long, 3000, reads=True)),
         ]
-        for title, attack in bench.choose(variants, 0):
+        for title, attack in bench.choose(variants, 1):
             yield trial(bench, pool, title, attack)
 
 
@@ -128,7 +144,7 @@ def on_the_node(bench):
             ("a node: half a ClientHello of 16 KiB, 4,000 connections", requests(port, hello, 4000)),
             ("a node: garbage, as often as it is taken", requests(port, b"GET / HTTP/1.1\r\n\r\n" * 100, 100, reads=True)),
         ]
-        for title, attack in bench.choose(variants, 0):
+        for title, attack in bench.choose(variants, 1):
             yield trial(bench, pool, title, attack)
 
 
@@ -141,7 +157,5 @@ def trial(bench, pool, title, attack):
 
 
 def trials(bench):
-    if bench.quick:
-        return
     for each in (on_the_broker, on_the_plain_port, on_the_node):
         yield from each(bench)

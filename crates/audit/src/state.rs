@@ -1,14 +1,12 @@
 //! What a trail keeps in the state folder: how to sign, and where its chain was left.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
-use rustix::fs::{FlockOperation, flock};
+use hsmux_state::{FileLock, LockFailed};
+use hsmux_token::permissions::SecretReaders;
+use hsmux_token::{Error, Kind, Result};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
@@ -16,7 +14,8 @@ use crate::chain::{Chain, Epoch, Secret};
 use crate::keys::{PublicKey, SealKey, Signer};
 use crate::line::{Mac, hex_field};
 
-/// How long another one who writes the trail is waited for.
+/// How long another one who writes the trail is waited for: a child that a killed daemon was about to start, or a
+/// command that runs without a daemon.
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// The folder `audit` (0700) of the state folder.
@@ -24,7 +23,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 pub struct Keeper(PathBuf);
 
 /// Held by whoever writes the trail.
-pub struct Turn(#[allow(dead_code, reason = "held, not read")] File);
+pub struct Turn(#[allow(dead_code, reason = "held, not read")] FileLock);
 
 /// The last line of a trail.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -109,24 +108,16 @@ impl Keeper {
 
     /// Makes the folder, and has nobody else write the trail meanwhile.
     pub(crate) fn take(&self) -> Result<Turn> {
-        let take = || {
-            if !self.0.exists() {
-                DirBuilder::new().mode(0o700).create(&self.0)?;
-                give_to_the_owner_of_the_folder(&File::open(&self.0)?, &self.0);
+        hsmux_state::private_folder(&self.0).map_err(|e| self.failed(&e))?;
+        match FileLock::take(&self.0.join("lock"), MOMENT) {
+            Ok(lock) => Ok(Turn(lock)),
+            Err(LockFailed::File(error)) => Err(self.failed(&error)),
+            Err(LockFailed::Held(_)) => {
+                let folder = self.0.display();
+                let message = format!("audit trail: {folder}: another process writes it now");
+                Err(Error::pool(Kind::Environment, message))
             }
-            let path = self.0.join("lock");
-            let mut options = OpenOptions::new();
-            let file = options.append(true).create(true).mode(0o600).open(&path)?;
-            give_to_the_owner_of_the_folder(&file, &path);
-            Ok(file)
-        };
-        let file = take().map_err(|e| self.failed(&e))?;
-        if !locked(&file) {
-            let folder = self.0.display();
-            let message = format!("audit trail: {folder}: another process writes it now");
-            return Err(Error::pool(Kind::Environment, message));
         }
-        Ok(Turn(file))
     }
 
     /// The key that signs, random, made at first use.
@@ -136,7 +127,7 @@ impl Keeper {
         }
         let secret = Epoch::first()?.secret;
         let text = Zeroizing::new(hex::encode(&secret[..]));
-        self.place("signing.key", text.as_bytes())
+        hsmux_state::replace(&self.0.join("signing.key"), text.as_bytes(), 0o600)
             .map_err(|e| self.failed(&e))?;
         Ok(Signer::new(&secret))
     }
@@ -164,30 +155,16 @@ impl Keeper {
     /// Leaves the chain there, durably.
     pub(crate) fn save(&self, kept: &Kept) -> io::Result<()> {
         let text = Zeroizing::new(serde_json::to_vec(kept)?);
-        self.place("head.json", &text)
+        hsmux_state::replace(&self.0.join("head.json"), &text, 0o600)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.0.display())))
     }
 
     fn read(&self, name: &str) -> Result<Option<Zeroizing<Vec<u8>>>> {
-        match std::fs::read(self.0.join(name)) {
-            Ok(bytes) => Ok(Some(Zeroizing::new(bytes))),
+        match SecretReaders::Owner.read_state(&self.0.join(name)) {
+            Ok(bytes) => Ok(Some(bytes)),
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
             Err(e) => Err(self.failed(&e)),
         }
-    }
-
-    /// Writes a file that only its owner may read, whole or not at all.
-    fn place(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let path = self.0.join(name);
-        let draft = path.with_extension("new");
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&draft)?;
-        give_to_the_owner_of_the_folder(&file, &draft);
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        std::fs::rename(&draft, &path)?;
-        File::open(&self.0)?.sync_all()
     }
 
     fn none(&self) -> Error {
@@ -201,21 +178,6 @@ impl Keeper {
     fn failed(&self, why: &io::Error) -> Error {
         let message = format!("audit trail: {}: {why}", self.0.display());
         Error::pool(Kind::Environment, message)
-    }
-}
-
-/// Locks the file for this process. A child that a killed daemon was about to start may hold it for a
-/// moment, and so may a command that runs without a daemon.
-fn locked(file: &File) -> bool {
-    let end = Instant::now() + MOMENT;
-    loop {
-        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            return true;
-        }
-        if Instant::now() >= end {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -210,7 +210,7 @@ fn ambiguous(wanted: Option<&Uri>, keys: &[Key], token: &dyn Token) -> Error {
     Error::request(
         Kind::Invalid,
         format!(
-            "token {label:?} has {} keys that are {asked}: {names}; name one by object= or id=",
+            "token {label:?} has {} keys that are {asked}: {names}; name one by --label, --id or --type, as hsmux key list shows them",
             keys.len()
         ),
     )

@@ -22,12 +22,15 @@ const SOON: Duration = Duration::from_secs(1);
 /// Characters of a sentence on the trail.
 const LONGEST: usize = 300;
 
+/// Bytes of a sentence for a client: one with the client's own words in it could be as long as a request.
+const LONGEST_TEXT: usize = 1 << 10;
+
 impl Refusal {
     /// A refusal with a sentence.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self {
             status,
-            message: Some(message.into()),
+            message: Some(shortened(message.into())),
             retry_after: None,
         }
     }
@@ -60,8 +63,7 @@ impl Refusal {
         self.status.is_client_error()
     }
 
-    /// The same for a line of the trail: some words may be the client's own, who could make them as long as a
-    /// request.
+    /// The same for a line of the trail.
     pub fn brief(&self) -> String {
         let text = self.text();
         match text.char_indices().nth(LONGEST) {
@@ -106,6 +108,16 @@ impl From<Error> for Refusal {
     }
 }
 
+fn shortened(mut text: String) -> String {
+    if text.len() > LONGEST_TEXT {
+        let end = (0..=LONGEST_TEXT).rfind(|at| text.is_char_boundary(*at));
+        text.truncate(end.unwrap_or_default());
+        text.push_str("...");
+        text.shrink_to_fit();
+    }
+    text
+}
+
 /// An error in words for clients: where files of this host are is none of their business.
 fn told(error: &Error) -> String {
     let text = error.to_string();
@@ -138,6 +150,17 @@ mod tests {
         let long = Refusal::bad("\u{e4}".repeat(LONGEST + 1)).brief();
         assert_eq!(long, format!("{}...", "\u{e4}".repeat(LONGEST)));
         assert_eq!(Refusal::denied().brief(), "permission denied");
+    }
+
+    #[test]
+    fn a_sentence_has_so_many_bytes_for_a_client() {
+        let long = Refusal::bad(format!("a{}", "\u{e4}".repeat(10_000_000)));
+        let message = long.message.as_ref().unwrap();
+        let expected = format!("a{}...", "\u{e4}".repeat(LONGEST_TEXT / 2 - 1));
+        assert_eq!(*message, expected);
+        assert!(message.capacity() < 2 * LONGEST_TEXT);
+        let short = "x".repeat(LONGEST_TEXT);
+        assert_eq!(Refusal::bad(short.clone()).text(), short);
     }
 
     #[test]

@@ -78,9 +78,14 @@ impl Context {
             }
             let denied = error.to_string().contains("Permission denied");
             let hint = if denied {
-                "\nroot and the daemon's own user may administer it"
+                let file = self.file();
+                let file = std::path::absolute(&file).unwrap_or(file);
+                format!(
+                    "\nroot and the daemon's own user may administer it: sudo hsmux --config {} ...",
+                    file.display()
+                )
             } else {
-                ""
+                String::new()
             };
             Exit::NoDaemon.because(format!("{error}{hint}"))
         })

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     let _ = rustix::thread::disable_transparent_huge_pages(true);
     // These speak with their parent only, and some hold PINs: they are not for clap to look at.
     match std::env::args_os().nth(1) {
-        Some(first) if first == "worker" => return hsmux_pool::process::worker_main(),
+        Some(first) if first == "worker" => return hsmux_worker::worker_main(),
         Some(first) if first == "link" => return hsmux_node::link_main(),
         Some(first) if first == admin::DESK => return admin::desk_main(),
         Some(first) if first == commands::PART => return commands::part_main(),

@@ -10,6 +10,9 @@ use hsmux_token::Secret;
 
 use crate::exit::Exit;
 
+/// Bytes that are read from a descriptor: a frame with a PIN has as many at most.
+const LONGEST: usize = 4 << 10;
+
 /// Where a PIN comes from: `file:PATH`, `env:NAME`, `fd:NUMBER` or `prompt`.
 #[derive(Clone, Debug)]
 pub enum PinArg {
@@ -53,10 +56,15 @@ impl PinArg {
                 Ok(Secret::new(pin.into_bytes()))
             }
             Self::Descriptor(number) => {
-                let mut bytes = Vec::new();
+                // Grown in place, it would leave parts of the PIN behind.
+                let mut bytes = Vec::with_capacity(LONGEST);
                 std::fs::File::open(format!("/proc/self/fd/{number}"))
-                    .and_then(|mut file| file.read_to_end(&mut bytes))
+                    .and_then(|file| file.take(LONGEST as u64).read_to_end(&mut bytes))
                     .with_context(|| format!("{whose}: file descriptor {number}"))?;
+                if bytes.len() == LONGEST {
+                    let message = format!("{whose}: file descriptor {number}: no PIN is as long");
+                    return Err(Exit::Usage.because(message));
+                }
                 while bytes.last().is_some_and(|byte| b"\r\n".contains(byte)) {
                     bytes.pop();
                 }

@@ -154,11 +154,10 @@ impl Findings<'_> {
     }
 
     fn secret(&mut self, line: usize, file: &Path, readers: SecretReaders) {
-        let verified =
-            std::fs::metadata(file).and_then(|metadata| readers.verify(file, &metadata, self.user));
-        match verified {
+        match readers.check(file, self.user) {
             Err(e) if e.raw_os_error().is_none() => self.error(line, e.to_string()),
-            _ => self.file(line, file),
+            Err(_) => self.file(line, file),
+            Ok(()) => {}
         }
     }
 

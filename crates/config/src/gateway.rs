@@ -35,7 +35,7 @@ pub struct GatewaySection {
     pub handshakes: usize,
     /// Bytes that requests and bodies of all clients may hold.
     pub memory: usize,
-    /// Connections of one address (IPv6: of one /64); `None`: three quarters of all.
+    /// Connections of one address (IPv6: of one /48); `None`: three quarters of all.
     pub source_connections: Option<usize>,
     /// Its handshakes under way; `None`: three quarters of all.
     pub source_handshakes: Option<usize>,

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use hsmux_pool::replicate::Replicator;
+use hsmux_replicate::Replicator;
 use hsmux_smartcard::pcsc::{CardState, Channel, Limits, Reader, readers};
 use hsmux_smartcard::provision::newborn::{self, Expected};
 use hsmux_smartcard::provision::{KeyPackage, ProvisionError, report};

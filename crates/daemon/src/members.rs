@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use hsmux_config::{Config, Member};
-use hsmux_pool::members::seats_of;
 use hsmux_pool::{Pool, Seat};
 use hsmux_token::{Error, Kind, Result};
+use hsmux_worker::seats_of;
 
 /// The executable that is started as worker: the configuration's, else this one.
 pub fn worker(config: &Config) -> Result<PathBuf> {

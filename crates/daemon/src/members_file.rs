@@ -1,14 +1,17 @@
 //! Members written into the configuration file, and taken out of it, with all else left as it is.
 
-use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
 
 use hsmux_config::{Config, Mistake};
+use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result, Uri};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+
+/// How long another command that changes the file is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A `[[token]]` to be written.
 #[derive(Clone, Debug)]
@@ -30,7 +33,10 @@ pub fn add<T, E: From<Error>>(
     member: &NewMember,
     serve: impl FnOnce() -> Result<T, E>,
 ) -> Result<T, E> {
-    replace(file, &(read(file)? + &section(member)?))?;
+    let section = section(member)?;
+    let lock = locked(file)?;
+    replace(file, &(read(file)? + &section))?;
+    drop(lock);
     serve().or_else(|error| {
         forget(file, &member.name)?;
         Err(error)
@@ -54,10 +60,14 @@ fn section(member: &NewMember) -> Result<String> {
 
 /// Takes a member out of the file; comments above it stay.
 pub fn forget(file: &Path, name: &str) -> Result<()> {
+    let _lock = locked(file)?;
     let text = read(file)?;
     let config = parse(file, &text)?;
     let member = config.member(name).ok_or_else(|| {
-        let message = format!("{} has no member {name}", file.display());
+        let message = format!(
+            "{} has no member {name}; hsmux token list shows all",
+            file.display()
+        );
         Error::request(Kind::Invalid, message)
     })?;
     let left = without(&text, member.line);
@@ -130,25 +140,18 @@ fn read(file: &Path) -> Result<String> {
     fs::read_to_string(file).map_err(|e| failed(file, &e))
 }
 
+/// Waits until no other command changes the file.
+fn locked(file: &Path) -> Result<FileLock> {
+    let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(&file, &io::Error::other(e)))
+}
+
 /// Writes a good text in place of the old one, at once or not at all, with the same owner and permissions.
 fn replace(file: &Path, text: &str) -> Result<()> {
     parse(file, text)?;
     let file = fs::canonicalize(file).map_err(|e| failed(file, &e))?;
-    let draft = file.with_extension(format!("toml.{}", std::process::id()));
-    let written = fs::File::create_new(&draft).and_then(|mut new| {
-        let (old, own) = (fs::metadata(&file)?, new.metadata()?);
-        if (old.uid(), old.gid()) != (own.uid(), own.gid()) {
-            fchown(&new, Some(old.uid()), Some(old.gid()))?;
-        }
-        new.set_permissions(old.permissions())?;
-        new.write_all(text.as_bytes())?;
-        new.sync_all()?;
-        fs::rename(&draft, &file)
-    });
-    written.map_err(|e| {
-        let _ = fs::remove_file(&draft);
-        failed(&file, &e)
-    })
+    hsmux_state::replace_like(&file, text.as_bytes(), &file).map_err(|e| failed(&file, &e))
 }
 
 fn quoted(text: &str) -> String {
@@ -161,12 +164,14 @@ fn absolute(path: &Path) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-fn failed(file: &Path, error: &std::io::Error) -> Error {
+fn failed(file: &Path, error: &io::Error) -> Error {
     Error::request(Kind::Environment, format!("{}: {error}", file.display()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use std::os::unix::fs::chown;
 
     use super::*;

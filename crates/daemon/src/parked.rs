@@ -1,11 +1,10 @@
 //! Members that an administrator has parked, in the state folder: they stay so over a restart.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use hsmux_pool::replicate::replace_file;
 use hsmux_token::{Error, Kind, Result};
 
 /// So many bytes of names and reasons are believed.
@@ -32,13 +31,10 @@ pub fn save(state: &Path, parked: &BTreeMap<String, String>) -> Result<()> {
         Error::pool(Kind::Environment, message)
     };
     if parked.is_empty() {
-        return match fs::remove_file(&file) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(failed(&error)),
-            _ => Ok(()),
-        };
+        return hsmux_state::remove(&file).map_err(|error| failed(&error));
     }
     let text = serde_json::to_vec_pretty(parked).map_err(|error| failed(&error))?;
-    replace_file(&file, &text, 0o600).map_err(|error| failed(&error))
+    hsmux_state::replace(&file, &text, 0o600).map_err(|error| failed(&error))
 }
 
 fn read(file: &Path) -> std::io::Result<BTreeMap<String, String>> {
@@ -57,6 +53,8 @@ fn file(state: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use hsmux_config::Login;
 use hsmux_pool::Visit;
-use hsmux_pool::process::DEPTH_OF_LINKS;
 use hsmux_token::{
     Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
 };
 use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
+use hsmux_worker::DEPTH_OF_LINKS;
 
 use crate::application::Application;
 use crate::audit::{self, Who};

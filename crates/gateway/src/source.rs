@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// An address of IPv4, or a /64 of IPv6: who has one address there has all of them (RFC 6177).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+/// An address of IPv4, or a /48 of IPv6: as many as one customer of a network may have (RFC 6177).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ClientSource(u64, bool);
 
 impl ClientSource {
@@ -16,8 +16,16 @@ impl ClientSource {
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(address) => Self(u64::from(u32::from(address)), false),
-            IpAddr::V6(address) => Self((u128::from(address) >> 64) as u64, true),
+            IpAddr::V6(address) => Self((u128::from(address) >> 80) as u64, true),
         }
+    }
+}
+
+/// The client within its source: an address of IPv4, or the first of a /64 of IPv6, of which one host has all.
+pub fn subnet(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -77,10 +85,19 @@ mod tests {
     fn a_network_of_ipv6_is_one_source_and_an_address_of_ipv4_is() {
         let source = |address: &str| ClientSource::of(address.parse().unwrap());
         assert_eq!(source("2001:db8::1"), source("2001:db8::ffff:0:0:1"));
-        assert_ne!(source("2001:db8::1"), source("2001:db8:0:1::1"));
+        assert_eq!(source("2001:db8::1"), source("2001:db8:0:ffff::1"));
+        assert_ne!(source("2001:db8::1"), source("2001:db8:1::1"));
         assert_ne!(source("192.0.2.1"), source("192.0.2.2"));
         assert_eq!(source("192.0.2.1"), source("::ffff:192.0.2.1"));
-        assert_ne!(source("0.0.0.1"), source("0:0:0:1::"));
+        assert_ne!(source("0.0.0.1"), source("0:0:1::"));
+    }
+
+    #[test]
+    fn a_source_of_ipv6_has_subnets_of_64_bits() {
+        let subnet = |address: &str| subnet(address.parse().unwrap()).to_string();
+        assert_eq!(subnet("2001:db8::ffff:0:0:1"), "2001:db8::");
+        assert_eq!(subnet("2001:db8:0:1::1"), "2001:db8:0:1::");
+        assert_eq!(subnet("::ffff:192.0.2.1"), "192.0.2.1");
     }
 
     #[test]
@@ -90,7 +107,7 @@ mod tests {
         let first = count("2001:db8::1");
         let second = count("2001:db8::2");
         assert!(first.is_some() && second.is_some());
-        assert!(count("2001:db8::3").is_none());
+        assert!(count("2001:db8:0:3::").is_none());
         assert!(count("192.0.2.1").is_some());
         drop(first);
         assert!(count("2001:db8::3").is_some());

@@ -9,7 +9,7 @@ use boring::hash::hmac_sha256;
 use hsmux_audit::Trail;
 use hsmux_config::{GatewaySection, Place};
 use hsmux_pool::Pool;
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_ticket::{Key, Keys, Ring};
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri, Verb, ck};
@@ -35,7 +35,7 @@ pub struct Tickets {
 struct Made {
     /// Rotations since the beginning of Unix time.
     period: u64,
-    file: Option<Stamp>,
+    file: Option<FileVersions>,
 }
 
 /// How often the clock and the file are looked at, and how long a token may take.
@@ -114,7 +114,7 @@ impl Tickets {
         let now = Made {
             period: time.as_secs() / self.rotation,
             file: match &self.secret {
-                Place::File(file) => Some(Stamp::of([file.as_path()])),
+                Place::File(file) => Some(FileVersions::of([file.as_path()])),
                 Place::Pool(_) => None,
             },
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 
 use crate::house::House;
 use crate::lifetime::{self, Told};
@@ -26,7 +26,7 @@ pub struct Watch {
 /// What the sites were made of.
 #[derive(Clone, PartialEq)]
 struct Seen {
-    files: Stamp,
+    files: FileVersions,
     /// The pool's epoch: keys and certificates.
     epoch: u64,
     /// Those that hold the keys have come or gone, and can do other than before.
@@ -133,7 +133,7 @@ impl Watch {
 impl Seen {
     fn now(section: &GatewaySection, pool: &Pool, sites: &Sites) -> Self {
         Self {
-            files: Stamp::of(files(section)),
+            files: FileVersions::of(files(section)),
             epoch: pool.catalogue().epoch,
             outdated: sites.are_outdated(pool),
         }

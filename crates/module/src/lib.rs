@@ -17,7 +17,6 @@ mod here;
 mod key_writer;
 mod known;
 mod library;
-mod lock;
 mod look;
 mod make;
 mod objects;

@@ -15,7 +15,7 @@ pub type SlotSelector = Uri;
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(array)]
 pub struct Options {
-    /// The module's file; a bare name is searched for as dlopen(3) does.
+    /// The module's file. It is never searched for: a bare name is a file of the working directory.
     #[cbor(n(0), with = "path")]
     pub module: PathBuf,
     /// Which of its tokens.

@@ -15,13 +15,13 @@ use crate::copies::Copies;
 use crate::here::{Task, Turn, Usual};
 use crate::known::Known;
 use crate::library::{Handle, LibraryRef};
-use crate::lock::FileLock;
 use crate::pace::Paces;
 use crate::ready::Expected;
 use crate::sessions::{Purpose, Sessions};
 use crate::streams::Streams;
 use crate::threads::Threads;
 use crate::{pin, slots};
+use hsmux_state::FileLock;
 
 /// A token that is open and logged in.
 ///

@@ -4,10 +4,10 @@ use std::io;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::process::ExitCode;
 
-use hsmux_pool::process::{LinkOptions, Orders, serve_orders};
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, Result, TokenInfo};
 use hsmux_wire::{Answer, Call, Connection, SPOKEN};
+use hsmux_worker::{LinkOptions, Orders, serve_orders};
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::{ServerName, UnixTime};
 use tokio::net::{TcpStream, UnixStream};
@@ -33,7 +33,7 @@ pub struct Link {
     /// The frame version agreed.
     pub version: u16,
     /// The files as they were read.
-    pub stamp: Stamp,
+    pub stamp: FileVersions,
     /// What the other host has shown.
     pub shown: Shown,
     /// What this host has shown.
@@ -91,7 +91,7 @@ struct Line {
 
 impl Line {
     async fn open(options: LinkOptions) -> Result<Self> {
-        let stamp = Stamp::of(options.identity.files());
+        let stamp = FileVersions::of(options.identity.files());
         let loaded = Loaded::read(&options.identity)?;
         let config = loaded.client();
         let connector = TlsConnector::from(config.map_err(|e| unfit(&options.identity, &e))?);

@@ -1,25 +1,18 @@
 //! Connections of which nobody knows whose they are: where one more has no place, the one that has been there
 //! longest goes. A host is done within milliseconds, so that strangers keep none out, however many they are.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
+use hsmux_token::Slots;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Places of a lobby. One that has said something costs a few dozen kilobytes.
 const PLACES: usize = 512;
 
-/// All that wait to be known.
+/// All that wait to be known: nobody knows their users, so they count as one.
 #[derive(Default)]
-pub struct Lobby(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    /// In the order in which they came, which is that of their numbers.
-    all: VecDeque<(u64, Arc<Notify>)>,
-    next: u64,
-}
+pub struct Lobby(Mutex<Slots<(), Arc<Notify>>>);
 
 /// The place of one of them.
 pub struct Place {
@@ -32,15 +25,13 @@ impl Lobby {
     /// Takes one in.
     pub fn enter(self: &Arc<Self>) -> Place {
         let mut waiting = self.0.lock();
-        if waiting.all.len() == PLACES
-            && let Some((_, leave)) = waiting.all.pop_front()
+        if waiting.len() == PLACES
+            && let Some(leave) = waiting.evict((), |_| true)
         {
             leave.notify_one();
         }
-        let number = waiting.next;
-        waiting.next += 1;
         let leave = Arc::new(Notify::new());
-        waiting.all.push_back((number, Arc::clone(&leave)));
+        let number = waiting.insert((), Arc::clone(&leave));
         drop(waiting);
         Place {
             lobby: Arc::clone(self),
@@ -59,10 +50,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let all = &mut self.lobby.0.lock().all;
-        if let Ok(at) = all.binary_search_by_key(&self.number, |(number, _)| *number) {
-            all.remove(at);
-        }
+        self.lobby.0.lock().remove((), self.number);
     }
 }
 
@@ -95,6 +83,6 @@ mod tests {
         assert!(gone[0] && !gone[1..].contains(&true));
         // It leaves when it hears that: nobody else has to go for it.
         drop(places.remove(0));
-        assert_eq!(lobby.0.lock().all.len(), PLACES);
+        assert_eq!(lobby.0.lock().len(), PLACES);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind};
 use hsmux_wire::Call;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -58,7 +58,7 @@ async fn believe(link: &Link) -> Error {
         if link.shown.has_expired() {
             return Error::lost("its certificate has expired");
         }
-        let now = Stamp::of(link.options.identity.files());
+        let now = FileVersions::of(link.options.identity.files());
         if now == seen {
             continue;
         }
@@ -83,8 +83,8 @@ mod tests {
     use std::path::Path;
 
     use hsmux_config::Identity;
-    use hsmux_pool::process::LinkOptions;
     use hsmux_wire::SPOKEN;
+    use hsmux_worker::LinkOptions;
     use tokio::io::duplex;
 
     use super::*;
@@ -113,7 +113,7 @@ mod tests {
         Link {
             server: "web2".try_into().unwrap(),
             version: *SPOKEN.end(),
-            stamp: Stamp::of(identity.files()),
+            stamp: FileVersions::of(identity.files()),
             shown: Loaded::read(&host("web2")).unwrap().own,
             own: Loaded::read(&identity).unwrap().own,
             options: LinkOptions {

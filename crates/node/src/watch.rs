@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hsmux_config::Identity;
 use hsmux_config::NodeSection;
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::Result;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
@@ -26,14 +26,14 @@ pub struct Current {
     clients: Arc<dyn ClientCertVerifier>,
     /// Who has to go.
     pub revoked: HashSet<Serial>,
-    seen: (Identity, Stamp),
+    seen: (Identity, FileVersions),
 }
 
 impl Current {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
         // Before they are read: what changes meanwhile is read again.
-        let seen = (identity.clone(), Stamp::of(identity.files()));
+        let seen = (identity.clone(), FileVersions::of(identity.files()));
         let loaded = Loaded::read(identity)?;
         Ok(Self {
             server: loaded.server().map_err(|e| unfit(identity, &e))?,
@@ -55,7 +55,7 @@ impl Current {
 
 /// Takes over what has changed, for ever.
 pub async fn run(gate: Arc<Gate>) {
-    let mut failed: Option<(Identity, Stamp)> = None;
+    let mut failed: Option<(Identity, FileVersions)> = None;
     loop {
         tokio::time::sleep(LOOK).await;
         let config = gate.running.config();
@@ -64,7 +64,10 @@ pub async fn run(gate: Arc<Gate>) {
             gate.guests.dismiss(|_| false);
             continue;
         };
-        let now = (node.identity.clone(), Stamp::of(node.identity.files()));
+        let now = (
+            node.identity.clone(),
+            FileVersions::of(node.identity.files()),
+        );
         let news = gate.current.load().seen != now && failed.as_ref() != Some(&now);
         if news {
             match Current::read(&node.identity) {

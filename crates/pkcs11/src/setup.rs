@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_config::{Config, Draft, Isolation, Login, Mistake};
-use hsmux_pool::replicate::{self, Hold};
-use hsmux_pool::{Guest, Options, members};
+use hsmux_pool::{Guest, Options};
+use hsmux_replicate::{self as replicate, Hold};
 use hsmux_token::permissions::TrustedOwner;
 use hsmux_token::{Error, Kind, Result, Secret, ck};
 use hsmux_wire::Endpoint;
@@ -130,7 +130,7 @@ fn embedded(config: &Config, threads: bool) -> Result<Box<dyn Backend>> {
         hides_broker_keys: true,
         ..Options::from(config)
     };
-    let seats = members::seats(config, &worker::program(config)?, None);
+    let seats = hsmux_worker::seats(config, &worker::program(config)?, None);
     // Several processes may embed the same pool: whoever changes a token writes the journal then.
     let (pool, _) = replicate::start(options, seats, Hold::WhileChanging, None)?;
     let guest = Arc::new(Guest::new(pool));

@@ -68,7 +68,8 @@ pub struct Replica {
     /// Whether it serves, and why not.
     pub state: ReplicaState,
     pub(crate) index: usize,
-    pub(crate) object: Arc<Object>,
+    /// What its token says of it.
+    pub object: Arc<Object>,
     /// The seat may hold it more than once: when one is deleted, only the token knows of the others.
     pub(crate) twins: bool,
 }

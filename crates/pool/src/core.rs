@@ -271,6 +271,7 @@ impl Core {
                 let _ = write!(message, "; {}: {error}", record.name);
             }
         }
+        message.push_str("; hsmux status says more of them");
         Error::pool(Kind::NoReplica, message)
     }
 

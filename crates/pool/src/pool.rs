@@ -315,7 +315,7 @@ impl Pool {
         let mut records = self.core.records();
         records.retain(|record| record.is_named(name));
         if records.is_empty() {
-            let message = format!("the pool has no member {name}");
+            let message = format!("the pool has no member {name}; hsmux token list shows all");
             return Err(Error::pool(Kind::Invalid, message));
         }
         Ok(records)
@@ -367,5 +367,8 @@ impl Drop for Pool {
 }
 
 fn not_in_service(name: &str) -> Error {
-    Error::pool(Kind::NoReplica, format!("{name} is not in service"))
+    Error::pool(
+        Kind::NoReplica,
+        format!("{name} is not in service; hsmux status says why"),
+    )
 }

@@ -21,6 +21,7 @@ mod owner;
 pub mod permissions;
 mod rv;
 mod size;
+mod slots;
 pub mod sync;
 mod table;
 mod template;
@@ -41,6 +42,7 @@ pub use object::{Class, Object, ObjectId, ObjectRef, SessionObject, Snapshot};
 pub use operation::{Made, Operation, Outcome};
 pub use owner::give_to_the_owner_of_the_folder;
 pub use rv::{ends_connection, name as rv_name};
+pub use slots::Slots;
 pub use table::{
     BlockCipher, KeyKind, MechanismEntry, Prehash, Uses, entries, entry, entry_by_name,
     key_type_name,

@@ -7,11 +7,15 @@ use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 use zeroize::Zeroizing;
 
 /// Symbolic links that are followed on one path, as in Linux (path_resolution(7)).
 const MAX_LINKS: usize = 40;
+
+/// Bytes of a file with a secret.
+const LONGEST_SECRET: u64 = 1 << 20;
 
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const STICKY: u32 = 0o1000;
@@ -23,6 +27,8 @@ pub enum TrustedOwner {
     Root,
     /// Root, or the effective user of this process.
     RootOrSelf,
+    /// Root, or this user: of a daemon, whose files root reads.
+    RootOr(u32),
 }
 
 /// Who may read a file with a secret besides its owner.
@@ -37,21 +43,28 @@ pub enum SecretReaders {
 
 impl TrustedOwner {
     fn includes(self, uid: u32) -> bool {
-        uid == 0 || self == Self::RootOrSelf && uid == geteuid().as_raw()
+        uid == 0
+            || match self {
+                Self::Root => false,
+                Self::RootOrSelf => uid == geteuid().as_raw(),
+                Self::RootOr(user) => uid == user,
+            }
     }
 
     fn describe(self) -> &'static str {
         match self {
             Self::Root => "root",
             Self::RootOrSelf => "root or the user of this process",
+            Self::RootOr(_) => "root or the user that needs it",
         }
     }
 
     /// Opens a file for reading that no other user can change or replace; every folder and link on the way to it
     /// is verified, then the file that was opened. The error names the path and the command that repairs it.
     pub fn open(self, path: &Path) -> io::Result<File> {
-        let found = self.resolve(path)?;
-        let file = File::open(&found)?;
+        // Opening a device may do something.
+        let found = self.verify(path)?;
+        let file = open_resolved(&found)?;
         self.verify_file(&found, &file.metadata()?)?;
         Ok(file)
     }
@@ -136,6 +149,7 @@ impl TrustedOwner {
         if is_descriptor(path) && !metadata.is_file() {
             return Ok(());
         }
+        verify_kind(path, metadata)?;
         if !self.includes(metadata.uid()) {
             let why = format!("its owner can change it, and is not {}", self.describe());
             return Err(refused(path, metadata, &why, &run("chown root", path)));
@@ -149,24 +163,55 @@ impl TrustedOwner {
 }
 
 impl SecretReaders {
-    /// Reads a file with a secret. Others must have no access to it; its owner must be root or the user of this
-    /// process. Root reads those of any owner, for a daemon has a user of its own.
+    /// Reads a file with a secret. Others must have no access to it, and must not be able to replace it; its owner must
+    /// be root or the user of this process. Root reads those of any owner, for a daemon has a user of its own.
     pub fn read(self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
-        let mut file = File::open(path)?;
-        let metadata = file.metadata()?;
-        self.verify(path, &metadata, None)?;
-        // Grown in place, a buffer would leave parts of the secret behind.
-        let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
-        file.read_to_end(&mut bytes)?;
-        Ok(bytes)
+        let (file, metadata) = self.open(path, None)?;
+        contents(file, &metadata)
     }
 
-    /// What is wrong with a secret's file, if `user` is to read it; `None`: the user of this process, or root for
+    /// Reads a secret that this program itself has written to its state folder. The folders above it are not verified: a
+    /// container may have its state on a volume of its group.
+    pub fn read_state(self, path: &Path) -> io::Result<Zeroizing<Vec<u8>>> {
+        let file = open_resolved(path)?;
+        let metadata = file.metadata()?;
+        self.verify_file(path, &metadata, None)?;
+        contents(file, &metadata)
+    }
+
+    /// Whether `user` can read a secret's file and nobody else can; `None`: the user of this process, or root for
     /// whichever user.
-    pub fn verify(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
-        if !metadata.is_file() {
-            return Ok(());
+    pub fn check(self, path: &Path, user: Option<u32>) -> io::Result<()> {
+        self.open(path, user).map(drop)
+    }
+
+    fn open(self, path: &Path, user: Option<u32>) -> io::Result<(File, Metadata)> {
+        let named = path.metadata()?;
+        self.verify(path, &named, user)?;
+        let trusted = match user {
+            Some(user) => TrustedOwner::RootOr(user),
+            None if geteuid().is_root() => TrustedOwner::RootOr(named.uid()),
+            None => TrustedOwner::RootOrSelf,
+        };
+        let found = trusted.resolve(path)?;
+        let file = open_resolved(&found)?;
+        let metadata = file.metadata()?;
+        self.verify_file(path, &metadata, user)?;
+        Ok((file, metadata))
+    }
+
+    fn verify_file(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
+        self.verify(path, metadata, user)?;
+        if metadata.len() > LONGEST_SECRET {
+            let why = format!("it has more than {LONGEST_SECRET} bytes");
+            let advice = "name the file that holds the secret alone";
+            return Err(refused(path, metadata, &why, advice));
         }
+        Ok(())
+    }
+
+    fn verify(self, path: &Path, metadata: &Metadata, user: Option<u32>) -> io::Result<()> {
+        verify_kind(path, metadata)?;
         let (withheld, command) = match self {
             Self::Owner => (0o077, "chmod 600"),
             Self::Group => (0o027, "chmod 640"),
@@ -191,6 +236,13 @@ impl SecretReaders {
         }
         Ok(())
     }
+}
+
+fn contents(file: File, metadata: &Metadata) -> io::Result<Zeroizing<Vec<u8>>> {
+    // Grown in place, a buffer would leave parts of the secret behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(metadata.len() as usize + 1));
+    file.take(metadata.len()).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Verifies that root, or the user of a daemon, serves a socket. That user is the owner of the socket's folder, which
@@ -223,6 +275,24 @@ pub fn verify_server(socket: &Path, peer: u32) -> io::Result<()> {
 fn parts(path: &Path) -> VecDeque<OsString> {
     let named = path.components().filter(|part| *part != Component::CurDir);
     named.map(|part| part.as_os_str().to_owned()).collect()
+}
+
+/// A named pipe would block its reader, and a device may be endless.
+fn verify_kind(path: &Path, metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    let advice = "name a regular file";
+    Err(refused(path, metadata, "it is not a regular file", advice))
+}
+
+/// Opens a path without links, and never waits for the other end of a named pipe.
+fn open_resolved(path: &Path) -> io::Result<File> {
+    if is_descriptor(path) {
+        return File::open(path);
+    }
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())?.into())
 }
 
 /// A link of proc(5) to a descriptor that this process has open: not a name that is looked up.

@@ -1,7 +1,7 @@
 //! Memory that survives a power loss: what is committed stays, what is not was never there.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::chip::Halt;
@@ -86,15 +86,6 @@ pub fn read(file: &Path) -> io::Result<Option<State>> {
     Ok(Some(state))
 }
 
-/// Whole or not at all: a new file, on disk, takes the old one's name, and the folder is on disk too.
 fn write(file: &Path, state: &State) -> io::Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let mut new = tempfile::NamedTempFile::new_in(folder)?;
-    new.write_all(&serde_json::to_vec(state)?)?;
-    new.as_file().sync_all()?;
-    new.persist(file)?;
-    fs::File::open(folder)?.sync_all()
+    hsmux_state::replace(file, &serde_json::to_vec(state)?, 0o600)
 }

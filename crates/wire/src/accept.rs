@@ -1,17 +1,14 @@
 //! Listeners: who connects becomes a [`Caller`].
 
-use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Kind, Result};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
-use rustix::process::{Resource, getrlimit};
 
 use crate::Peer;
 use crate::budget::Budgets;
@@ -19,18 +16,7 @@ use crate::caller::Caller;
 use crate::count::Count;
 use crate::reactor::{Reactor, Source, Watch};
 use crate::server::Service;
-
-/// Connections that one listener holds open at once.
-const MAX_CALLERS: usize = 8192;
-
-/// Connections that one user holds open at once: half of a listener's, and of this process's files.
-fn most_of_user() -> usize {
-    let files = getrlimit(Resource::Nofile).current;
-    let half = files.map_or(usize::MAX, |files| {
-        usize::try_from(files / 2).unwrap_or(usize::MAX)
-    });
-    half.min(MAX_CALLERS / 2)
-}
+use crate::slots::{self, AllSlots, UserSlots};
 
 /// The entrance of all sockets: a user has one share, whichever of them it connects to.
 const SOCKETS: u32 = 0;
@@ -49,7 +35,8 @@ impl Reactor {
             listener,
             service,
             open: Count::default(),
-            users: Mutex::default(),
+            slots: UserSlots::default(),
+            all_slots: self.slots(),
             budgets: self.budgets(),
         });
         let listening = Listening(acceptor);
@@ -92,7 +79,7 @@ impl Entrance {
         let service = Arc::clone(&within.service);
         let peer = Peer::of(&stream)?;
         // All are of one user, this process's own: whoever brings them gives each host its share.
-        let open = [within.open.one(), Count::default().one()];
+        let open = within.open.one();
         let (watch, budgets) = (&within.watch, &within.budgets);
         Caller::admit(watch, stream, peer, service, open, budgets, within.number).map(drop)
     }
@@ -141,8 +128,9 @@ struct Acceptor {
     listener: UnixListener,
     service: Arc<dyn Service>,
     open: Count,
-    /// Those of each user.
-    users: Mutex<HashMap<u32, Count>>,
+    slots: UserSlots,
+    /// Those of all listeners.
+    all_slots: AllSlots,
     budgets: Budgets,
 }
 
@@ -174,30 +162,18 @@ impl Acceptor {
     fn admit(&self, stream: UnixStream) {
         let service = Arc::clone(&self.service);
         let admitted = Peer::of(&stream).and_then(|peer| {
-            let users = self.of_user(peer.uid);
-            let open = [self.open.one(), users.one()];
             let (watch, budgets) = (&self.watch, &self.budgets);
+            let open = self.open.one();
             let caller = Caller::admit(watch, stream, peer, service, open, budgets, SOCKETS);
-            Ok((caller?, users.get()))
+            Ok((caller?, peer.uid))
         });
-        let (caller, of_user) = match admitted {
+        let (caller, uid) = match admitted {
             Ok(admitted) => admitted,
             Err(error) => return tracing::warn!(%error, "a connection is dropped"),
         };
-        let most_of_user = most_of_user();
-        if self.open.get() > MAX_CALLERS {
-            let message = format!("{MAX_CALLERS} connections are open, which is all that may");
-            caller.refuse(Error::pool(Kind::Busy, message));
-        } else if of_user > most_of_user {
-            let message = format!("{most_of_user} connections of this user are open, its share");
-            caller.refuse(Error::pool(Kind::Busy, message));
+        match slots::take(&caller, uid, &self.slots, &self.all_slots) {
+            Ok(slots) => caller.keep(slots),
+            Err(error) => caller.refuse(error),
         }
-    }
-
-    /// How many connections a user has.
-    fn of_user(&self, uid: u32) -> Count {
-        let mut users = self.users.lock();
-        users.retain(|_, count| count.get() > 0);
-        users.entry(uid).or_default().clone()
     }
 }

@@ -13,7 +13,10 @@ use crate::frame::MAX_FRAME;
 /// Bytes that all connections of one user hold together: two of the longest calls with answers as long.
 const USER: usize = 4 * MAX_FRAME;
 
-/// Bytes that a connection holds uncounted, and all that it holds before C_Login: 64 KiB of data, 2 KiB around them.
+/// Bytes that all connections of one user hold together in frames and answers of at most [`FREE`].
+const SHORT: usize = USER;
+
+/// Bytes that a connection never waits for, and all that it holds before C_Login: 64 KiB of data, 2 KiB around them.
 pub(crate) const FREE: usize = 66 << 10;
 
 /// A connection that can be left unread.
@@ -27,7 +30,10 @@ pub(crate) trait Reader: Send + Sync {
 
 /// What is held, by user id.
 #[derive(Clone, Default)]
-pub(crate) struct Budgets(Arc<Mutex<HashMap<u32, Budget>>>);
+pub(crate) struct Budgets {
+    long: Arc<Mutex<HashMap<u32, Budget>>>,
+    short: Arc<Mutex<HashMap<u32, Arc<AtomicUsize>>>>,
+}
 
 #[derive(Default)]
 struct Budget {
@@ -48,7 +54,10 @@ struct Hold {
 pub(crate) struct Charge {
     all: Budgets,
     uid: u32,
-    /// Whether there is a hold, so that a short call takes no lock.
+    /// Bytes in short frames and answers: of this connection, and of all of the user. They take no lock.
+    short: AtomicUsize,
+    short_of_user: Arc<AtomicUsize>,
+    /// Whether there is a hold.
     counted: AtomicBool,
     hold: Mutex<Option<Arc<Hold>>>,
 }
@@ -79,9 +88,14 @@ impl Granted {
 
 impl Budgets {
     pub fn of(&self, uid: u32) -> Charge {
+        let mut short = self.short.lock();
+        short.retain(|_, bytes| Arc::strong_count(bytes) > 1);
+        let short_of_user = Arc::clone(short.entry(uid).or_default());
         Charge {
             all: self.clone(),
             uid,
+            short: AtomicUsize::new(0),
+            short_of_user,
             counted: AtomicBool::new(false),
             hold: Mutex::new(None),
         }
@@ -89,14 +103,35 @@ impl Budgets {
 }
 
 impl Charge {
-    /// Asks for so many bytes in place of what is held.
-    pub fn ask<R: Reader + 'static>(&self, bytes: usize, reader: &Arc<R>) -> Room {
-        if bytes <= FREE {
-            self.set(bytes).resume();
+    /// Asks for so many bytes in place of what is held. `read` are there already, and stay while it waits.
+    pub fn ask<R: Reader + 'static>(&self, bytes: usize, read: usize, reader: &Arc<R>) -> Room {
+        let is_short = bytes <= FREE;
+        if is_short {
+            self.release().resume();
+        }
+        let short = if is_short {
+            bytes
+        } else if self.granted_since().is_some() {
+            0
+        } else {
+            read.min(FREE)
+        };
+        if !self.count_short(short) {
+            return Room::Full;
+        }
+        if is_short {
             return Room::Granted;
         }
+        let room = self.ask_long(bytes, reader);
+        if room == Room::Granted {
+            self.set_short(0);
+        }
+        room
+    }
+
+    fn ask_long<R: Reader + 'static>(&self, bytes: usize, reader: &Arc<R>) -> Room {
         let mut hold = self.hold.lock();
-        let mut all = self.all.0.lock();
+        let mut all = self.all.long.lock();
         let budget = all.entry(self.uid).or_default();
         if let Some(held) = &*hold {
             if held.granted.load(Ordering::Acquire) {
@@ -130,12 +165,49 @@ impl Charge {
 
     /// Holds so many bytes in place of what is held, whether there is room or not: they are there already.
     pub fn set(&self, bytes: usize) -> Granted {
-        let bytes = if bytes > FREE { bytes } else { 0 };
-        if bytes == 0 && !self.counted.load(Ordering::Acquire) {
-            return Granted(Vec::new());
+        let is_short = bytes <= FREE;
+        self.set_short(if is_short { bytes } else { 0 });
+        if is_short {
+            return self.release();
         }
+        self.set_long(bytes)
+    }
+
+    /// Holds nothing of the long ones.
+    fn release(&self) -> Granted {
+        if self.counted.load(Ordering::Acquire) {
+            self.set_long(0)
+        } else {
+            Granted(Vec::new())
+        }
+    }
+
+    /// Counts so many bytes in place of what is held of short ones, if the user has room for them.
+    fn count_short(&self, bytes: usize) -> bool {
+        let before = self.set_short(bytes);
+        let fits = bytes <= before || self.short_of_user.load(Ordering::Relaxed) <= SHORT;
+        if !fits {
+            self.set_short(before);
+        }
+        fits
+    }
+
+    /// Answers what was held before. The total is of many threads, each of which adds what it will subtract.
+    fn set_short(&self, bytes: usize) -> usize {
+        let before = self.short.swap(bytes, Ordering::Relaxed);
+        if bytes > before {
+            self.short_of_user
+                .fetch_add(bytes - before, Ordering::Relaxed);
+        } else if bytes < before {
+            self.short_of_user
+                .fetch_sub(before - bytes, Ordering::Relaxed);
+        }
+        before
+    }
+
+    fn set_long(&self, bytes: usize) -> Granted {
         let mut hold = self.hold.lock();
-        let mut all = self.all.0.lock();
+        let mut all = self.all.long.lock();
         let budget = all.entry(self.uid).or_default();
         if let Some(held) = hold.take() {
             if held.granted.load(Ordering::Acquire) {
@@ -249,7 +321,7 @@ mod tests {
     }
 
     fn asks((charge, reader): &Mine, bytes: usize) -> Room {
-        charge.ask(bytes, reader)
+        charge.ask(bytes, 0, reader)
     }
 
     #[test]
@@ -277,7 +349,52 @@ mod tests {
         assert!(!is_paused(&mine[4]));
         assert_eq!(asks(&mine[4], QUARTER), Room::Granted);
         drop(mine);
-        assert!(budgets.0.lock().is_empty());
+        assert!(budgets.long.lock().is_empty());
+    }
+
+    #[test]
+    fn short_frames_of_a_user_have_a_limit_and_others_have_theirs() {
+        let budgets = Budgets::default();
+        let fit = SHORT / FREE;
+        let mut mine: Vec<_> = (0..=fit).map(|_| connection(&budgets, 7)).collect();
+        for connection in &mine[..fit] {
+            assert_eq!(asks(connection, FREE), Room::Granted);
+        }
+        assert_eq!(asks(&mine[fit], FREE), Room::Full);
+        assert_eq!(asks(&connection(&budgets, 8), FREE), Room::Granted);
+        // Less than is held fits always, and leaves room.
+        assert_eq!(asks(&mine[0], 1), Room::Granted);
+        assert_eq!(asks(&mine[fit], FREE), Room::Granted);
+        // So does what has ended, and an answer that is there counts whether there is room or not.
+        drop(mine.remove(1));
+        mine[0].0.set(FREE).resume();
+        assert_eq!(asks(&connection(&budgets, 7), FREE), Room::Full);
+        mine[0].0.set(0).resume();
+        assert_eq!(asks(&connection(&budgets, 7), FREE), Room::Granted);
+        drop(mine);
+        drop(budgets.of(7));
+        assert_eq!(budgets.of(7).short_of_user.load(Ordering::Relaxed), 0);
+        assert_eq!(budgets.short.lock().len(), 1, "others are forgotten");
+    }
+
+    #[test]
+    fn a_frame_that_waits_for_room_is_counted() {
+        let budgets = Budgets::default();
+        let mine: Vec<_> = (0..2).map(|_| connection(&budgets, 7)).collect();
+        assert_eq!(asks(&mine[0], USER), Room::Granted);
+        let short = || mine[0].0.short_of_user.load(Ordering::Relaxed);
+        let (charge, reader) = &mine[1];
+        assert_eq!(charge.ask(QUARTER, FREE, reader), Room::Waits);
+        assert_eq!(short(), FREE);
+        mine[0].0.set(0).resume();
+        assert_eq!(charge.ask(QUARTER, FREE, reader), Room::Granted);
+        assert_eq!(short(), 0);
+        // What has room already needs none of the short ones.
+        let others: Vec<_> = (0..SHORT / FREE).map(|_| connection(&budgets, 7)).collect();
+        for other in &others {
+            assert_eq!(asks(other, FREE), Room::Granted);
+        }
+        assert_eq!(charge.ask(QUARTER, FREE, reader), Room::Granted);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::hello::{Greeting, SPOKEN, agree};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, User, Watch};
 use crate::server::{Conversation, HandedOver, Service};
+use crate::slots::Taken;
 use crate::{Hello, Peer, Reply, VERSION, Welcome, fitted};
 
 /// A peer that connects and says nothing is cut off after this.
@@ -50,7 +51,8 @@ pub(crate) struct Caller {
     /// Somebody else answers; here the connection is only watched for its end.
     elsewhere: AtomicBool,
     ended: AtomicBool,
-    _open: [Counted; 2],
+    slots: OnceLock<Taken>,
+    _open: Counted,
 }
 
 struct Greeted {
@@ -65,7 +67,7 @@ impl Caller {
         stream: UnixStream,
         peer: Peer,
         service: Arc<dyn Service>,
-        open: [Counted; 2],
+        open: Counted,
         budgets: &Budgets,
         entrance: u32,
     ) -> io::Result<Arc<Self>> {
@@ -82,6 +84,7 @@ impl Caller {
             busy: AtomicBool::new(false),
             elsewhere: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            slots: OnceLock::new(),
             _open: open,
         });
         caller.arm(Instant::now() + HELLO_WITHIN);
@@ -98,6 +101,36 @@ impl Caller {
         match self.greeted.get() {
             None => self.send(|out| frame::encode(&Greeting::Refused(error), out)),
             Some(_) => self.answer(&Reply::failed(error)),
+        }
+        self.end();
+    }
+
+    /// Holds its slots until it is dropped.
+    pub fn keep(&self, slots: Taken) {
+        let _ = self.slots.set(slots);
+    }
+
+    /// Whether no call is open or waits here, no answer is on its way, and nobody else serves the connection.
+    pub fn is_idle(&self) -> bool {
+        let waits = || {
+            let inbox = self.inbox.try_lock();
+            inbox.is_none_or(|inbox| inbox.is_waiting())
+        };
+        !self.busy.load(Ordering::Acquire)
+            && !self.elsewhere.load(Ordering::Acquire)
+            && self.outlet.waiting_since().is_none()
+            && !waits()
+    }
+
+    /// Closes the connection because another user needs its slot. A client that waits for nothing connects again.
+    pub fn evict(&self) {
+        let waits = self.greeted.get().is_none() || self.busy.load(Ordering::Acquire);
+        if waits && !self.elsewhere.load(Ordering::Acquire) {
+            let message = "another user needs the connection, of which this one has the most";
+            return self.refuse(Error::pool(Kind::Busy, message));
+        }
+        if may_log() {
+            tracing::warn!(peer = %self.peer, "closed: another user needs the connection");
         }
         self.end();
     }

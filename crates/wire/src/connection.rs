@@ -8,10 +8,10 @@ use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Result};
 use minicbor::Decode;
 use rustix::event::PollFlags;
-use zeroize::Zeroize;
 
-use crate::frame::{self, FrameBuffer, KEPT, MAX_FRAME, Message};
+use crate::frame::{self, FrameBuffer, MAX_FRAME, Message};
 use crate::socket;
+use crate::wipe::{empty, wipe};
 
 /// Read at once; a signature's frames are a twentieth of it.
 const CHUNK: usize = 8 << 10;
@@ -117,11 +117,7 @@ impl Connection {
         let written = encode(&mut out)
             .map_err(Broken::Malformed)
             .and_then(|()| self.write_all(&out, deadline));
-        if frame::carries_secret(out.get(4..).unwrap_or_default()) {
-            out.zeroize();
-        }
-        out.clear();
-        out.shrink_to(KEPT);
+        empty(&mut out);
         self.out = out;
         written
     }
@@ -176,9 +172,7 @@ impl Connection {
     fn take_in(&mut self, read: usize) {
         let read = &mut self.chunk[..read];
         self.inbox.extend(read);
-        if self.inbox.holds_secret() {
-            read.zeroize();
-        }
+        wipe(read);
     }
 }
 

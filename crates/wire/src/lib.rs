@@ -21,8 +21,10 @@ mod outlet;
 mod reactor;
 mod remote;
 mod server;
+mod slots;
 mod socket;
 mod vigil;
+mod wipe;
 
 pub use accept::{Entrance, Listening};
 pub use client::{Client, VerifyServer};

@@ -8,9 +8,9 @@ use hsmux_token::fork::Unshared;
 use hsmux_token::sync::Mutex;
 use rustix::event::epoll::EventFlags;
 
-use crate::frame::KEPT;
 use crate::reactor::Watch;
 use crate::socket;
+use crate::wipe::empty;
 
 /// A socket's way out: what it does not take at once is written by the reactor later.
 pub(crate) struct Outlet {
@@ -94,8 +94,7 @@ impl Pending {
         }
         self.written = 0;
         self.since = None;
-        self.bytes.clear();
-        self.bytes.shrink_to(KEPT);
+        empty(&mut self.bytes);
         Ok(true)
     }
 }

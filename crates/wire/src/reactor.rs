@@ -24,6 +24,7 @@ use turns::{Ready, Turns};
 
 use crate::budget::Budgets;
 use crate::cork::together;
+use crate::slots::AllSlots;
 use crate::vigil::Vigil;
 
 /// What the reactor watches: one or more descriptors, told apart by a tag, and deadlines.
@@ -61,6 +62,8 @@ struct Core {
     timers: Mutex<BinaryHeap<Timer>>,
     /// Of the users of all its listeners.
     budgets: Budgets,
+    /// The connections of all its listeners.
+    slots: AllSlots,
 }
 
 /// Soonest first, which for a heap means greatest.
@@ -139,6 +142,11 @@ impl Reactor {
     /// What the users of its listeners hold.
     pub(crate) fn budgets(&self) -> Budgets {
         self.core.budgets.clone()
+    }
+
+    /// The connections of all its listeners.
+    pub(crate) fn slots(&self) -> AllSlots {
+        self.core.slots.clone()
     }
 
     /// Takes in a source, which is given the means to be watched by.
@@ -232,6 +240,7 @@ impl Core {
             sources: Sources::default(),
             timers: Mutex::default(),
             budgets: Budgets::default(),
+            slots: AllSlots::new(),
         })
     }
 

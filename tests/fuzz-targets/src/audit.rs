@@ -33,5 +33,5 @@ pub fn lines(input: &[u8]) {
 
 /// The journal of the changes to token objects.
 pub fn journal(input: &[u8]) {
-    hsmux_pool::replicate::fuzzing::journal(input);
+    hsmux_replicate::fuzzing::journal(input);
 }

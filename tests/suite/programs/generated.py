@@ -54,6 +54,16 @@ for kept, other in ((True, False), (False, True)):
     print(f"signature: {len(signature)} bytes")
     session.destroy(public)
     session.destroy(private)
+try:
+    for half in session.generate_pair(
+        CKM_EC_KEY_PAIR_GEN,
+        {CKA_TOKEN: False, CKA_PRIVATE: False, CKA_EC_PARAMS: P256},
+        {CKA_TOKEN: True, CKA_PRIVATE: True, CKA_SENSITIVE: True, CKA_SIGN: True},
+    ):
+        session.destroy(half)
+    print("private ec alone: made")
+except Refused as refused:
+    print(f"private ec alone: {refused.rv:#x}")
 original = session.generate(CKM_AES_KEY_GEN, SECRET | {CKA_VALUE_LEN: 16, CKA_ENCRYPT: True, CKA_ID: b"one"})
 for what, name in (("same", b"one"), ("other", b"two")):
     try:

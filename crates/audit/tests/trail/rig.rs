@@ -45,7 +45,7 @@ impl Rig {
             let head = Keeper::of(&self.settings.state).head().unwrap();
             head.is_some_and(|head| head.seq > 0)
         });
-        for name in ["audit.log", "audit/signing.key"] {
+        for name in ["audit.log", "audit/signing.key", "audit/head.json"] {
             fs::copy(self.path(name), copy.path(name)).unwrap();
         }
         let kept = fs::read_to_string(self.path("audit/head.json")).unwrap();

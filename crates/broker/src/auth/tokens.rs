@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, Result, Secret};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -21,7 +21,7 @@ pub struct Tokens {
     /// Of the store, when `known` was read.
     version: Mutex<Option<i64>>,
     /// Of its files, then or before.
-    stamp: ArcSwap<Stamp>,
+    stamp: ArcSwap<FileVersions>,
 }
 
 /// A token that was just made.
@@ -81,7 +81,7 @@ impl Tokens {
         let known = if stamp.is_older_than(SETTLED) {
             stamp
         } else {
-            Stamp::default()
+            FileVersions::default()
         };
         self.stamp.store(Arc::new(known));
         Ok(())

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use hsmux_config::{JwkSet, JwkUrl, Jwt};
-use hsmux_pool::stamp::Stamp;
 use hsmux_remote::Remote;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
 use tokio::time::timeout;
@@ -37,7 +37,7 @@ struct Keys {
 #[derive(Default)]
 struct Source {
     settings: Option<Jwt>,
-    stamp: Stamp,
+    stamp: FileVersions,
     /// When the server was asked last, and whether in vain.
     asked: Option<Instant>,
     in_vain: bool,
@@ -95,7 +95,7 @@ impl Trust {
     /// it may never answer, and they would hold for ever. Blocks.
     pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
         let mut source = self.source.lock();
-        let now = Stamp::of(settings.and_then(file));
+        let now = FileVersions::of(settings.and_then(file));
         if source.settings.as_ref() == settings && source.stamp == now {
             return Ok(false);
         }

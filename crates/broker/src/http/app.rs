@@ -5,11 +5,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::State;
 use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
+use super::limits::Admitted;
 use super::{Broker, Call, health, reply};
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
@@ -98,9 +100,8 @@ where
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),
             };
-            // It costs what it costs until the client has taken its answer.
             if let Some(admitted) = admitted {
-                answer.extensions_mut().insert(admitted);
+                answer = held(&broker, admitted, answer);
             }
             reply::traced(trace.as_deref(), answer)
         })
@@ -109,9 +110,31 @@ where
 
 async fn readings(call: Call) -> Response {
     let (broker, trace) = (Arc::clone(call.broker()), call.trace.clone());
+    let admitted = match call.admitted.clone() {
+        Some(admitted) => Ok(admitted),
+        None => broker
+            .usage
+            .load()
+            .admit_nobody(call.peer().ip)
+            .map(Arc::new),
+    };
     let page = metrics::page(call).await;
-    let answer = page.unwrap_or_else(|refusal| reply::counted(&broker, &refusal));
+    let answer = match page.and_then(|page| Ok((admitted?, page))) {
+        Ok((admitted, page)) => held(&broker, admitted, page),
+        Err(refusal) => reply::counted(&broker, &refusal),
+    };
     reply::traced(trace.as_deref(), answer)
+}
+
+/// An answer which its request holds, and costs what it costs, until the client has taken it; if it has no room, a
+/// refusal in its place.
+fn held(broker: &Broker, admitted: Arc<Admitted>, mut answer: Response) -> Response {
+    let bytes = answer.body().size_hint().lower();
+    if let Err(refusal) = admitted.hold_answer(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        answer = reply::counted(broker, &refusal);
+    }
+    answer.extensions_mut().insert(admitted);
+    answer
 }
 
 /// LIST is no method that a router knows: it comes by the fallback.

@@ -151,6 +151,11 @@ impl Call {
         &self.client
     }
 
+    /// What it may cost; `None`: it is of somebody whom no policy allows anything.
+    pub fn admitted(&self) -> Option<&Admitted> {
+        self.admitted.as_deref()
+    }
+
     /// Where the request has come from.
     pub(super) fn peer(&self) -> &Peer {
         &self.peer

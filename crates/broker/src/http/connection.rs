@@ -9,6 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
+use hsmux_edge::FloodGuard;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -17,12 +18,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::Peer;
 use super::connections::Place;
 use super::limits::Admitted;
 use super::patience::Patient;
 use super::sent::Sent;
 use super::unread;
+use super::{Broker, Peer};
 
 /// What a head may take of memory: ten thousand clients may send one at once.
 const BUFFER: usize = 64 << 10;
@@ -33,6 +34,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Serves it. `closing` becomes true when the service ends: then what runs is the last.
 pub async fn serve(
     app: Router,
+    broker: &Arc<Broker>,
     stream: Patient<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     peer: Peer,
     place: &Place,
@@ -60,6 +62,8 @@ pub async fn serve(
         }
     });
     let builder = builder();
+    let broker = Arc::clone(broker);
+    let stream = FloodGuard::for_client(stream, move || broker.metrics.flooded());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut ending = false;
     loop {

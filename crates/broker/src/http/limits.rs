@@ -1,4 +1,6 @@
-//! What one client may cost: how many requests at once, and how many in a second.
+//! What one client may cost: how many requests at once, how many in a second, and how much memory.
+
+mod memory;
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,6 +21,8 @@ use parking_lot::Mutex;
 use crate::auth::Client as Identified;
 use crate::refusal::Refusal;
 
+use memory::{Charge, ClientMemory, Full, Memory};
+
 /// The clients of now, each with what it uses.
 pub struct Usage {
     limits: Limits,
@@ -27,17 +31,15 @@ pub struct Usage {
     strangers: Buckets<Address>,
     /// Of those who are known, for tokens that are not.
     tokens: Buckets<String>,
-    room: Arc<Room>,
+    /// Those who are nobody, for what they may read.
+    nobody: Class,
+    memory: Arc<Memory>,
+    /// Of those who are nobody: they take none of the clients'.
+    memory_of_nobody: Arc<Memory>,
 }
 
 /// A bucket for each.
 struct Buckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
-
-/// Room in memory for bodies of requests.
-struct Room {
-    most: usize,
-    taken: AtomicUsize,
-}
 
 /// Clients that may cost the same, by their names.
 struct Class {
@@ -49,16 +51,13 @@ struct Class {
 pub struct Admitted {
     client: Arc<Client>,
     allowance: Arc<Allowance>,
-    room: Arc<Room>,
-    /// Bytes of its body.
-    held: AtomicUsize,
+    charge: Charge,
 }
 
 struct Client {
     bucket: Option<Bucket>,
     in_flight: AtomicUsize,
-    /// Bytes of the bodies of all its requests.
-    held: AtomicUsize,
+    memory: Arc<ClientMemory>,
 }
 
 /// Where a stranger comes from; `None`: from this machine, over the unix socket.
@@ -71,6 +70,9 @@ type Bucket = RateLimiter<
     NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
 >;
 
+/// Answers to those who are nobody hold so small a part of `max_bodies`, and those to one network half of that.
+const SHARE_OF_NOBODY: usize = 16;
+
 /// From so many entries on, those that nobody uses any more make room.
 const MANY: usize = 4096;
 
@@ -78,18 +80,18 @@ impl Usage {
     /// Nobody uses anything yet.
     pub fn new(limits: Limits) -> Self {
         let special = limits.special.iter().map(|limit| &limit.allowance);
-        let classes = special.chain([&limits.each]).map(|allowance| Class {
-            allowance: Arc::new(allowance.clone()),
-            clients: Mutex::default(),
-        });
-        let classes: Vec<Class> = classes.collect();
+        let classes: Vec<Class> = special.chain([&limits.each]).map(Class::new).collect();
         let longest = classes.iter().map(|class| class.allowance.max_body).max();
         Self {
-            room: Arc::new(Room {
-                most: limits.max_bodies.max(longest.unwrap_or_default()),
-                taken: AtomicUsize::new(0),
-            }),
+            memory: Memory::new(limits.max_bodies.max(longest.unwrap_or_default())),
+            memory_of_nobody: Memory::new(limits.max_bodies / SHARE_OF_NOBODY),
             classes,
+            nobody: Class::new(&Allowance {
+                in_flight: usize::MAX,
+                rate: None,
+                max_body: 0,
+                ..limits.each.clone()
+            }),
             strangers: Buckets(Mutex::default()),
             tokens: Buckets(Mutex::default()),
             limits,
@@ -101,12 +103,23 @@ impl Usage {
         &self.limits
     }
 
+    /// Bytes of bodies and answers that are held now.
+    pub fn memory(&self) -> usize {
+        self.memory.taken() + self.memory_of_nobody.taken()
+    }
+
     /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
     pub fn admit(&self, client: &Identified, name: &str) -> Result<Admitted, Refusal> {
         let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
         let special = &self.limits.special;
         let class = special.iter().position(means).unwrap_or(special.len());
-        self.classes[class].admit(name, &self.room)
+        self.classes[class].admit(name, &self.memory)
+    }
+
+    /// Counts a request of somebody whom nobody knows. Their answers are held by network, and not with those of clients.
+    pub fn admit_nobody(&self, address: Address) -> Result<Admitted, Refusal> {
+        let network = network(address).map_or_else(String::new, |network| network.to_string());
+        self.nobody.admit(&network, &self.memory_of_nobody)
     }
 
     /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
@@ -138,14 +151,20 @@ impl<K: Eq + Hash> Buckets<K> {
 }
 
 impl Class {
-    fn admit(&self, name: &str, room: &Arc<Room>) -> Result<Admitted, Refusal> {
+    fn new(allowance: &Allowance) -> Self {
+        Self {
+            allowance: Arc::new(allowance.clone()),
+            clients: Mutex::default(),
+        }
+    }
+
+    fn admit(&self, name: &str, memory: &Arc<Memory>) -> Result<Admitted, Refusal> {
         let client = self.client(name);
         let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
         let admitted = Admitted {
+            charge: Charge::new(memory, &client.memory, self.allowance.max_body),
             client,
             allowance: Arc::clone(&self.allowance),
-            room: Arc::clone(room),
-            held: AtomicUsize::new(0),
         };
         let most = self.allowance.in_flight;
         if before >= most {
@@ -170,7 +189,7 @@ impl Class {
         let client = Arc::new(Client {
             bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
-            held: AtomicUsize::new(0),
+            memory: Arc::default(),
         });
         clients.insert(name.to_owned(), Arc::clone(&client));
         client
@@ -183,33 +202,36 @@ impl Admitted {
         self.allowance.max_body
     }
 
-    /// Takes room for so much more of its body, until this is dropped; refused where others have taken all, or its
-    /// client has half of it. One body always fits in. What is refused gives back its room at once: of two bodies that
-    /// do not fit in together one does.
+    /// Takes memory for so much more of its body, or of what is made of it, until this is dropped.
     pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
-        let take = |of: &AtomicUsize, most: usize| {
-            let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= most);
-            of.fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
-                .is_ok()
-        };
-        let part = self.max_body().max(self.room.most / 2);
-        let message = if !take(&self.client.held, part) {
-            "there is no room for the body of this request beside those of this client's others"
-        } else if !take(&self.room.taken, self.room.most) {
-            self.client.held.fetch_sub(bytes, Ordering::AcqRel);
-            "there is no room for the body of this request beside those of others"
-        } else {
-            self.held.fetch_add(bytes, Ordering::AcqRel);
-            return Ok(());
-        };
-        self.give_back();
-        Err(Refusal::later(message, None))
+        self.charge.grow(bytes).map_err(|full| {
+            Refusal::later(
+                match full {
+                    Full::Client => {
+                        "there is no room for this request beside the others of this client"
+                    }
+                    Full::All => "there is no room for this request beside those of others",
+                },
+                None,
+            )
+        })
     }
 
-    fn give_back(&self) {
-        let held = self.held.swap(0, Ordering::AcqRel);
-        self.room.taken.fetch_sub(held, Ordering::AcqRel);
-        self.client.held.fetch_sub(held, Ordering::AcqRel);
+    /// Holds an answer of so many bytes in place of the body, until this is dropped.
+    pub fn hold_answer(&self, bytes: usize) -> Result<(), Refusal> {
+        self.charge.answer(bytes).map_err(|full| {
+            Refusal::later(
+                match full {
+                    Full::Client => {
+                        "there is no room for the answer beside those that this client has not taken yet"
+                    }
+                    Full::All => {
+                        "there is no room for the answer beside those that clients have not taken yet"
+                    }
+                },
+                None,
+            )
+        })
     }
 }
 
@@ -227,7 +249,6 @@ impl Client {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.give_back();
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }
 }

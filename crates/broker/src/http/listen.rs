@@ -176,11 +176,11 @@ impl Stream {
         match self {
             Self::Unix(stream, peer) => {
                 let stream = Patient::new(stream, activity(), &limits);
-                serve(app, stream, peer, place, closing).await;
+                serve(app, &house.broker, stream, peer, place, closing).await;
             }
             Self::Tcp(stream, peer, None) => {
                 let stream = Patient::new(stream, activity(), &limits);
-                serve(app, stream, peer, place, closing).await;
+                serve(app, &house.broker, stream, peer, place, closing).await;
             }
             Self::Tcp(stream, mut peer, Some(https)) => {
                 let shaken = tokio::select! {
@@ -195,7 +195,7 @@ impl Stream {
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
                 let stream = Patient::new(stream, activity(), &limits);
                 tokio::select! {
-                    () = serve(app, stream, peer, place, closing) => {}
+                    () = serve(app, &house.broker, stream, peer, place, closing) => {}
                     () = https.refused(&shown) => {}
                 }
             }

@@ -52,10 +52,10 @@ use crate::metrics::Metrics;
 use crate::policy::Policy;
 
 use denials::Denials;
-use limits::Usage;
 
 pub use app::app;
 pub use call::{Call, Peer};
+pub use limits::{Admitted, Usage};
 pub use record::Used;
 pub(crate) use reply::text;
 pub use service::Service;

@@ -94,6 +94,10 @@ pub fn body(status: StatusCode, value: &impl Serialize) -> Response {
     let mut written = Vec::with_capacity(USUAL);
     // Neither the dialect's answers nor ours have a map whose names are no text.
     let _ = serde_json::to_writer(&mut written, value);
+    // It is counted by its length while the client takes it.
+    if written.len() > USUAL {
+        written.shrink_to_fit();
+    }
     let mut response = text("application/json", written);
     *response.status_mut() = status;
     response

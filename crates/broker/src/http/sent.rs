@@ -5,14 +5,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
 use super::connections::Running;
 use super::limits::Admitted;
 
-/// hyper asks for the next part where the client has taken what there was: what it holds is out of our sight. One
-/// frame of HTTP/2 has no more by default.
+/// hyper asks for the next part where the client has taken what there was. One frame of HTTP/2 has no more by default.
 const PART: usize = 16 << 10;
 
 /// An answer's body, in parts.
@@ -20,9 +19,19 @@ pub struct Sent {
     body: Body,
     /// Of the body, and not asked for yet.
     rest: Bytes,
+    request: Arc<Unfinished>,
+}
+
+/// A request whose answer the client has not taken: it is one of its client's, with its memory, until then.
+struct Unfinished {
     running: Running,
-    /// What the request may cost it costs until then.
     _admitted: Option<Arc<Admitted>>,
+}
+
+/// A part of an answer, which hyper keeps until it is written to the connection.
+pub struct AnswerPart {
+    bytes: Bytes,
+    _request: Arc<Unfinished>,
 }
 
 impl Sent {
@@ -32,33 +41,42 @@ impl Sent {
         Self {
             body,
             rest: Bytes::new(),
-            running,
-            _admitted: admitted,
+            request: Arc::new(Unfinished {
+                running,
+                _admitted: admitted,
+            }),
         }
     }
 }
 
 impl HttpBody for Sent {
-    type Data = Bytes;
+    type Data = AnswerPart;
     type Error = axum::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    ) -> Poll<Option<Result<Frame<AnswerPart>, axum::Error>>> {
         let this = self.get_mut();
         if this.rest.is_empty() {
             let frame = match ready!(Pin::new(&mut this.body).poll_frame(cx)) {
                 Some(Ok(frame)) => frame,
-                end => return Poll::Ready(end),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
             };
             match frame.into_data() {
                 Ok(data) => this.rest = data,
-                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                Err(other) => {
+                    let trailers = other.into_trailers().ok().map(Frame::trailers);
+                    return Poll::Ready(trailers.map(Ok));
+                }
             }
         }
-        this.running.moved();
-        let part = this.rest.split_to(PART.min(this.rest.len()));
+        this.request.running.moved();
+        let part = AnswerPart {
+            bytes: this.rest.split_to(PART.min(this.rest.len())),
+            _request: Arc::clone(&this.request),
+        };
         Poll::Ready(Some(Ok(Frame::data(part))))
     }
 
@@ -74,5 +92,19 @@ impl HttpBody for Sent {
         }
         hint.set_lower(hint.lower() + rest);
         hint
+    }
+}
+
+impl Buf for AnswerPart {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use hsmux_config::Tls;
-use hsmux_pool::stamp::Stamp;
 use hsmux_software::revocation::{Refused, Revocation};
+use hsmux_state::FileVersions;
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result};
 use rustls::client::danger::HandshakeSignatureValid;
@@ -26,7 +26,7 @@ use tokio_rustls::TlsAcceptor;
 
 /// HTTPS with the certificates of now: new connections have them, those that are open stay as they are.
 pub struct Https {
-    current: ArcSwap<(Tls, Stamp)>,
+    current: ArcSwap<(Tls, FileVersions)>,
     server: ArcSwap<Server>,
     /// It is another one, or a list of revoked certificates has expired.
     changes: watch::Sender<()>,
@@ -49,10 +49,10 @@ struct ClientVerifier {
 impl Https {
     /// Reads the certificates and the key.
     pub fn start(files: &Tls) -> Result<Self> {
-        let stamp = stamp(files);
+        let versions = versions(files);
         Ok(Self {
             server: ArcSwap::from_pointee(server(files, &Revocation::default())?),
-            current: ArcSwap::from_pointee((files.clone(), stamp)),
+            current: ArcSwap::from_pointee((files.clone(), versions)),
             changes: watch::Sender::new(()),
             expired: AtomicUsize::new(0),
         })
@@ -67,7 +67,7 @@ impl Https {
     /// be read, or does not fit together, is not taken over, and tried again when it has changed.
     pub fn refresh(&self, files: &Tls) -> Result<bool> {
         self.look_at_lists();
-        let now = (files.clone(), stamp(files));
+        let now = (files.clone(), versions(files));
         if **self.current.load() == now {
             return Ok(false);
         }
@@ -177,10 +177,10 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
-fn stamp(files: &Tls) -> Stamp {
+fn versions(files: &Tls) -> FileVersions {
     let certificates = [&files.certificate, &files.key].into_iter();
     let clients = files.client_ca.iter().chain(&files.client_crl);
-    Stamp::of(certificates.chain(clients).map(|file| &**file))
+    FileVersions::of(certificates.chain(clients).map(|file| &**file))
 }
 
 /// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token. Lists of revoked

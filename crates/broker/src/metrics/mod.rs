@@ -39,7 +39,9 @@ pub struct Metrics {
     refusals: [IntCounter; Reason::ALL.len()],
     requests: IntGauge,
     connections: IntGauge,
+    memory: IntGauge,
     accepted: IntCounter,
+    floods: IntCounter,
 }
 
 /// Keys with series of their own: each operation of each is some 20 lines of the page.
@@ -75,6 +77,14 @@ impl Metrics {
             "Connections that were accepted.",
         )?;
         registry.register(Box::new(accepted.clone()))?;
+        let closed = IntCounterVec::new(
+            Opts::new(
+                "hsmux_broker_closed_total",
+                "Connections that were closed for what their client did, by reason.",
+            ),
+            &["reason"],
+        )?;
+        registry.register(Box::new(closed.clone()))?;
         Ok(Self {
             keys: ArcSwap::default(),
             turn: Mutex::new(()),
@@ -86,6 +96,11 @@ impl Metrics {
             )?,
             connections: gauge("hsmux_broker_connections", "Connections that are open.")?,
             accepted,
+            floods: closed.with_label_values(&["flood"]),
+            memory: gauge(
+                "hsmux_broker_memory_bytes",
+                "Bytes of requests and of answers that clients have not taken yet.",
+            )?,
             families,
             registry,
         })
@@ -138,6 +153,16 @@ impl Metrics {
     /// A request is in flight for as long as this lives.
     pub fn request(&self) -> Held {
         Held::new(&self.requests)
+    }
+
+    /// A connection was closed, whose client had sent too many small frames.
+    pub fn flooded(&self) {
+        self.floods.inc();
+    }
+
+    /// Requests and answers hold so many bytes.
+    pub fn hold(&self, bytes: usize) {
+        self.memory.set(i64::try_from(bytes).unwrap_or(i64::MAX));
     }
 
     /// A connection is open for as long as this lives.

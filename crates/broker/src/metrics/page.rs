@@ -51,6 +51,7 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
         Some(name) => hex::decode(name).is_ok_and(|name| external.contains(&name)),
         None => key.is_empty() || keyring.get(key).is_some(),
     });
+    metrics.hold(broker.usage.load().memory());
     let mut families = metrics.registry.gather();
     let traffic = broker.engine.pool().traffic();
     let traces = broker.traces.counts();

@@ -18,12 +18,12 @@ mod pending;
 mod schema;
 mod tokens;
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileLock;
+use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, ObjectId, Result};
 use parking_lot::Mutex;
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
@@ -43,7 +43,7 @@ pub struct Store {
     writing: Mutex<Connection>,
     trust: Trust,
     /// Nobody else serves from this file.
-    _owner: Option<File>,
+    _owner: Option<FileLock>,
 }
 
 /// How long a write waits for another one, of this process or of another.
@@ -64,7 +64,12 @@ impl Store {
         Self::over(file, writing, Trust::Own, None)
     }
 
-    fn over(file: &Path, writing: Connection, trust: Trust, owner: Option<File>) -> Result<Self> {
+    fn over(
+        file: &Path,
+        writing: Connection,
+        trust: Trust,
+        owner: Option<FileLock>,
+    ) -> Result<Self> {
         let reading = open::connect(file).map_err(|e| failed(file, &e))?;
         Ok(Self {
             file: file.to_owned(),
@@ -113,10 +118,10 @@ impl Store {
     }
 
     /// Changes with every write to its files, by whomever.
-    pub fn stamp(&self) -> Stamp {
+    pub fn stamp(&self) -> FileVersions {
         let mut log = self.file.clone().into_os_string();
         log.push("-wal");
-        Stamp::of([&*self.file, Path::new(&log)])
+        FileVersions::of([&*self.file, Path::new(&log)])
     }
 
     fn with<T>(

@@ -4,16 +4,14 @@
 //! another: the uses of GCM keys since are not in it, and are taken as used up.
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use hsmux_state::{FileLock, LockFailed};
 use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 
 use super::{PATIENCE, failed, schema};
 
@@ -33,11 +31,11 @@ pub enum Trust {
 /// Bytes of a stamp.
 const STAMP: usize = 16;
 
+/// How long a command that brings the store up to date is waited for, on a slow disk.
+const LOCKED_FOR: Duration = Duration::from_secs(60);
+
 /// How long another owner is waited for.
 const MOMENT: Duration = Duration::from_secs(1);
-
-/// Between two attempts.
-const TURN: Duration = Duration::from_millis(20);
 
 /// Opens the file, or makes it. A damaged one is for a person to decide about.
 pub fn open(file: &Path) -> Result<(Connection, Trust)> {
@@ -79,31 +77,19 @@ pub fn beside(file: &Path) -> rusqlite::Result<Connection> {
 }
 
 /// Takes the file for this broker, for as long as that is held: two would not know of each other's keys.
-pub fn own(file: &Path) -> Result<File> {
+pub fn own(file: &Path) -> Result<FileLock> {
     let path = file.with_extension("owner");
-    let failed = |what: String| {
-        let message = format!("{}: {what}", path.display());
-        Err(Error::pool(Kind::Environment, message))
-    };
-    let owner = match File::options().append(true).create(true).open(&path) {
-        Ok(owner) => owner,
-        Err(error) => return failed(error.to_string()),
-    };
-    let deadline = Instant::now() + MOMENT;
-    loop {
-        match flock(&owner, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(owner),
-            // A process that was just killed may not be gone yet; flock(2) has no time-out.
-            Err(Errno::WOULDBLOCK) if Instant::now() < deadline => thread::sleep(TURN),
-            Err(Errno::WOULDBLOCK) => {
-                return failed(
-                    "another broker serves from this store; give this one a [broker] store of its own"
-                        .into(),
-                );
+    // A process that was just killed may not be gone yet.
+    FileLock::take(&path, MOMENT).map_err(|error| {
+        let why = match error {
+            LockFailed::File(error) => error.to_string(),
+            LockFailed::Held(_) => {
+                "another broker serves from this store; give this one a [broker] store of its own"
+                    .to_owned()
             }
-            Err(error) => return failed(error.to_string()),
-        }
-    }
+        };
+        Error::pool(Kind::Environment, format!("{}: {why}", path.display()))
+    })
 }
 
 /// A connection for this process.
@@ -130,14 +116,9 @@ fn connected(file: &Path) -> rusqlite::Result<Connection> {
 
 /// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting; and who makes the file
 /// stamps it, too.
-fn alone(file: &Path) -> rusqlite::Result<File> {
+fn alone(file: &Path) -> rusqlite::Result<FileLock> {
     let path = file.with_extension("lock");
-    let open = File::options().append(true).create(true).open(&path);
-    let locked = open.and_then(|lock| {
-        give_to_the_owner_of_the_folder(&lock, &path);
-        flock(&lock, FlockOperation::LockExclusive)?;
-        Ok(lock)
-    });
+    let locked = FileLock::take(&path, LOCKED_FOR);
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
@@ -196,21 +177,12 @@ fn distrust(write: &Connection) -> rusqlite::Result<()> {
     write.execute("DELETE FROM intents", []).map(drop)
 }
 
-/// Puts a file in the place of another: a crash leaves the old one or the new one.
+/// Replaces a file: a crash leaves the old one or the new one.
 fn replace(file: &Path, contents: &[u8]) -> rusqlite::Result<()> {
-    let new = file.with_extension("stamp-new");
-    let folder = file.parent().filter(|folder| *folder != Path::new(""));
-    let replaced = || {
-        let mut written = File::create(&new)?;
-        give_to_the_owner_of_the_folder(&written, &new);
-        written.write_all(contents)?;
-        written.sync_all()?;
-        fs::rename(&new, file)?;
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    };
     let hint = |e: &io::Error| match e.kind() {
         io::ErrorKind::StorageFull => "; make room on its disk",
         _ => "",
     };
-    replaced().map_err(|e| schema::other(format!("{}: {e}{}", file.display(), hint(&e))))
+    hsmux_state::replace(file, contents, 0o600)
+        .map_err(|e| schema::other(format!("{}: {e}{}", file.display(), hint(&e))))
 }

@@ -31,6 +31,15 @@ impl Data {
     pub fn add(&mut self, name: &'static str, value: impl Into<Value>) {
         self.0.push((name, value.into()));
     }
+
+    /// Bytes that it takes in memory, about: an item's answer has texts, numbers and flags.
+    pub fn size(&self) -> usize {
+        let text = |value: &Value| value.as_str().map_or(0, str::len);
+        let members = self.0.iter();
+        members
+            .map(|(_, value)| size_of::<(&str, Value)>() + text(value))
+            .sum()
+    }
 }
 
 impl<const N: usize> From<[(&'static str, Value); N]> for Data {

@@ -3,6 +3,7 @@
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::OnceLock;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -14,6 +15,7 @@ use super::bounded::Bounded;
 use super::in_order::in_order;
 use super::turn::Turn;
 use super::{Data, Reply, loose};
+use crate::http::Admitted;
 use crate::refusal::Refusal;
 
 /// The body of a request that may be a batch.
@@ -135,10 +137,12 @@ impl<Item> Batch<Item> {
         entries.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Does `work` for the item or for each of the batch.
+    /// Does `work` for the item or for each of the batch. Items and their answers are held as memory of the request; if
+    /// that has no more room, the rest of them is given up.
     pub async fn answer<Working>(
         self,
         failures: Failures,
+        admitted: Option<&Admitted>,
         work: impl Fn(Item) -> Working,
     ) -> Result<Reply, Refusal>
     where
@@ -150,22 +154,36 @@ impl<Item> Batch<Item> {
         if entries.is_empty() {
             return Err(Refusal::bad("missing batch input to process"));
         }
+        let hold = |bytes| admitted.map_or(Ok(()), |admitted| admitted.hold(bytes));
+        hold(entries.len() * (size_of::<Entry<Item>>() + size_of::<Answer>()))?;
         let turn = &Turn::new();
         let in_vain = &InVain::default();
+        let no_room = &OnceLock::new();
         let each = entries.into_iter().map(|Entry { item, named }| {
             // Passed on from here as a pointer.
             let working = Box::pin(work(item));
             async move {
                 turn.own().await;
-                (named.reference, in_vain.unless(working).await)
+                if let Some(refusal) = no_room.get() {
+                    return (named.reference, Err(Refusal::clone(refusal)));
+                }
+                let answer = (named.reference, in_vain.unless(working).await);
+                if let Err(refusal) = hold(size(&answer)) {
+                    let _ = no_room.set(refusal);
+                }
+                answer
             }
         });
         let mut all = pin!(in_order(each, AT_ONCE));
         let answers = poll_fn(|context| {
             turn.begin();
-            together(|| all.as_mut().poll(context))
+            let answers = together(|| all.as_mut().poll(context));
+            match no_room.get() {
+                Some(refusal) => Poll::Ready(Err(Refusal::clone(refusal))),
+                None => answers.map(Ok),
+            }
         });
-        let answers = answers.await;
+        let answers = answers.await?;
         let status = status(&answers, failures, self.whole.partial_failure_response_code)?;
         Ok(Reply::Batch(status, answers.into_iter().map(one).collect()))
     }
@@ -197,6 +215,13 @@ impl InVain {
 }
 
 type Answer = (Option<String>, Result<Data, Refusal>);
+
+/// Bytes that it takes in memory, about.
+fn size((reference, result): &Answer) -> usize {
+    let reference = reference.as_ref().map_or(0, String::len);
+    let result = result.as_ref();
+    reference + result.map_or_else(|refusal| refusal.text().len(), Data::size)
+}
 
 fn one((reference, result): Answer) -> Data {
     let mut members =
@@ -244,127 +269,4 @@ fn status(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(serde::Deserialize)]
-    struct Item {
-        text: Option<String>,
-    }
-
-    async fn answer(json: &str) -> Result<Reply, Refusal> {
-        answer_with(Failures::Decide, json).await
-    }
-
-    async fn answer_with(failures: Failures, json: &str) -> Result<Reply, Refusal> {
-        let batch: Batch<Item> = serde_json::from_str(json).unwrap();
-        let work = |item: Item| async move {
-            match item.text.as_deref() {
-                Some("busy") => Err(Refusal::later("busy", None)),
-                Some(text) => Ok([("length", text.len().into())].into()),
-                None => Err(Refusal::bad("missing text")),
-            }
-        };
-        batch.answer(failures, work).await
-    }
-
-    fn parts(reply: Reply) -> (u16, String) {
-        let (status, text) = match reply {
-            Reply::Data(status, data) => (status, serde_json::to_string(&data)),
-            Reply::Batch(status, all) => (status, serde_json::to_string(&all)),
-            Reply::Nothing => (StatusCode::NO_CONTENT, Ok(String::new())),
-        };
-        (status.as_u16(), text.unwrap())
-    }
-
-    #[tokio::test]
-    async fn one_item_is_answered_as_such() {
-        let reply = answer(r#"{"text": "abc"}"#).await.unwrap();
-        assert_eq!(parts(reply), (200, r#"{"length":3}"#.into()));
-        assert_eq!(answer("{}").await.unwrap_err().status.as_u16(), 400);
-    }
-
-    #[tokio::test]
-    async fn each_item_of_a_batch_has_its_answer_in_its_place() {
-        let json = r#"{"batch_input": [{"text": "a", "reference": "r"}, {}, {"text": "abc"}]}"#;
-        let expected = r#"[{"length":1,"reference":"r"},{"error":"missing text"},{"length":3}]"#;
-        assert_eq!(parts(answer(json).await.unwrap()), (400, expected.into()));
-        let asked = json.replacen('{', r#"{"partial_failure_response_code": 207, "#, 1);
-        assert_eq!(parts(answer(&asked).await.unwrap()).0, 207);
-        let said = answer_with(Failures::AreSaid, &asked).await.unwrap();
-        assert_eq!(parts(said), (200, expected.into()));
-    }
-
-    #[tokio::test]
-    async fn only_a_last_word_is_a_status_that_a_client_may_ask_for() {
-        for code in [0, 99, 100, 199, 600, 1000] {
-            let wanted = format!(r#"{{"partial_failure_response_code": {code}, "#);
-            let json = r#"{"batch_input": [{"text": "a"}, {}]}"#.replacen('{', &wanted, 1);
-            assert_eq!(parts(answer(&json).await.unwrap()).0, 400, "{code}");
-        }
-    }
-
-    /// Each of them is ready at once and takes its time.
-    #[tokio::test]
-    async fn others_have_their_turn_between_the_items_of_a_batch() {
-        let items = vec!["{}"; 100].join(",");
-        let json = format!(r#"{{"batch_input": [{items}]}}"#);
-        let batch: Batch<Item> = serde_json::from_str(&json).unwrap();
-        let work = |_: Item| async move {
-            std::thread::sleep(Duration::from_millis(1));
-            Ok(Data::default())
-        };
-        let mut answer = pin!(batch.answer(Failures::Decide, work));
-        let mut turns = 0;
-        while futures_util::poll!(answer.as_mut()).is_pending() {
-            turns += 1;
-            tokio::task::yield_now().await;
-        }
-        assert!(turns >= 20, "{turns}");
-    }
-
-    #[tokio::test]
-    async fn what_some_items_have_waited_for_in_vain_the_others_do_not_wait_for() {
-        let items = vec!["{}"; 3 * AT_ONCE].join(",");
-        let json = format!(r#"{{"batch_input": [{items}]}}"#);
-        let batch: Batch<Item> = serde_json::from_str(&json).unwrap();
-        let waited = &std::cell::Cell::new(0);
-        let work = |_: Item| async move {
-            waited.set(waited.get() + 1);
-            tokio::time::sleep(LONG).await;
-            Err(Refusal::later("no member is in service", None))
-        };
-        let refused = batch.answer(Failures::Decide, work).await.unwrap_err();
-        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
-        assert_eq!(waited.get(), AT_ONCE);
-    }
-
-    #[tokio::test]
-    async fn what_no_item_knows_is_read_over_and_names_may_be_escaped() {
-        let json = r#"{"\u0062atch_input": [{"x": {"y": [1]}, "text": "a", "r\u0065ference": "r"}], "z": null}"#;
-        let expected = r#"[{"length":1,"reference":"r"}]"#;
-        assert_eq!(parts(answer(json).await.unwrap()), (200, expected.into()));
-        for wrong in [
-            r#"{"batch_input": {}}"#,
-            r#"{"batch_input": [1]}"#,
-            "[]",
-            "1",
-        ] {
-            assert!(
-                serde_json::from_str::<Batch<Item>>(wrong).is_err(),
-                "{wrong}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn the_status_of_a_batch() {
-        let all_bad = r#"{"batch_input": [{}], "partial_failure_response_code": 200}"#;
-        assert_eq!(parts(answer(all_bad).await.unwrap()).0, 400);
-        let ours = r#"{"batch_input": [{"text": "busy"}, {"text": "a"}]}"#;
-        assert_eq!(parts(answer(ours).await.unwrap()).0, 500);
-        let all_busy = r#"{"batch_input": [{"text": "busy"}, {"text": "busy"}]}"#;
-        assert!(answer(all_busy).await.unwrap_err().retry_after.is_some());
-        assert!(answer(r#"{"batch_input": []}"#).await.is_err());
-    }
-}
+mod tests;

@@ -61,7 +61,7 @@ pub async fn encrypt(mut call: Call) -> Result<Reply, Refusal> {
         let work = pin!(encrypt_one(&of, item));
         of.run("encrypt", work).await
     };
-    batch.answer(Failures::Decide, one).await
+    batch.answer(Failures::Decide, call.admitted(), one).await
 }
 
 /// `decrypt/:name`
@@ -77,7 +77,7 @@ pub async fn decrypt(mut call: Call) -> Result<Reply, Refusal> {
         });
         of.run("decrypt", work).await
     };
-    batch.answer(Failures::Decide, one).await
+    batch.answer(Failures::Decide, call.admitted(), one).await
 }
 
 /// `rewrap/:name`
@@ -93,7 +93,7 @@ pub async fn rewrap(mut call: Call) -> Result<Reply, Refusal> {
         });
         of.run("rewrap", work).await
     };
-    batch.answer(Failures::AreSaid, one).await
+    batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
 /// `datakey/plaintext/:name`, `datakey/wrapped/:name`

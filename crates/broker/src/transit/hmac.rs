@@ -26,7 +26,7 @@ pub async fn hmac(mut call: Call) -> Result<Reply, Refusal> {
         let work = pin!(hmac_one(&of, item.within(&whole)));
         of.run("hmac", work).await
     };
-    batch.answer(Failures::AreSaid, one).await
+    batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
 async fn hmac_one(of: &Use<'_>, asked: Asked<'_>) -> Result<Data, Refusal> {

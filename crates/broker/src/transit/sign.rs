@@ -139,7 +139,7 @@ pub async fn sign(mut call: Call) -> Result<Reply, Refusal> {
         let work = pin!(sign_one(&of, item.within(&whole)));
         of.run("sign", work).await
     };
-    batch.answer(Failures::AreSaid, one).await
+    batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
 /// `verify/:name`, `verify/:name/:hash_algorithm`
@@ -153,7 +153,7 @@ pub async fn verify(mut call: Call) -> Result<Reply, Refusal> {
         let work = pin!(valid(&of, item.within(&whole)));
         of.run("verify", work).await
     };
-    batch.answer(Failures::AreSaid, one).await
+    batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
 /// The dialect signs and verifies nothing where a request has neither input nor a batch; an item has to have one.

@@ -34,7 +34,7 @@ impl Broker {
         let section = config.broker.as_ref().ok_or_else(|| {
             let file = context.file();
             let message = format!(
-                "{}: there is no [broker]; add it with listen = [\"127.0.0.1:8200\"]",
+                "{}: there is no [broker]; add it with listen = [\"127.0.0.1:8200\"]: hsmux config example --full shows it",
                 file.display()
             );
             Exit::Usage.because(message)

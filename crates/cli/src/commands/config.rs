@@ -63,7 +63,10 @@ fn check(context: &Context) -> anyhow::Result<Exit> {
         match (errors, warnings) {
             (0, 0) => println!("{}: good", file.display()),
             (0, _) => println!("{}: good, with warnings", file.display()),
-            _ => println!("{}: errors: {errors}, warnings: {warnings}", file.display()),
+            _ => println!(
+                "{}: errors: {errors}, warnings: {warnings}; hsmux config schema explains every key",
+                file.display()
+            ),
         }
     }
     Ok(if errors == 0 { Exit::Done } else { Exit::Usage })

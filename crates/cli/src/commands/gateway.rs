@@ -25,7 +25,7 @@ impl Gateway {
         if context.load()?.gateway.is_none() {
             let file = context.file();
             let message = format!(
-                "{}: there is no [gateway]; add it with listen = [\"0.0.0.0:443\"], and a [[site]]",
+                "{}: there is no [gateway]; add it with listen = [\"0.0.0.0:443\"], and a [[site]]: hsmux config example --full shows both",
                 file.display()
             );
             return Err(Exit::Usage.because(message));

@@ -16,8 +16,9 @@ use super::show as show_response;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::progress;
+use choice::WrappingKey;
 
-pub use choice::KeyChoice;
+pub use choice::{KeyChoice, KeyParts};
 pub use delete::Delete;
 pub use request::{Csr, Reference};
 pub use table::show;
@@ -33,7 +34,7 @@ pub enum Key {
     /// Make a key on the members, from where it never comes out
     Generate(Generate),
     /// Copy keys to members that do not hold them
-    Clone(Clone),
+    Clone(Box<Clone>),
     /// Prove all replicas anew
     #[command(after_help = "Examples:\n  \
         hsmux key verify\n  \
@@ -74,8 +75,9 @@ pub struct Generate {
     hsmux key clone                                  # all keys to all members\n  \
     hsmux key clone --label web --to hsm3\n  \
     hsmux key clone --from hsm1 --to hsm2 --to hsm3\n  \
-    hsmux key clone --from hsm1 --to hsm2 --wrapping-key 'pkcs11:object=kek'\n\n\
-    A key travels wrapped under the public key of the target, or under --wrapping-key.")]
+    hsmux key clone --from hsm1 --to hsm2 --wrapping-label kek\n\n\
+    A key travels wrapped under the public key of the target, or under an AES key that both members hold\n\
+    (--wrapping-key, --wrapping-label or --wrapping-id).")]
 pub struct Clone {
     #[command(flatten)]
     choice: KeyChoice,
@@ -85,9 +87,8 @@ pub struct Clone {
     /// A member to copy to; may stand several times [default: all others]
     #[arg(long, value_name = "MEMBER")]
     to: Vec<String>,
-    /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
-    #[arg(long, value_name = "URI")]
-    wrapping_key: Option<String>,
+    #[command(flatten)]
+    wrapping: WrappingKey,
 }
 
 /// Commands about certificates.
@@ -167,8 +168,10 @@ fn verify(context: &Context, choice: &KeyChoice) -> anyhow::Result<Exit> {
 impl Clone {
     /// One request for each key, so that there is progress to show.
     fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        let choice = self.choice.uri()?;
+        let wrapping = self.wrapping.uri()?.map(|uri| uri.to_string());
         let admin = context.admin()?;
-        let whole = match self.choice.uri()? {
+        let whole = match choice {
             Some(uri) => vec![uri.to_string()],
             None => incomplete(&admin)?,
         };
@@ -179,7 +182,7 @@ impl Clone {
                 key: Some(key.clone()),
                 from: self.from.clone(),
                 to: self.to.clone(),
-                wrapping_key: self.wrapping_key.clone(),
+                wrapping_key: wrapping.clone(),
             };
             match admin.ask(&request) {
                 Ok(Response::Lines(done)) => lines.extend(done),
@@ -192,7 +195,9 @@ impl Clone {
         if lines.is_empty() && failures.is_empty() {
             lines.push("every member holds every key already".into());
         }
-        show_response(context, Response::Lines(lines))?;
+        if !lines.is_empty() {
+            show_response(context, Response::Lines(lines))?;
+        }
         anyhow::ensure!(failures.is_empty(), "{}", failures.join("\n"));
         Ok(Exit::Done)
     }

@@ -1,10 +1,11 @@
 //! `hsmux serve`.
 
 use std::io;
+use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use hsmux_daemon::Daemon;
-use hsmux_pool::process::keep_secrets;
+use hsmux_worker::keep_secrets;
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Context;
@@ -40,10 +41,7 @@ impl Serve {
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;
-        let daemon = Daemon::start(&file)?;
-        let broker = super::broker::start(&daemon)?;
-        let gateway = super::gateway::start(&daemon)?;
-        let node = hsmux_node::Service::start(daemon.running())?;
+        let (daemon, broker, gateway, node) = start(&file).map_err(advised)?;
         daemon.run()?;
         // They end before the pool does.
         drop((broker, gateway));
@@ -68,4 +66,25 @@ impl Serve {
         }
         Ok(())
     }
+}
+
+type Broker = Option<hsmux_broker::Service>;
+type Gateway = Option<hsmux_gateway::Service>;
+type Node = Option<hsmux_node::Service>;
+
+fn start(file: &Path) -> anyhow::Result<(Daemon, Broker, Gateway, Node)> {
+    let daemon = Daemon::start(file)?;
+    let broker = super::broker::start(&daemon)?;
+    let gateway = super::gateway::start(&daemon)?;
+    let node = hsmux_node::Service::start(daemon.running())?;
+    Ok((daemon, broker, gateway, node))
+}
+
+/// The error of a start, with the command that says more.
+fn advised(error: anyhow::Error) -> anyhow::Error {
+    let message = format!("{error:#}");
+    if message.contains("hsmux ") {
+        return error;
+    }
+    Exit::of(&error).because(format!("{message}; hsmux doctor says what is wrong"))
 }

@@ -168,9 +168,11 @@ fn resume(context: &Context, members: Vec<String>) -> anyhow::Result<Exit> {
             Err(failure) => failures.push(failure.to_string()),
         }
     }
-    let exit = show(context, Response::Lines(lines))?;
+    if failures.is_empty() || !lines.is_empty() {
+        show(context, Response::Lines(lines))?;
+    }
     anyhow::ensure!(failures.is_empty(), failures.join("\n"));
-    Ok(exit)
+    Ok(Exit::Done)
 }
 
 impl Add {

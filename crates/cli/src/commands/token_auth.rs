@@ -47,7 +47,7 @@ impl TokenAuth {
         let config = context.load()?;
         let section = config.broker.as_ref().ok_or_else(|| {
             Exit::Usage.because(format!(
-                "{}: there is no [broker]",
+                "{}: there is no [broker]; hsmux config example --full shows one",
                 context.file().display()
             ))
         })?;

@@ -15,7 +15,8 @@ pub struct Limits {
     pub special: Vec<Limit>,
     /// Requests per second from one address that show nothing, or what nobody knows yet.
     pub stranger_rate: NonZeroU32,
-    /// Bytes of the bodies of all clients' requests together; one of [`Allowance::max_body`] always fits in.
+    /// Bytes of the bodies of all clients' requests together, and of their answers until they are taken; one body of
+    /// [`Allowance::max_body`] always fits in.
     pub max_bodies: usize,
     /// Connections of all clients; past it the one that has been idle longest makes room.
     pub connections: usize,

@@ -83,7 +83,7 @@ pub(super) const BROKER: Section = Section {
             "max_bodies",
             "268435456",
             "268435456",
-            "Bytes of the bodies of all requests together, until they are answered; past it 503. Never less than the longest max_body. One client has half of it at most, or one body.",
+            "Bytes of the bodies of all requests together, and of their answers until clients have taken them; past it 503. Never less than the longest max_body. One client has half of it at most, or one body.",
         ),
         key(
             "stranger_rate",

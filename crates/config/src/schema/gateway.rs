@@ -65,7 +65,7 @@ pub(super) const GATEWAY: Section = Section {
             "source_connections",
             "1000",
             "three quarters of connections",
-            "Connections of one client address (IPv6: of one /64); past it new ones are closed. Behind a proxy the address in the PROXY header counts.",
+            "Connections of one client address (IPv6: of one /48); past it new ones are closed. Behind a proxy the address in the PROXY header counts.",
         ),
         key(
             "source_handshakes",
@@ -77,7 +77,7 @@ pub(super) const GATEWAY: Section = Section {
             "source_signatures",
             "100",
             "three quarters of [pool] queue",
-            "Signatures of one client address (IPv6: of one /64) that may wait. Addresses take turns; past the limit a handshake is refused.",
+            "Signatures of one client address (IPv6: of one /48) that may wait. Addresses take turns; past the limit a handshake is refused.",
         ),
         key(
             "handshake_timeout",

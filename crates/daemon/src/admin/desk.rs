@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hsmux_module::Options;
-use hsmux_pool::process::{Environment, keep_secrets, take_stdin};
 use hsmux_token::{Error, Kind, Result, Secret};
+use hsmux_worker::{Environment, keep_secrets, take_stdin};
 use minicbor::{Decode, Encode};
 
 /// The argument that makes `hsmux` such a process.

@@ -41,12 +41,13 @@ pub fn one(catalogue: &Catalogue, uri: &Uri, class: Class) -> Result<Arc<Object>
     match (keys.next(), keys.next()) {
         (Some(entry), None) => Ok(Arc::clone(&entry.object)),
         (None, _) => {
-            let message = format!("{uri}: no {name} among the objects that match");
+            let message =
+                format!("{uri}: no {name} among the objects that match; hsmux key list shows all");
             Err(Error::request(Kind::UnknownObject, message))
         }
         (Some(one), Some(two)) => {
             let message = format!(
-                "{uri}: several {name}s match: {}, {}{}; name one by --id and --label together",
+                "{uri}: several {name}s match: {}, {}{}; name one by --id and --label together, as hsmux key list shows them",
                 shown(&one.object),
                 shown(&two.object),
                 if keys.next().is_some() {

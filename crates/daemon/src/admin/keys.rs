@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::replicate::{Cloned, Fate, Selection};
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
+use hsmux_replicate::{Cloned, Fate, Selection};
 use hsmux_software::unchecked_kind;
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
@@ -135,7 +135,31 @@ pub fn generate(
         let why = "such a CKA_ID is the broker's own: leave it out for a random one";
         return Err(Error::request(Kind::Forbidden, why));
     }
+    if let Some(entry) = key_with_id(pool, &id) {
+        let label = entry.object.attributes.text(ck::CKA_LABEL);
+        let (label, id) = (label.unwrap_or_default(), hex::encode(&id));
+        let why = format!(
+            "the key {label:?} has the id {id} already: give another one, or hsmux key delete --id {id}"
+        );
+        return Err(Error::request(Kind::Invalid, why));
+    }
     make(pool, &spec.operation(label, &id), deadline)
+}
+
+/// A private or secret key of this pool's own members with this CKA_ID. Two of them could not be told apart by it, and
+/// OpenSC makes none. Another host may use the same ids.
+fn key_with_id(pool: &Pool, id: &[u8]) -> Option<Arc<Entry>> {
+    let catalogue = pool.catalogue();
+    let mut entries = catalogue.entries.values();
+    let found = entries.find(|entry| {
+        let object = &entry.object;
+        let is_key = [Class::PRIVATE_KEY, Class::SECRET_KEY].contains(&object.id.class);
+        is_key
+            && !entry.hidden
+            && catalogue.is_own(entry)
+            && object.attributes.get(ck::CKA_ID) == Some(id)
+    });
+    found.cloned()
 }
 
 /// How long new replicas may take to prove themselves: on a card each takes a second, after those of other keys.

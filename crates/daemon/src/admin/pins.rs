@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use hsmux_config::{Config, Login, Member};
 use hsmux_module::pin;
-use hsmux_pool::members;
-use hsmux_pool::replicate::pin_rotate::{self, Desk, Holder, Rotated};
+use hsmux_replicate::pin_rotate::{self, Holder, PinChanger, Rotated};
 use hsmux_token::{Error, Kind, Result, Secret, Uri, UriError};
 
 use super::{Failure, PinRow, Request, desk, recorder};
@@ -157,7 +156,10 @@ fn uri(text: &str) -> Result<Uri> {
 fn named<'a>(config: &'a Config, name: &str) -> Result<&'a Member> {
     config.member(name).ok_or_else(|| {
         let file = config.file.display();
-        Error::request(Kind::Invalid, format!("{file} has no member {name}"))
+        Error::request(
+            Kind::Invalid,
+            format!("{file} has no member {name}; hsmux token list shows all"),
+        )
     })
 }
 
@@ -190,12 +192,12 @@ struct Vendors<'a> {
     program: PathBuf,
 }
 
-impl Desk for Vendors<'_> {
+impl PinChanger for Vendors<'_> {
     fn change_pin(&self, member: &str, old: &Secret, new: &Secret) -> Result<()> {
         let member = named(self.config, member)?;
-        let mut options = members::open_options(member, &self.config.state)?;
+        let mut options = hsmux_worker::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
-        let environment = members::environment(self.config, member);
+        let environment = hsmux_worker::environment(self.config, member);
         desk::change_pin(&self.program, &environment, options, new)
     }
 }

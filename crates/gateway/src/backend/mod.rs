@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 
 use boring::ssl::SslConnector;
 use hsmux_config::{Behind, Site};
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::Result;
 use hyper::Uri;
 use hyper::header::HeaderValue;
@@ -55,7 +55,7 @@ pub struct Backends {
     /// Somebody checks them.
     asked: AtomicBool,
     behind: Behind,
-    roots: Stamp,
+    roots: FileVersions,
 }
 
 /// A server.
@@ -88,7 +88,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 impl Backends {
     /// Those of a site. None is connected yet.
     pub fn of(site: &Site) -> Result<Self> {
-        let roots = Stamp::of(site.behind.roots());
+        let roots = FileVersions::of(site.behind.roots());
         let each = site.behind.backends().iter();
         let all = each.map(|url| Backend::new(url, &site.behind));
         Ok(Self {
@@ -102,7 +102,7 @@ impl Backends {
 
     /// Whether they are a site's as it is now.
     pub fn are_of(&self, site: &Site) -> bool {
-        self.behind == site.behind && self.roots == Stamp::of(site.behind.roots())
+        self.behind == site.behind && self.roots == FileVersions::of(site.behind.roots())
     }
 
     /// Who may take the next request: whoever's turn it is of those that are well, then the others of them. Where

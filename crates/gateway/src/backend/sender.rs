@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
 
+use hsmux_edge::FloodGuard;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::{Request, Response};
@@ -84,7 +85,7 @@ where
         .max_send_buf_size(WINDOW as usize)
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW * STREAMS)
-        .handshake(TokioIo::new(stream))
+        .handshake(TokioIo::new(FloodGuard::for_server(stream)))
         .await;
     let (mut sender, connection) = begun.map_err(|e| reasons(&e))?;
     // Shared, for only the connection knows its limit, and nothing tells when that changes.

@@ -1,12 +1,16 @@
 //! What became of the signatures that were made for each source.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use crate::source::ClientSource;
 
 #[derive(Default)]
-pub struct Histories(HashMap<ClientSource, History>);
+pub struct Histories {
+    by_source: HashMap<ClientSource, History>,
+    /// The source that had no signature for longest comes first.
+    by_age: BTreeSet<(Instant, ClientSource)>,
+}
 
 struct History {
     /// Below zero: more of its handshakes were not completed than were.
@@ -21,13 +25,13 @@ const GOOD_FOR: Duration = Duration::from_secs(60);
 /// How much a source may have in hand, or owe.
 const MOST: i8 = 16;
 
-/// A source that is remembered takes some 100 bytes. Past so many the old ones are forgotten, or else all.
+/// A source that is remembered takes some 200 bytes. Past so many, the one that had no signature for longest is forgotten.
 const REMEMBERED: usize = 16_384;
 
 impl Histories {
     /// Whether a source used fewer of its signatures than it did not.
     pub fn is_in_doubt(&self, source: ClientSource, now: Instant) -> bool {
-        let history = self.0.get(&source);
+        let history = self.by_source.get(&source);
         history.is_some_and(|history| history.balance < 0 && history.is_recent(now))
     }
 
@@ -42,17 +46,20 @@ impl Histories {
     }
 
     fn add(&mut self, source: ClientSource, change: i8, now: Instant) {
-        if self.0.len() >= REMEMBERED && !self.0.contains_key(&source) {
-            self.0.retain(|_, history| history.is_recent(now));
-            if self.0.len() >= REMEMBERED {
-                self.0.clear();
-            }
+        let known = self.by_source.get(&source).map(|history| history.at);
+        if let Some(at) = known {
+            self.by_age.remove(&(at, source));
+        } else if self.by_source.len() >= REMEMBERED
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.by_source.remove(&oldest);
         }
+        self.by_age.insert((now, source));
         let new = || History {
             balance: 0,
             at: now,
         };
-        let history = self.0.entry(source).or_insert_with(new);
+        let history = self.by_source.entry(source).or_insert_with(new);
         let before = if history.is_recent(now) {
             history.balance
         } else {
@@ -95,12 +102,37 @@ mod tests {
     }
 
     #[test]
-    fn few_sources_are_remembered() {
-        let (mut histories, now) = (Histories::default(), Instant::now());
-        for number in 0..50_000 {
-            histories.made(source(number), now);
-            assert!(histories.0.len() <= REMEMBERED);
+    fn only_the_oldest_of_too_many_is_forgotten() {
+        let (mut histories, begun) = (Histories::default(), Instant::now());
+        let now = |number: u32| begun + Duration::from_micros(number.into());
+        let (bad, others) = (source(0), 1..=REMEMBERED as u32);
+        histories.made(bad, now(0));
+        for number in others.clone() {
+            // It goes on; all others have one signature each.
+            histories.made(bad, now(number));
+            histories.made(source(number), now(number));
+            assert!(histories.by_source.len() <= REMEMBERED);
+            assert_eq!(histories.by_source.len(), histories.by_age.len());
         }
-        assert!(histories.is_in_doubt(source(49_999), now));
+        let end = now(REMEMBERED as u32);
+        assert!(histories.is_in_doubt(bad, end));
+        let forgotten: Vec<_> = others
+            .filter(|number| !histories.is_in_doubt(source(*number), end))
+            .collect();
+        assert_eq!(forgotten, [1]);
+    }
+
+    #[test]
+    fn new_subnets_of_a_customer_have_its_history() {
+        let (mut histories, now) = (Histories::default(), Instant::now());
+        let subnet = |number: u128| {
+            let address = 0x2001_0db8 << 96 | number << 64 | 1;
+            ClientSource::of(std::net::Ipv6Addr::from(address).into())
+        };
+        for number in 0..50_000 {
+            histories.made(subnet(number), now);
+        }
+        assert!(histories.is_in_doubt(subnet(60_000), now));
+        assert_eq!(histories.by_source.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What waits of one source: its addresses take turns.
+//! What waits of one source: its addresses take turns, each for its subnet.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

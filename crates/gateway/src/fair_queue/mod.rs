@@ -1,6 +1,6 @@
 //! Signatures that wait, in fair turns of their sources: a state machine without threads, clocks, locks or I/O.
 //!
-//! SourceCounts take turns, and so do the addresses of one source. A source is in doubt while fewer handshakes were
+//! Sources take turns, and so do the subnets of one source. A source is in doubt while fewer handshakes were
 //! completed by its signatures than were not: the others come first, and it has one slow signature at a time on each
 //! seat. So who asks for signatures without using them costs the others the rest of one.
 
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::Room;
 
-use crate::source::ClientSource;
+use crate::source::{ClientSource, subnet};
 use history::Histories;
 use line::Line;
 
@@ -115,7 +115,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         work: T,
         now: Instant,
     ) -> Result<(Ticket, Option<T>), T> {
-        let source = ClientSource::of(client);
+        let (source, client) = (ClientSource::of(client), subnet(client));
         let in_doubt = self.histories.is_in_doubt(source, now);
         let own = self.waiting_of(source);
         let heaviest = if own >= self.limits.of_source {
@@ -206,7 +206,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         let Some(group) = self.groups.get(group) else {
             return 0;
         };
-        let source = ClientSource::of(client);
+        let (source, client) = (ClientSource::of(client), subnet(client));
         let own = group
             .lines
             .get(&source)
@@ -221,7 +221,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
 
     /// Whether one of this client would have a place.
     pub fn admits(&self, client: IpAddr) -> bool {
-        let source = ClientSource::of(client);
+        let (source, client) = (ClientSource::of(client), subnet(client));
         self.waiting_of(source) < self.limits.of_source || self.yields_to(source, client)
     }
 
@@ -238,7 +238,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         self.lines_of(source).map(Line::len).sum()
     }
 
-    /// Whether another address of a source has more than this one would.
+    /// Whether another subnet of a source has more than this one would.
     fn yields_to(&self, source: ClientSource, client: IpAddr) -> bool {
         let own: usize = self.lines_of(source).map(|line| line.len_of(client)).sum();
         self.lines_of(source).any(|line| line.most() > own + 1)
@@ -254,7 +254,7 @@ impl<G: Clone + Eq + Hash, T> FairQueue<G, T> {
         sources.map(weigh).max_by_key(|(key, _)| *key)
     }
 
-    /// The last one of the address that has most.
+    /// The last one of the subnet that has most.
     fn evict(&mut self, source: ClientSource) -> Option<T> {
         let groups = self.groups.values_mut();
         let most = |group: &&mut Group<T>| group.lines.get(&source).map_or(0, Line::most);

@@ -127,11 +127,25 @@ fn dozens_of_addresses_have_a_turn_each_and_then_come_last() {
 }
 
 #[test]
-fn an_address_waits_for_no_more_than_the_turns_of_its_own_network() {
-    let attacker = "2001:db8::bad".parse().unwrap();
-    let waits = sim().honest("2001:db8::1", 50, &[attacker], 300);
+fn a_subnet_waits_for_no_more_than_the_turns_of_its_own_network() {
+    // All addresses of a subnet are one.
+    let attackers: [IpAddr; 3] = ["bad:0::1", "bad:0::2", "bad:0::3"]
+        .map(|end| format!("2001:db8:0:{end}").parse().unwrap());
+    let waits = sim().honest("2001:db8::1", 50, &attackers, 300);
     let worst = waits[1..].iter().max().unwrap();
     assert!(*worst <= 4 * SERVICE, "{worst:?}");
+}
+
+/// A customer of a network may have a /48, of 65,536 subnets.
+#[test]
+fn all_subnets_of_one_customer_have_one_share() {
+    let attackers: Vec<IpAddr> = (0..64)
+        .map(|subnet| format!("2001:db8:0:{subnet:x}::1").parse().unwrap())
+        .collect();
+    let waits = sim().honest("2001:db8:1::1", 50, &attackers, 300);
+    // The first handshake meets what was begun before anybody knew: not one of each subnet.
+    let worst = waits.iter().max().unwrap();
+    assert!(*worst <= 6 * SERVICE, "{worst:?}");
 }
 
 #[test]
@@ -155,12 +169,13 @@ fn who_has_most_makes_room() {
 }
 
 #[test]
-fn an_address_that_has_most_makes_room_for_others_of_its_network() {
+fn a_subnet_that_has_most_makes_room_for_others_of_its_network() {
     let mut sim = Sim::new(Limits {
         all: 20,
         of_source: 10,
     });
-    let [one, other]: [IpAddr; 2] = ["2001:db8::1", "2001:db8::2"].map(|ip| ip.parse().unwrap());
+    let [one, other]: [IpAddr; 2] =
+        ["2001:db8::1", "2001:db8:0:1::2"].map(|ip| ip.parse().unwrap());
     for _ in 0..40 {
         sim.ask(one);
     }

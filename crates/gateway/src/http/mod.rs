@@ -2,8 +2,8 @@
 //!
 //! | file | one idea |
 //! |---|---|
+//! | `client_stream` | a client's stream, with answers before the final one |
 //! | `files` | a folder's files, opened and read |
-//! | `flood` | too many small frames of HTTP/2 |
 //! | `folder` | a folder in place of a backend |
 //! | `forward` | a request to a backend, and its answer |
 //! | `headers` | what of their heads is for the next one alone |
@@ -15,11 +15,10 @@
 //! | `parts` | a long file, part by part |
 //! | `reads` | work on files, beside the runtime's threads |
 //! | `rest` | what is left of a body that nobody needs |
-//! | `watched` | a client's stream, watched for floods |
 //! | `upgrade` | WebSocket: a connection or a stream that becomes another protocol's |
 
+mod client_stream;
 mod files;
-mod flood;
 mod folder;
 mod forward;
 mod headers;
@@ -32,7 +31,6 @@ mod parts;
 mod reads;
 mod rest;
 mod upgrade;
-mod watched;
 
 use std::convert::Infallible;
 use std::pin::pin;
@@ -41,6 +39,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hsmux_config::Behind;
+use hsmux_edge::FloodGuard;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -54,15 +53,15 @@ use parking_lot::Mutex;
 use crate::connection::Client;
 use crate::house::{House, Place};
 use crate::memory::{Account, Admission, Charge};
+use crate::metrics::Closed;
 use crate::pace::Pace;
 use crate::phase::Phase;
 use crate::sites::Served;
 
-use flood::Flood;
+use client_stream::ClientStream;
 use interim::Interim;
 use paced::{BodyContext, Paced, ReadAhead};
 use upgrade::is_websocket;
-use watched::Watched;
 
 pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
@@ -108,13 +107,13 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let account = house.memory.account();
     let forwards = !matches!(served.site.behind, Behind::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
-    let stream = Watched {
+    let stream = ClientStream {
         stream,
         interim: interim.clone(),
         account: Arc::clone(&account),
-        flood: h2.then(Flood::new),
-        metrics: Arc::clone(&house.metrics),
     };
+    let metrics = Arc::clone(&house.metrics);
+    let stream = FloodGuard::for_client(stream, move || metrics.closed(Closed::Flood));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
         let owed = clock.owe();

@@ -70,12 +70,20 @@ impl LibraryRef {
     }
 }
 
-/// Where a module is, if no other user can change it. A bare name is dlopen's to find.
+/// Where a module is, if no other user can change it. dlopen(3) would search a bare name in folders that nobody has
+/// verified, and its code runs before anybody can see what was found.
 fn verified(path: &Path) -> Result<PathBuf> {
-    match TrustedOwner::RootOrSelf.verify(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(path.to_owned()),
-        found => found.map_err(|error| unloadable(path, &format!("cannot be loaded: {error}"))),
-    }
+    TrustedOwner::RootOrSelf.verify(path).map_err(|error| {
+        let is_bare = path
+            .parent()
+            .is_none_or(|parent| parent.as_os_str().is_empty());
+        let advice = if is_bare && error.kind() == ErrorKind::NotFound {
+            "; name it by its path, such as /usr/lib/softhsm/libsofthsm2.so"
+        } else {
+            ""
+        };
+        unloadable(path, &format!("cannot be loaded: {error}{advice}"))
+    })
 }
 
 impl Loaded {

@@ -7,7 +7,7 @@ use hsmux_token::{Result, TokenInfo};
 
 use super::store::{Folder, read};
 use super::{Outcome, Record, User, Version};
-use crate::lock::FileLock;
+use hsmux_state::FileLock;
 
 /// A token's record, locked for this process.
 pub(crate) struct Journal {
@@ -107,7 +107,7 @@ impl Journal {
     }
 
     fn save(&self) -> Result<()> {
-        self.folder.write(&self.path, &self.record)
+        Folder::write(&self.path, &self.record)
     }
 }
 

@@ -1,18 +1,18 @@
 //! The files of the breaker: a folder, the key of the MACs, one record and one lock for each token.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hmac::{Hmac, Mac};
-use hsmux_token::{Error, Kind, Result, TokenInfo, give_to_the_owner_of_the_folder};
+use hsmux_state::{FileLock, LockFailed};
+use hsmux_token::permissions::SecretReaders;
+use hsmux_token::{Error, Kind, Result, TokenInfo};
 use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::{Record, User};
-use crate::lock::FileLock;
 
 /// How long a login waits for those of other processes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -24,13 +24,7 @@ impl Folder {
     /// Creates it where it is missing.
     pub(super) fn open(state: &Path) -> Result<Self> {
         let path = state.join("pins");
-        let made = std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&path);
-        let folder = made.and_then(|()| File::open(&path));
-        let folder = folder.map_err(|e| unwritable(&path, &e))?;
-        give_to_the_owner_of_the_folder(&folder, &path);
+        hsmux_state::private_folder(&path).map_err(|e| unwritable(&path, &e))?;
         Ok(Self(path))
     }
 
@@ -73,8 +67,8 @@ impl Folder {
     /// Waits for the token's lock.
     pub(super) fn lock(record: &Path) -> Result<FileLock> {
         let path = record.with_extension("lock");
-        FileLock::take(&path, PATIENCE).map_err(|e| match e.kind() {
-            ErrorKind::WouldBlock => Error::token(
+        FileLock::take(&path, PATIENCE).map_err(|e| match e {
+            LockFailed::Held(_) => Error::token(
                 Kind::Deadline,
                 format!(
                     "another process has been logging in to this token for {} s (it holds {})",
@@ -82,20 +76,15 @@ impl Folder {
                     path.display()
                 ),
             ),
-            _ => unwritable(&path, &e),
+            LockFailed::File(e) => unwritable(&path, &e),
         })
     }
 
     /// Replaces a record, durably: it is either the old one or the new one after any crash.
-    pub(super) fn write(&self, path: &Path, record: &Record) -> Result<()> {
+    pub(super) fn write(path: &Path, record: &Record) -> Result<()> {
         let text = serde_json::to_vec_pretty(record)
             .map_err(|e| unwritable(path, &std::io::Error::other(e)))?;
-        let write = || {
-            place(&path.with_extension("new"), &text)?;
-            std::fs::rename(path.with_extension("new"), path)?;
-            self.sync()
-        };
-        write().map_err(|e| unwritable(path, &e))
+        hsmux_state::replace(path, &text, 0o600).map_err(|e| unwritable(path, &e))
     }
 
     /// The MAC that stands for a PIN. Without a PIN: the token's own PIN pad.
@@ -133,8 +122,8 @@ impl Folder {
         let path = self.0.join("key");
         let get = || {
             let mut key = Zeroizing::new([0; 32]);
-            match File::open(&path) {
-                Ok(mut file) => file.read_exact(&mut key[..])?,
+            match SecretReaders::Owner.read_state(&path) {
+                Ok(bytes) => bytes.as_slice().read_exact(&mut key[..])?,
                 Err(e) if e.kind() == ErrorKind::NotFound => {
                     random(&mut key[..])?;
                     // Others may make one at the same time: threads of this process, and processes of other
@@ -142,12 +131,12 @@ impl Folder {
                     let mut name = [0; 8];
                     random(&mut name)?;
                     let draft = path.with_extension(format!("new-{}", hex::encode(name)));
-                    place(&draft, &key[..])?;
+                    hsmux_state::create_private(&draft, &key[..])?;
                     let linked = std::fs::hard_link(&draft, &path);
                     std::fs::remove_file(&draft)?;
                     match linked {
                         Err(e) if e.kind() != ErrorKind::AlreadyExists => return Err(e),
-                        _ => self.sync()?,
+                        _ => hsmux_state::sync_folder(&self.0)?,
                     }
                     File::open(&path)?.read_exact(&mut key[..])?;
                 }
@@ -157,27 +146,10 @@ impl Folder {
         };
         get().map_err(|e| unwritable(&path, &e))
     }
-
-    fn sync(&self) -> std::io::Result<()> {
-        File::open(&self.0)?.sync_all()
-    }
 }
 
 fn random(bytes: &mut [u8]) -> std::io::Result<()> {
     getrandom::fill(bytes).map_err(|e| std::io::Error::other(e.to_string()))
-}
-
-/// Writes a file that only its owner may read, durably.
-fn place(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(true)
-        .write(true)
-        .mode(0o600)
-        .open(path)?;
-    give_to_the_owner_of_the_folder(&file, path);
-    file.write_all(bytes)?;
-    file.sync_all()
 }
 
 /// The record in a file, if there is one.

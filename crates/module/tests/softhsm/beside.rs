@@ -60,7 +60,7 @@ fn a_copy_of_a_module_serves_on_its_own_and_leaves_nothing() {
 }
 
 #[test]
-fn what_cannot_be_copied_is_named() {
+fn a_module_that_is_not_there_is_named() {
     let options = Options {
         module: "/nowhere/module.so".into(),
         ..options("beside-nowhere")
@@ -69,7 +69,7 @@ fn what_cannot_be_copied_is_named() {
     assert_eq!(error.kind(), Kind::Environment);
     let text = error.to_string();
     assert!(
-        text.contains("/nowhere/module.so cannot be copied"),
+        text.contains("/nowhere/module.so: cannot be loaded: No such file"),
         "{text}"
     );
 }

@@ -347,8 +347,22 @@ fn what_is_no_module_or_has_no_token_says_so() {
     std::fs::write(&text, "not a library").unwrap();
     assert!(problem(with("/no/such/module.so")).contains("/no/such/module.so"));
     assert!(problem(with(text.to_str().unwrap())).contains("cannot be loaded"));
-    assert!(problem(with("libc.so.6")).contains("not a PKCS#11 module"));
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps.split_whitespace().find(|word| word.contains("/libc."));
+    assert!(problem(with(libc.unwrap())).contains("not a PKCS#11 module"));
     assert!(problem(standin.with_pin("1234")).contains("it has no token"));
+}
+
+/// dlopen(3) would find it, in a folder that nobody has verified.
+#[test]
+fn a_module_is_not_searched_for() {
+    let options = Options {
+        module: "libc.so.6".into(),
+        ..StandIn::new("").with_pin("1234")
+    };
+    let error = ModuleToken::open(options).map(|_| ()).unwrap_err();
+    assert_eq!(error.kind(), Kind::Environment, "{error}");
+    assert!(error.to_string().contains("name it by its path"), "{error}");
 }
 
 #[test]

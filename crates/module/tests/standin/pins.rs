@@ -228,14 +228,14 @@ fn records_belong_to_the_owner_of_the_state_folder() {
 }
 
 #[test]
-fn on_a_full_disk_there_is_no_login() {
+fn where_no_record_can_be_written_there_is_no_login() {
     let standin = StandIn::new("");
     standin.open("1234").unwrap();
-    let draft = record_of(&standin).with_extension("new");
-    std::os::unix::fs::symlink("/dev/full", draft).unwrap();
+    let draft = record_of(&standin).with_extension("json.new");
+    std::fs::create_dir(draft).unwrap();
     let error = standin.open("wrong").map(|_| ()).unwrap_err();
     assert_eq!(error.kind(), Kind::Environment);
-    assert!(error.to_string().contains("No space left"), "{error}");
+    assert!(error.to_string().contains("Is a directory"), "{error}");
     assert_eq!(standin.shown(), ["C_Login user right"]);
 }
 

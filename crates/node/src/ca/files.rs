@@ -1,13 +1,17 @@
 //! Files of an authority: written whole or not at all; what is secret is its owner's alone, and never written
 //! over.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result};
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+/// How long another command that changes the authority's files is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Permissions of a private key.
 pub const PRIVATE: u32 = 0o600;
@@ -35,7 +39,8 @@ impl NewFolder {
 
     /// Writes one of its files.
     pub fn write(&self, name: &str, text: &[u8], mode: u32) -> Result<()> {
-        write(&self.0.join(name), text, mode)
+        let file = self.0.join(name);
+        hsmux_state::create_new(&file, text, mode).map_err(|e| failed(&file, &e))
     }
 
     /// Gives it its name, which nothing else may have by now; [`sync_parent`] is to follow.
@@ -52,16 +57,9 @@ impl Drop for NewFolder {
     }
 }
 
-/// One writer at a time.
-pub struct Lock(#[expect(dead_code, reason = "held")] File);
-
-impl Lock {
-    /// Waits for it.
-    pub fn take(folder: &Path) -> Result<Self> {
-        let lock = File::open(folder).map_err(|e| failed(folder, &e))?;
-        flock(&lock, FlockOperation::LockExclusive).map_err(|e| failed(folder, &e))?;
-        Ok(Self(lock))
-    }
+/// Waits until nobody else writes in an authority's folder.
+pub fn lock(folder: &Path) -> Result<FileLock> {
+    FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(folder, &e))
 }
 
 /// Reads a file.
@@ -71,36 +69,12 @@ pub fn read(file: &Path) -> Result<Vec<u8>> {
 
 /// Other contents for a file that everybody may read.
 pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
-    let mut name = file.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}", std::process::id()));
-    let new = file.with_file_name(name);
-    let replaced = write(&new, text, PUBLIC)
-        .and_then(|()| fs::rename(&new, file).map_err(|e| failed(file, &e)));
-    replaced.inspect_err(|_| drop(fs::remove_file(&new)))?;
-    sync_parent(file)
-}
-
-fn write(file: &Path, text: &[u8], mode: u32) -> Result<()> {
-    let opened = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(file);
-    let written = opened.and_then(|mut file| {
-        file.write_all(text)?;
-        file.sync_all()
-    });
-    written.map_err(|e| failed(file, &e))
+    hsmux_state::replace_among_others(file, text, PUBLIC).map_err(|e| failed(file, &e))
 }
 
 /// What was renamed has its new name after a power loss, too.
 pub fn sync_parent(file: &Path) -> Result<()> {
-    let parent = file
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let synced = File::open(parent).and_then(|folder| folder.sync_all());
-    synced.map_err(|e| failed(parent, &e))
+    hsmux_state::sync_parent(file).map_err(|e| failed(file, &e))
 }
 
 /// An error about a file.

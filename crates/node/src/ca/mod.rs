@@ -23,7 +23,7 @@ use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Result, Token, Uri};
 
 use crate::certificate;
-use files::{Lock, NewFolder, PRIVATE, PUBLIC, failed, read, replace, sync_parent};
+use files::{NewFolder, PRIVATE, PUBLIC, failed, lock, read, replace, sync_parent};
 use issue::{Issuer, Subject};
 use key::{Key, TokenKey};
 use ledger::Ledger;
@@ -127,7 +127,7 @@ impl Authority {
     /// Makes a certificate for a host, in a folder that is not there yet.
     pub fn enroll(&self, wanted: &Wanted<'_>, into: &Path) -> Result<Enrolled> {
         let name = known_as(wanted.name)?;
-        let _lock = Lock::take(&self.folder)?;
+        let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
         let issuer = self.issuer(&ledger)?;
         let new = NewFolder::beside(into)?;
@@ -171,7 +171,7 @@ impl Authority {
 
     /// Takes back all certificates of a host, or the one of a serial number.
     pub fn revoke(&self, which: &str) -> Result<Revoked> {
-        let _lock = Lock::take(&self.folder)?;
+        let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
         let certificates = ledger.revoke(which)?;
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsmux_config::Identity;
-use hsmux_pool::stamp::Stamp;
+use hsmux_state::FileVersions;
 use hsmux_token::Error;
 use hsmux_wire::decode;
 
@@ -19,7 +19,7 @@ pub struct Desk {
     /// The other host, for the log.
     name: String,
     /// Files as they were read.
-    seen: Option<(Identity, Stamp)>,
+    seen: Option<(Identity, FileVersions)>,
     believed: Believed,
     /// The newest that this host has had, whatever has become of its file since.
     own: Vec<List>,
@@ -175,8 +175,8 @@ impl Desk {
 }
 
 /// The files as they are.
-fn state(identity: &Identity) -> (Identity, Stamp) {
+fn state(identity: &Identity) -> (Identity, FileVersions) {
     let files = [Some(&identity.ca), identity.revoked.as_ref()];
     let files = files.into_iter().flatten().map(|file| &**file);
-    (identity.clone(), Stamp::of(files))
+    (identity.clone(), FileVersions::of(files))
 }

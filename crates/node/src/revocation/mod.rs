@@ -21,9 +21,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_config::Identity;
-use hsmux_pool::process::LinkOptions;
 use hsmux_token::{Error, Result};
 use hsmux_wire::frame::Message;
+use hsmux_worker::LinkOptions;
 use minicbor::{Decode, Encode};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;

@@ -8,7 +8,7 @@ use rustix::fs::{Access, access};
 use x509_cert::der::pem::{self, LineEnding};
 
 use super::list::{Believed, List};
-use crate::ca::files::{Lock, replace};
+use crate::ca::files::{lock, replace};
 use crate::identity::{failed, lists};
 
 /// What is in the file.
@@ -42,7 +42,7 @@ impl Shelf {
     pub fn put(identity: &Identity, file: &Path, list: &List) -> Result<bool> {
         // Where the name is that of another file, that is the one that its owner changes.
         let file = &file.canonicalize().map_err(|e| failed(file, &e))?;
-        let _lock = Lock::take(folder(file))?;
+        let _lock = lock(folder(file))?;
         let mut shelf = Self::read(identity, file)?;
         let put = list.join(&mut shelf.lists);
         if put {

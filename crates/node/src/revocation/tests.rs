@@ -139,7 +139,7 @@ fn a_list_that_cannot_be_put_in_place_is_when_it_can() {
     let mut cluster = Cluster::new();
     let host = cluster.host("web1");
     let newer = cluster.revoke();
-    let name = format!("revoked.pem.{}", std::process::id());
+    let name = format!(".revoked.pem.{}", std::process::id());
     let in_its_way = file(&host).with_file_name(name);
     fs::create_dir(&in_its_way).unwrap();
     let mut desk = Desk::new("web2");

@@ -16,7 +16,7 @@ impl Pool {
     /// Connects a member anew after what runs there has ended or timed out, because its module has not
     /// seen what came to its token; returns when it serves again, or cannot now. Requests that only it
     /// can serve wait meanwhile.
-    pub(crate) fn connect_anew(&self, name: &str) -> Result<()> {
+    pub fn connect_anew(&self, name: &str) -> Result<()> {
         let records = self.named(name)?;
         for record in &records {
             self.core.pause(record);

@@ -4,15 +4,14 @@
 //! A question is random, and its answer says nothing of the key: a block that was enciphered, or a MAC. They stand in
 //! a file of lines in the state folder. Lost, keys wait for the members that come before theirs once more.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use hsmux_token::sync::Mutex;
-use hsmux_token::{Blob, Class, NameMap, ObjectId, Operation, Result};
+use hsmux_token::{Blob, Class, NameMap, ObjectId, Operation};
 use serde::{Deserialize, Serialize};
 
-use crate::replicate::files;
-use crate::replicate::json::{Cbor, Name};
+use hsmux_state::json::{Cbor, Name};
 
 /// Of so many keys; others wait for the members before theirs.
 const MOST: usize = 50_000;
@@ -78,7 +77,7 @@ impl Answers {
     /// Those of a file, which need not be there, and are written down there from now on.
     pub fn of_file(file: PathBuf) -> Self {
         let state = read(&file).unwrap_or_else(|error| {
-            if error.kind() != std::io::ErrorKind::NotFound {
+            if error.kind() != io::ErrorKind::NotFound {
                 tracing::warn!(file = %file.display(), %error, "what secret keys have answered is not known");
             }
             State::default()
@@ -130,6 +129,7 @@ impl Answers {
         if let Err(error) = written
             && !std::mem::replace(&mut state.told, true)
         {
+            let error = hsmux_state::failed("write", file, &error);
             tracing::warn!(%error, "what secret keys have answered is forgotten at the end");
         }
     }
@@ -142,24 +142,23 @@ fn line(key: ObjectId, answer: Option<Answer>) -> Vec<u8> {
     line
 }
 
-fn append(file: &Path, key: ObjectId, answer: Option<Answer>) -> Result<()> {
-    let failed = |error: std::io::Error| files::failed("write", file, &error);
-    let mut opened = files::open_private(file)?;
-    std::io::Seek::seek(&mut opened, std::io::SeekFrom::End(0)).map_err(failed)?;
-    opened.write_all(&line(key, answer)).map_err(failed)
+fn append(file: &Path, key: ObjectId, answer: Option<Answer>) -> io::Result<()> {
+    let mut opened = hsmux_state::open_private(file)?;
+    opened.seek(SeekFrom::End(0))?;
+    opened.write_all(&line(key, answer))
 }
 
-fn replace(file: &Path, state: &mut State) -> Result<()> {
+fn replace(file: &Path, state: &mut State) -> io::Result<()> {
     let known = state.known.iter();
     let lines: Vec<_> = known
         .map(|(key, answer)| line(*key, Some(answer.clone())))
         .collect();
     state.lines = lines.len();
-    files::replace(file, &lines.concat(), 0o600)
+    hsmux_state::replace(file, &lines.concat(), 0o600)
 }
 
 /// A line that cannot be read is passed over: a crash may have torn it.
-fn read(file: &Path) -> std::io::Result<State> {
+fn read(file: &Path) -> io::Result<State> {
     let mut state = State::default();
     let file = BufReader::new(std::fs::File::open(file)?.take(LONGEST));
     for line in file.split(b'\n') {

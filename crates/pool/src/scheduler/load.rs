@@ -119,7 +119,7 @@ const FLOOR: u64 = 1000;
 /// An operation that begins this part of the usual time after another one ended has taken its lane.
 const AT_ONCE: u32 = 64;
 /// Operations that a lane takes at once, at most.
-pub(crate) const DEEPEST: usize = 16;
+pub const DEEPEST: usize = 16;
 /// Nanoseconds below which an operation is not worth the way to a worker and back that its lane
 /// would idle for.
 const FAST: u64 = 500_000;

@@ -31,8 +31,9 @@ mod tests;
 use std::time::{Duration, Instant};
 
 use hsmux_token::Error;
+pub use load::DEEPEST;
 use load::Load;
-pub(crate) use load::{Capacity, DEEPEST, Verdict};
+pub(crate) use load::{Capacity, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
 pub use room::Room;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use hsmux_pool::replicate::{self, Hold};
 use hsmux_pool::{Care, Connector, Options, Seat};
+use hsmux_replicate::{self as replicate, Hold};
 use hsmux_token::fake::FakeToken;
 use hsmux_token::sync::{Condvar, Mutex};
 use hsmux_token::{Batch, Operation, Outcome, Result, Seen, Snapshot, Token, TokenInfo};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hsmux_pool::replicate::{self, Hold, Writer};
 use hsmux_pool::{Options, Pool};
+use hsmux_replicate::{self as replicate, Hold, Writer};
 use hsmux_token::fake::{Builder, FakeToken};
 use hsmux_token::sync::Mutex;
 use hsmux_token::{

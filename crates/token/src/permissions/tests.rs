@@ -175,8 +175,94 @@ fn a_secret_is_read_where_others_have_no_access_to_it() {
     );
     assert_eq!(refused, expected);
     set(&file, 0o600);
-    let metadata = file.metadata().unwrap();
-    let for_user = |user| SecretReaders::Owner.verify(&file, &metadata, Some(user));
-    assert!(for_user(metadata.uid()).is_ok());
-    assert_eq!(for_user(65534).is_ok(), metadata.uid() == 0);
+    let owner = file.metadata().unwrap().uid();
+    let for_user = |user| SecretReaders::Owner.check(&file, Some(user));
+    assert!(for_user(owner).is_ok());
+    assert_eq!(for_user(65534).is_ok(), owner == 0);
+}
+
+#[test]
+fn a_secret_of_the_state_folder_is_read_from_a_volume_of_a_group() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("signing.key");
+    fs::write(&file, "secret").unwrap();
+    set(&file, 0o600);
+    set(folder.path(), 0o770);
+    assert!(SecretReaders::Owner.read(&file).is_err());
+    assert_eq!(*SecretReaders::Owner.read_state(&file).unwrap(), b"secret");
+    set(&file, 0o640);
+    assert!(SecretReaders::Owner.read_state(&file).is_err());
+    set(&file, 0o600);
+    let link = folder.path().join("link");
+    symlink(&file, &link).unwrap();
+    assert!(SecretReaders::Owner.read_state(&link).is_err());
+}
+
+#[test]
+fn a_secret_that_others_can_replace_is_refused() {
+    let (folder, file) = file();
+    set(&file, 0o600);
+    let link = folder.path().join("link");
+    symlink(&file, &link).unwrap();
+    for mode in [0o775, 0o757, 0o777] {
+        set(folder.path(), mode);
+        for path in [&file, &link] {
+            let refused = SecretReaders::Owner.read(path).unwrap_err().to_string();
+            let expected = run("chmod go-w", folder.path());
+            assert!(refused.ends_with(&expected), "{mode:o} {refused}");
+            assert!(SecretReaders::Owner.check(path, None).is_err());
+        }
+    }
+    set(folder.path(), 0o1777);
+    assert!(SecretReaders::Owner.read(&link).is_ok());
+    if !geteuid().is_root() {
+        return;
+    }
+    // Root reads the secrets of a daemon in the daemon's folder, and no other user's folder is believed.
+    set(folder.path(), 0o700);
+    chown(folder.path(), Some(7), None).unwrap();
+    assert!(SecretReaders::Owner.read(&file).is_err());
+    assert!(SecretReaders::Owner.check(&file, Some(7)).is_ok());
+    chown(&file, Some(7), None).unwrap();
+    assert!(SecretReaders::Owner.read(&file).is_ok());
+    assert!(SecretReaders::Owner.check(&file, Some(8)).is_err());
+}
+
+/// A pipe that nobody writes to would block the daemon for ever.
+#[test]
+fn only_a_regular_file_of_bounded_length_is_read() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let (folder, file) = file();
+    let pipe = folder.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let socket = folder.path().join("socket");
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    set(&socket, 0o600);
+    let device = PathBuf::from("/dev/zero");
+    for path in [&pipe, &socket, &device, &folder.path().to_owned()] {
+        let refusals = [
+            SecretReaders::Owner.read(path).map(drop),
+            SecretReaders::Group.check(path, None),
+            TrustedOwner::RootOrSelf.open(path).map(drop),
+            TrustedOwner::RootOrSelf.verify(path).map(drop),
+        ];
+        for refused in refusals {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("not a regular file"), "{refused}");
+        }
+    }
+    set(&file, 0o600);
+    let length = |length| {
+        File::options()
+            .write(true)
+            .open(&file)
+            .unwrap()
+            .set_len(length)
+    };
+    length(LONGEST_SECRET).unwrap();
+    let read = SecretReaders::Owner.read(&file).unwrap();
+    assert_eq!(read.len() as u64, LONGEST_SECRET);
+    length(LONGEST_SECRET + 1).unwrap();
+    let refused = SecretReaders::Owner.read(&file).unwrap_err().to_string();
+    assert!(refused.contains("more than 1048576 bytes"), "{refused}");
 }

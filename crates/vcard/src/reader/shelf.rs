@@ -1,9 +1,10 @@
 //! Where cards come from, and where they stay between two runs.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use hsmux_state::{FileLock, LockFailed};
 
 use super::{MOST, ReaderError, Readers};
 use crate::{Card, Profile, Timing};
@@ -11,7 +12,7 @@ use crate::{Card, Profile, Timing};
 /// A folder with a file for each card, which one process at a time has; or none.
 pub struct Shelf {
     /// The folder, and its lock.
-    kept: Option<(PathBuf, File)>,
+    kept: Option<(PathBuf, FileLock)>,
 }
 
 impl Shelf {
@@ -24,10 +25,10 @@ impl Shelf {
     pub fn open(folder: &Path) -> Result<Self, ReaderError> {
         let failed = |source| ReaderError::io(format!("opening {}", folder.display()), source);
         fs::create_dir_all(folder).map_err(failed)?;
-        let lock = File::create(folder.join("lock")).map_err(failed)?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            rustix::io::Errno::WOULDBLOCK => ReaderError::InUse(folder.to_owned()),
-            error => failed(error.into()),
+        let lock = FileLock::take(&folder.join("lock"), Duration::ZERO);
+        let lock = lock.map_err(|error| match error {
+            LockFailed::Held(_) => ReaderError::InUse(folder.to_owned()),
+            LockFailed::File(error) => failed(error),
         })?;
         Ok(Self {
             kept: Some((folder.to_owned(), lock)),

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use hsmux_token::{Error, Kind, Result};
 use rustix::event::epoll::EventFlags;
-use zeroize::Zeroize;
 
 use super::{Caller, Greeted};
 use crate::budget::{FREE, Room};
 use crate::frame::{self, FrameBuffer, MAX_FRAME, MAX_GREETING};
 use crate::server::Answerer;
+use crate::wipe::wipe;
 use crate::{Call, Reply, socket};
 
 /// A frame has so long from its first byte to its last, and a second more for each [`SLOWEST`] bytes.
@@ -47,11 +47,18 @@ impl Inbox {
     }
 }
 
+impl Inbox {
+    /// Whether a call, or the begin of one, waits.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting.is_some() || self.frames.pending() > 0
+    }
+}
+
 impl Caller {
     pub(super) fn read(self: &Arc<Self>, ready: EventFlags, scratch: &mut [u8]) {
         let mut inbox = self.inbox.lock();
         let has_some = inbox.waiting.is_some() || inbox.frames.pending() > 0;
-        if has_some && !self.hear_all(&mut inbox, scratch) {
+        if has_some && !self.hear_all(&mut inbox) {
             // The end of a connection is told while it is not read, too.
             if ready.intersects(EventFlags::HUP | EventFlags::ERR) {
                 self.end();
@@ -62,25 +69,23 @@ impl Caller {
             Ok(0) => return self.end(),
             Ok(read) => {
                 inbox.frames.extend(&scratch[..read]);
-                if inbox.frames.holds_secret() {
-                    scratch[..read].zeroize();
-                }
+                wipe(&mut scratch[..read]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(_) => return self.end(),
         }
-        self.hear_all(&mut inbox, scratch);
+        self.hear_all(&mut inbox);
     }
 
     /// Takes all whole frames; whether the connection may be read on.
-    fn hear_all(self: &Arc<Self>, inbox: &mut Inbox, scratch: &mut [u8]) -> bool {
+    fn hear_all(self: &Arc<Self>, inbox: &mut Inbox) -> bool {
         while !self.ended.load(Ordering::Acquire) {
             let next = match inbox.waiting.take() {
                 Some(frame) => Ok(Some(frame)),
                 None => inbox.frames.next(self.longest()),
             };
             let heard = match next {
-                Ok(Some(frame)) => self.hear(inbox, frame, scratch),
+                Ok(Some(frame)) => self.hear(inbox, frame),
                 Ok(None) => match self.await_rest(inbox) {
                     Ok(may_read) => return may_read,
                     Err(error) => Err(error),
@@ -120,25 +125,26 @@ impl Caller {
         let len = inbox.frames.under_way();
         let begun = *inbox.begun.get_or_insert_with(Instant::now);
         self.arm(begun + time_for(len));
-        let need = if len > FREE { 2 * len + AROUND } else { 0 };
-        Ok(self.charge.ask(need, self) == Room::Granted)
+        let pending = inbox.frames.pending();
+        let need = if len > FREE {
+            2 * len + AROUND
+        } else {
+            len.max(pending)
+        };
+        match self.charge.ask(need, pending, self) {
+            Room::Granted => Ok(true),
+            Room::Waits => Ok(false),
+            Room::Full => Err(full(need)),
+        }
     }
 
     /// Takes a whole frame; `false` where it waits.
-    fn hear(
-        self: &Arc<Self>,
-        inbox: &mut Inbox,
-        frame: Vec<u8>,
-        scratch: &mut [u8],
-    ) -> Result<bool> {
+    fn hear(self: &Arc<Self>, inbox: &mut Inbox, frame: Vec<u8>) -> Result<bool> {
         let Some(greeted) = self.greeted.get() else {
             self.greet(&frame::decode(&frame.into())?)?;
             return Ok(true);
         };
         let secret = frame::carries_secret(&frame);
-        if secret {
-            scratch.zeroize();
-        }
         if self.elsewhere.load(Ordering::Acquire) {
             return Err(Error::protocol(
                 "a call before the answer to that by which the connection was handed over",
@@ -176,6 +182,7 @@ impl Caller {
             self.answer(&Reply::failed(too_much(held)));
             return Ok(true);
         }
+        let read = frame.len();
         let frame = Bytes::from(frame);
         let call: Call = frame::decode_counted(&frame)?;
         let need = held + conversation.answer_bytes(&call);
@@ -184,7 +191,7 @@ impl Caller {
             self.answer(&Reply::failed(too_much(need)));
             return Ok(true);
         }
-        match self.charge.ask(need, self) {
+        match self.charge.ask(need, read, self) {
             Room::Granted => self.call(greeted, call),
             Room::Waits => {
                 drop(call);

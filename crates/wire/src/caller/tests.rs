@@ -51,7 +51,7 @@ fn greeted(reactor: &Reactor) -> (Arc<Caller>, UnixStream) {
     near.set_nonblocking(true).unwrap();
     let peer = Peer::of(&near).unwrap();
     let entrance = reactor.adopt(Entrance);
-    let open = [Count::default().one(), Count::default().one()];
+    let open = Count::default().one();
     let budgets = Budgets::default();
     let service = Arc::new(Talkative);
     let caller = Caller::admit(&entrance.0, near, peer, service, open, &budgets, 0).unwrap();

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use hsmux_token::{Error, Kind, ObjectId, Operation, Outcome, Result};
-use zeroize::Zeroize;
 
 use super::{LONGEST, processor};
-use crate::frame::{self, FrameBuffer, KEPT};
+use crate::frame::{self, FrameBuffer};
+use crate::wipe::{empty, wipe};
 use crate::{Answer, Call, Peer, Reply, socket};
 
 /// Longer than anyone waits; a deadline further off would overflow the clock.
@@ -102,9 +102,7 @@ impl Line {
             Ok(read) => {
                 self.inbox.extend(&chunk[..read]);
                 // What is not for a worker may be a PIN all the same.
-                if self.inbox.holds_secret() {
-                    chunk[..read].zeroize();
-                }
+                wipe(&mut chunk[..read]);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
             Err(_) => return Heard::Ended,
@@ -152,11 +150,10 @@ impl Line {
             cpu: Some(processor()),
             ..Reply::new(0, Answer::Results(vec![result]))
         };
-        out.clear();
         let written = frame::encode_reply(self.handed.version, &reply, out).is_ok_and(|()| {
             socket::write_some(&self.handed.stream, out).is_ok_and(|n| n == out.len())
         });
-        out.shrink_to(KEPT);
+        empty(out);
         written
     }
 

@@ -3,7 +3,8 @@
 use hsmux_token::{Error, Result};
 use zeroize::Zeroize;
 
-use super::{HEADER, KEPT, MAX_SECRET, carries_secret, check_len};
+use super::{HEADER, MAX_SECRET, carries_secret, check_len};
+use crate::wipe::{empty, wipe};
 
 /// Puts a stream of bytes together to frames: of answers, unless [`Self::of_calls`] has made it.
 ///
@@ -34,9 +35,7 @@ impl Part {
             len,
         };
         part.item.extend_from_slice(item);
-        if secret {
-            item.zeroize();
-        }
+        wipe(item);
         part
     }
 
@@ -82,15 +81,20 @@ impl FrameBuffer {
             None => read,
         };
         if !rest.is_empty() {
-            self.bytes.drain(..std::mem::take(&mut self.taken));
+            self.close_up();
             self.bytes.extend_from_slice(rest);
         }
     }
 
-    /// Whether the frame that is under way carries a secret, as far as can be seen.
-    pub(crate) fn holds_secret(&self) -> bool {
-        let of_bytes = || self.bytes[self.taken..].get(HEADER..).unwrap_or_default();
-        self.is_secret(self.part.as_ref().map_or_else(of_bytes, |part| &part.item))
+    /// Moves what is left to the front.
+    fn close_up(&mut self) {
+        let taken = std::mem::take(&mut self.taken);
+        if taken > 0 {
+            let left = self.bytes.len() - taken;
+            self.bytes.copy_within(taken.., 0);
+            wipe(&mut self.bytes[left..]);
+            self.bytes.truncate(left);
+        }
     }
 
     /// Bytes that wait for the rest of their frame.
@@ -139,9 +143,7 @@ impl FrameBuffer {
             return Ok(None);
         };
         let frame = whole.to_vec();
-        if secret {
-            whole.zeroize();
-        }
+        wipe(whole);
         self.take(HEADER + len);
         Ok(Some(frame))
     }
@@ -150,8 +152,7 @@ impl FrameBuffer {
         self.taken += count;
         if self.taken == self.bytes.len() {
             self.taken = 0;
-            self.bytes.clear();
-            self.bytes.shrink_to(KEPT);
+            empty(&mut self.bytes);
         }
     }
 }
@@ -217,7 +218,6 @@ mod tests {
             let mut buffer = FrameBuffer::default();
             let frames = stream.chunks(step).filter_map(|part| {
                 buffer.extend(part);
-                assert!(!buffer.holds_secret());
                 buffer.next(1 << 20).unwrap()
             });
             assert_eq!(frames.collect::<Vec<_>>(), [&stream[HEADER..]]);

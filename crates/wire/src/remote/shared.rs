@@ -17,6 +17,7 @@ use crate::cork::{self, Corked};
 use crate::frame::{self, FrameBuffer, MAX_FRAME};
 use crate::outlet::Outlet;
 use crate::reactor::{Source, Watch};
+use crate::wipe::wipe;
 use crate::{Answer, Call, socket};
 
 /// The tag of [`Keeper::ended`]; lanes are numbered from 0.
@@ -143,7 +144,10 @@ impl Shared {
         let mut inbox = lane.inbox.lock();
         match socket::read_some(lane.outlet.stream(), scratch) {
             Ok(0) => return self.lose("closed a lane"),
-            Ok(read) => inbox.extend(&scratch[..read]),
+            Ok(read) => {
+                inbox.extend(&scratch[..read]);
+                wipe(&mut scratch[..read]);
+            }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
             Err(error) => return self.lose(&error.to_string()),
         }

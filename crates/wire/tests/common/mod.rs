@@ -1,7 +1,9 @@
 //! A token that answers what it is given, a server in front of it, and the frames between.
 #![allow(dead_code)]
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -12,8 +14,8 @@ use hsmux_token::{
 };
 use hsmux_wire::frame::{FrameBuffer, MAX_FRAME, decode, decode_call};
 use hsmux_wire::{
-    Answer, Answerer, Call, Conversation, Endpoint, Hello, Keeper, Link, Listening, Peer, Reactor,
-    RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
+    Answer, Answerer, Call, Connection, Conversation, Endpoint, Greeting, Hello, Keeper, Link,
+    Listening, Peer, Reactor, RemoteToken, Reply, SPOKEN, Service, VERSION, agree, serve_lane,
 };
 
 /// Answers the data of a `Use`, and `C_GenerateRandom` by sleeping as many milliseconds.
@@ -197,7 +199,7 @@ impl Conversation for Front {
     }
 }
 
-pub fn listen(reactor: &Reactor, path: &std::path::Path, daemon: &Arc<Daemon>) -> Listening {
+pub fn listen(reactor: &Reactor, path: &Path, daemon: &Arc<Daemon>) -> Listening {
     let _ = std::fs::remove_file(path);
     let listener = UnixListener::bind(path).unwrap();
     reactor
@@ -205,7 +207,7 @@ pub fn listen(reactor: &Reactor, path: &std::path::Path, daemon: &Arc<Daemon>) -
         .unwrap()
 }
 
-pub fn endpoint(path: &std::path::Path) -> Endpoint {
+pub fn endpoint(path: &Path) -> Endpoint {
     Endpoint::Unix(path.to_owned())
 }
 
@@ -297,4 +299,45 @@ pub fn unserved(reactor: &Arc<Reactor>, lanes: usize) -> (Arc<RemoteToken>, Vec<
     let (mut near, far): (Vec<_>, Vec<_>) = pairs.unzip();
     let admin = near.pop().unwrap();
     (start(reactor, near, admin, 4), far)
+}
+
+/// A connection as another user.
+pub fn connect_as(path: &Path, uid: u32) -> Connection {
+    let (connection, greeting) = greet_as(path, uid);
+    assert!(
+        matches!(greeting, Greeting::Welcome(_)),
+        "{uid}: {greeting:?}"
+    );
+    connection
+}
+
+/// The same with what it is answered; credentials are a thread's own.
+pub fn greet_as(path: &Path, uid: u32) -> (Connection, Greeting) {
+    let as_user = || {
+        let uid = rustix::process::Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        UnixStream::connect(path).unwrap()
+    };
+    let stream = std::thread::scope(|scope| scope.spawn(as_user).join().unwrap());
+    let mut connection = Connection::new(stream);
+    let hello = Hello {
+        oldest: *SPOKEN.start(),
+        newest: *SPOKEN.end(),
+        client: [1; 16],
+        program: "test".into(),
+    };
+    // Who is refused may have been told before it says anything.
+    let _ = connection.write(&hello, Some(soon()));
+    let greeting = connection.read(MAX_FRAME, Some(soon())).unwrap();
+    (connection, hsmux_wire::decode(greeting).unwrap())
+}
+
+/// A socket that every user may connect to.
+pub fn open_socket(folder: &Path) -> (PathBuf, UnixListener) {
+    let path = folder.join("sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    for path in [folder, &path] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    (path, listener)
 }

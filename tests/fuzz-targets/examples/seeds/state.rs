@@ -10,7 +10,7 @@ use hsmux_audit::{Actor, Event, Keeper, OnFailure, Settings, Trail};
 use super::write;
 
 pub fn journal() {
-    let lines = hsmux_pool::replicate::fuzzing::example();
+    let lines = hsmux_replicate::fuzzing::example();
     let all = lines.split_inclusive(|byte| *byte == b'\n');
     for (at, line) in all.clone().enumerate() {
         write("journal", &format!("line-{at}"), line);
@@ -18,7 +18,7 @@ pub fn journal() {
     let until: Vec<&[u8]> = all.take(4).collect();
     for (name, lines) in [("all", &lines), ("undecided", &until.concat())] {
         write("journal", name, lines);
-        let one = hsmux_pool::replicate::fuzzing::compacted(lines).expect("a journal");
+        let one = hsmux_replicate::fuzzing::compacted(lines).expect("a journal");
         write("journal", &format!("{name}-compacted"), one);
     }
     write("journal", "torn", &lines[..lines.len() - 9]);

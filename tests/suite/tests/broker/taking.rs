@@ -9,6 +9,7 @@ use hsmux_suite::{PATIENCE, Rig, Setup};
 use serde_json::json;
 
 use crate::connection::{Connection, request, tcp};
+use crate::frames;
 use crate::rig::Broker;
 
 /// A broker with these lines in its section, and a key.
@@ -68,31 +69,19 @@ fn a_long_answer_to_a_steady_reader_is_sent_to_its_end() {
     assert_eq!(read, body + length);
 }
 
-/// Frames of HTTP/2 (RFC 9113): kind, flags, stream, payload.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-    let length = u8::try_from(payload.len()).expect("a short frame");
-    [&[0, 0, length, kind, flags, 0, 0, 0, stream], payload].concat()
-}
-
 /// Its windows are closed from the start, and it pings for ever.
 #[test]
 fn a_client_of_http2_that_does_not_take_its_answer_is_let_go() {
     let broker = start("read_timeout = \"1s\"");
-    let mut stream = tcp(&broker.url);
-    let head = [&[0x82, 0x86, 4, 8], &b"/healthz"[..], &[1, 6], b"broker"].concat();
-    let said = [
-        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
-        // SETTINGS_INITIAL_WINDOW_SIZE is 0.
-        frame(4, 0, 0, &[0, 4, 0, 0, 0, 0]),
-        frame(1, 1 | 4, 1, &head),
-    ];
-    stream.write_all(&said.concat()).expect("a request");
+    let mut stream = frames::connect(&broker, frames::CLOSED);
+    let request = frames::get(1, "/healthz");
+    stream.write_all(&request).expect("a request");
     let begun = std::time::Instant::now();
     let mut part = [0; 1024];
     while matches!(stream.read(&mut part), Ok(read) if read > 0) {
         assert!(begun.elapsed() < PATIENCE, "it is not let go");
         thread::sleep(Duration::from_millis(20));
-        let ping = frame(6, 0, 0, &[0; 8]);
+        let ping = frames::frame(frames::PING, 0, 0, &[0; 8]);
         if stream.write_all(&ping).is_err() {
             break;
         }

@@ -16,6 +16,7 @@ mod p11_kit;
 mod pkcs11_tool;
 mod pkcs15;
 mod pool;
+mod pool_page;
 mod provision;
 mod readers;
 mod run;

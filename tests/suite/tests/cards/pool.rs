@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{Caller, CardPool, Cards, OPENSC, PATIENCE, Program, built, source, until};
+use hsmux_suite::{Caller, CardPool, Cards, PATIENCE, until};
 use hsmux_vcard::{Order, Timing};
 use serde_json::{Value, json};
 
@@ -102,39 +102,4 @@ fn a_pulled_card_leaves_and_returns_under_load() {
     let load = program.ok("stop_load", json!({}));
     assert_eq!(load["failed"], json!({}), "{load}");
     no_try_is_gone(pool);
-}
-
-/// With its own configuration a worker's OpenSC sees one card and looks into no other.
-#[test]
-fn the_page_gives_each_worker_its_own_card() {
-    let pool = CardPool::prepare(3, &Timing::None, &KEYS[..1]);
-    let text = fs::read_to_string(source().join("docs/cards-in-a-pool.md")).unwrap();
-    let blocks = text.split("```sh\n").skip(1);
-    let script: String = blocks
-        .filter_map(|block| Some(block.split_once("```")?.0))
-        .collect();
-    assert!(script.contains("hsmux serve"), "{script}");
-    let programs = built(Program::Hsmux);
-    let programs = programs.parent().unwrap().display();
-    let path = std::env::var("PATH").unwrap();
-    pool.cards
-        .run("bash")
-        .args("-euxo pipefail -s")
-        .env("PATH", format!("{programs}:{path}"))
-        .input(script + "kill $!\nwait $!\n")
-        .limit(600)
-        .ok();
-    for card in 0..3 {
-        let own = Cards::serial(card);
-        let conf = pool.cards.path(&format!("opensc-{own}.conf"));
-        let tokens = pool
-            .cards
-            .run("pkcs11-tool")
-            .args(&format!("--module {OPENSC} --list-token-slots"))
-            .env("OPENSC_CONF", conf)
-            .ok();
-        for other in (0..3).map(Cards::serial) {
-            assert_eq!(tokens.all().contains(&other), other == own, "{tokens}");
-        }
-    }
 }

@@ -1,9 +1,10 @@
 //! What is wrong is said once, of whom, and with what to do.
 
 use std::fs;
+use std::net::TcpListener;
 use std::time::Duration;
 
-use hsmux_suite::{Caller, Member, Rig, Setup, StandIn, until};
+use hsmux_suite::{Caller, Member, Rig, Setup, StandIn, gateway, until};
 use serde_json::{Value, json};
 
 /// Long enough for any machine.
@@ -208,4 +209,59 @@ fn a_brokers_token_whose_module_is_in_the_daemon_is_noted() {
         .says("only watch = true allows")
         .says("nothing is wrong")
         .never_says("note: hsm2");
+}
+
+/// What listens on a port is another program: the doctor says so of each place where the daemon would listen.
+#[test]
+fn a_port_that_another_program_has_is_told() {
+    let mut rig = gateway::Gateway::prepare();
+    rig.hsmux("node ca init --ca ca").ok();
+    rig.hsmux("node enroll web1 --ca ca --out node").ok();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let free = "127.0.0.1:0";
+    let site = format!("[[site]]\n{}\n{}", gateway::BOTH, gateway::FOLDER);
+    let files = "certificate = \"node/node.pem\"\nkey = \"node/node.key\"\n\
+                 ca = \"node/ca.pem\"\nrevoked = \"node/revoked.pem\"";
+    for (key, lines) in [
+        (
+            "[gateway] listen",
+            format!("[gateway]\nlisten = [\"{taken}\"]\n{site}"),
+        ),
+        (
+            "[gateway] http",
+            format!("[gateway]\nlisten = [\"{free}\"]\nhttp = [\"{taken}\"]\n{site}"),
+        ),
+        (
+            "[gateway] metrics",
+            format!("[gateway]\nlisten = [\"{free}\"]\nmetrics = \"{taken}\"\n{site}"),
+        ),
+        (
+            "[broker] listen",
+            format!("[broker]\nlisten = [\"{taken}\"]"),
+        ),
+        (
+            "[node] listen",
+            format!("[node]\nlisten = [\"{taken}\"]\n{files}"),
+        ),
+    ] {
+        rig.config.module = lines;
+        rig.write_config();
+        let found = findings(&rig, &format!("{key} {taken}"));
+        let [finding] = &found[..] else {
+            panic!("{key}: {found:#?}");
+        };
+        assert_eq!(finding["level"], "error");
+        assert_eq!(finding["problem"], "another program listens there");
+        let advice = finding["advice"].as_str().unwrap();
+        assert!(
+            advice.contains(&format!("sport = :{}", taken.port())),
+            "{advice}"
+        );
+        // The daemon says the same, and refers to the doctor.
+        rig.hsmux("serve").fails().says("hsmux doctor");
+    }
+    drop(other);
+    let free = rig.hsmux("doctor --json").finish();
+    free.never_says("another program");
 }

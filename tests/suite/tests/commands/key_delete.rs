@@ -84,26 +84,3 @@ fn the_label_is_asked_for_at_a_terminal() {
     right.ok();
     assert_eq!(objects(&rig), ALL[..1]);
 }
-
-/// Every command that takes a key takes its parts, too, but not one of them twice.
-#[test]
-fn keys_are_named_by_options() {
-    let rig = rig();
-    rig.hsmux("key verify --label web")
-        .ok()
-        .says("every replica");
-    rig.hsmux("key clone --label web --type private").ok();
-    rig.hsmux("key csr --label web --subject CN=web --out web.csr")
-        .ok()
-        .says("web.csr");
-    rig.hsmux("key reference pkcs11:token=pool --label web")
-        .ok()
-        .says("BEGIN PKCS#11 PROVIDER URI");
-    rig.hsmux("key verify pkcs11:object=web --label web")
-        .fails()
-        .says("leave one out");
-    rig.hsmux("key verify --type nonsense")
-        .fails()
-        .says("private, public");
-    rig.hsmux("key verify --id 0g").fails().says("hexadecimal");
-}

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hsmux_suite::{PATIENCE, Rig, Run, Setup, until};
+use hsmux_suite::{PATIENCE, Rig, Run, Setup, Terminal, until};
 use serde_json::Value;
 
 /// A pool of three tokens without keys.
@@ -308,4 +308,57 @@ fn mistakes_are_answered_in_words() {
     rig.hsmux("key delete not-a-uri --yes")
         .fails()
         .says("pkcs11:");
+}
+
+/// The longest ids that programs make by themselves are SHA-1 hashes. In a terminal of 80 columns they are to be
+/// copied, in one piece.
+#[test]
+fn an_id_of_twenty_bytes_is_printed_whole() {
+    const ID: &str = "00112233445566778899aabbccddeeff01234567";
+    let rig = empty();
+    rig.hsmux(&format!("key generate ec:p256 --label web --id {ID}"))
+        .ok();
+    let label = "a label of many words, which leaves the other columns of the table little room";
+    rig.hsmux(&format!(
+        "key generate aes:256 --id {}",
+        ID.replace("00", "ff")
+    ))
+    .arg("--label")
+    .arg(label)
+    .ok();
+    let screen = Terminal::start(rig.hsmux("key list")).ok();
+    // Past the line that is wiped away.
+    let at_a_terminal = screen.rsplit("\u{1b}[2K").next().unwrap().to_owned();
+    for list in [rig.hsmux("key list").ok().out, at_a_terminal] {
+        let words: Vec<_> = list.split_whitespace().collect();
+        let times = |id: &str| words.iter().filter(|word| **word == id).count();
+        assert_eq!(times(ID), 2, "{list}");
+        assert_eq!(times(&ID.replace("00", "ff")), 1, "{list}");
+        let widest = list.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{widest:?} columns\n{list}");
+    }
+    // As it is printed, it is an argument.
+    rig.hsmux(&format!("key verify --id {ID}"))
+        .ok()
+        .says("every replica");
+}
+
+/// Nobody could name one of them alone.
+#[test]
+fn an_id_names_one_key() {
+    let rig = empty();
+    rig.hsmux("key generate ec:p256 --label web --id 0a").ok();
+    for (kind, label) in [("ec:p256", "web"), ("aes:256", "other")] {
+        rig.hsmux(&format!("key generate {kind} --label {label} --id 0a"))
+            .fails()
+            .says("\"web\" has the id 0a already")
+            .says("hsmux key delete --id 0a");
+    }
+    assert_eq!(members(&rig, "other", "secret key"), [""; 0]);
+    rig.hsmux("key csr --id 0a --subject CN=x").ok();
+    // A label is for many, and who gives no id gets one.
+    rig.hsmux("key generate ec:p256 --label web").ok();
+    rig.hsmux("key delete --id 0a --all --yes --confirm web")
+        .ok();
+    rig.hsmux("key generate aes:256 --label other --id 0a").ok();
 }

@@ -1,5 +1,6 @@
 //! A balancer in front of two gateways: haproxy, as `hsmux haproxy config` configures it.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
@@ -75,11 +76,28 @@ pub fn config(port: u16, hosts: &[Gateway; 2], more: &str) -> Run {
 pub const SOCKET: &str = "haproxy.sock";
 
 pub fn on_port(port: u16, hosts: &[Gateway; 2]) -> Process {
-    let rig = &hosts[0].rig;
+    written_for(port, hosts);
+    haproxy(&hosts[0].rig, "")
+}
+
+/// The same with a line of the log for each connection that has ended: `client PORT had SERVER`.
+pub fn logging(port: u16, hosts: &[Gateway; 2]) -> Process {
+    written_for(port, hosts);
+    let file = hosts[0].rig.path("haproxy.cfg");
+    let text = fs::read_to_string(&file).expect("a configuration");
+    let logs = text.replace("daemon notice", "daemon info").replace(
+        "    log global\n",
+        "    log global\n    log-format \"client %cp had %s\"\n",
+    );
+    assert_eq!(logs.matches("info").count(), 1, "{text}");
+    fs::write(&file, logs).expect("a configuration");
+    haproxy(&hosts[0].rig, "")
+}
+
+fn written_for(port: u16, hosts: &[Gateway; 2]) {
     config(port, hosts, "--out haproxy.cfg --socket")
-        .arg(rig.path(SOCKET))
+        .arg(hosts[0].rig.path(SOCKET))
         .ok();
-    haproxy(rig, "")
 }
 
 /// Started with the configuration that is there.
@@ -188,7 +206,7 @@ impl Drop for Client {
 #[test]
 fn a_configuration_is_checked_before_it_is_written() {
     let rig = Rig::prepare(Setup::Daemon, 0);
-    std::fs::remove_file(rig.path("hsmux.toml")).expect("no configuration");
+    fs::remove_file(rig.path("hsmux.toml")).expect("no configuration");
     let config = |line: &str| {
         rig.hsmux(&format!(
             "haproxy config {line} --port 443 --health-port 9443"

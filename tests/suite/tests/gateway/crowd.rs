@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use boring::ssl::{SslConnector, SslMethod, SslStream, SslVerifyMode};
 use hsmux_suite::{PATIENCE, until};
@@ -20,11 +21,28 @@ struct Shared {
     port: u16,
     stop: AtomicBool,
     done: AtomicU64,
-    failed: Mutex<Vec<String>>,
+    failed: Mutex<Vec<Failure>>,
+}
+
+/// A request without its answer.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    pub why: String,
+    /// The client's port; none where there was no connection.
+    pub port: Option<u16>,
+    /// When its connection was begun.
+    pub began: Instant,
+}
+
+/// A connection of a client.
+struct Open {
+    stream: BufReader<SslStream<TcpStream>>,
+    port: Option<u16>,
+    began: Instant,
 }
 
 /// An answer was read to its end, and whether it is the connection's last.
-type Asked = Result<bool, String>;
+type Asked = Result<bool, Failure>;
 
 impl Crowd {
     /// So many clients that connect for each request, and so many that ask on one connection as long as they may.
@@ -49,14 +67,20 @@ impl Crowd {
         });
     }
 
-    /// Ends them, and panics if more requests than that have failed.
+    /// Ends them, and panics if a request has failed.
     #[track_caller]
-    pub fn at_most_failed(mut self, allowed: usize) {
+    pub fn none_failed(self) {
+        let done = Arc::clone(&self.shared);
+        let failed = self.stop();
+        let (count, done) = (failed.len(), done.done.load(Relaxed));
+        assert_eq!(count, 0, "{count} of {done} failed: {failed:#?}");
+    }
+
+    /// Ends them, and answers what has failed.
+    pub fn stop(mut self) -> Vec<Failure> {
         self.end();
-        let done = self.shared.done.load(Relaxed);
         let failed = self.shared.failed.lock().expect("the failures");
-        let count = failed.len();
-        assert!(count <= allowed, "{count} of {done} failed: {failed:#?}");
+        failed.clone()
     }
 
     fn end(&mut self) {
@@ -84,46 +108,65 @@ impl Shared {
         }
     }
 
-    fn ask(&self, open: &mut Option<BufReader<SslStream<TcpStream>>>, keeps: bool) -> Asked {
-        if open.is_none() {
-            *open = Some(connect(self.port)?);
-        }
-        let stream = open.as_mut().ok_or("no connection")?;
-        let connection = if keeps { "keep-alive" } else { "close" };
-        let request =
-            format!("GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: {connection}\r\n\r\n");
-        let named = |e: std::io::Error| format!("{connection}: {e}");
-        stream
-            .get_mut()
-            .write_all(request.as_bytes())
-            .map_err(named)?;
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if stream.read_line(&mut head).map_err(named)? == 0 {
-                return Err(format!("{connection}: the end after {head:?}"));
-            }
-        }
-        let mut page = [0; 7];
-        stream.read_exact(&mut page).map_err(named)?;
-        if !head.starts_with("HTTP/1.1 200 ") || &page != b"a page\n" {
-            return Err(format!("{connection}: {head}"));
-        }
-        Ok(head
-            .to_ascii_lowercase()
-            .contains("\r\nconnection: close\r\n"))
+    fn ask(&self, open: &mut Option<Open>, keeps: bool) -> Asked {
+        let open = match open {
+            Some(open) => open,
+            None => open.insert(Open::connect(self.port)?),
+        };
+        let (port, began) = (open.port, open.began);
+        ask_for_page(&mut open.stream, keeps).map_err(|why| Failure { why, port, began })
     }
 }
 
-fn connect(port: u16) -> Result<BufReader<SslStream<TcpStream>>, String> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|e| format!("connect: {e}"))?;
+/// Asks for the page, and answers whether that was the connection's last answer.
+fn ask_for_page(stream: &mut BufReader<SslStream<TcpStream>>, keeps: bool) -> Result<bool, String> {
+    let connection = if keeps { "keep-alive" } else { "close" };
+    let request =
+        format!("GET /page.txt HTTP/1.1\r\nHost: a.test\r\nConnection: {connection}\r\n\r\n");
+    let named = |e: std::io::Error| format!("{connection}: {e}");
+    stream
+        .get_mut()
+        .write_all(request.as_bytes())
+        .map_err(named)?;
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).map_err(named)? == 0 {
+            return Err(format!("{connection}: the end after {head:?}"));
+        }
+    }
+    let mut page = [0; 7];
+    stream.read_exact(&mut page).map_err(named)?;
+    if !head.starts_with("HTTP/1.1 200 ") || &page != b"a page\n" {
+        return Err(format!("{connection}: {head}"));
+    }
+    Ok(head
+        .to_ascii_lowercase()
+        .contains("\r\nconnection: close\r\n"))
+}
+
+impl Open {
+    fn connect(to: u16) -> Result<Self, Failure> {
+        let began = Instant::now();
+        let failed = |why, port| Failure { why, port, began };
+        let stream = TcpStream::connect(("127.0.0.1", to))
+            .map_err(|e| failed(format!("connect: {e}"), None))?;
+        let port = stream.local_addr().ok().map(|address| address.port());
+        let stream = handshake(stream).map_err(|e| failed(format!("handshake: {e}"), port))?;
+        Ok(Self {
+            stream,
+            port,
+            began,
+        })
+    }
+}
+
+fn handshake(stream: TcpStream) -> Result<BufReader<SslStream<TcpStream>>, String> {
     let _ = stream.set_read_timeout(Some(PATIENCE));
     let mut connector = SslConnector::builder(SslMethod::tls()).map_err(|e| e.to_string())?;
     connector.set_verify(SslVerifyMode::NONE);
     let config = connector.build().configure().map_err(|e| e.to_string())?;
     let shaken = config.verify_hostname(false).connect("a.test", stream);
-    shaken
-        .map(BufReader::new)
-        .map_err(|e| format!("handshake: {e}"))
+    shaken.map(BufReader::new).map_err(|e| e.to_string())
 }
 
 impl Drop for Crowd {

@@ -1,18 +1,20 @@
 //! Gateways behind haproxy that are stopped, killed and started again, one after the other, while clients come.
 
-use hsmux_suite::{PATIENCE, Rig, until};
+use std::time::Instant;
+
+use hsmux_suite::{PATIENCE, Process, Rig, until};
 
 use crate::backends::Port;
-use crate::balancer::{Cluster, on_port};
-use crate::crowd::Crowd;
+use crate::balancer::{Cluster, logging, on_port};
+use crate::crowd::{Crowd, Failure};
 use crate::rig::{BOTH, FOLDER, Gateway};
 
 /// Clients that connect for each request, and clients that keep their connection. Each has one request under way.
 const CLIENTS: [usize; 2] = [6, 2];
 
 /// Two gateways with this line that come back on their ports, of which nobody else is given one as long as these are
-/// there.
-fn cluster(line: &str) -> (Cluster, [[Port; 2]; 2]) {
+/// there. The balancer is started on a port.
+fn cluster(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> (Cluster, [[Port; 2]; 2]) {
     let ports = [(); 2].map(|()| [Port::taken(), Port::taken()]);
     let host = |[tls, health]: &[Port; 2]| {
         let mut rig = Gateway::prepare();
@@ -23,13 +25,24 @@ fn cluster(line: &str) -> (Cluster, [[Port; 2]; 2]) {
         Gateway::start_by(rig, Rig::start)
     };
     let hosts = [host(&ports[0]), host(&ports[1])];
-    (Cluster::before(hosts, "haproxy", on_port), ports)
+    (Cluster::before(hosts, "haproxy", balancer), ports)
 }
 
 impl Cluster {
     fn crowd(&self) -> Crowd {
         let [once, kept] = CLIENTS;
         Crowd::start(self.port, once, kept)
+    }
+
+    /// Which hosts the connections of a client's port had, by the log of [`logging`].
+    fn hosts_of(&self, port: u16) -> Vec<String> {
+        let begin = format!("client {port} had ");
+        until("the connection is on the log", PATIENCE, || {
+            let log = self.front.log();
+            let had = log.lines().filter_map(|line| line.strip_prefix(&begin));
+            let had: Vec<_> = had.map(|server| server.trim().to_owned()).collect();
+            (!had.is_empty()).then_some(had)
+        })
     }
 
     /// Starts a host that has ended, and waits until haproxy gives it clients.
@@ -46,31 +59,41 @@ impl Cluster {
 #[test]
 fn no_request_is_lost_while_gateways_are_stopped_and_started() {
     for line in ["", "leave_time = \"0s\""] {
-        stop_and_start(line);
+        stop_and_start(line, on_port);
     }
 }
 
-fn stop_and_start(line: &str) {
-    let (mut cluster, _ports) = cluster(line);
+/// Stops and starts both gateways while clients come, of which none may fail.
+pub fn stop_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
+    let (mut cluster, _ports) = cluster(line, balancer);
     for host in [0, 1] {
         let crowd = cluster.crowd();
         cluster.serves(host);
         cluster.hosts[host].rig.stop();
         crowd.goes_on(100);
         cluster.comes_back(host);
-        crowd.at_most_failed(0);
+        crowd.none_failed();
     }
 }
 
+/// Not one of those that the other host has, nor one that comes when it is dead.
 #[test]
 fn only_requests_under_way_are_lost_where_a_gateway_is_killed() {
-    let (mut cluster, _ports) = cluster("");
-    for host in [0, 1] {
+    let (mut cluster, _ports) = cluster("", logging);
+    for (host, server) in [(0, "host1"), (1, "host2")] {
         let crowd = cluster.crowd();
         cluster.serves(host);
         cluster.hosts[host].rig.kill_to_the_last();
+        let dead = Instant::now();
         crowd.goes_on(100);
         cluster.comes_back(host);
-        crowd.at_most_failed(CLIENTS.iter().sum());
+        let failed = crowd.stop();
+        let all: usize = CLIENTS.iter().sum();
+        assert!(failed.len() <= all, "{failed:#?}");
+        for Failure { why, port, began } in failed {
+            assert!(began < dead, "{server} was dead before it began: {why}");
+            let had = cluster.hosts_of(port.expect("haproxy takes every connection"));
+            assert!(had.iter().any(|had| had == server), "on {had:?}: {why}");
+        }
     }
 }

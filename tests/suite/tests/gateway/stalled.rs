@@ -177,6 +177,9 @@ fn floods_of_small_frames_end_their_connection() {
     let update = |_| frame(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]);
     assert!(!flood(&gateway, 50_000, update));
     assert_eq!(closed(), 3);
+    // One is enough: h2 would write a line of the log for each.
+    assert!(!flood(&gateway, 1, |_| frame(PING, 1, 0, &[7; 8])));
+    assert_eq!(closed(), 4);
     // h2 itself may end it before.
     assert!(!flood(&gateway, 20_000, reset));
     gateway.curl("a.test", "/page.txt", "").says("a page");

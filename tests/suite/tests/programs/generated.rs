@@ -29,6 +29,11 @@ fn generated(setup: Setup, members: usize) {
     run.says("public ec: local 0x1 mechanism 0x1040");
     run.says("private 1, public 0");
     run.says("private 0, public 1");
+    // A pool knows a private key by its public half, which an EC key alone does not tell.
+    run.says(match setup {
+        Setup::Bare => "private ec alone: made",
+        _ => "private ec alone: 0x",
+    });
     // Several members know a secret key by its CKA_ID and value.
     run.says(match members {
         1 => "copy under the same id: True, a token object: 1",

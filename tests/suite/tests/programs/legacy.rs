@@ -1,6 +1,7 @@
 //! DES, DSA, DH and HMAC with MD5, where members have them.
 
 use hsmux_suite::Setup;
+use serde_json::Value;
 
 #[test]
 fn bare() {
@@ -31,4 +32,22 @@ fn works(setup: Setup, members: usize) {
     }
     // OpenSSL 3 of Debian has single DES in a provider that is not loaded: SoftHSM makes such keys and cannot use them.
     run.says("des: made");
+}
+
+/// hsmux cannot prove a copy of these.
+#[test]
+fn dsa_and_dh_keys_have_one_copy() {
+    let rig = crate::serving_in_turns(Setup::Daemon, 3);
+    crate::run(&rig, "legacy.py");
+    let rows = rig.hsmux("key list --json").ok().out;
+    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let copies = |label: &str| -> Vec<usize> {
+        let named = rows.iter().filter(|row| row["label"] == label);
+        let members = |row: &Value| row["members"].as_array().unwrap().len();
+        named.map(members).collect()
+    };
+    for label in ["dsa", "dh 0", "dh 1"] {
+        assert_eq!(copies(label), [1, 1], "{label}: {rows:#?}");
+    }
+    assert_eq!(copies("des3"), [3], "{rows:#?}");
 }

@@ -11,6 +11,7 @@ mod nss;
 mod openssl;
 mod p11_kit;
 mod p11tool;
+mod parameters;
 mod pkcs11_tool;
 mod privileged;
 mod python;

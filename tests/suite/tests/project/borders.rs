@@ -10,15 +10,18 @@ use hsmux_suite::{Run, source};
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
+    &["hsmux-state"],
     &[
         "hsmux-software",
         "hsmux-config",
         "hsmux-audit",
+        "hsmux-edge",
         "hsmux-ticket",
         "hsmux-remote",
     ],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
+    &["hsmux-replicate", "hsmux-worker"],
     &["hsmux-traces"],
     &[
         "hsmux-daemon",
@@ -132,4 +135,21 @@ fn visit(folder: &Path, seen: &mut impl FnMut(&PathBuf)) {
             seen(&path);
         }
     }
+}
+
+/// An integer that overflows ends a request. It does not become a wrong length.
+#[test]
+fn releases_check_for_overflows() {
+    let manifest = fs::read_to_string(source().join("Cargo.toml")).expect("a manifest");
+    let (_, release) = manifest.split_once("[profile.release]").expect("a profile");
+    let release = release.split("\n[").next().expect("its lines");
+    assert!(
+        release.lines().any(|line| line == "overflow-checks = true"),
+        "{release}"
+    );
+    assert_eq!(
+        manifest.matches("overflow-checks").count(),
+        1,
+        "another profile"
+    );
 }

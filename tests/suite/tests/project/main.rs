@@ -5,4 +5,5 @@ mod borders;
 mod demo;
 mod docs;
 mod install;
+mod judges;
 mod sbom;

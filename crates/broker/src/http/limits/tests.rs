@@ -145,3 +145,24 @@ fn the_first_limit_that_means_a_client_counts() {
         assert!(admit().is_err(), "{identities:?}");
     }
 }
+
+/// A page of metrics that nobody reads takes no memory of clients, and none of other networks.
+#[test]
+fn those_who_are_nobody_take_memory_from_their_own_network() {
+    let usage = usage(Allowance::default());
+    let all = usage.limits().max_bodies / SHARE_OF_NOBODY;
+    let ask = |from: &str| {
+        let admitted = usage.admit_nobody(from.parse().ok()).ok().unwrap();
+        admitted.hold_answer(all / 4).map(|()| admitted)
+    };
+    let held = [(); 2].map(|()| ask("192.0.2.1").ok().unwrap());
+    assert!(ask("192.0.2.1").is_err());
+    let _other = ask("192.0.2.2").ok().unwrap();
+    let client = admit(&usage, "a").ok().unwrap();
+    client
+        .hold_answer(usage.limits().max_bodies / 2)
+        .ok()
+        .unwrap();
+    drop(held);
+    assert!(ask("192.0.2.1").is_ok());
+}

@@ -12,6 +12,7 @@ use hsmux_token::Uri;
 
 use super::run::{interrupt, verdict, watched};
 use super::target::Target;
+use crate::commands::key::KeyParts;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -23,7 +24,7 @@ const CALLERS: usize = 256;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     hsmux bench burn-in --count 1000000\n  \
-    hsmux bench burn-in --key 'pkcs11:object=web;type=private' --html burn-in.html\n  \
+    hsmux bench burn-in --label web --html burn-in.html\n  \
     hsmux bench burn-in --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
     hsmux bench burn-in --vcards 8 --vcard-key ec:brainpoolP256r1 --count 500000\n\n\
     What is found stands in the state file all the time. Interrupted (Ctrl+C, SIGTERM, or the machine\n\
@@ -33,7 +34,7 @@ pub struct BurnIn {
     #[command(flatten)]
     target: Target,
     /// In place of the pool: so many virtual SmartCard-HSMs in memory, with copies of one key
-    #[arg(long, value_name = "N", conflicts_with_all = ["direct", "embedded", "pin", "key"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["direct", "embedded", "pin", "key", "label", "id", "class"])]
     vcards: Option<u8>,
     /// The key that the virtual cards get
     #[arg(
@@ -54,6 +55,8 @@ pub struct BurnIn {
     /// The key, as a PKCS#11 URI [default: the one P-256 key]
     #[arg(long, value_name = "URI")]
     key: Option<Uri>,
+    #[command(flatten)]
+    parts: KeyParts,
     /// Signatures to make and verify, with those of earlier runs
     #[arg(long, short = 'n', default_value_t = 1_000_000, value_name = "N")]
     count: u64,
@@ -109,9 +112,10 @@ impl BurnIn {
 
     fn pool(&self, context: &Context, cores: usize) -> anyhow::Result<Options> {
         let callers = self.concurrency.unwrap_or(cores);
+        let wanted = self.parts.with(self.key.as_ref())?;
         let opened = self.target.open(context, callers)?;
         let key =
-            Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())?;
+            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
         let driven = Driven {
             name: opened.name.clone(),
             token: opened.token,

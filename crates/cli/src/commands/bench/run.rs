@@ -14,6 +14,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::process::{ProcessArg, ids};
 use super::target::Opened;
+use crate::commands::key::KeyParts;
 use crate::exit::Exit;
 use crate::progress;
 
@@ -23,6 +24,8 @@ pub struct RunArgs {
     /// The key, as a PKCS#11 URI [default: the one P-256 key]
     #[arg(long, value_name = "URI")]
     key: Option<Uri>,
+    #[command(flatten)]
+    parts: KeyParts,
     /// Callers at the same time, a thread each
     #[arg(long, short, default_value_t = 4, value_name = "N")]
     pub concurrency: usize,
@@ -64,8 +67,9 @@ fn per_second(text: &str) -> Result<f64, String> {
 impl RunArgs {
     /// What the engine is to do with what was opened.
     pub fn options(&self, opened: &Opened) -> anyhow::Result<Options> {
+        let wanted = self.parts.with(self.key.as_ref())?;
         let key =
-            Key::find(&*opened.token, self.key.as_ref()).with_context(|| opened.name.clone())?;
+            Key::find(&*opened.token, wanted.as_ref()).with_context(|| opened.name.clone())?;
         let workers = self.concurrency;
         let mut options = Options::new(
             Arc::clone(&opened.token),

@@ -13,7 +13,7 @@ use crate::output;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     hsmux bench sign\n  \
-    hsmux bench sign --key 'pkcs11:object=web;type=private' --concurrency 16 --count 100000\n  \
+    hsmux bench sign --label web --concurrency 16 --count 100000\n  \
     hsmux bench sign --direct /usr/lib/softhsm/libsofthsm2.so --token pkcs11:token=hsm1\n  \
     hsmux bench sign --rate 500 --time 30s --json")]
 pub struct Sign {

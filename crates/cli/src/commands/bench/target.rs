@@ -9,10 +9,11 @@ use hsmux_config::{Config, Login, PinSource};
 use hsmux_daemon::PoolClient;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
-use hsmux_pool::{Pool, members};
-use hsmux_token::{Secret, Token, Uri};
+use hsmux_pool::Pool;
+use hsmux_token::{Kind, Secret, Token, Uri};
 
 use crate::context::Context;
+use crate::exit::Exit;
 use crate::pin::PinArg;
 
 /// Options of `hsmux bench sign` and `burn-in` that choose it.
@@ -70,8 +71,12 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
     });
     let pin = pin.map_or_else(|| own.map(PinSource::read).transpose(), |pin| Ok(Some(pin)))?;
     let admin = &config.admin.socket.path;
+    let token = PoolClient::connect(socket, pin).map_err(|error| match error.kind() {
+        Kind::NoReplica | Kind::Forbidden => Exit::NoDaemon.because(error.to_string()),
+        _ => error.into(),
+    })?;
     Ok(Opened {
-        token: PoolClient::connect(socket, pin)?,
+        token,
         name: format!("pool {} through the daemon", config.pool.label),
         processes: behind_daemon(admin).map_or_else(Vec::new, |behind| behind.processes),
         look: Some({
@@ -101,7 +106,7 @@ fn behind_daemon(socket: &Path) -> Option<Behind> {
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
     let worker = std::env::current_exe()?;
-    let pool = Pool::start(config.into(), members::seats(config, &worker, None))?;
+    let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
     Ok(Opened {
         token: Arc::clone(&pool) as Arc<dyn Token>,
         name: format!("pool {} in this process", config.pool.label),

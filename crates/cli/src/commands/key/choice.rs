@@ -1,7 +1,7 @@
 //! Which keys a command is about: a PKCS#11 URI, or its parts as options.
 
 use clap::Args;
-use hsmux_token::{Uri, UriError};
+use hsmux_token::{Class, Uri, UriError};
 
 use crate::exit::Exit;
 
@@ -10,43 +10,57 @@ use crate::exit::Exit;
 pub struct KeyChoice {
     /// PKCS#11 URI (RFC 7512), in quotes: the shell ends a command at `;`
     #[arg(value_name = "URI")]
-    uri: Option<String>,
+    uri: Option<Uri>,
+    #[command(flatten)]
+    parts: KeyParts,
+}
+
+/// The parts of a URI. A command that takes the URI itself as an option has these beside it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct KeyParts {
     /// CKA_LABEL, in place of a URI
     #[arg(long)]
     label: Option<String>,
     /// CKA_ID in hexadecimal, in place of a URI
     #[arg(long, value_name = "HEX")]
-    id: Option<String>,
+    id: Option<Id>,
     /// Class: private, public, secret-key, cert or data
-    #[arg(long = "type", value_name = "TYPE")]
-    class: Option<String>,
+    #[arg(long = "type", value_name = "TYPE", value_parser = class)]
+    class: Option<Class>,
+}
+
+/// The key under which others travel.
+#[derive(Args, Clone, Debug)]
+pub struct WrappingKey {
+    /// The AES key under which keys travel; both members hold it [default: a key of the target's own]
+    #[arg(id = "wrapping_key", long = "wrapping-key", value_name = "URI")]
+    uri: Option<Uri>,
+    /// CKA_LABEL of that key, in place of a URI
+    #[arg(id = "wrapping_label", long = "wrapping-label", value_name = "LABEL")]
+    label: Option<String>,
+    /// CKA_ID of that key in hexadecimal, in place of a URI
+    #[arg(id = "wrapping_id", long = "wrapping-id", value_name = "HEX")]
+    id: Option<Id>,
+}
+
+/// A CKA_ID, written in hexadecimal.
+#[derive(Clone, Debug)]
+struct Id(Vec<u8>);
+
+impl std::str::FromStr for Id {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let id = hex::decode(text);
+        id.map(Self)
+            .map_err(|why| format!("not hexadecimal: {why}"))
+    }
 }
 
 impl KeyChoice {
     /// The URI, or nothing if the user named nothing.
     pub fn uri(&self) -> anyhow::Result<Option<Uri>> {
-        let mut uri = match &self.uri {
-            Some(text) => parsed(text)?,
-            None if self.label.is_none() && self.id.is_none() && self.class.is_none() => {
-                return Ok(None);
-            }
-            None => Uri::default(),
-        };
-        if let Some(label) = &self.label {
-            once(&mut uri.object, label.clone(), "--label", "object=")?;
-        }
-        if let Some(id) = &self.id {
-            let id = hex::decode(id)
-                .map_err(|why| usage(format!("--id {id}: not hexadecimal: {why}")))?;
-            once(&mut uri.id, id, "--id", "id=")?;
-        }
-        if let Some(class) = &self.class {
-            let known = parsed(&format!("pkcs11:type={class}"))
-                .map_err(|_| usage(format!("--type {class}: one of {TYPES}")))?;
-            let class = known.class.ok_or_else(|| usage("--type is empty"))?;
-            once(&mut uri.class, class, "--type", "type=")?;
-        }
-        Ok(Some(uri))
+        self.parts.with(self.uri.as_ref())
     }
 
     /// The URI of a command that needs one.
@@ -56,20 +70,65 @@ impl KeyChoice {
     }
 }
 
-/// Values of `type=` (RFC 7512, section 2.3).
-const TYPES: &str = "private, public, secret-key, cert or data";
+impl KeyParts {
+    /// The URI with these parts, or nothing if the user named nothing.
+    pub fn with(&self, uri: Option<&Uri>) -> anyhow::Result<Option<Uri>> {
+        let Self { label, id, class } = self;
+        if uri.is_none() && label.is_none() && id.is_none() && class.is_none() {
+            return Ok(None);
+        }
+        let mut uri = uri.cloned().unwrap_or_default();
+        once(&mut uri.object, label.clone(), "--label", "object=")?;
+        let id = id.clone().map(|Id(id)| id);
+        once(&mut uri.id, id, "--id", "id=")?;
+        once(&mut uri.class, *class, "--type", "type=")?;
+        Ok(Some(uri))
+    }
+}
 
-fn once<T>(part: &mut Option<T>, value: T, option: &str, attribute: &str) -> anyhow::Result<()> {
+impl WrappingKey {
+    /// Its URI, or nothing if the user named none.
+    pub fn uri(&self) -> anyhow::Result<Option<Uri>> {
+        let Self { uri, label, id } = self;
+        if uri.is_none() && label.is_none() && id.is_none() {
+            return Ok(None);
+        }
+        let mut uri = uri.clone().unwrap_or_default();
+        once(
+            &mut uri.object,
+            label.clone(),
+            "--wrapping-label",
+            "object=",
+        )?;
+        let id = id.clone().map(|Id(id)| id);
+        once(&mut uri.id, id, "--wrapping-id", "id=")?;
+        Ok(Some(uri))
+    }
+}
+
+/// A value of `type=` (RFC 7512, section 2.3).
+fn class(text: &str) -> Result<Class, String> {
+    let known: Result<Uri, UriError> = format!("pkcs11:type={text}").parse();
+    let alone = known.ok().filter(|_| !text.contains([';', '?']));
+    let class = alone.and_then(|uri| uri.class);
+    class.ok_or_else(|| "one of private, public, secret-key, cert or data".into())
+}
+
+fn once<T>(
+    part: &mut Option<T>,
+    value: Option<T>,
+    option: &str,
+    attribute: &str,
+) -> anyhow::Result<()> {
+    if value.is_none() {
+        return Ok(());
+    }
     if part.is_some() {
         let why = format!("{option} and {attribute} in the URI name the same: leave one out");
         return Err(usage(why));
     }
-    *part = Some(value);
+    *part = value;
     Ok(())
-}
-
-fn parsed(text: &str) -> anyhow::Result<Uri> {
-    text.parse().map_err(|why: UriError| usage(why.to_string()))
 }
 
 fn usage(why: impl Into<String>) -> anyhow::Error {

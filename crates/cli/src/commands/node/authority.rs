@@ -12,6 +12,7 @@ use humantime::parse_duration;
 use serde_json::json;
 
 use crate::commands::bench;
+use crate::commands::key::KeyParts;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -39,7 +40,7 @@ pub struct Signing {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     hsmux node ca init --ca /root/ca --name 'web cluster'\n  \
-    hsmux node ca init --key 'pkcs11:token=ca;object=ca' --module /usr/lib/softhsm/libsofthsm2.so \\\n    \
+    hsmux node ca init --key pkcs11:token=ca --label ca --module /usr/lib/softhsm/libsofthsm2.so \\\n    \
       --pin file:ca.pin\n\n\
     The folder has the private key, ca.key, unless that is in a token: keep it where no host of the cluster is\n\
     reached from. What every host gets is put beside its certificate by hsmux node enroll.")]
@@ -60,8 +61,11 @@ pub struct Init {
     #[arg(long, value_name = "URI")]
     key: Option<Uri>,
 
+    #[command(flatten)]
+    parts: KeyParts,
+
     /// The vendor's PKCS#11 module of that token [default: the key is in the pool, through its daemon]
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
 }
 
@@ -73,8 +77,13 @@ const IN_POOL: &str = "hsmux: every program and every [[peer]] that sees this ke
 impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let folder = &self.signing.at.ca;
-        let in_pool = self.key.is_some() && self.module.is_none();
-        let place = self.key.map(|key| InToken {
+        let key = self.parts.with(self.key.as_ref())?;
+        if key.is_none() && self.module.is_some() {
+            let why = "--module is where a key is: name the key by --key, --label or --id";
+            return Err(Exit::Usage.because(why));
+        }
+        let in_pool = key.is_some() && self.module.is_none();
+        let place = key.map(|key| InToken {
             uri: key.to_string(),
             module: self.module,
         });

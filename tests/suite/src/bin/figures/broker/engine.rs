@@ -7,7 +7,7 @@ use hsmux_bench::churn::{LABEL, Options, Serves};
 use hsmux_bench::cipher::Cipher;
 use hsmux_bench::compare::{Bound, Goal, Report, Variant};
 use hsmux_bench::{Control, Until};
-use hsmux_pool::{Pool, members};
+use hsmux_pool::Pool;
 use hsmux_suite::{Program, built};
 use hsmux_token::{Error, Kind, Result};
 
@@ -29,7 +29,7 @@ pub fn below_http(effort: Effort) -> Result<Report> {
         let lines: Vec<_> = mistakes.iter().map(ToString::to_string).collect();
         Error::request(Kind::Environment, lines.join("\n"))
     })?;
-    let seats = members::seats(&configuration, &built(Program::Hsmux), None);
+    let seats = hsmux_worker::seats(&configuration, &built(Program::Hsmux), None);
     let pool = Pool::start(hsmux_pool::Options::from(&configuration), seats)?;
     let usual = usual();
     let cipher = Cipher::new(pool, LABEL, usual.callers, usual.payload)?;

@@ -1,0 +1,177 @@
+//! Memory for the bodies of requests, the items of their batches, and their answers until clients have taken them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// An answer of so many bytes is charged, and never refused: what it tells of may have been done.
+const SHORT: usize = 4 << 10;
+
+/// What all requests may hold together.
+pub struct Memory {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+/// What the requests of one client hold.
+#[derive(Default)]
+pub struct ClientMemory {
+    taken: AtomicUsize,
+}
+
+/// What one request holds, until this is dropped.
+pub struct Charge {
+    memory: Arc<Memory>,
+    client: Arc<ClientMemory>,
+    /// What its client may hold.
+    part: usize,
+    held: AtomicUsize,
+}
+
+/// Who has the memory that a request would need.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Full {
+    /// Other requests of its client.
+    Client,
+    /// Requests of all.
+    All,
+}
+
+impl Memory {
+    /// Of so many bytes.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            taken: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that are held now.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Ordering::Acquire)
+    }
+}
+
+impl Charge {
+    /// A new request holds nothing. Its body has at most `max_body` bytes.
+    pub fn new(memory: &Arc<Memory>, client: &Arc<ClientMemory>, max_body: usize) -> Self {
+        Self {
+            memory: Arc::clone(memory),
+            client: Arc::clone(client),
+            part: max_body.max(memory.most / 2),
+            held: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes so much more, unless others have taken all, or its client half of all. A request alone always has what it
+    /// needs. If it is refused, it gives back at once what it holds: of two that do not fit in together one does.
+    pub fn grow(&self, bytes: usize) -> Result<(), Full> {
+        let own = self.held.load(Ordering::Acquire);
+        let take = |of: &AtomicUsize, most: usize| {
+            let more = |taken: usize| {
+                let after = taken.checked_add(bytes)?;
+                (after <= most || taken <= own).then_some(after)
+            };
+            of.fetch_update(Ordering::AcqRel, Ordering::Acquire, more)
+                .is_ok()
+        };
+        let full = if !take(&self.client.taken, self.part) {
+            Full::Client
+        } else if !take(&self.memory.taken, self.memory.most) {
+            self.client.taken.fetch_sub(bytes, Ordering::AcqRel);
+            Full::All
+        } else {
+            self.held.fetch_add(bytes, Ordering::AcqRel);
+            return Ok(());
+        };
+        self.shrink_to(0);
+        Err(full)
+    }
+
+    /// Holds an answer of so many bytes in place of all before it.
+    pub fn answer(&self, bytes: usize) -> Result<(), Full> {
+        self.shrink_to(bytes);
+        let more = bytes - self.held.load(Ordering::Acquire);
+        if more == 0 || bytes > SHORT {
+            return self.grow(more);
+        }
+        for taken in [&self.held, &self.client.taken, &self.memory.taken] {
+            taken.fetch_add(more, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    fn shrink_to(&self, bytes: usize) {
+        let held = self.held.fetch_min(bytes, Ordering::AcqRel);
+        let less = held.saturating_sub(bytes);
+        self.memory.taken.fetch_sub(less, Ordering::AcqRel);
+        self.client.taken.fetch_sub(less, Ordering::AcqRel);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.shrink_to(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_takes_the_place_of_its_body() {
+        let (all, client) = (Memory::new(40 << 10), Arc::default());
+        let charge = Charge::new(&all, &client, 0);
+        charge.grow(9000).unwrap();
+        charge.answer(100).unwrap();
+        assert_eq!(all.taken(), 100);
+        charge.answer(9000).unwrap();
+        assert_eq!(all.taken(), 9000);
+        drop(charge);
+        assert_eq!((all.taken(), client.taken.load(Ordering::Relaxed)), (0, 0));
+    }
+
+    #[test]
+    fn an_answer_has_no_room_beside_those_that_wait() {
+        let all = Memory::new(40 << 10);
+        let [one, other] = [(); 2].map(|()| Arc::default());
+        let charge = |of| Charge::new(&all, of, 0);
+        let waiting = [charge(&one), charge(&one), charge(&other)];
+        waiting[0].answer(10 << 10).unwrap();
+        waiting[1].answer(10 << 10).unwrap();
+        waiting[2].answer(15 << 10).unwrap();
+        assert_eq!(charge(&one).answer(SHORT + 1), Err(Full::Client));
+        let third = Arc::default();
+        assert_eq!(charge(&third).answer(6 << 10), Err(Full::All));
+        assert_eq!(all.taken(), 35 << 10, "what is refused holds nothing");
+        charge(&third).answer(5 << 10).unwrap();
+        drop(waiting);
+        assert_eq!(all.taken(), 0);
+    }
+
+    #[test]
+    fn a_short_answer_always_has_room() {
+        let (all, client) = (Memory::new(1024), Arc::default());
+        let charges = [(); 3].map(|()| Charge::new(&all, &client, 0));
+        for charge in &charges {
+            charge.answer(SHORT).unwrap();
+        }
+        assert_eq!(all.taken(), 3 * SHORT);
+        drop(charges);
+        assert_eq!(all.taken(), 0);
+    }
+
+    /// Else it would be refused however often its client tries.
+    #[test]
+    fn a_request_alone_has_what_it_needs() {
+        let (all, client) = (Memory::new(1024), Arc::default());
+        let alone = Charge::new(&all, &client, 0);
+        alone.grow(1000).unwrap();
+        alone.grow(5000).unwrap();
+        alone.answer(1 << 20).unwrap();
+        let second = Charge::new(&all, &client, 0);
+        assert_eq!(second.grow(1), Err(Full::Client));
+        drop(alone);
+        second.grow(1 << 20).unwrap();
+    }
+}

@@ -1,0 +1,82 @@
+//! A client's stream, which sends answers before the final one and tells when its buffer is empty.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::connection::Patient;
+use crate::memory::Account;
+
+use super::interim::Interim;
+
+/// The stream of a connection.
+pub struct ClientStream {
+    pub stream: Patient,
+    /// What is written to a client of HTTP/1.1 before its answer.
+    pub interim: Option<Arc<Interim>>,
+    pub account: Arc<Account>,
+}
+
+impl ClientStream {
+    /// Ends what has begun before something else does.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &self.interim {
+            None => Poll::Ready(Ok(())),
+            Some(interim) => interim.poll_end(context, self.stream.as_mut()),
+        }
+    }
+}
+
+impl AsyncRead for ClientStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.get_mut().stream.as_mut().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ClientStream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_end(context))?;
+        this.stream.as_mut().poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        ready!(this.poll_end(context))?;
+        this.stream.as_mut().poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    /// hyper asks for this once it has written all that it has.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if let Some(interim) = &this.interim {
+            ready!(interim.poll_write(context, this.stream.as_mut()))?;
+        }
+        ready!(this.stream.as_mut().poll_flush(context))?;
+        this.account.flushed();
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream.as_mut().poll_shutdown(context)
+    }
+}

@@ -1,0 +1,271 @@
+//! A planned change on all members at once: enough of them do their parts, or all is taken back.
+
+use super::Coordinator;
+use super::channel::Opener;
+use super::in_parallel::in_parallel;
+use super::journal::{Record, Sync, seconds};
+use super::members::{Members, Present};
+use super::plan::{Duty, Plan, Roster, too_few};
+use super::prove;
+use super::site::Limit;
+use super::work::{Effect, Work};
+use hsmux_token::{Error, Kind, Made, Object, ObjectId, Operation, Outcome, Result, Scope};
+use std::time::{Duration, Instant};
+
+/// A member that was asked so long ago, or longer, and was not heard of by the deadline hangs.
+const HUNG: Duration = Duration::from_secs(2);
+
+/// How long taking back may take, whatever the caller's deadline was.
+const TAKE_BACK: Duration = Duration::from_secs(30);
+
+impl Coordinator {
+    /// The members do their parts; too few, and all is taken back.
+    pub(super) fn carry_out(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        plan: &Plan,
+    ) -> Result<Outcome> {
+        let call = operation.call();
+        let intent = plan.intent(call);
+        let written = self.journal.append(
+            Record::Intent {
+                change,
+                intent,
+                at: seconds(),
+            },
+            Sync::Now,
+        );
+        if let Err(error) = written {
+            if plan.begun {
+                self.take_back(change, members, roster, plan, &error);
+            }
+            return Err(error);
+        }
+        let mut results = self.on_each(change, roster, plan);
+        let done = results.iter().filter(|(_, result)| result.is_ok()).count();
+        let final_once_begun =
+            !plan.removes.is_empty() && plan.duties.iter().all(|d| d.undo.is_empty());
+        let enough = done >= plan.need || final_once_begun && done > 0;
+        let committed = enough
+            && self
+                .journal
+                .append(Record::Commit { change }, Sync::Now)
+                .inspect_err(|error| tracing::error!(%error, call, "the change is taken back"))
+                .is_ok();
+        if !committed {
+            let error = too_few_did(call, plan.need, &results);
+            self.take_back(change, members, roster, plan, &error);
+            return Err(error);
+        }
+        for (_, result) in &mut results {
+            if let Ok(effect) = result {
+                self.show_origins(&mut effect.made);
+            }
+        }
+        self.tell(members, &results);
+        Ok(answer(operation, plan, &results))
+    }
+
+    /// Every member that is here does its part, all at once.
+    fn on_each<'a>(
+        &self,
+        change: u64,
+        roster: &'a Roster,
+        plan: &Plan,
+    ) -> Vec<(&'a Present, Result<Effect>)> {
+        let duty_of = |present: &'a Present| {
+            let duty = plan.duties.iter().find(|d| d.serial == present.serial)?;
+            Some((present, duty))
+        };
+        let parts: Vec<(&Present, &Duty)> = roster.here.iter().filter_map(duty_of).collect();
+        let limit = Limit::Until(roster.deadline);
+        let results = in_parallel(
+            self.threads,
+            &parts,
+            |(present, _)| *present,
+            |(present, duty)| {
+                let begun = Instant::now();
+                let mut effect = self
+                    .do_works(present, &duty.now, &roster.here, limit, duty.asks)
+                    .inspect_err(|error| end_if_hung(present, error, begun))?;
+                effect.gone.extend(duty.passing_names());
+                let serial = present.serial.clone();
+                // Lost, it only makes a restart undo what was not yet answered.
+                let _ = self
+                    .journal
+                    .append(Record::Step { change, serial }, Sync::Later);
+                Ok(effect)
+            },
+        );
+        let presents = parts.into_iter().map(|(present, _)| present);
+        presents.zip(results).collect()
+    }
+
+    /// Tells the pool what has changed, for all members at once: it proves what is new on each.
+    fn tell(&self, members: &dyn Members, results: &[(&Present, Result<Effect>)]) {
+        let one = |(present, result): &(&Present, Result<Effect>)| {
+            match result {
+                Ok(effect) => members.changed(&present.name, &effect.made, &effect.gone),
+                Err(error) => tracing::warn!(%error, "does its part later"),
+            }
+            Ok(())
+        };
+        for told in in_parallel(self.threads, results, |(present, _)| *present, one) {
+            if let Err(error) = told {
+                tracing::error!(%error, "the pool was not told of a change");
+            }
+        }
+        let unseen = results.iter().filter_map(|(present, result)| {
+            let effect = result.as_ref().ok()?;
+            effect.unseen.then_some(*present)
+        });
+        let unseen: Vec<&Present> = unseen.collect();
+        // No more than half of all at a time: the others serve.
+        for some in unseen.chunks((results.len() / 2).max(1)) {
+            let renew = |present: &&Present| {
+                members.renew(&present.name);
+                Ok(())
+            };
+            for ended in in_parallel(self.threads, some, |present| *present, renew) {
+                if let Err(error) = ended {
+                    tracing::error!(%error, "is not connected anew");
+                }
+            }
+        }
+    }
+
+    /// Takes back what was done; what cannot be now, is when the member is there again.
+    pub(super) fn take_back(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        plan: &Plan,
+        why: &Error,
+    ) {
+        let why = why.to_string();
+        let written = self
+            .journal
+            .append(Record::Undone { change, why }, Sync::Now);
+        if let Err(error) = written {
+            // A restart will decide the same, unless it finds enough members that have it.
+            tracing::error!(%error, change, "taking back without the journal");
+        }
+        let limit = Limit::Until(Instant::now() + TAKE_BACK);
+        for duty in &plan.duties {
+            let Some(present) = roster.here.iter().find(|p| p.serial == duty.serial) else {
+                continue;
+            };
+            match self.do_works(present, &duty.undo, &roster.here, limit, true) {
+                Ok(effect) => {
+                    self.paid(change, &duty.serial);
+                    members.changed(&present.name, &effect.made, &effect.gone);
+                    if effect.unseen {
+                        members.renew(&present.name);
+                    }
+                }
+                Err(error) => tracing::warn!(%error, change, "is taken back when it returns"),
+            }
+        }
+    }
+
+    /// Has objects say how they were made.
+    pub(super) fn show_origins(&self, objects: &mut [Object]) {
+        self.journal.read(|state| {
+            for object in objects {
+                state.show_origin(object);
+            }
+        });
+    }
+
+    /// A member has done what it owed for a change.
+    pub(super) fn paid(&self, change: u64, serial: &str) {
+        let serial = serial.to_owned();
+        let written = self
+            .journal
+            .append(Record::Applied { change, serial }, Sync::Later);
+        if let Err(error) = written {
+            // It is done a second time after a restart, which changes nothing.
+            tracing::warn!(%error, change, "not noted");
+        }
+    }
+
+    /// Does all works of a list on one member, with the proof of the keys that it has made.
+    pub(super) fn do_works(
+        &self,
+        present: &Present,
+        works: &[Work],
+        others: &[Present],
+        limit: Limit,
+        again: bool,
+    ) -> Result<Effect> {
+        let opener = Opener::new(present.site(limit));
+        let mut opener = opener.with_replicator(self.replicator.as_deref());
+        let mut all = Effect::default();
+        for work in works {
+            let effect = work.apply(&mut opener, others, again)?;
+            if let (Work::Unwrap { .. }, Some(object)) = (work, effect.made.first()) {
+                prove::copy(opener.site(), object, None)?;
+            }
+            all.then(effect);
+        }
+        Ok(all)
+    }
+}
+
+/// A member that has not answered cannot be asked to take anything back either: its connection is
+/// ended, and it catches up when it returns.
+fn end_if_hung(present: &Present, error: &Error, begun: Instant) {
+    if error.kind() == Kind::Deadline && begun.elapsed() >= HUNG {
+        present
+            .token
+            .abort("it did not answer a change of its objects in time");
+    }
+}
+
+/// What the caller gets: the new objects as the first member shows them.
+fn answer(operation: &Operation, plan: &Plan, results: &[(&Present, Result<Effect>)]) -> Outcome {
+    if matches!(
+        operation,
+        Operation::Destroy { .. } | Operation::SetAttributes { .. }
+    ) {
+        return Outcome::Done;
+    }
+    let made = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().ok())
+        .flat_map(|effect| &effect.made);
+    let made: Vec<&Object> = made.collect();
+    let first = |id: &ObjectId| made.iter().find(|object| object.id == *id);
+    Outcome::Objects(
+        plan.makes
+            .iter()
+            .filter_map(first)
+            .map(|object| Made {
+                session: None,
+                object: (*object).clone(),
+            })
+            .collect(),
+    )
+}
+
+/// The caller's own fault as it is; else how many did it, and why not the others.
+fn too_few_did(call: &str, need: usize, results: &[(&Present, Result<Effect>)]) -> Error {
+    let failures: Vec<&Error> = results
+        .iter()
+        .filter_map(|(_, result)| result.as_ref().err())
+        .collect();
+    if let Some(error) = failures.iter().find(|e| e.scope() == Scope::Request) {
+        return (*error).clone();
+    }
+    let reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
+    too_few(format!(
+        "{call} reached {} of {} members, {need} are needed; it was undone. {}",
+        results.len() - failures.len(),
+        results.len(),
+        reasons.join("; ")
+    ))
+}

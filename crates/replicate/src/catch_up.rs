@@ -1,0 +1,235 @@
+//! A member returns: it does what it owes, and what it should not have, or lacks, is told.
+
+use super::Coordinator;
+use super::journal::{Record, Sync};
+use super::members::{Member, Members, Present, present};
+use super::plan::Roster;
+use super::site::Limit;
+use super::work::{Effect, Work};
+use hsmux_state::json::{Cbor, Name};
+use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long one operation of it may take.
+const EACH: Duration = Duration::from_secs(30);
+
+/// How long a new transport key may take: some tokens need a minute for one.
+const MAKING: Duration = Duration::from_secs(180);
+
+/// What there is to say about a member that has returned.
+#[derive(Default, Debug)]
+pub struct CatchUp {
+    /// Changes that it has made up for.
+    pub applied: usize,
+    /// Changes that it still owes, and why.
+    pub failed: Vec<Error>,
+    /// Objects that were deleted through the pool but are on this token: they are not served.
+    pub tombstoned: Vec<ObjectId>,
+    /// Objects that were put on this token through the pool and are not there any more: deleted by
+    /// other means, or not kept for it for so long. They are not brought back by themselves; `hsmux key clone` does.
+    pub missing: Vec<ObjectId>,
+    /// It has something now that its module has not seen: it is to be connected anew, and to catch up
+    /// then. Nothing else is told.
+    pub unseen: bool,
+    /// All objects of the token, as they were read for this.
+    pub snapshot: Arc<Snapshot>,
+}
+
+impl Coordinator {
+    /// Brings a member that has just connected up to date. The pool calls this before it reads the
+    /// member's objects and proves them; it blocks while a change is carried out elsewhere.
+    ///
+    /// `members` are the pool's (an object may be taken over from another), `member` is the one that
+    /// has returned, in service or not yet.
+    pub fn catch_up(&self, members: &dyn Members, member: &Member) -> Result<CatchUp> {
+        let returned = Present::of(member).ok_or_else(|| {
+            Error::token(Kind::Lost, format!("{}: is not connected", member.name))
+        })?;
+        self.met(&returned)?;
+        let mut told = CatchUp::default();
+        self.expire_envelopes();
+        if self.owes(&returned.serial) {
+            let _turn = self.turn.lock();
+            for result in self.settle(&returned, &others(members, &returned)) {
+                match result {
+                    Ok(effect) => {
+                        told.applied += 1;
+                        told.unseen |= effect.unseen;
+                    }
+                    Err(error) => told.failed.push(error),
+                }
+            }
+        }
+        if !told.unseen {
+            self.replace_transport_key(&returned);
+            self.compare(&returned, &mut told)?;
+            self.remove_old_transport_keys(&returned, &told.snapshot);
+        }
+        self.journal.drop_keys(false);
+        Ok(told)
+    }
+
+    /// A token whose transport key is of the kind of before gets a new one. What was sent to the old one is opened
+    /// by that.
+    fn replace_transport_key(&self, present: &Present) {
+        let pin = self.transport.pin(&present.serial);
+        if pin.is_none_or(|pin| !pin.is_old()) {
+            return;
+        }
+        let enrolled = self
+            .transport
+            .enrol(present.site(Limit::Each(MAKING)), &present.serial);
+        if let Err(error) = enrolled {
+            tracing::warn!(member = present.name, %error, "the old transport key stays for now");
+        }
+    }
+
+    /// Transport keys that were replaced go once nothing is owed by which they would be needed.
+    fn remove_old_transport_keys(&self, present: &Present, snapshot: &Snapshot) {
+        let serial = &present.serial;
+        let needed = self.journal.read(|state| -> BTreeSet<ObjectId> {
+            let owed = state.owed.get(serial).into_iter();
+            let works = owed.flat_map(|owed| owed.values().flatten());
+            works.filter_map(|work| work.0.opener()).collect()
+        });
+        for id in self.transport.leftovers(serial, &snapshot.objects) {
+            if needed.contains(&id.with_class(Class::PRIVATE_KEY)) {
+                continue;
+            }
+            match present.site(Limit::Each(EACH)).destroy(id.into()) {
+                Ok(_) => tracing::info!(member = present.name, "{id:?}: old transport key removed"),
+                Err(error) => {
+                    tracing::warn!(member = present.name, %error, "an old transport key stays");
+                }
+            }
+        }
+    }
+
+    /// Members that have been away for too long do not get what was kept for them.
+    pub(super) fn expire_envelopes(&self) {
+        for (serial, change) in self.journal.expire(self.envelope_life) {
+            let member = self.journal.read(|state| state.member_of(&serial));
+            tracing::warn!(
+                member,
+                change,
+                "has been away for longer than [pool] envelope_life: it does not get the key that was \
+                 made then. `hsmux key list` shows what it lacks, `hsmux key clone` brings what can be copied"
+            );
+        }
+    }
+
+    /// Whether a member owes something. It pays a debt that arises while it connects at the end of that change, or before
+    /// the next one.
+    pub fn owes(&self, serial: &str) -> bool {
+        self.journal.read(|state| state.owed.contains_key(serial))
+    }
+
+    /// Notes the tokens that stand behind the members' names.
+    pub(super) fn meet(&self, roster: &Roster) -> Result<()> {
+        roster.here.iter().try_for_each(|present| self.met(present))
+    }
+
+    fn met(&self, present: &Present) -> Result<()> {
+        let known = self
+            .journal
+            .read(|state| state.serials.get(&present.name) == Some(&present.serial));
+        if known {
+            return Ok(());
+        }
+        let (member, serial) = (present.name.clone(), present.serial.clone());
+        self.journal
+            .append(Record::Seen { member, serial }, Sync::Later)
+    }
+
+    /// Members in service that still owe something do it now; says whether one had to be connected
+    /// anew for it.
+    pub(super) fn settle_all(&self, here: &[Present], members: &dyn Members) -> bool {
+        let mut renewed = false;
+        for present in here {
+            let mut all = Effect::default();
+            for effect in self.settle(present, here).into_iter().flatten() {
+                all.then(effect);
+            }
+            if !all.made.is_empty() || !all.gone.is_empty() {
+                self.show_origins(&mut all.made);
+                members.changed(&present.name, &all.made, &all.gone);
+            }
+            if all.unseen {
+                members.renew(&present.name);
+                renewed = true;
+            }
+        }
+        renewed
+    }
+
+    /// A member pays its debts, in the order of the changes. A debt that it cannot pay is logged, and delays later changes
+    /// of the same objects.
+    fn settle(&self, present: &Present, others: &[Present]) -> Vec<Result<Effect>> {
+        let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
+            let owed = state.owed.get(&present.serial);
+            owed.map(|works| works.clone().into_iter().collect())
+                .unwrap_or_default()
+        });
+        let mut results = Vec::new();
+        let mut held_up: BTreeSet<ObjectId> = BTreeSet::new();
+        for (change, works) in &owed {
+            let works: Vec<Work> = works.iter().map(|work| work.0.clone()).collect();
+            let objects = || works.iter().flat_map(Work::objects);
+            if objects().any(|object| held_up.contains(&object)) {
+                held_up.extend(objects());
+                continue;
+            }
+            let result = self.do_works(present, &works, others, Limit::Each(EACH), true);
+            let mut ends = false;
+            match &result {
+                Ok(_) => self.paid(*change, &present.serial),
+                Err(error) => {
+                    self.still_owed(&present.name, &present.serial, *change, error);
+                    held_up.extend(objects());
+                    ends = error.scope() == Scope::Token && error.ends_connection();
+                }
+            }
+            results.push(result);
+            if ends {
+                break;
+            }
+        }
+        self.journal.read(|state| {
+            let owed = state.owed.get(&present.serial);
+            let is_owed = |change: &u64| owed.is_some_and(|owed| owed.contains_key(change));
+            self.unpaid
+                .retain(|(serial, change)| *serial != present.serial || is_owed(change));
+        });
+        results
+    }
+
+    /// What is on the token against what the journal knows.
+    fn compare(&self, present: &Present, told: &mut CatchUp) -> Result<()> {
+        let snapshot = present.token.objects().map_err(|e| e.at(&present.name))?;
+        let there: BTreeSet<Name> = snapshot.objects.iter().map(|o| Name(o.id)).collect();
+        self.journal.read(|state| {
+            let tombstoned = there.iter().filter(|n| state.tombstones.contains_key(n));
+            told.tombstoned = tombstoned.map(|name| name.0).collect();
+            let owed = state.owed.get(&present.serial);
+            let owed: BTreeSet<Name> = owed
+                .into_iter()
+                .flat_map(|changes| changes.values().flatten())
+                .flat_map(|work| work.0.makes().iter().copied().map(Name))
+                .collect();
+            let missing = state.placed.iter().filter(|(name, on)| {
+                on.contains(&present.serial) && !there.contains(name) && !owed.contains(name)
+            });
+            told.missing = missing.map(|(name, _)| name.0).collect();
+        });
+        told.snapshot = snapshot;
+        Ok(())
+    }
+}
+
+fn others(members: &dyn Members, except: &Present) -> Vec<Present> {
+    let mut others = present(members);
+    others.retain(|present| present.serial != except.serial);
+    others
+}

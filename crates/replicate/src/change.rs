@@ -1,0 +1,273 @@
+//! A change from its beginning: who is there, and what each has to do.
+
+use super::Coordinator;
+use super::journal::{Record, Sync};
+use super::keys;
+use super::members::{Members, Present, present};
+use super::objects;
+use super::plan::{Roster, too_few};
+use super::replicated_key::ReplicatedKey;
+use super::replicator::Replicator;
+use super::site::Limit;
+use hsmux_config::LoneKeys;
+use hsmux_state::json::Name;
+use hsmux_token::{Error, Kind, Object, ObjectId, ObjectRef, Operation, Outcome, Result, Scope};
+use std::time::Instant;
+
+impl Coordinator {
+    /// Carries out an operation that changes token objects ([`Operation::changes_token`]).
+    ///
+    /// Blocks: vendor's calls on every member. The answer is as of one token; objects are named as
+    /// in the catalogue. [`Kind::TooFewMembers`] says that it was undone (or not begun), and
+    /// [`Kind::Environment`] that the journal could not be written and no member was touched.
+    pub fn change(
+        &self,
+        members: &dyn Members,
+        operation: &Operation,
+        deadline: Instant,
+    ) -> Result<Outcome> {
+        self.refuse_ours(operation)?;
+        let Some(_turn) = self.turn.lock_until(deadline) else {
+            return Err(Error::pool(
+                Kind::Deadline,
+                format!(
+                    "{}: other changes took until the deadline",
+                    operation.call()
+                ),
+            ));
+        };
+        let mut roster = Roster::call(self, members, deadline)?;
+        self.meet(&roster)?;
+        self.expire_envelopes();
+        let mut renewed = self.settle_all(&roster.here, members);
+        match self.log_in(&roster, members) {
+            Ok(anew) => renewed |= anew,
+            // Without these means no key goes from one to another; all else can be tried.
+            Err(error) if keys::makes_key(operation) && !roster.alone() => return Err(error),
+            Err(error) => tracing::debug!(%error, "whether all members are logged in is not known"),
+        }
+        if renewed {
+            roster = Roster::call(self, members, deadline)?;
+        }
+        let (operation, source) = localize(operation, members)?;
+        if roster.alone() {
+            return self.directly(members, &roster.here[0], &operation, deadline);
+        }
+        let change = self.journal.begin(operation.call())?;
+        let answer = self.plan_and_carry(change, members, &roster, &operation, source.as_ref());
+        // Also those that have come into service meanwhile.
+        self.settle_all(&present(members), members);
+        self.journal.drop_keys(false);
+        answer
+    }
+
+    /// hsmux's own keys are not shown, and an application that names them all the same is refused.
+    fn refuse_ours(&self, operation: &Operation) -> Result<()> {
+        for object in operation.objects() {
+            if let ObjectRef::Token(id) = object
+                && self.transport.is_ours(*id)
+            {
+                return Err(Error::request(
+                    Kind::UnknownObject,
+                    format!("{}: no {id:?}", operation.call()),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn plan_and_carry(
+        &self,
+        change: u64,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        source: Option<&Present>,
+    ) -> Result<Outcome> {
+        let planned = if let Some(error) = keys::only_on_one(operation) {
+            // Before a key is made that would be taken back.
+            Err(error)
+        } else if keys::makes_key(operation) {
+            match self.replicator_of(roster) {
+                Ok(replicator) => ReplicatedKey {
+                    coordinator: self,
+                    replicator,
+                    members,
+                    roster,
+                    change,
+                }
+                .plan(operation, source),
+                Err(why) => {
+                    let planned = keys::plan(self, roster, operation, source);
+                    planned.map_err(|error| no_way(error, why.as_deref()))
+                }
+            }
+        } else {
+            objects::plan(roster, operation, source)
+        };
+        match planned {
+            Ok(plan) => self.carry_out(change, members, roster, operation, &plan),
+            Err(error) if self.may_stay_alone(&error) => {
+                tracing::warn!(%error, "the new key is not copied to other members");
+                self.on_one(members, roster, operation, source)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a key that cannot be copied is made nonetheless: one replica is enough, or nobody has said how many
+    /// there have to be, and keys of its kind cannot be copied at all.
+    fn may_stay_alone(&self, error: &Error) -> bool {
+        let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
+        is_enough || self.lone_keys == LoneKeys::Made && keys::stays_where_it_is_made(error)
+    }
+
+    /// On the first member that can.
+    fn on_one(
+        &self,
+        members: &dyn Members,
+        roster: &Roster,
+        operation: &Operation,
+        source: Option<&Present>,
+    ) -> Result<Outcome> {
+        let mut refused = None;
+        for present in source.map_or(&roster.here[..], std::slice::from_ref) {
+            match self.directly(members, present, operation, roster.deadline) {
+                Err(error) if keys::lacks_what_it_takes(&error) => {
+                    refused.get_or_insert(error);
+                }
+                answer => return answer,
+            }
+        }
+        Err(refused.unwrap_or_else(|| too_few("no member is in service")))
+    }
+
+    /// The members' own means, where all of them have these; otherwise who lacks them, and why.
+    fn replicator_of(
+        &self,
+        roster: &Roster,
+    ) -> std::result::Result<&dyn Replicator, Option<String>> {
+        let replicator = self.replicator.as_deref().ok_or(None)?;
+        for present in &roster.here {
+            let served = replicator.serves(&present.token.info());
+            served.map_err(|why| Some(format!("{}: {why}", present.name)))?;
+        }
+        Ok(replicator)
+    }
+
+    /// Every worker is logged in: one that was logged out by another program is connected anew, by the rules of the
+    /// PIN breaker. Says whether one was. Only members with such means of their own can tell.
+    fn log_in(&self, roster: &Roster, members: &dyn Members) -> Result<bool> {
+        let mut renewed = false;
+        let Ok(replicator) = self.replicator_of(roster) else {
+            return Ok(false);
+        };
+        for present in &roster.here {
+            if !replicator.is_logged_in(&present.token.info())? {
+                tracing::info!(member = present.name, "was logged out by another program");
+                members.renew(&present.name);
+                renewed = true;
+            }
+        }
+        Ok(renewed)
+    }
+
+    /// Objects of these names are not, or not any more, those of which the journal says how they were made.
+    fn forget_origins(&self, objects: &[ObjectId]) -> Result<()> {
+        let known = self.journal.read(|state| -> Vec<Name> {
+            let names = objects.iter().copied().map(Name);
+            names
+                .filter(|name| state.origins.contains_key(name))
+                .collect()
+        });
+        if known.is_empty() {
+            return Ok(());
+        }
+        let record = Record::Unexplained { objects: known };
+        self.journal.append(record, Sync::Now)
+    }
+
+    /// On the one member that is concerned, without a plan.
+    fn directly(
+        &self,
+        members: &dyn Members,
+        present: &Present,
+        operation: &Operation,
+        deadline: Instant,
+    ) -> Result<Outcome> {
+        if let Operation::Destroy {
+            object: ObjectRef::Token(id),
+        } = operation
+        {
+            self.forget_origins(&[*id])?;
+        }
+        let outcome = present
+            .token
+            .execute(operation, deadline)
+            .map_err(|e| e.at(&present.name))?;
+        let mut made: Vec<Object> = match &outcome {
+            Outcome::Objects(made) => made
+                .iter()
+                .filter(|made| made.session.is_none())
+                .map(|made| made.object.clone())
+                .collect(),
+            _ => Vec::new(),
+        };
+        let new: Vec<_> = made.iter().map(|object| object.id).collect();
+        self.forget_origins(&new)?;
+        let mut gone = Vec::new();
+        match operation {
+            Operation::Destroy {
+                object: ObjectRef::Token(id),
+            } => gone.push(*id),
+            Operation::SetAttributes {
+                object: ObjectRef::Token(id),
+                ..
+            } => {
+                // It answers by its old name, and says the one that it has now.
+                made.extend(present.site(Limit::Until(deadline)).find(*id)?);
+                gone.extend((!made.iter().any(|object| object.id == *id)).then_some(*id));
+            }
+            _ => {}
+        }
+        self.show_origins(&mut made);
+        members.changed(&present.name, &made, &gone);
+        Ok(outcome)
+    }
+}
+
+/// Tells both reasons if a key can go neither wrapped nor by the members' own means.
+fn no_way(error: Error, why: Option<&str>) -> Error {
+    match why {
+        Some(why) if error.kind() == Kind::Unsupported && error.scope() == Scope::Request => {
+            let message =
+                format!("{error}; SmartCard-HSMs would take it under their DKEK, but {why}");
+            Error::request(Kind::Unsupported, message)
+        }
+        _ => error,
+    }
+}
+
+/// Session objects get their owner's numbers; the owner is then the only member that can begin.
+fn localize(operation: &Operation, members: &dyn Members) -> Result<(Operation, Option<Present>)> {
+    let mut operation = operation.clone();
+    let mut source: Option<Present> = None;
+    for reference in operation.objects_mut() {
+        let ObjectRef::Session(session) = reference else {
+            continue;
+        };
+        let (member, local) = members.home(session)?;
+        let present = Present::of(&member).ok_or_else(|| {
+            Error::lost(format!("{}: went with its session objects", member.name))
+        })?;
+        if source.as_ref().is_some_and(|s| s.serial != present.serial) {
+            return Err(Error::request(
+                Kind::Unsupported,
+                "the session objects of one operation live on different members",
+            ));
+        }
+        *reference = ObjectRef::Session(local);
+        source = Some(present);
+    }
+    Ok((operation, source))
+}

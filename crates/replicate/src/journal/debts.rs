@@ -1,0 +1,292 @@
+//! Debts that later changes have cancelled: what was deleted meanwhile is not made any more, and data that was renamed
+//! is fetched by its new name.
+
+use super::State;
+use crate::work::Work;
+use hsmux_state::json::{Cbor, Name};
+use hsmux_token::{Class, ObjectId};
+use std::collections::{BTreeMap, BTreeSet};
+
+impl State {
+    /// Takes out what would be done in vain, or can never be done.
+    pub(super) fn cancel_debts(&mut self) {
+        let mut cancelled = BTreeSet::new();
+        for owed in self.owed.values_mut() {
+            let mut ahead = Ahead {
+                tombstones: &self.tombstones,
+                fates: BTreeMap::new(),
+                models: BTreeSet::new(),
+            };
+            for (change, works) in owed.iter_mut().rev() {
+                let before = works.len();
+                let mut kept: Vec<_> = std::mem::take(works)
+                    .into_iter()
+                    .rev()
+                    .filter_map(|Cbor(work)| ahead.review(*change, work))
+                    .map(Cbor)
+                    .collect();
+                kept.reverse();
+                *works = kept;
+                if works.len() < before {
+                    cancelled.insert(*change);
+                }
+            }
+            owed.retain(|_, works| !works.is_empty());
+        }
+        self.owed.retain(|_, owed| !owed.is_empty());
+        for change in cancelled {
+            self.settle_keys(change);
+        }
+    }
+}
+
+/// The later fate of objects on one member, by its debts and by the tombstones. Debts are reviewed from the last to
+/// the first.
+struct Ahead<'a> {
+    tombstones: &'a BTreeMap<Name, u64>,
+    /// The last name of an object; nothing if it is deleted.
+    fates: BTreeMap<ObjectId, Option<ObjectId>>,
+    /// Objects that are copied before they are deleted.
+    models: BTreeSet<ObjectId>,
+}
+
+impl Ahead<'_> {
+    /// The work as it is still owed.
+    fn review(&mut self, change: u64, work: Work) -> Option<Work> {
+        match &work {
+            Work::Remove { objects } => {
+                self.fates.extend(objects.iter().map(|id| (*id, None)));
+            }
+            Work::Set {
+                object, becomes, ..
+            } if object != becomes => {
+                let fate = self.fate(change, *becomes);
+                self.fates.insert(*object, fate);
+                if self.models.remove(becomes) {
+                    self.models.insert(*object);
+                }
+            }
+            Work::Set { .. } | Work::Sweep { .. } => {}
+            Work::Fetch { makes } => {
+                self.models.remove(makes);
+                let makes = self.fate(change, *makes)?;
+                return Some(Work::Fetch { makes });
+            }
+            Work::Copy { makes, object, .. } => {
+                let is_model = self.models.remove(makes);
+                let copy = self.fate(change, *makes);
+                // Its model will not be there: data is fetched from others, and the others have the copy.
+                if object.class == Class::DATA && self.fate(change, *object).is_none() {
+                    return copy.map(|makes| Work::Fetch { makes });
+                }
+                if copy.is_none() && !is_model {
+                    return None;
+                }
+                self.models.insert(*object);
+            }
+            Work::Unwrap { .. } | Work::Create { .. } | Work::Install { .. } => {
+                let makes = work.makes();
+                let is_model = makes.iter().filter(|id| self.models.remove(*id)).count() > 0;
+                if !is_model && makes.iter().all(|id| self.fate(change, *id).is_none()) {
+                    return None;
+                }
+            }
+        }
+        Some(work)
+    }
+
+    fn fate(&self, change: u64, object: ObjectId) -> Option<ObjectId> {
+        if let Some(fate) = self.fates.get(&object) {
+            return *fate;
+        }
+        let deleted = self.tombstones.get(&Name(object));
+        deleted.is_none_or(|at| *at <= change).then_some(object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Intent, Part, Record};
+    use hsmux_token::Attributes;
+
+    /// Two tokens; the second is away, and owes all that is done.
+    #[derive(Default)]
+    struct Bench(State);
+
+    fn object(class: Class, name: u8) -> ObjectId {
+        ObjectId::of_unidentified(class, "", &[name], b"")
+    }
+
+    fn data(name: u8) -> ObjectId {
+        object(Class::DATA, name)
+    }
+
+    fn key(name: u8) -> ObjectId {
+        object(Class::PUBLIC_KEY, name)
+    }
+
+    impl Bench {
+        fn change(&mut self, work: &Work) {
+            let change = self.0.last + 1;
+            let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
+            let (makes, removes) = match work {
+                Work::Remove { objects } => (vec![], names(objects)),
+                Work::Set {
+                    object, becomes, ..
+                } if object != becomes => (names(&[*becomes]), names(&[*object])),
+                work => (names(work.makes()), vec![]),
+            };
+            let part = |serial: &str| Part {
+                serial: serial.to_owned(),
+                works: vec![Cbor(work.clone())],
+                undo: vec![],
+            };
+            let intent = Intent {
+                call: "C_CreateObject".into(),
+                need: 1,
+                parts: vec![part("here"), part("away")],
+                makes,
+                removes,
+                origins: vec![],
+            };
+            let serial = "here".to_owned();
+            self.0.add(Record::Intent {
+                change,
+                intent,
+                at: 1,
+            });
+            self.0.add(Record::Step { change, serial });
+            self.0.add(Record::Commit { change });
+        }
+
+        /// What is owed, in words.
+        fn owed(&self) -> Vec<String> {
+            assert!(self.0.owed.keys().all(|serial| serial == "away"));
+            let works = self.0.owed.values().flat_map(BTreeMap::values).flatten();
+            let word = |work: &Cbor<Work>| {
+                let names: Vec<_> = work.0.objects().iter().map(name).collect();
+                let kind = format!("{:?}", work.0);
+                format!("{} {}", kind.split(' ').next().unwrap(), names.join(","))
+            };
+            works.map(word).collect()
+        }
+    }
+
+    fn name(id: &ObjectId) -> String {
+        let known = (0..9).find(|name| *id == data(*name) || *id == key(*name));
+        known.unwrap().to_string()
+    }
+
+    fn fetch(makes: ObjectId) -> Work {
+        Work::Fetch { makes }
+    }
+
+    fn create(makes: ObjectId) -> Work {
+        let template = Attributes::default();
+        Work::Create { makes, template }
+    }
+
+    fn remove(id: ObjectId) -> Work {
+        Work::Remove { objects: vec![id] }
+    }
+
+    fn rename(object: ObjectId, becomes: ObjectId) -> Work {
+        let template = Attributes::default();
+        Work::Set {
+            object,
+            becomes,
+            template,
+        }
+    }
+
+    fn copy(object: ObjectId, makes: ObjectId) -> Work {
+        let template = Attributes::default();
+        Work::Copy {
+            makes,
+            object,
+            template,
+        }
+    }
+
+    fn owed(works: &[Work]) -> Vec<String> {
+        let mut bench = Bench::default();
+        for work in works {
+            bench.change(work);
+        }
+        bench.owed()
+    }
+
+    #[test]
+    fn what_is_deleted_is_not_made() {
+        for make in [fetch(data(1)), create(key(1))] {
+            let id = make.makes()[0];
+            let all = owed(&[make.clone(), fetch(data(2)), remove(id)]);
+            assert_eq!(all, ["Fetch 2", "Remove 1"]);
+            let [made, gone] = ["Fetch 1", "Remove 1"];
+            let again = owed(&[make.clone(), remove(id), fetch(data(1))]);
+            assert_eq!(again, [gone, made]);
+            let both = owed(&[make.clone(), remove(id), make, remove(id)]);
+            assert_eq!(both, [gone, gone]);
+        }
+    }
+
+    #[test]
+    fn data_that_was_renamed_is_fetched_by_its_new_name_and_keys_are_made_as_before() {
+        let all = owed(&[
+            fetch(data(1)),
+            create(key(4)),
+            rename(data(1), data(2)),
+            rename(data(2), data(3)),
+            rename(key(4), key(5)),
+        ]);
+        assert_eq!(
+            all,
+            ["Fetch 3", "Create 4", "Set 1,2", "Set 2,3", "Set 4,5"]
+        );
+        let gone = owed(&[
+            fetch(data(1)),
+            create(key(4)),
+            rename(data(1), data(2)),
+            rename(key(4), key(5)),
+            remove(data(2)),
+            remove(key(5)),
+        ]);
+        assert_eq!(gone, ["Set 1,2", "Set 4,5", "Remove 2", "Remove 5"]);
+    }
+
+    #[test]
+    fn what_is_copied_is_made_though_it_is_deleted_afterwards() {
+        let keys = owed(&[
+            create(key(1)),
+            copy(key(1), key(2)),
+            rename(key(2), key(3)),
+            copy(key(3), key(4)),
+            remove(key(1)),
+            remove(key(3)),
+        ]);
+        let all = ["Create 1", "Copy 2,1", "Set 2,3", "Copy 4,3"];
+        assert_eq!(keys[..4], all);
+        // Data is nowhere to be had then, but its copy is.
+        let fetched = owed(&[fetch(data(1)), copy(data(1), data(2)), remove(data(1))]);
+        assert_eq!(fetched, ["Fetch 2", "Remove 1"]);
+        let nothing = owed(&[
+            create(key(1)),
+            copy(key(1), key(2)),
+            remove(key(2)),
+            remove(key(1)),
+        ]);
+        assert_eq!(nothing, ["Remove 2", "Remove 1"]);
+    }
+
+    #[test]
+    fn what_was_kept_by_a_version_before_is_cancelled_when_it_is_read() {
+        let mut bench = Bench::default();
+        bench.change(&fetch(data(1)));
+        bench.change(&fetch(data(2)));
+        // The member was told of the deletion, and has forgotten it again.
+        bench.0.tombstones.insert(Name(data(1)), 3);
+        bench.0.cancel_debts();
+        assert_eq!(bench.owed(), ["Fetch 2"]);
+    }
+}

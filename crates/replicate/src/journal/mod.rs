@@ -1,0 +1,332 @@
+//! The journal of changes: a file of JSON lines, in the state folder, with one writer.
+//!
+//! A change is written down before the first member is touched. The next start decides the changes that a crash has
+//! left open, from the lines alone: a change that enough members had done is finished, any other is undone. A member
+//! that is away *owes* its part of that.
+
+mod debts;
+mod record;
+mod state;
+
+pub(super) use record::{Intent, Part, Record};
+pub(super) use state::State;
+
+use hsmux_state::{FileLock, LockFailed, failed};
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Kind, Result};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Room that is taken on the disk before a change starts, so that it can be written to its end.
+const RESERVE: u64 = 256 * 1024;
+/// A journal is compacted when this many lines follow its snapshot.
+const COMPACT_AFTER: usize = 2_000;
+/// A journal that is no longer is written anew whenever keys in it are of no use any more; a longer one when it has
+/// doubled, or when that is asked for.
+const SHORT: u64 = 64 * 1024;
+
+/// An open journal.
+pub(super) struct Journal {
+    path: PathBuf,
+    writer: Mutex<Writer>,
+    /// Held for as long as the journal is open: another writer is refused.
+    _lock: FileLock,
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.drop_keys(true);
+    }
+}
+
+struct Writer {
+    file: File,
+    len: u64,
+    lines: usize,
+    /// How long it was when it was last written anew.
+    base: u64,
+    state: State,
+}
+
+/// When a record has to be on the disk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// Before the change goes on.
+    Now,
+    /// The next record that has to takes it along; lost, it only makes a restart undo.
+    Later,
+}
+
+impl Journal {
+    /// Opens or makes `journal.jsonl` in the folder, and decides what was left open. Waits so long
+    /// for another process that writes.
+    pub fn open(folder: &Path, patience: Duration) -> Result<Self> {
+        hsmux_state::private_folder(folder).map_err(|e| failed("create", folder, &e))?;
+        let lock = lock(folder, patience)?;
+        let path = folder.join("journal.jsonl");
+        let file = open(&path)?;
+        hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
+        let mut writer = read(file, &path)?;
+        decide(&mut writer, &path)?;
+        // Of a version before, which has kept no time: it is to be on the disk.
+        writer.state.outdated |= writer.state.date_keys(seconds());
+        let journal = Self {
+            path,
+            writer: Mutex::new(writer),
+            _lock: lock,
+        };
+        journal.drop_keys(true);
+        Ok(journal)
+    }
+
+    /// Takes keys out of the file that nobody waits for any more; says whether some are left in it, for now.
+    pub fn drop_keys(&self, at_once: bool) -> bool {
+        let mut writer = self.writer.lock();
+        let cheap = writer.len <= SHORT || writer.len >= 2 * writer.base;
+        if writer.state.outdated
+            && (at_once || cheap)
+            && let Err(error) = compact(&mut writer, &self.path)
+        {
+            tracing::warn!(%error, "wrapped keys that nobody needs stay in the journal for now");
+        }
+        writer.state.outdated
+    }
+
+    /// Members are not to have the keys any more that they have waited for for so long: their serial numbers, with
+    /// the changes that made the keys.
+    pub fn expire(&self, life: Duration) -> Vec<(String, u64)> {
+        let before = seconds().saturating_sub(life.as_secs());
+        let mut expired = self.read(|state| state.waiting_since(before));
+        expired.retain(|(serial, change)| {
+            let (serial, change) = (serial.clone(), *change);
+            let written = self.append(Record::Expired { change, serial }, Sync::Now);
+            written
+                .inspect_err(|error| tracing::warn!(%error, "a wrapped key is kept for longer"))
+                .is_ok()
+        });
+        expired
+    }
+
+    /// A token is not to do these changes any more.
+    pub fn forget(&self, serial: &str, changes: Vec<u64>) -> Result<()> {
+        changes.into_iter().try_for_each(|change| {
+            let serial = serial.to_owned();
+            self.append(Record::Expired { change, serial }, Sync::Later)
+        })
+    }
+
+    /// How long it is until keys have to go for which members wait; nothing if none does.
+    pub fn expires_in(&self, life: Duration) -> Option<Duration> {
+        let first = self.read(|state| state.keys_since.values().min().copied())?;
+        let end = first.saturating_add(life.as_secs());
+        Some(Duration::from_secs(end.saturating_sub(seconds())))
+    }
+
+    /// Takes the number of a new change, with its first line on the disk and room for the rest.
+    pub fn begin(&self, call: &str) -> Result<u64> {
+        let mut writer = self.writer.lock();
+        if writer.lines > COMPACT_AFTER {
+            compact(&mut writer, &self.path)?;
+        }
+        reserve(&writer, &self.path)?;
+        let change = writer.state.last + 1;
+        let call = call.to_owned();
+        writer.append(&self.path, Record::Begin { change, call }, Sync::Now)?;
+        Ok(change)
+    }
+
+    /// Adds a record.
+    pub fn append(&self, record: Record, sync: Sync) -> Result<()> {
+        self.writer.lock().append(&self.path, record, sync)
+    }
+
+    /// Looks at what the records add up to.
+    pub fn read<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+        look(&self.writer.lock().state)
+    }
+}
+
+impl Writer {
+    fn append(&mut self, path: &Path, record: Record, sync: Sync) -> Result<()> {
+        let mut line = serde_json::to_vec(&record).map_err(|e| damaged(path, &e.to_string()))?;
+        line.push(b'\n');
+        let written = self
+            .file
+            .seek(SeekFrom::Start(self.len))
+            .and_then(|_| self.file.write_all(&line))
+            .and_then(|()| match sync {
+                Sync::Now => self.file.sync_data(),
+                Sync::Later => Ok(()),
+            });
+        if let Err(error) = written {
+            // Half a line must not stand before a later one.
+            let _ = self.file.set_len(self.len);
+            return Err(failed("write", path, &error));
+        }
+        self.len += line.len() as u64;
+        self.lines += 1;
+        self.state.add(record);
+        Ok(())
+    }
+}
+
+/// What a journal adds up to that somebody else may be writing.
+pub(super) fn state(folder: &Path) -> State {
+    let path = folder.join("journal.jsonl");
+    let read = match File::open(&path) {
+        Ok(file) => sum(BufReader::new(file), &path),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return State::default(),
+        Err(e) => Err(failed("read", &path, &e)),
+    };
+    match read {
+        Ok(sum) => sum.state,
+        Err(error) => {
+            tracing::warn!(%error, "deleted objects are not known");
+            State::default()
+        }
+    }
+}
+
+fn lock(folder: &Path, patience: Duration) -> Result<FileLock> {
+    let path = folder.join("journal.lock");
+    FileLock::take(&path, patience).map_err(|error| match error {
+        LockFailed::File(error) => failed("lock", &path, &error),
+        LockFailed::Held(_) => Error::pool(
+            Kind::Environment,
+            format!(
+                "{}: another hsmux writes changes here; ask the running daemon, or stop it",
+                folder.display()
+            ),
+        ),
+    })
+}
+
+fn open(path: &Path) -> Result<File> {
+    hsmux_state::open_private(path).map_err(|e| failed("open", path, &e))
+}
+
+/// Reads all lines; one that a crash has torn, at the end, is cut off.
+fn read(file: File, path: &Path) -> Result<Writer> {
+    let Sum { state, len, lines } = sum(BufReader::new(&file), path)?;
+    file.set_len(len).map_err(|e| failed("write", path, &e))?;
+    Ok(Writer {
+        file,
+        len,
+        lines,
+        base: 0,
+        state,
+    })
+}
+
+/// The whole lines of a journal, added up.
+#[derive(Default)]
+struct Sum {
+    state: State,
+    len: u64,
+    lines: usize,
+}
+
+fn sum(mut lines: impl BufRead, path: &Path) -> Result<Sum> {
+    let (mut sum, mut line) = (Sum::default(), Vec::new());
+    loop {
+        line.clear();
+        let read = lines
+            .read_until(b'\n', &mut line)
+            .map_err(|e| failed("read", path, &e))?;
+        if line.last() != Some(&b'\n') {
+            // Of a version before, which has cancelled nothing.
+            sum.state.cancel_debts();
+            return Ok(sum);
+        }
+        let record = serde_json::from_slice(&line)
+            .map_err(|e| damaged(path, &format!("line {}: {e}", sum.lines + 1)))?;
+        sum.state.add(record);
+        sum.len += read as u64;
+        sum.lines += 1;
+    }
+}
+
+/// The time, in seconds after 1970.
+pub(super) fn seconds() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+/// Finishes what enough members had done, undoes the rest.
+fn decide(writer: &mut Writer, path: &Path) -> Result<()> {
+    let open: Vec<(u64, bool)> = writer
+        .state
+        .open
+        .iter()
+        .map(|(change, open)| {
+            let last_word = open.intent.parts.iter().all(|part| part.undo.is_empty());
+            (*change, last_word || open.done.len() >= open.intent.need)
+        })
+        .collect();
+    for (change, finish) in open {
+        let record = if finish {
+            Record::Commit { change }
+        } else {
+            let why = "interrupted before enough members had it".to_owned();
+            Record::Undone { change, why }
+        };
+        writer.append(path, record, Sync::Now)?;
+    }
+    Ok(())
+}
+
+/// Takes room on the disk beyond the end of the file, which stays as long as it is.
+fn reserve(writer: &Writer, path: &Path) -> Result<()> {
+    use rustix::io::Errno;
+    let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+    match rustix::fs::fallocate(&writer.file, flags, writer.len, RESERVE) {
+        // A file system without such reservations: the writes themselves will tell.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(e) => Err(failed("write", path, &e.into())),
+    }
+}
+
+/// All that a journal says, in one line.
+fn snapshot(state: &State) -> serde_json::Result<Vec<u8>> {
+    let state = Box::new(state.clone());
+    let mut line = serde_json::to_vec(&Record::Snapshot { state })?;
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// The one line that these lines come to, for fuzz targets; `None` where they are damaged.
+pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
+    let read = sum(lines, Path::new("journal")).ok()?;
+    snapshot(&read.state).ok()
+}
+
+/// Puts one line in place of all.
+fn compact(writer: &mut Writer, path: &Path) -> Result<()> {
+    writer.state.forget_old_tombstones();
+    let line = snapshot(&writer.state).map_err(|e| damaged(path, &e.to_string()))?;
+    let replaced = hsmux_state::replace(path, &line, 0o600);
+    // Also after an error: the new file may be in place, and not certain to last.
+    writer.file = open(path)?;
+    if let Err(error) = replaced {
+        writer.len = writer.file.metadata().map_or(writer.len, |file| file.len());
+        return Err(failed("write", path, &error));
+    }
+    writer.len = line.len() as u64;
+    writer.base = writer.len;
+    writer.lines = 1;
+    writer.state.outdated = false;
+    Ok(())
+}
+
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::pool(
+        Kind::Environment,
+        format!(
+            "{}: {what}; restore the state folder from a backup, or move this file away and run \
+             `hsmux key verify` to see which members lack a key",
+            path.display()
+        ),
+    )
+}

@@ -1,0 +1,324 @@
+//! What the lines of a journal add up to.
+
+use super::record::{Intent, Part, Record};
+use crate::origin;
+use crate::work::Work;
+use hsmux_state::json::{Cbor, Name};
+use hsmux_token::{Attributes, Object, ObjectId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Confirmed tombstones that are remembered, the latest first to stay. A token that was never seen can
+/// bring back a deleted key only after so many later deletions.
+const TOMBSTONES: usize = 20_000;
+
+/// The sum of all records.
+#[derive(Serialize, Deserialize, Clone, Default, Debug)]
+pub(crate) struct State {
+    /// The number of the last change.
+    pub last: u64,
+    /// Serial numbers by the names of the members.
+    pub serials: BTreeMap<String, String>,
+    /// Changes that were not decided.
+    #[serde(deserialize_with = "numbered::map")]
+    pub open: BTreeMap<u64, Open>,
+    /// By serial number and change: what a member has to do when it returns.
+    #[serde(deserialize_with = "numbered::maps")]
+    pub owed: BTreeMap<String, BTreeMap<u64, Vec<Cbor<Work>>>>,
+    /// Deleted objects and the change that deleted them: they are not served, whoever brings them.
+    #[serde(with = "pairs")]
+    pub tombstones: BTreeMap<Name, u64>,
+    /// Objects that were made through the pool, and on which tokens.
+    #[serde(with = "pairs")]
+    pub placed: BTreeMap<Name, BTreeSet<String>>,
+    /// How keys were made that several members got through the pool.
+    #[serde(default, with = "pairs")]
+    pub origins: BTreeMap<Name, Cbor<Attributes>>,
+    /// Changes with wrapped keys that somebody still waits for, and when they were written.
+    #[serde(default, deserialize_with = "numbered::map")]
+    pub keys_since: BTreeMap<u64, u64>,
+    /// Lines have wrapped keys that nobody waits for any more.
+    #[serde(skip)]
+    pub outdated: bool,
+}
+
+/// A change that was not decided, and who has done its part.
+#[derive(Serialize, Deserialize, Clone, Debug)]
+pub(crate) struct Open {
+    pub intent: Intent,
+    pub done: BTreeSet<String>,
+}
+
+impl State {
+    /// Adds one record.
+    pub fn add(&mut self, record: Record) {
+        match record {
+            Record::Snapshot { state } => *self = *state,
+            Record::Seen { member, serial } => {
+                self.serials.insert(member, serial);
+            }
+            Record::Begin { change, .. } => self.last = self.last.max(change),
+            Record::Intent { change, intent, at } => {
+                self.last = self.last.max(change);
+                if intent.has_keys() {
+                    self.keys_since.insert(change, at);
+                }
+                let done = BTreeSet::new();
+                self.open.insert(change, Open { intent, done });
+            }
+            Record::Step { change, serial } => {
+                if let Some(open) = self.open.get_mut(&change) {
+                    open.done.insert(serial);
+                }
+            }
+            Record::Commit { change } => {
+                self.commit(change);
+                self.settle_keys(change);
+            }
+            Record::Undone { change, .. } => {
+                self.undo(change);
+                self.settle_keys(change);
+            }
+            Record::Applied { change, serial } | Record::Expired { change, serial } => {
+                self.applied(change, &serial);
+                self.settle_keys(change);
+            }
+            Record::Unexplained { objects } => {
+                self.origins.retain(|name, _| !objects.contains(name));
+            }
+            Record::Placed { serial, objects } => {
+                for name in objects {
+                    self.tombstones.remove(&name);
+                    self.placed.entry(name).or_default().insert(serial.clone());
+                }
+            }
+        }
+    }
+
+    fn commit(&mut self, change: u64) {
+        let Some(Open { intent, done }) = self.open.remove(&change) else {
+            return;
+        };
+        // An object that the same change removes and makes stays.
+        for name in &intent.removes {
+            if !intent.makes.contains(name) {
+                self.placed.remove(name);
+                self.tombstones.insert(*name, change);
+                let origin = self.origins.remove(name);
+                // A change that removes one object and makes one gives it another name.
+                if let (Some(origin), [becomes]) = (origin, &intent.makes[..]) {
+                    self.origins.insert(*becomes, origin);
+                }
+            }
+        }
+        // An object made under a known name is a new one, even if a program removed the old one past hsmux.
+        for (name, origin) in intent.origins {
+            if origin.0.0.is_empty() {
+                self.origins.remove(&name);
+            } else {
+                self.origins.insert(name, origin);
+            }
+        }
+        for name in &intent.makes {
+            self.tombstones.remove(name);
+            let placed = self.placed.entry(*name).or_default();
+            placed.extend(intent.parts.iter().map(|part| part.serial.clone()));
+        }
+        for Part { serial, works, .. } in intent.parts {
+            if !done.contains(&serial) {
+                self.owe(serial, change, works);
+            }
+        }
+        if !intent.removes.is_empty() {
+            self.cancel_debts();
+        }
+    }
+
+    fn undo(&mut self, change: u64) {
+        let Some(Open { intent, .. }) = self.open.remove(&change) else {
+            return;
+        };
+        // An object that some member had before is not the change's to bury.
+        let new = intent.parts.iter().all(|part| !part.undo.is_empty());
+        for name in &intent.makes {
+            if new && !self.placed.contains_key(name) && !intent.removes.contains(name) {
+                self.tombstones.insert(*name, change);
+            }
+        }
+        for Part { serial, undo, .. } in intent.parts {
+            self.owe(serial, change, undo);
+        }
+    }
+
+    fn owe(&mut self, serial: String, change: u64, works: Vec<Cbor<Work>>) {
+        if !works.is_empty() {
+            self.owed.entry(serial).or_default().insert(change, works);
+        }
+    }
+
+    fn applied(&mut self, change: u64, serial: &str) {
+        if let Some(owed) = self.owed.get_mut(serial) {
+            owed.remove(&change);
+            if owed.is_empty() {
+                self.owed.remove(serial);
+            }
+        }
+    }
+
+    /// One member less waits for the keys of a change: what it was sent is not to be kept.
+    pub(super) fn settle_keys(&mut self, change: u64) {
+        if !self.keys_since.contains_key(&change) {
+            return;
+        }
+        self.outdated = true;
+        let waits = |works: &BTreeMap<u64, Vec<Cbor<Work>>>| {
+            let works = works.get(&change).into_iter().flatten();
+            works.into_iter().any(|work| work.0.has_key())
+        };
+        if !self.owed.values().any(waits) {
+            self.keys_since.remove(&change);
+        }
+    }
+
+    /// Keys for which nobody has written since when they are waited for are so from now on; says whether there are some.
+    pub fn date_keys(&mut self, now: u64) -> bool {
+        let mut undated = BTreeSet::new();
+        for (change, works) in self.owed.values().flatten() {
+            let since = self.keys_since.get(change).copied().unwrap_or_default();
+            if since == 0 && works.iter().any(|work| work.0.has_key()) {
+                undated.insert(*change);
+            }
+        }
+        self.keys_since
+            .extend(undated.iter().map(|change| (*change, now)));
+        !undated.is_empty()
+    }
+
+    /// Whether an object was deleted, or its making undone: it is not served, whoever brings it.
+    pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
+        self.tombstones.contains_key(&Name(*object))
+    }
+
+    /// Has an object say how it was made.
+    pub fn show_origin(&self, object: &mut Object) {
+        if let Some(Cbor(origin)) = self.origins.get(&Name(object.id)) {
+            origin::show(object, origin);
+        }
+    }
+
+    /// Members that have waited for keys since before then: serial numbers, with the changes.
+    pub fn waiting_since(&self, before: u64) -> Vec<(String, u64)> {
+        let old = self.keys_since.iter().filter(|(_, at)| **at <= before);
+        let old: BTreeSet<u64> = old.map(|(change, _)| *change).collect();
+        let mut waiting = Vec::new();
+        for (serial, owed) in &self.owed {
+            let of_old = owed.iter().filter(|(change, works)| {
+                old.contains(*change) && works.iter().any(|work| work.0.has_key())
+            });
+            waiting.extend(of_old.map(|(change, _)| (serial.clone(), *change)));
+        }
+        waiting
+    }
+
+    /// Forgets the oldest tombstones that no member has yet to act on.
+    pub fn forget_old_tombstones(&mut self) {
+        let Some(surplus) = self.tombstones.len().checked_sub(TOMBSTONES) else {
+            return;
+        };
+        let waiting: BTreeSet<u64> = self
+            .owed
+            .values()
+            .flat_map(|works| works.keys().copied())
+            .collect();
+        let mut old: Vec<(u64, Name)> = self
+            .tombstones
+            .iter()
+            .filter(|(_, change)| !waiting.contains(change))
+            .map(|(name, change)| (*change, *name))
+            .collect();
+        old.sort_unstable();
+        for (_, name) in old.into_iter().take(surplus) {
+            self.tombstones.remove(&name);
+        }
+    }
+}
+
+/// A map whose keys are not plain strings, as a list of pairs.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(from: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(from)?.into_iter().collect())
+    }
+}
+
+/// Maps by numbers of changes. JSON writes a number that is a key as text, which serde does not read back where a
+/// record's kind decides what follows.
+mod numbered {
+    use serde::{Deserialize, Deserializer, de::Error};
+    use std::collections::BTreeMap;
+
+    /// A map by number.
+    pub fn map<'de, V, D>(from: D) -> Result<BTreeMap<u64, V>, D::Error>
+    where
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        let number = |(key, value): (String, V)| match key.parse() {
+            Ok(number) => Ok((number, value)),
+            Err(_) => Err(D::Error::custom(format!("{key:?} is no number"))),
+        };
+        BTreeMap::deserialize(from)?
+            .into_iter()
+            .map(number)
+            .collect()
+    }
+
+    /// Such maps by name.
+    pub fn maps<'de, V, D>(from: D) -> Result<BTreeMap<String, BTreeMap<u64, V>>, D::Error>
+    where
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        #[derive(Deserialize)]
+        #[serde(bound = "V: Deserialize<'de>")]
+        struct ByNumber<V>(#[serde(deserialize_with = "map")] BTreeMap<u64, V>);
+
+        let named = BTreeMap::<String, ByNumber<V>>::deserialize(from)?;
+        Ok(named
+            .into_iter()
+            .map(|(name, ByNumber(map))| (name, map))
+            .collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::compacted;
+    use crate::fuzzing::example;
+
+    #[test]
+    fn changes_and_debts_in_a_compacted_journal_are_read_again() {
+        let lines = example();
+        let ends = lines.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+        for (end, _) in ends {
+            let once = compacted(&lines[..=end]).expect("a journal");
+            assert_eq!(compacted(&once), Some(once));
+        }
+        let owes = String::from_utf8(compacted(&lines).unwrap()).unwrap();
+        assert!(owes.contains(r#""owed":{"1":{"2":["#), "{owes}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What each member has to do for a change, before anybody does it.
+
+use super::Coordinator;
+use super::journal::{Intent, Part, State};
+use super::members::{Member, Members, Present};
+use super::site::{Limit, Site};
+use super::work::Work;
+use hsmux_state::json::{Cbor, Name};
+use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
+use std::time::Instant;
+
+/// Who is there when a change starts.
+pub(super) struct Roster {
+    /// In service, each token once.
+    pub here: Vec<Present>,
+    /// Configured, but not in service: name, and serial number where it was seen before.
+    pub away: Vec<(String, Option<String>)>,
+    /// So many must do it.
+    pub need: usize,
+    pub deadline: Instant,
+}
+
+impl Roster {
+    /// Asks the pool; refuses when too few members are there, or when one that has to be reached
+    /// could not catch up.
+    pub fn call(
+        coordinator: &Coordinator,
+        members: &dyn Members,
+        deadline: Instant,
+    ) -> Result<Self> {
+        let here = super::members::present(members);
+        let serial_of = |member: &str| {
+            let serials = |state: &State| state.serials.get(member).cloned();
+            coordinator.journal.read(serials)
+        };
+        let away = members.members().into_iter().filter(|m| m.token.is_none());
+        let away: Vec<_> = away
+            .map(|Member { name, .. }| {
+                let serial = serial_of(&name);
+                (name, serial)
+            })
+            .collect();
+        let need = match coordinator.replicas {
+            0 => here.len().max(1),
+            replicas => replicas,
+        };
+        let roster = Self {
+            here,
+            away,
+            need,
+            deadline,
+        };
+        roster.enough(coordinator.replicas == 0)?;
+        Ok(roster)
+    }
+
+    fn enough(&self, all: bool) -> Result<()> {
+        let stranger = self.away.iter().find(|(_, serial)| serial.is_none());
+        match stranger {
+            Some((name, _)) if all => Err(too_few(format!(
+                "{name} is away and was never seen, so it could not catch up: bring it back, \
+                 remove it, or say how many members are enough (replicas = N)"
+            ))),
+            _ if self.here.len() < self.need => Err(too_few(format!(
+                "{} of {} members are in service, and {} are needed; hsmux status says why",
+                self.here.len(),
+                self.here.len() + self.away.len(),
+                self.need
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is one member, which is in service.
+    pub fn alone(&self) -> bool {
+        self.here.len() == 1 && self.away.is_empty()
+    }
+
+    /// Serial numbers of those that are away and known.
+    pub fn away_serials(&self) -> impl Iterator<Item = &String> {
+        self.away.iter().filter_map(|(_, serial)| serial.as_ref())
+    }
+
+    /// A member, until the change's deadline.
+    pub fn site<'a>(&self, present: &'a Present) -> Site<'a> {
+        present.site(Limit::Until(self.deadline))
+    }
+}
+
+impl Present {
+    /// The token, for operations that may take so long.
+    pub fn site(&self, limit: Limit) -> Site<'_> {
+        Site {
+            name: &self.name,
+            token: &*self.token,
+            limit,
+        }
+    }
+}
+
+/// A change is refused, or was undone, for want of members.
+pub(super) fn too_few(why: impl Into<String>) -> Error {
+    Error::pool(Kind::TooFewMembers, why)
+}
+
+/// A planned change.
+#[derive(Default)]
+pub(super) struct Plan {
+    /// What is there afterwards, in the order of the answer.
+    pub makes: Vec<ObjectId>,
+    /// What is gone afterwards.
+    pub removes: Vec<ObjectId>,
+    /// How keys of these were made, where their copies do not say.
+    pub origins: Vec<(ObjectId, Attributes)>,
+    /// So many must do it: of a change to what is there, no more than hold it.
+    pub need: usize,
+    /// Who does what.
+    pub duties: Vec<Duty>,
+    /// Its first object is there already, and has to go where the plan cannot be carried out.
+    pub begun: bool,
+}
+
+/// One member's part.
+pub(super) struct Duty {
+    /// The token.
+    pub serial: String,
+    /// What it does now.
+    pub now: Vec<Work>,
+    /// What it does when it could not now: the same, but for what must not stand in the journal.
+    pub later: Vec<Work>,
+    /// What takes it back.
+    pub undo: Vec<Work>,
+    /// Whether some of it may be there before.
+    pub asks: bool,
+}
+
+impl Duty {
+    /// Works that can stand in the journal as they are.
+    pub fn new(serial: &str, works: Vec<Work>, undo: Vec<Work>) -> Self {
+        Self {
+            serial: serial.to_owned(),
+            later: works.clone(),
+            now: works,
+            undo,
+            asks: false,
+        }
+    }
+
+    /// Works that store a new key: it is nowhere yet. `site` is nothing for a member that is away.
+    pub fn storing(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+        let mut undo = Vec::new();
+        for work in &works {
+            let mut objects = work.makes().to_vec();
+            // Another object of that name must not go with it.
+            if let (Some(site), Some(passing)) = (site, work.passing_name(serial))
+                && site.find(passing)?.is_none()
+            {
+                objects.push(passing);
+            }
+            undo.push(Work::Remove { objects });
+        }
+        Ok(Self::new(serial, works, undo))
+    }
+
+    /// Names that its objects have no longer once they are made: somebody who has looked at the token meanwhile
+    /// knows them by these.
+    pub fn passing_names(&self) -> Vec<ObjectId> {
+        let works = self.now.iter().chain(&self.later);
+        let made: Vec<_> = works.flat_map(Work::makes).collect();
+        let undone = self.undo.iter().filter_map(|work| match work {
+            Work::Remove { objects } => Some(objects),
+            _ => None,
+        });
+        let passing = undone.flatten().filter(|id| !made.contains(id));
+        passing.copied().collect()
+    }
+
+    /// Works that make objects which the member may have: those it keeps, also if the change is
+    /// taken back.
+    pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+        let mut undo = Vec::new();
+        for makes in works.iter().flat_map(Work::makes) {
+            let there = site.map_or(Ok(None), |site| site.find(*makes))?.is_some();
+            if !there {
+                let objects = vec![*makes];
+                undo.push(Work::Remove { objects });
+            }
+        }
+        Ok(Self {
+            asks: true,
+            ..Self::new(serial, works, undo)
+        })
+    }
+}
+
+impl Plan {
+    /// As it stands in the journal.
+    pub fn intent(&self, call: &str) -> Intent {
+        let encoded = |works: &[Work]| works.iter().cloned().map(Cbor).collect();
+        let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
+        Intent {
+            call: call.to_owned(),
+            need: self.need,
+            parts: self
+                .duties
+                .iter()
+                .map(|duty| Part {
+                    serial: duty.serial.clone(),
+                    works: encoded(&duty.later),
+                    undo: encoded(&duty.undo),
+                })
+                .collect(),
+            makes: names(&self.makes),
+            removes: names(&self.removes),
+            origins: self
+                .origins
+                .iter()
+                .map(|(id, told)| (Name(*id), Cbor(told.clone())))
+                .collect(),
+        }
+    }
+}

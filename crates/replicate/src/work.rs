@@ -1,0 +1,388 @@
+//! What one member does for a change. Every kind of work may be done twice: what is there is left.
+
+use super::channel::{Envelope, Opener};
+use super::members::Present;
+use super::site::{self, Site};
+use super::template;
+use hsmux_token::ck::{
+    CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ATTRIBUTE_READ_ONLY,
+    CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID, CKR_TEMPLATE_INCONSISTENT,
+};
+use hsmux_token::{Attributes, Borrow, Error, Kind, Made, Object, ObjectId, Operation, Result};
+use minicbor::{Decode, Encode};
+
+/// One step of one member.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(context_bound = "Borrow")]
+pub(super) enum Work {
+    /// Takes a key out of its envelope.
+    #[n(0)]
+    Unwrap {
+        /// The key's name once it is there.
+        #[n(0)]
+        makes: ObjectId,
+        /// The key.
+        #[n(1)]
+        envelope: Envelope,
+        /// Its attributes.
+        #[n(2)]
+        template: Attributes,
+        /// CKA_CHECK_VALUE, for a secret key: by it the token checks what it has unwrapped.
+        #[n(3)]
+        check_value: Option<hsmux_token::Blob>,
+    },
+    /// Creates a public object.
+    #[n(1)]
+    Create {
+        /// Its name once it is there.
+        #[n(0)]
+        makes: ObjectId,
+        /// Its attributes.
+        #[n(1)]
+        template: Attributes,
+    },
+    /// Takes an object over from another member: for what must not stand in the journal.
+    #[n(2)]
+    Fetch {
+        /// The object.
+        #[n(0)]
+        makes: ObjectId,
+    },
+    /// Copies an object within the token.
+    #[n(3)]
+    Copy {
+        /// The copy's name.
+        #[n(0)]
+        makes: ObjectId,
+        /// The model.
+        #[n(1)]
+        object: ObjectId,
+        /// What differs.
+        #[n(2)]
+        template: Attributes,
+    },
+    /// Sets attributes.
+    #[n(4)]
+    Set {
+        /// The object.
+        #[n(0)]
+        object: ObjectId,
+        /// Its name afterwards: CKA_ID is part of a secret key's.
+        #[n(1)]
+        becomes: ObjectId,
+        /// The new values.
+        #[n(2)]
+        template: Attributes,
+    },
+    /// Destroys whatever of these is there.
+    #[n(5)]
+    Remove {
+        /// One object, under the names that it may have half-way.
+        #[n(0)]
+        objects: Vec<ObjectId>,
+    },
+    /// Takes a key that a [`Replicator`](super::Replicator) brings.
+    #[n(6)]
+    Install {
+        /// The key, and its other half.
+        #[n(0)]
+        makes: Vec<ObjectId>,
+        /// As it was taken from the member where it was made.
+        #[n(1)]
+        key: hsmux_token::Blob,
+    },
+    /// Has it take away what it has brought, or what was made there for it.
+    #[n(7)]
+    Sweep {
+        /// What tells that from all others.
+        #[n(0)]
+        expected: hsmux_token::Blob,
+    },
+}
+
+/// What a work has left on its member.
+#[derive(Default, Debug)]
+pub(super) struct Effect {
+    /// What is there now, or is there with new attributes.
+    pub made: Vec<Object>,
+    /// What is gone.
+    pub gone: Vec<ObjectId>,
+    /// Something came or went that the member's module does not see: it has to be connected anew.
+    pub unseen: bool,
+}
+
+impl Effect {
+    /// Both, one after the other.
+    pub fn then(&mut self, later: Self) {
+        self.made.retain(|object| !later.gone.contains(&object.id));
+        self.gone
+            .retain(|id| !later.made.iter().any(|object| object.id == *id));
+        self.made.extend(later.made);
+        self.gone.extend(later.gone);
+        self.unseen |= later.unseen;
+    }
+}
+
+impl Work {
+    /// Does it. `others` are members that an object may be taken over from; `again` says that it may
+    /// have been done before, so that the member is asked first.
+    pub fn apply(&self, opener: &mut Opener, others: &[Present], again: bool) -> Result<Effect> {
+        let site = opener.site();
+        match self {
+            Self::Remove { objects } => remove(site, objects),
+            Self::Install { makes, key } => install(opener, makes, key, again),
+            Self::Sweep { expected } => {
+                let unseen = opener.replicator()?.sweep(&site.token.info(), expected)?;
+                Ok(Effect {
+                    unseen,
+                    ..Effect::default()
+                })
+            }
+            Self::Set {
+                object,
+                becomes,
+                template,
+            } => set(site, *object, *becomes, template),
+            // A member that has no model has no use for its copy.
+            Self::Copy { object, .. } if site.find(*object)?.is_none() => Ok(Effect::default()),
+            Self::Unwrap { makes, .. }
+            | Self::Create { makes, .. }
+            | Self::Fetch { makes }
+            | Self::Copy { makes, .. } => {
+                let there = if again { site.find(*makes)? } else { None };
+                let object = match there {
+                    Some(there) => there,
+                    None => self.make(*makes, opener, others)?,
+                };
+                Ok(Effect {
+                    made: vec![object],
+                    ..Effect::default()
+                })
+            }
+        }
+    }
+
+    /// Whether a key is in it, wrapped.
+    pub fn has_key(&self) -> bool {
+        matches!(self, Self::Unwrap { .. } | Self::Install { .. })
+    }
+
+    /// The key of its member that opens its envelope, if it has one.
+    pub fn opener(&self) -> Option<ObjectId> {
+        match self {
+            Self::Unwrap { envelope, .. } => Some(envelope.opener()),
+            _ => None,
+        }
+    }
+
+    /// The names of what it makes.
+    pub fn makes(&self) -> &[ObjectId] {
+        match self {
+            Self::Unwrap { makes, .. }
+            | Self::Create { makes, .. }
+            | Self::Fetch { makes }
+            | Self::Copy { makes, .. } => std::slice::from_ref(makes),
+            Self::Install { makes, .. } => makes,
+            Self::Set { .. } | Self::Remove { .. } | Self::Sweep { .. } => &[],
+        }
+    }
+
+    /// The names of all objects that it makes, changes, looks at or takes away.
+    pub fn objects(&self) -> Vec<ObjectId> {
+        let others: &[ObjectId] = match self {
+            Self::Set {
+                object, becomes, ..
+            } => &[*object, *becomes],
+            Self::Copy { object, .. } => &[*object],
+            Self::Remove { objects } => objects,
+            _ => &[],
+        };
+        [self.makes(), others].concat()
+    }
+
+    /// The name that a secret key has between its unwrapping and its check value, for tokens that
+    /// give none by themselves.
+    pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
+        match self {
+            Self::Unwrap {
+                makes,
+                template,
+                check_value: Some(_),
+                ..
+            } if template.flag(CKA_ENCRYPT) != Some(true) => {
+                let bytes = |kind| template.get(kind).unwrap_or_default();
+                let (id, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
+                Some(ObjectId::of_unidentified(makes.class, serial, id, label))
+            }
+            _ => None,
+        }
+    }
+
+    fn make(&self, makes: ObjectId, opener: &mut Opener, others: &[Present]) -> Result<Object> {
+        let site = opener.site();
+        let made = match self {
+            Self::Unwrap {
+                envelope,
+                template,
+                check_value,
+                ..
+            } => {
+                let made = unwrap(opener, envelope, template)?;
+                match check_value {
+                    Some(value) => confirm(site, &made, value)?,
+                    None => made,
+                }
+            }
+            Self::Copy {
+                object, template, ..
+            } => site.make(&Operation::Copy {
+                object: (*object).into(),
+                template: template.clone(),
+            })?,
+            Self::Create { template, .. } => site.make(&Operation::Create {
+                template: template.clone(),
+                near: None,
+            })?,
+            _ => site.make(&Operation::Create {
+                template: fetch(makes, site, others)?,
+                near: None,
+            })?,
+        };
+        if made.object.id == makes {
+            return Ok(made.object);
+        }
+        // It may have got its name only now.
+        site.find(makes)?.ok_or_else(|| {
+            // The token made another key, or one that cannot be told apart: remove it.
+            let _ = site.destroy(site::reference(&made));
+            Error::token(
+                Kind::Unproved,
+                format!(
+                    "{}: made {:?} where {makes:?} was expected",
+                    site.name, made.object.id
+                ),
+            )
+        })
+    }
+}
+
+/// Has a key brought that is not there.
+fn install(
+    opener: &Opener,
+    makes: &[ObjectId],
+    key: &hsmux_token::Blob,
+    again: bool,
+) -> Result<Effect> {
+    let site = opener.site();
+    if again {
+        let there = makes.iter().map(|id| site.find(*id));
+        let there: Option<Vec<Object>> = there.collect::<Result<_>>()?;
+        if let Some(made) = there {
+            return Ok(Effect {
+                made,
+                ..Effect::default()
+            });
+        }
+    }
+    opener.replicator()?.put(&site.token.info(), key)?;
+    Ok(Effect {
+        unseen: true,
+        ..Effect::default()
+    })
+}
+
+/// Takes a key out of its envelope; by CKA_PUBLIC_KEY_INFO, where the token keeps it, a private key
+/// tells what it is.
+fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Result<Made> {
+    match opener.open(envelope, template) {
+        Err(error) if refuses_template(&error) && template.get(CKA_PUBLIC_KEY_INFO).is_some() => {
+            let mut without = template.clone();
+            without.remove(CKA_PUBLIC_KEY_INFO);
+            opener.open(envelope, &without)
+        }
+        result => result,
+    }
+}
+
+/// The token refuses an attribute of the template: without it, the operation may succeed.
+pub(super) fn refuses_template(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            CKR_ATTRIBUTE_TYPE_INVALID
+                | CKR_ATTRIBUTE_VALUE_INVALID
+                | CKR_ATTRIBUTE_READ_ONLY
+                | CKR_TEMPLATE_INCONSISTENT
+        )
+    )
+}
+
+/// Has the token compare the check value, and keep it: the name of a secret key rests on it.
+fn confirm(site: Site, made: &Made, check_value: &[u8]) -> Result<Made> {
+    let object = site::reference(made);
+    let set = site.run(&Operation::SetAttributes {
+        object,
+        template: Attributes::default().with(CKA_CHECK_VALUE, check_value.to_vec()),
+    });
+    match set {
+        Ok(_) => site.make(&Operation::Read { object }),
+        // It shows its own, or none: then the name tells.
+        Err(error)
+            if matches!(
+                error.code(),
+                Some(CKR_ATTRIBUTE_READ_ONLY | CKR_ATTRIBUTE_TYPE_INVALID)
+            ) =>
+        {
+            Ok(made.clone())
+        }
+        Err(error) => {
+            let _ = site.destroy(object);
+            Err(error)
+        }
+    }
+}
+
+fn fetch(id: ObjectId, site: Site, others: &[Present]) -> Result<Attributes> {
+    for other in others {
+        let from = Site {
+            name: &other.name,
+            token: &*other.token,
+            limit: site.limit,
+        };
+        if let Ok(Some(found)) = from.find(id) {
+            return Ok(template::created(&found.attributes));
+        }
+    }
+    Err(Error::token(
+        Kind::NoReplica,
+        format!("{}: no other member has {id:?} to take it from", site.name),
+    ))
+}
+
+fn set(site: Site, object: ObjectId, becomes: ObjectId, template: &Attributes) -> Result<Effect> {
+    let set = Operation::SetAttributes {
+        object: object.into(),
+        template: template.clone(),
+    };
+    let there = match site.run(&set) {
+        // It has its new name when it is read by the old one.
+        Ok(_) => site.find(object)?,
+        Err(error) if site::is_absent(&error) => site.find(becomes)?,
+        Err(error) => return Err(error),
+    };
+    Ok(Effect {
+        made: there.into_iter().collect(),
+        gone: (object != becomes).then_some(object).into_iter().collect(),
+        unseen: false,
+    })
+}
+
+fn remove(site: Site, objects: &[ObjectId]) -> Result<Effect> {
+    let mut effect = Effect::default();
+    for id in objects {
+        // Also one that somebody else has deleted meanwhile is gone.
+        site.destroy((*id).into())?;
+        effect.gone.push(*id);
+    }
+    Ok(effect)
+}

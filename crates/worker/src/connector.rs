@@ -1,0 +1,207 @@
+//! The two ways to connect a seat.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hsmux_module::{ModuleToken, Options};
+use hsmux_token::{Error, Kind, Result, Token, TokenInfo, ck};
+use hsmux_wire::{Link, Reactor, RemoteToken};
+
+use super::Environment;
+use super::orders::{LinkOptions, Order};
+use super::start::start;
+use super::turns::Turn;
+use hsmux_pool::Connector;
+
+/// C_Initialize, C_Login and the rest; a module may hang in any of them.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// How often a start is tried when it fails the way SoftHSM does when two processes start at once:
+/// another program may be one of them.
+const TRIES: usize = 3;
+
+/// Operations on one lane at once. The scheduler sends no more than this to a lane, and that many only to
+/// fast tokens.
+const DEPTH: usize = hsmux_pool::DEEPEST;
+
+/// A host answers one call at a time on each lane, of one operation: no host takes more in a frame.
+pub const DEPTH_OF_LINKS: usize = 1;
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// A seat in a worker process of its own.
+pub struct ProcessConnector {
+    program: PathBuf,
+    order: Order,
+    environment: Environment,
+    start_within: Duration,
+}
+
+impl ProcessConnector {
+    /// `program` is started with the one argument `worker`, and calls [`worker_main`](super::worker_main).
+    pub fn new(program: impl Into<PathBuf>, options: Options) -> Self {
+        Self::of(program, Order::Module(Box::new(options)))
+    }
+
+    /// The same with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of
+    /// another host.
+    pub fn link(program: impl Into<PathBuf>, options: LinkOptions) -> Self {
+        Self::of(program, Order::Link(options))
+    }
+
+    fn of(program: impl Into<PathBuf>, order: Order) -> Self {
+        Self {
+            program: program.into(),
+            order,
+            environment: Environment::default(),
+            start_within: START_WITHIN,
+        }
+    }
+
+    /// Changes the environment that the worker inherits.
+    #[must_use]
+    pub fn environment(mut self, environment: impl Into<Environment>) -> Self {
+        self.environment = environment.into();
+        self
+    }
+
+    /// How long the start may take, login included; 30 s without this.
+    #[must_use]
+    pub fn start_within(mut self, within: Duration) -> Self {
+        self.start_within = within;
+        self
+    }
+
+    /// Starts the process once, and connects to it.
+    pub fn start(&self) -> Result<Arc<RemoteToken>> {
+        let reactor = Reactor::shared()?;
+        let started = start(
+            &self.program,
+            &self.environment,
+            &self.order,
+            self.start_within,
+        )?;
+        RemoteToken::start(
+            reactor,
+            Link {
+                name: self.order.called(),
+                info: started.info,
+                version: started.version,
+                lanes: started.lanes,
+                admin: started.admin,
+                depth: match self.order {
+                    Order::Module(_) => DEPTH,
+                    Order::Link(_) => DEPTH_OF_LINKS,
+                },
+                keeper: Box::new(started.child),
+            },
+        )
+    }
+}
+
+impl Connector for ProcessConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let Order::Module(options) = &self.order else {
+            return Ok(self.start()?);
+        };
+        persist(|| {
+            let _turn = Turn::take(&options.module);
+            Ok(self.start()?)
+        })
+    }
+}
+
+/// A seat in this process: for modules that are fast and thread-safe.
+pub struct ThreadConnector {
+    options: Options,
+}
+
+/// Whether a module of this token's may be in a process twice. Of SoftHSM it is known; of what is
+/// between a process and a device it is not, and a module that crashes takes the process with it.
+fn stands_a_copy(token: &TokenInfo) -> bool {
+    token.manufacturer.starts_with("SoftHSM")
+}
+
+impl ThreadConnector {
+    /// The module is loaded at the first connection.
+    pub fn new(options: Options) -> Self {
+        Self { options }
+    }
+
+    /// [`Connector::connect_afresh`], also where nobody knows whether the module can be in a process twice.
+    pub fn connect_beside(&self) -> Result<Arc<dyn Token>> {
+        persist(|| Ok(ModuleToken::open_beside(self.options.clone())?))
+    }
+}
+
+impl Connector for ThreadConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        persist(|| Ok(ModuleToken::open(self.options.clone())?))
+    }
+
+    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
+        if stands_a_copy(serving) {
+            return self.connect_beside();
+        }
+        let message = "whether its module can be loaded twice in one process is not known: watch = true in its \
+                       [[token]] has that tried, isolation = \"process\" needs no such thing";
+        Err(Error::token(Kind::Unsupported, message))
+    }
+}
+
+/// Tries again what looks like SoftHSM's start race, in calls before or after C_Login. What C_Login
+/// itself answers is [`Kind::PinHeld`](hsmux_token::Kind::PinHeld) unless it comes before the PIN
+/// was looked at, and is not tried again.
+fn persist(connect: impl Fn() -> Result<Arc<dyn Token>>) -> Result<Arc<dyn Token>> {
+    let mut tried = 1;
+    loop {
+        match connect() {
+            Err(error) if tried < TRIES && is_start_race(&error) => {
+                tracing::info!(%error, "a start is tried again");
+                std::thread::sleep(PAUSE);
+                tried += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn is_start_race(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(ck::CKR_GENERAL_ERROR | ck::CKR_TOKEN_NOT_RECOGNIZED)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_module_of_which_nothing_is_known_is_not_loaded_twice() {
+        let of_a_vendor = TokenInfo {
+            manufacturer: "Vendor".into(),
+            ..TokenInfo::default()
+        };
+        let options = Options {
+            module: "/nowhere/module.so".into(),
+            slot: hsmux_token::Uri::default(),
+            pin: None,
+            sessions: 1,
+            state: "/nowhere".into(),
+            name: "hsm1".into(),
+            copies: None,
+            member: None,
+        };
+        let connector = ThreadConnector::new(options);
+        let refused = connector.connect_afresh(&of_a_vendor).map(drop);
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Unsupported);
+        assert!(refused.to_string().contains("watch = true"), "{refused}");
+        // It is tried where that is said.
+        let tried = connector.connect_beside().map(drop).unwrap_err();
+        assert!(tried.to_string().contains("cannot be copied"), "{tried}");
+    }
+}

@@ -1,0 +1,270 @@
+//! Members of the configuration as seats of a pool.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use hsmux_config::{Config, Isolation, Member, PinSource};
+use hsmux_module::Options;
+use hsmux_token::sync::Mutex;
+use hsmux_token::{Error, Result, Token, TokenInfo};
+use hsmux_wire::RemoteToken;
+
+use crate::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
+use hsmux_pool::{Care, Connector, Seat};
+
+/// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
+/// `worker`; `isolation` overrides what the file says of each.
+pub fn seats(config: &Config, worker: &Path, isolation: Option<Isolation>) -> Vec<Seat> {
+    let members = config.tokens.iter();
+    let seats = members.flat_map(|member| seats_of(config, member, worker, isolation));
+    seats.collect()
+}
+
+/// The seats of one member: one for each worker process, or one in this process.
+pub fn seats_of(
+    config: &Config,
+    member: &Member,
+    worker: &Path,
+    isolation: Option<Isolation>,
+) -> Vec<Seat> {
+    if let Some(seat) = node_seat(config, member, worker) {
+        return vec![seat];
+    }
+    let isolation = isolation.unwrap_or(member.isolation);
+    let seats = match isolation {
+        Isolation::Process => member.workers,
+        Isolation::Thread => 1,
+    };
+    let watch = member.watch.unwrap_or(config.pool.watch);
+    let care = Care {
+        look: watch,
+        replace: watch,
+        cards: member.watch == Some(true),
+    };
+    let seat = |number| {
+        let name = match number {
+            1 => member.name.clone(),
+            _ => format!("{}#{number}", member.name),
+        };
+        Seat {
+            connector: Arc::new(MemberConnector {
+                member: member.clone(),
+                environment: environment(config, member),
+                isolation,
+                care,
+                state: config.state.clone(),
+                worker: worker.to_owned(),
+                name: name.clone(),
+            }),
+            name,
+            member: member.name.clone(),
+            weight: member.weight,
+            timeout: member.timeout,
+        }
+    };
+    (1..=seats).map(seat).collect()
+}
+
+/// The seat of a member that is another host; it needs a process in any case.
+fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
+    let (address, node) = (member.node.as_ref()?, config.node.as_ref()?);
+    let options = LinkOptions {
+        name: member.name.clone(),
+        address: address.clone(),
+        lanes: member.sessions,
+        identity: node.identity.clone(),
+    };
+    let connector =
+        ProcessConnector::link(worker, options).environment(environment(config, member));
+    Some(Seat {
+        connector: Arc::new(NodeConnector {
+            connector,
+            lanes: member.sessions,
+            trusted: member.trusted,
+            connected: Mutex::default(),
+        }),
+        name: member.name.clone(),
+        member: member.name.clone(),
+        weight: member.weight,
+        timeout: member.timeout,
+    })
+}
+
+/// The environment of a process that loads a member's module: the member's own variables, and none that holds a PIN.
+pub fn environment(config: &Config, member: &Member) -> Environment {
+    let pins = config.tokens.iter().map(|member| &member.pin);
+    let pins = pins.chain(config.listeners.iter().map(|listener| &listener.pin));
+    let withheld = pins.flatten().filter_map(|pin| match pin {
+        PinSource::Env(name) => Some(name.clone()),
+        PinSource::File(_) | PinSource::Credential(_) => None,
+    });
+    Environment::new(member.env.clone(), withheld.collect())
+}
+
+/// The options of the module crate for a member's token; reads the PIN.
+pub fn open_options(member: &Member, state: &Path) -> Result<Options> {
+    let pin = member.pin.as_ref().map(PinSource::read);
+    Ok(Options {
+        module: member.module.clone(),
+        slot: member.uri.clone(),
+        pin: pin.transpose().map_err(|error| error.at(&member.name))?,
+        sessions: member.sessions,
+        state: state.to_owned(),
+        name: member.name.clone(),
+        copies: member.copies,
+        member: None,
+    })
+}
+
+/// A member that is another host.
+struct NodeConnector {
+    connector: ProcessConnector,
+    /// At most so many operations at once.
+    lanes: u32,
+    trusted: bool,
+    /// Connections in the order in which they were made: that host itself says what has changed on it.
+    connected: Mutex<Vec<Weak<RemoteToken>>>,
+}
+
+impl NodeConnector {
+    /// The connection that was made last, of those that are still there.
+    fn newest(&self) -> Result<Arc<RemoteToken>> {
+        let connected = self.connected.lock();
+        let newest = connected.iter().rev().find_map(Weak::upgrade);
+        newest.ok_or_else(|| Error::lost("the connection has ended"))
+    }
+}
+
+impl Connector for NodeConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let token = self.connector.start()?;
+        let mut connected = self.connected.lock();
+        connected.retain(|token| token.strong_count() > 0);
+        connected.push(Arc::downgrade(&token));
+        Ok(token)
+    }
+
+    fn care(&self) -> Care {
+        Care {
+            look: true,
+            ..Care::default()
+        }
+    }
+
+    fn remote(&self) -> bool {
+        true
+    }
+
+    fn trusted(&self) -> bool {
+        self.trusted
+    }
+
+    fn outgrown(&self) -> Result<bool> {
+        let token = self.newest()?;
+        let (was, now) = (token.info(), token.inquire()?);
+        let lanes = now.lanes.clamp(1, self.lanes.max(1));
+        Ok(now.mechanisms != was.mechanisms || lanes != was.lanes)
+    }
+
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        Ok(self.newest()?)
+    }
+}
+
+/// Reads the PIN anew for each connection: a corrected one is good without a restart.
+struct MemberConnector {
+    member: Member,
+    environment: Environment,
+    isolation: Isolation,
+    care: Care,
+    state: PathBuf,
+    worker: PathBuf,
+    name: String,
+}
+
+impl MemberConnector {
+    fn options(&self) -> Result<Options> {
+        let mut options = open_options(&self.member, &self.state)?;
+        options.name.clone_from(&self.name);
+        options.member = Some(self.member.name.clone());
+        Ok(options)
+    }
+
+    fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
+        ProcessConnector::new(&self.worker, options)
+            .environment(self.environment.clone())
+            .connect()
+    }
+}
+
+impl Connector for MemberConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let options = self.options()?;
+        match self.isolation {
+            Isolation::Thread => ThreadConnector::new(options).connect(),
+            Isolation::Process => self.start(options),
+        }
+    }
+
+    fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
+        let options = self.options()?;
+        match self.isolation {
+            Isolation::Thread if self.member.watch == Some(true) => {
+                ThreadConnector::new(options).connect_beside()
+            }
+            Isolation::Thread => ThreadConnector::new(options).connect_afresh(serving),
+            Isolation::Process => self.start(options),
+        }
+    }
+
+    fn care(&self) -> Care {
+        self.care
+    }
+
+    fn trusted(&self) -> bool {
+        self.member.trusted
+    }
+
+    /// A process of its own, also beside a module that is in this one.
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        let mut options = open_options(&self.member, &self.state)?;
+        options.name = format!("{}, looking", self.member.name);
+        options.member = Some(self.member.name.clone());
+        options.sessions = 1;
+        self.start(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = r#"
+        [pool]
+        label = "web"
+        [[token]]
+        name = "hsm1"
+        module = "/vendor.so"
+        uri = "pkcs11:token=hsm1"
+        pin = { env = "PIN1" }
+        env = { SOFTHSM2_CONF = "/x" }
+        [[token]]
+        name = "hsm2"
+        module = "/vendor.so"
+        uri = "pkcs11:token=hsm2"
+        pin = { env = "PIN2" }
+    "#;
+
+    #[test]
+    fn a_worker_inherits_no_pin_of_any_member() {
+        let config = hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), TWO).unwrap();
+        let mut worker = std::process::Command::new("worker");
+        environment(&config, &config.tokens[0]).apply(&mut worker);
+        let told: Vec<_> = worker.get_envs().collect();
+        for pin in ["PIN1", "PIN2"] {
+            assert!(told.contains(&(pin.as_ref(), None)), "{told:?}");
+        }
+        let own = ("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()));
+        assert!(told.contains(&own), "{told:?}");
+    }
+}
