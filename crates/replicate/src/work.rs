@@ -5,10 +5,13 @@ use super::members::Present;
 use super::site::{self, Site};
 use super::template;
 use hsmux_token::ck::{
-    CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_LABEL, CKA_PUBLIC_KEY_INFO, CKR_ATTRIBUTE_READ_ONLY,
-    CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID, CKR_TEMPLATE_INCONSISTENT,
+    CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_KEY_TYPE, CKA_LABEL, CKA_PUBLIC_KEY_INFO,
+    CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID,
+    CKR_TEMPLATE_INCONSISTENT,
 };
-use hsmux_token::{Attributes, Borrow, Error, Kind, Made, Object, ObjectId, Operation, Result};
+use hsmux_token::{
+    Attributes, Borrow, Error, KeyKind, Kind, Made, Object, ObjectId, Operation, Result,
+};
 use minicbor::{Decode, Encode};
 
 /// One step of one member.
@@ -201,7 +204,7 @@ impl Work {
     }
 
     /// The name that a secret key has between its unwrapping and its check value, for tokens that
-    /// give none by themselves.
+    /// give none by themselves. A block cipher's key that enciphers has its last name from the first look on.
     pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
         match self {
             Self::Unwrap {
@@ -209,7 +212,7 @@ impl Work {
                 template,
                 check_value: Some(_),
                 ..
-            } if template.flag(CKA_ENCRYPT) != Some(true) => {
+            } if !tells_its_check_value(template) => {
                 let bytes = |kind| template.get(kind).unwrap_or_default();
                 let (id, label) = (bytes(CKA_ID), bytes(CKA_LABEL));
                 Some(ObjectId::of_unidentified(makes.class, serial, id, label))
@@ -302,6 +305,13 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
         }
         result => result,
     }
+}
+
+/// Whether a key's check value can be computed with the key alone.
+fn tells_its_check_value(template: &Attributes) -> bool {
+    let key_type = template.number(CKA_KEY_TYPE);
+    let is_cipher = |key_type| KeyKind::of(key_type).block_cipher().is_some();
+    template.flag(CKA_ENCRYPT) == Some(true) && key_type.is_some_and(is_cipher)
 }
 
 /// The token refuses an attribute of the template: without it, the operation may succeed.

@@ -2,8 +2,8 @@
 
 use super::bench::{Tampered, again, pair, secret};
 use super::{Bench, in_own_process};
-use hsmux_token::ck::CKM_AES_KEY_GEN;
-use hsmux_token::{Operation, Token};
+use hsmux_token::ck::{CKM_AES_KEY_GEN, CKM_GENERIC_SECRET_KEY_GEN};
+use hsmux_token::{ObjectId, Operation, Token};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +11,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TWO: &[&str] = &["hsm1", "hsm2"];
 const DIE_AT: &str = "HSMUX_TEST_DIE_AT";
+const MAKES: &str = "HSMUX_TEST_MAKES";
+
+/// What is made when the process dies.
+fn new_keys() -> [Operation; 3] {
+    [
+        pair(false, "new"),
+        secret(CKM_AES_KEY_GEN, 32, "new"),
+        secret(CKM_GENERIC_SECRET_KEY_GEN, 32, "new"),
+    ]
+}
 
 #[test]
 fn a_crash_at_any_operation_leaves_all_or_nothing() {
@@ -19,45 +29,52 @@ fn a_crash_at_any_operation_leaves_all_or_nothing() {
         TWO,
         |folder| {
             // Enrolled before, so that the change itself is what is interrupted.
-            Bench::new(folder, TWO, 0).make(&secret(CKM_AES_KEY_GEN, 32, "first"));
-            let (mut all, mut none, mut at) = (0, 0, 0);
-            loop {
-                let died = dies(folder, at);
-                let bench = Bench::new(folder, TWO, 0);
-                let before = settled(&bench);
-                // What the crash left is decided, and a change goes on as ever.
-                match before {
-                    0 => none += 1,
-                    _ => all += 1,
+            let bench = Bench::new(folder, TWO, 0);
+            let first = bench.make(&secret(CKM_AES_KEY_GEN, 32, "first"))[0]
+                .object
+                .id;
+            drop(bench);
+            for makes in 0..new_keys().len() {
+                let (mut all, mut none, mut at) = (0, 0, 0);
+                while dies(folder, makes, at) {
+                    match left_beside(first, folder) {
+                        0 => none += 1,
+                        _ => all += 1,
+                    }
+                    at += 1;
                 }
-                for id in bench.everywhere().into_iter().skip(1) {
-                    let _ = bench.change(&Operation::Destroy { object: id.into() });
-                }
-                drop(bench);
-                if !died {
-                    break;
-                }
-                at += 1;
+                assert!(none > 5, "{none} crashes came before enough members had it");
+                assert!(
+                    all + left_beside(first, folder) >= 1,
+                    "the last run came through"
+                );
             }
-            assert!(none > 5, "{none} crashes came before enough members had it");
-            assert!(all >= 1, "the last run came through");
         },
     );
 }
 
-/// The number of objects on every member, beside the first key, once all have caught up.
-fn settled(bench: &Bench) -> usize {
+/// How many objects every member has beside the first key, once all have caught up. They are deleted: changes go on
+/// as ever.
+fn left_beside(first: ObjectId, folder: &Path) -> usize {
+    let bench = Bench::new(folder, TWO, 0);
     for name in TWO {
         let member = bench.pool.returns(name);
         let told = bench.coordinator.catch_up(&*bench.pool, &member).unwrap();
         assert!(told.failed.is_empty(), "{told:?}");
     }
-    bench.everywhere().len() - 1
+    let mut left = bench.everywhere();
+    left.retain(|id| *id != first);
+    for id in &left {
+        let object = (*id).into();
+        bench.change(&Operation::Destroy { object }).unwrap();
+    }
+    left.len()
 }
 
-/// Whether a process that changes something died at its operation number `at`.
-fn dies(folder: &Path, at: usize) -> bool {
+/// Whether a process that makes this died at its operation number `at`.
+fn dies(folder: &Path, makes: usize, at: usize) -> bool {
     let status = again("crash::the_process_that_dies", folder)
+        .env(MAKES, makes.to_string())
         .env(DIE_AT, at.to_string())
         .status()
         .unwrap();
@@ -71,6 +88,7 @@ fn the_process_that_dies() {
     let Ok(at) = std::env::var(DIE_AT) else {
         return;
     };
+    let makes: usize = std::env::var(MAKES).unwrap().parse().unwrap();
     let left = Arc::new(AtomicUsize::new(at.parse().unwrap()));
     in_own_process("crash::the_process_that_dies", TWO, |folder| {
         let bench = Bench::new(folder, TWO, 0);
@@ -88,6 +106,6 @@ fn the_process_that_dies() {
             let tampered: Arc<dyn Token> = Arc::new(Tampered { inner, tamper });
             bench.swap(name, tampered);
         }
-        bench.make(&pair(false, "new"));
+        bench.make(&new_keys()[makes]);
     });
 }
