@@ -202,6 +202,6 @@ mod tests {
         assert!(refused.to_string().contains("watch = true"), "{refused}");
         // It is tried where that is said.
         let tried = connector.connect_beside().map(drop).unwrap_err();
-        assert!(tried.to_string().contains("cannot be copied"), "{tried}");
+        assert!(tried.to_string().contains("cannot be loaded"), "{tried}");
     }
 }
