@@ -208,8 +208,7 @@ impl Active {
                 Length::at_most(of_key.map(|len| if ec { len + length::DER } else { len }))
             }
             (_, Function::Sign) => Length::exact(length::of_mac(&self.mechanism).or(of_key)),
-            (Target::Public(_), Function::Encrypt) => Length::exact(of_key),
-            (_, Function::Encrypt) => Length::exact(tag.map(|tag| len + tag)),
+            (_, Function::Encrypt) => Length::exact(tag.map(|tag| len + tag).or(of_key)),
             (_, Function::Decrypt) if tag.is_some() => {
                 Length::exact(tag.map(|tag| len.saturating_sub(tag)))
             }

@@ -41,7 +41,11 @@ impl Active {
     ) -> Result<Self> {
         check(function, &mechanism, &key, offered)?;
         let target = match (key.class, function.verb(), key.reference()) {
-            (Class::PUBLIC_KEY, ..) if key.is_checked_here() => Target::Public(Arc::clone(&key)),
+            (Class::PUBLIC_KEY, ..)
+                if key.is_checked_here() && !params::are_a_default(&mechanism) =>
+            {
+                Target::Public(Arc::clone(&key))
+            }
             (_, Some(verb), Some(key)) => Target::Member(Asked { verb, key }),
             _ => return Err(Rv(CKR_KEY_TYPE_INCONSISTENT)),
         };

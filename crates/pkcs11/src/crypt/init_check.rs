@@ -11,6 +11,7 @@ use hsmux_token::{Blob, Error, Hash, KeyKind, Mechanism, ObjectRef, Operation, P
 
 use super::active::Active;
 use super::length;
+use super::params::are_a_default;
 use super::target::Target;
 use crate::backend::Backend;
 use crate::object::Entry;
@@ -89,7 +90,10 @@ fn uncommon(mechanism: &Mechanism, key: &Entry) -> Option<([u64; 2], u64)> {
             let common = Hash::of(pss.hash).is_some_and(|hash| hash.mgf() == pss.mgf);
             (!common).then_some(([pss.hash, pss.mgf], pss.salt))
         }
-        _ => is_uncommon_hmac(mechanism, key).then_some(([0, 0], 0)),
+        _ => {
+            let asks = are_a_default(mechanism) || is_uncommon_hmac(mechanism, key);
+            asks.then_some(([0, 0], 0))
+        }
     }
 }
 

@@ -29,6 +29,12 @@ pub fn check(mechanism: &Mechanism, size: Option<usize>, on_token: bool) -> Resu
     }
 }
 
+/// OAEP without a parameter: which hash that means, the module of the key's member decides. sc-hsm-embedded takes
+/// SHA-256 for it, and SoftHSM refuses it.
+pub fn are_a_default(mechanism: &Mechanism) -> bool {
+    mechanism.kind == CKM_RSA_PKCS_OAEP && mechanism.params == Params::None
+}
+
 /// RFC 8017, section 9.1.1: hash, salt and two bytes fit into the encoded message.
 fn is_pss(pss: &Pss, mechanism: &Mechanism, size: Option<usize>) -> bool {
     let Some(hash) = Hash::of(pss.hash) else {

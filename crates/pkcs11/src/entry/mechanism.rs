@@ -17,6 +17,7 @@ enum Shape {
     OptionalBytes(usize),
     Number,
     Pss,
+    /// Or no parameter: each module has a default of its own, and some take no other.
     Oaep,
     Gcm,
     Ctr,
@@ -107,7 +108,9 @@ impl Raw {
         // SAFETY: the parameter and what it points to are valid by the contract of `read`.
         Ok(unsafe {
             match *shape {
-                Shape::Nothing | Shape::OptionalBytes(_) | Shape::Eddsa if self.len == 0 => {
+                Shape::Nothing | Shape::OptionalBytes(_) | Shape::Eddsa | Shape::Oaep
+                    if self.len == 0 =>
+                {
                     Params::None
                 }
                 Shape::Nothing => return Err(Rv(CKR_MECHANISM_PARAM_INVALID)),

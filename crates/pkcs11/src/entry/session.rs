@@ -59,12 +59,15 @@ export! {
 
     fn C_SetOperationState(
         session: CK_SESSION_HANDLE,
-        _state: *mut u8,
+        state: *mut u8,
         _len: CK_ULONG,
         _encryption_key: CK_OBJECT_HANDLE,
         _authentication_key: CK_OBJECT_HANDLE,
     ) {
-        in_session(session, |_| Err(Rv(CKR_SAVED_STATE_INVALID)))
+        in_session(session, |_| {
+            check(state)?;
+            Err(Rv(CKR_SAVED_STATE_INVALID))
+        })
     }
 
     fn C_Login(session: CK_SESSION_HANDLE, user: CK_USER_TYPE, pin: *mut u8, len: CK_ULONG) {

@@ -168,8 +168,9 @@ fn states_are_not_saved() {
     assert_eq!(state(s), CKR_OPERATION_NOT_INITIALIZED);
     s.digest_init(CKM_SHA256).unwrap();
     assert_eq!(state(s), CKR_STATE_UNSAVEABLE);
-    let code = unsafe { C_SetOperationState(s.0, std::ptr::null_mut(), 0, 0, 0) };
-    assert_eq!(code, CKR_SAVED_STATE_INVALID);
+    let restore = |state: *mut u8| unsafe { C_SetOperationState(s.0, state, 1, 0, 0) };
+    assert_eq!(restore(&mut 0), CKR_SAVED_STATE_INVALID);
+    assert_eq!(restore(std::ptr::null_mut()), CKR_ARGUMENTS_BAD);
 }
 
 #[test]

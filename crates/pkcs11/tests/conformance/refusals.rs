@@ -5,7 +5,7 @@ use hsmux_token::ck::*;
 
 use crate::calls::*;
 use crate::every;
-use crate::soft::{AES, CERTIFICATE, EC, RSA};
+use crate::soft::{AES, CERTIFICATE, EC, OAEP, RSA};
 
 #[test]
 fn mechanisms_keys_and_functions_have_to_fit() {
@@ -24,7 +24,7 @@ fn mechanisms_keys_and_functions_have_to_fit() {
         (plain(CKM_ECDSA), rsa, CKR_KEY_TYPE_INCONSISTENT),
         (plain(CKM_RSA_PKCS), ec, CKR_KEY_TYPE_INCONSISTENT),
         (plain(CKM_SHA256), ec, CKR_MECHANISM_INVALID),
-        (plain(CKM_RSA_PKCS_OAEP), rsa, CKR_MECHANISM_PARAM_INVALID),
+        (plain(CKM_RSA_PKCS_OAEP), rsa, CKR_MECHANISM_INVALID),
         (plain(CKM_DSA), rsa, CKR_MECHANISM_INVALID),
         (plain(0x8000_4711), rsa, CKR_MECHANISM_INVALID),
         (mechanism(CKM_ECDSA, &iv), ec, CKR_MECHANISM_PARAM_INVALID),
@@ -89,6 +89,22 @@ fn a_member_is_asked_once_about_parameters_that_not_every_token_takes() {
     for _ in 0..2 {
         assert_eq!(asked(&refused), (Err(CKR_MECHANISM_PARAM_INVALID), 1));
     }
+}
+
+#[test]
+fn oaep_without_a_parameter_is_left_to_the_member() {
+    let library = library();
+    let s = user();
+    let (private, public) = (s.one(CKO_PRIVATE_KEY, RSA), s.one(CKO_PUBLIC_KEY, RSA));
+    for (begin, key) in [(C_DecryptInit as Init, private), (C_EncryptInit, public)] {
+        let before = library.calls();
+        assert_eq!(s.init(begin, plain(CKM_RSA_PKCS_OAEP), key), Ok(()));
+        assert_eq!(library.calls(), before + 1);
+    }
+    // The member enciphers, too: nobody else knows by which hash it would decipher.
+    let before = library.calls();
+    assert_eq!(twice(s.whole(C_Encrypt, b"text")), Ok(OAEP.to_vec()));
+    assert_eq!(library.calls(), before + 1);
 }
 
 #[test]

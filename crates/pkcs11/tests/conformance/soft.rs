@@ -229,6 +229,9 @@ fn bytes(bytes: Vec<u8>) -> Outcome {
     Outcome::Bytes(bytes.into())
 }
 
+/// What the token makes of any text.
+pub const OAEP: [u8; 128] = [0x66; 128];
+
 fn use_key(verb: Verb, mechanism: &Mechanism, data: &[u8]) -> Result<Outcome> {
     match (verb, mechanism.kind) {
         (Verb::Sign, CKM_ECDSA) => {
@@ -247,6 +250,7 @@ fn use_key(verb: Verb, mechanism: &Mechanism, data: &[u8]) -> Result<Outcome> {
             Err(Error::vendor("C_Verify", CKR_SIGNATURE_INVALID))
         }
         (Verb::Decrypt, CKM_RSA_PKCS) => Ok(bytes(b"plain".to_vec())),
+        (Verb::Encrypt, CKM_RSA_PKCS_OAEP) => Ok(bytes(OAEP.to_vec())),
         (Verb::Encrypt, CKM_AES_GCM) => Ok(bytes([data, &[0; 16]].concat())),
         (Verb::Decrypt, CKM_AES_GCM) => Ok(bytes(data[..data.len() - 16].to_vec())),
         (Verb::Encrypt | Verb::Decrypt, _) => toy::cipher(verb, mechanism, data).map(bytes),
