@@ -7,12 +7,12 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::ticket_keys::Keys;
 use arc_swap::ArcSwap;
 use boring::ssl::SslContext;
 use hsmux_audit::Trail;
 use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
-use hsmux_ticket::Keys;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};

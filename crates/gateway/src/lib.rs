@@ -60,6 +60,7 @@ mod sites;
 mod socket;
 mod source;
 mod standing;
+mod ticket_keys;
 mod tickets;
 mod tls;
 mod tls_stream;

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::ticket_keys::Keys;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
 use hsmux_audit::Trail;
 use hsmux_config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_software::revocation::Revocation;
-use hsmux_ticket::Keys;
 use hsmux_token::{KeyKind, ObjectId, Result};
 use hyper::header::HeaderValue;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::ticket_keys::{Key, Keys, Ring};
 use boring::hash::hmac_sha256;
 use hsmux_audit::Trail;
 use hsmux_config::{GatewaySection, Place};
 use hsmux_pool::Pool;
 use hsmux_state::FileVersions;
-use hsmux_ticket::{Key, Keys, Ring};
 use hsmux_token::permissions::SecretReaders;
 use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri, Verb, ck};
 use zeroize::Zeroizing;

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use crate::ticket_keys::Keys;
 use boring::error::ErrorStack;
 use boring::ex_data::Index;
 use boring::ssl::{
@@ -13,7 +14,6 @@ use boring::x509::store::X509StoreBuilder;
 use boring::x509::{X509StoreContextRef, X509VerifyError};
 use hsmux_config::{Behind, Clients, GatewaySection, Site};
 use hsmux_software::revocation::{Refused, Revocation};
-use hsmux_ticket::Keys;
 use hsmux_token::Result;
 
 use crate::algorithm::Ability;
@@ -116,7 +116,7 @@ pub fn builder(tickets: Resumption<'_>) -> Result<SslContextBuilder, ErrorStack>
     match tickets {
         Resumption::None => drop(context.set_options(SslOptions::NO_TICKET)),
         Resumption::Own => {}
-        Resumption::Shared(keys) => hsmux_ticket::install(&mut context, keys),
+        Resumption::Shared(keys) => crate::ticket_keys::install(&mut context, keys),
     }
     Ok(context)
 }

@@ -64,7 +64,7 @@ impl TlsStream {
         if self.get_ref().has_more() || self.is_http2() {
             return;
         }
-        hsmux_ticket::send(self.0.ssl_mut());
+        crate::ticket_keys::send(self.0.ssl_mut());
         self.get_ref().acknowledge();
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use hsmux_remote::Remote;
+use hsmux_edge::HttpEndpoint;
 use hsmux_token::{Error, Kind, Result};
 use opentelemetry::KeyValue;
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 /// A collector of spans.
 pub struct Collector {
-    remote: Remote,
+    remote: HttpEndpoint,
     /// It does not take spans, and that was said.
     away: AtomicBool,
 }
@@ -55,7 +55,7 @@ impl Collector {
         }
         let own = section.and_then(|section| section.ca.clone());
         let roots = own.or_else(|| said("OTEL_EXPORTER_OTLP_CERTIFICATE").map(PathBuf::from));
-        let remote = Remote::new(&url, roots.as_deref());
+        let remote = HttpEndpoint::new(&url, roots.as_deref());
         Ok(Some(Self {
             remote: remote.map_err(|e| failed("the collector", &e))?,
             away: AtomicBool::new(false),

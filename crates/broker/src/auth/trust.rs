@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use hsmux_config::{JwkSet, JwkUrl, Jwt};
-use hsmux_remote::Remote;
+use hsmux_edge::HttpEndpoint;
 use hsmux_state::FileVersions;
 use hsmux_token::{Error, Kind, Result};
 use parking_lot::Mutex;
@@ -163,7 +163,8 @@ impl Trust {
     /// Whether it has other keys by now.
     async fn fetch(&self, settings: &Jwt, from: &JwkUrl) -> Result<bool> {
         let url = from.clone();
-        let remote = tokio::task::spawn_blocking(move || Remote::new(&url.url, url.ca.as_deref()));
+        let remote =
+            tokio::task::spawn_blocking(move || HttpEndpoint::new(&url.url, url.ca.as_deref()));
         let remote = remote.await.map_err(|e| failed(settings, &e))?;
         let text = remote?.get("application/json", LONGEST, PATIENCE).await?;
         let source = self.source.lock();

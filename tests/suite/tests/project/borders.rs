@@ -16,8 +16,6 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-config",
         "hsmux-audit",
         "hsmux-edge",
-        "hsmux-ticket",
-        "hsmux-remote",
     ],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
@@ -39,8 +37,8 @@ const LAYERS: &[&[&str]] = &[
 const UNSAFE: &[&str] = &[
     "crates/module",
     "crates/pkcs11",
-    "crates/ticket/src/callback.rs",
-    "crates/ticket/src/send.rs",
+    "crates/gateway/src/ticket_keys/callback.rs",
+    "crates/gateway/src/ticket_keys/send.rs",
     "crates/token/src/wiping.rs",
     "tests/standin",
 ];

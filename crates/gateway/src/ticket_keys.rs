@@ -1,9 +1,8 @@
 //! Keys of TLS session tickets (RFC 5077, RFC 8446 section 4.6.1) that come from outside of BoringSSL, so
 //! that every server of a cluster resumes what another has begun, and that change while it serves.
 //!
-//! A crate of its own because BoringSSL takes them by a callback that is `unsafe` to give, and sends tickets before the
-//! first write by a call that is `unsafe` too, which ARCHITECTURE.md ("What must stay true") has the reasons of; nothing
-//! else of the gateway is.
+//! BoringSSL takes them by a callback that is `unsafe` to give, and sends tickets before the first write by a call that
+//! is `unsafe`, too. ARCHITECTURE.md ("What must stay true") has the reasons.
 
 mod callback;
 mod key;

@@ -1,5 +1,5 @@
-//! Servers that are asked over HTTP: a JWTs' issuer for its keys, a collector of spans to take them. HTTP/1.1, and a
-//! connection for each request.
+//! Requests to one URL: a JWTs' issuer is asked for its keys, a collector takes spans. HTTP/1.1, and a connection for
+//! each request.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -25,8 +25,8 @@ use tokio_rustls::TlsConnector;
 /// The system's roots, where Debian has them.
 const ROOTS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// A place on a server.
-pub struct Remote {
+/// One URL of a server.
+pub struct HttpEndpoint {
     url: Uri,
     /// `None`: in clear.
     tls: Option<TlsConnector>,
@@ -35,7 +35,7 @@ pub struct Remote {
 /// Why there is no answer.
 pub type Failure = Box<dyn StdError + Send + Sync>;
 
-impl Remote {
+impl HttpEndpoint {
     /// By its URL, `http:` or `https:`; a certificate has to lead to one of these roots (PEM), or else of the
     /// system's.
     pub fn new(url: &str, roots: Option<&Path>) -> Result<Self> {

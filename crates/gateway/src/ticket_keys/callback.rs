@@ -6,7 +6,7 @@ use boring::hmac::HmacCtxRef;
 use boring::ssl::{SslContextBuilder, SslRef, TicketKeyCallbackResult as Answer};
 use boring::symm::{Cipher, CipherCtxRef};
 
-use crate::{Key, Keys, Ring};
+use super::{Key, Keys, Ring};
 
 /// Has the context's tickets sealed with these keys.
 ///
