@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_config::{Config, Member, Mistake};
-use hsmux_pool::{Options, Seat, SeatState, SeatStatus, tcp};
+use hsmux_edge::tcp_listener;
+use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_replicate::{self as replicate, Hold, Replicator};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
@@ -80,7 +81,7 @@ impl Daemon {
     pub fn start(file: &Path) -> Result<Self> {
         let config = load(file)?;
         // A user's share of the files is to leave some for others and for workers.
-        tcp::files();
+        tcp_listener::files();
         let seats = hsmux_worker::seats(&config, &members::worker(&config)?, None);
         // The one that the workers answer on: a request is one thread's work from end to end.
         let reactor = Reactor::shared()?;

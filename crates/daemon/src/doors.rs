@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hsmux_config::{Config, Listener};
-use hsmux_pool::socket::{SocketFile, listen};
+use hsmux_edge::unix_listener::{SocketFile, listen};
 use hsmux_token::Result;
 use hsmux_wire::{Listening, Reactor};
 use parking_lot::Mutex;

@@ -1,15 +1,19 @@
-//! What services share towards other hosts: limits of one connection, and requests to a server. It knows nothing of keys,
-//! tokens or configuration.
+//! What services share towards clients and other hosts: listeners, limits of one connection, requests to a server. It
+//! knows nothing of keys and tokens.
 //!
 //! | file | one idea |
 //! |---|---|
 //! | `frame_limit` | how many small frames of HTTP/2 a peer may send |
 //! | `flood_guard` | a stream that ends when its peer sends more |
 //! | `http_endpoint` | requests to one URL |
+//! | `tcp_listener` | a TCP listener, and how many connections a process may have |
+//! | `unix_listener` | a Unix socket that nobody can open before its permissions hold |
 
 mod flood_guard;
 mod frame_limit;
 mod http_endpoint;
+pub mod tcp_listener;
+pub mod unix_listener;
 
 pub use flood_guard::FloodGuard;
 pub use frame_limit::FrameLimit;

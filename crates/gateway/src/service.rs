@@ -8,7 +8,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
 use hsmux_config::GatewaySection;
-use hsmux_pool::{Pool, Pulse, serving_threads, tcp};
+use hsmux_edge::tcp_listener;
+use hsmux_pool::{Pool, Pulse, serving_threads};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -75,7 +76,7 @@ impl Service {
             .build()
             .map_err(|e| failed("threads", &e))?;
         let (phase, phases) = Phases::new();
-        let files = Files::of(tcp::files());
+        let files = Files::of(tcp_listener::files());
         let connections = section.connections.min(files.of_clients());
         let of_source =
             |own: Option<usize>, all| SourceCounts::new(own.unwrap_or_else(|| share(all)));
@@ -216,7 +217,7 @@ fn at(listener: &StdListener) -> Option<SocketAddr> {
 }
 
 fn listen(key: &str, address: SocketAddr) -> Result<StdListener> {
-    tcp::listen(address).map_err(|error| {
+    tcp_listener::listen(address).map_err(|error| {
         let port = address.port();
         let hint = match error.kind() {
             ErrorKind::AddrInUse => format!("; `ss -ltnp sport = :{port}` says who has it"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_daemon::Running;
-use hsmux_pool::tcp;
+use hsmux_edge::tcp_listener;
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -38,7 +38,7 @@ impl Service {
             .listen
             .iter()
             .map(|address| {
-                tcp::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
+                tcp_listener::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
             })
             .collect::<Result<_>>()?;
         // Passing bytes on is a small part of what their signatures cost.
@@ -49,7 +49,7 @@ impl Service {
             .build()
             .map_err(|e| failed("threads", &e))?;
         // Each connection has a socket of the daemon behind it, of which both ends are here.
-        let most = node.connections.min(tcp::files() / 3);
+        let most = node.connections.min(tcp_listener::files() / 3);
         let gate = Arc::new(Gate {
             running: Arc::clone(running),
             current: ArcSwap::from_pointee(current),

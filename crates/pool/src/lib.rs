@@ -37,10 +37,8 @@ mod registry;
 mod scheduler;
 mod seatset;
 mod slots;
-pub mod socket;
 mod status;
 mod stock;
-pub mod tcp;
 mod traffic;
 
 pub use catalogue::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use axum::Router;
 use hsmux_config::Socket;
-use hsmux_pool::socket::{self, SocketFile};
-use hsmux_pool::tcp;
+use hsmux_edge::tcp_listener;
+use hsmux_edge::unix_listener::{self, SocketFile};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
@@ -53,13 +53,13 @@ impl Listener {
             let message = format!("[broker] listen {address}: {e}");
             Error::pool(Kind::Environment, message)
         };
-        let listener = tcp::listen(address).map_err(failed)?;
+        let listener = tcp_listener::listen(address).map_err(failed)?;
         Ok(Self::Tcp(listener, https))
     }
 
     /// Opens a unix socket; one that a broker has left behind makes room.
     pub fn unix(socket: &Socket) -> Result<Self> {
-        let (listener, file) = socket::listen(socket)?;
+        let (listener, file) = unix_listener::listen(socket)?;
         listener.set_nonblocking(true).map_err(|e| {
             let path = socket.path.display();
             Error::pool(Kind::Environment, format!("[broker] socket {path}: {e}"))

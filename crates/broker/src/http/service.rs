@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use hsmux_audit::Trail;
 use hsmux_config::BrokerSection;
-use hsmux_pool::{Beat, Pool, Pulse, serving_threads, tcp};
+use hsmux_edge::tcp_listener;
+use hsmux_pool::{Beat, Pool, Pulse, serving_threads};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_traces::Traces;
 use tokio::runtime::{Builder, Runtime};
@@ -77,7 +78,9 @@ impl Service {
         let house = House {
             app: app(Arc::clone(&broker)),
             broker: Arc::clone(&broker),
-            connections: Connections::new(section.limits.connections.min(tcp::files() / 2)),
+            connections: Connections::new(
+                section.limits.connections.min(tcp_listener::files() / 2),
+            ),
             end: ended,
             closing: closes,
         };

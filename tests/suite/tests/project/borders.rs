@@ -10,13 +10,8 @@ use hsmux_suite::{Run, source};
 /// Crates from the bottom up; each may depend only on crates of lower layers.
 const LAYERS: &[&[&str]] = &[
     &["hsmux-token"],
-    &["hsmux-state"],
-    &[
-        "hsmux-software",
-        "hsmux-config",
-        "hsmux-audit",
-        "hsmux-edge",
-    ],
+    &["hsmux-state", "hsmux-config"],
+    &["hsmux-software", "hsmux-audit", "hsmux-edge"],
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
     &["hsmux-replicate", "hsmux-worker"],

@@ -1,4 +1,4 @@
-//! TCP listeners of services beside the pool, and how many connections a process may have.
+//! TCP listeners of services, and how many connections a process may have.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
