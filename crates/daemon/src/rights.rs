@@ -12,6 +12,9 @@ use hsmux_token::{
 use crate::broker_keys;
 use crate::settings::{Settings, is_private};
 
+/// Larger keys keep a software token busy for minutes, each of which anybody could ask for.
+const MOST_BITS_WITHOUT_LOGIN: u64 = 4096;
+
 /// All that decides about one request.
 pub struct Rights<'a> {
     /// The listener's.
@@ -38,6 +41,13 @@ impl Rights<'_> {
         if self.settings.of_host && operation.exports() {
             let why = "another host takes no key out of a token";
             return Err(refused(operation, Kind::Forbidden, why));
+        }
+        let is_large = |bits| bits > MOST_BITS_WITHOUT_LOGIN;
+        if !self.logged_in && operation.new_key_bits().is_some_and(is_large) {
+            let why = format!(
+                "without a login a new key has at most {MOST_BITS_WITHOUT_LOGIN} bits: C_Login first"
+            );
+            return Err(refused(operation, Kind::NotLoggedIn, &why));
         }
         for object in operation.objects() {
             match object {

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
 use crate::guest::Home;
-use crate::owner::{Cost, Owner};
+use crate::owner::{Cost, Owner, times_longer};
 use crate::seatset::SeatSet;
 
 /// What an operation needs: small, and kept while the request waits.
@@ -47,6 +47,12 @@ pub(crate) struct Route {
 /// Making an RSA key on a card takes minutes.
 const PATIENCE_FOR_NEW_KEYS: u32 = 10;
 
+/// How many times the time-out a new key may take. Larger ones than of 4,096 bits take software minutes, too.
+fn patience(operation: &Operation) -> u32 {
+    let longer = times_longer(operation, 4096);
+    PATIENCE_FOR_NEW_KEYS.saturating_mul(u32::try_from(longer).unwrap_or(u32::MAX))
+}
+
 impl Need {
     pub fn of(operation: &Operation) -> Self {
         let first = match operation {
@@ -73,7 +79,7 @@ impl Need {
             repeatable: operation.repeatable(),
             unpads: mechanism == Some(ck::CKM_RSA_PKCS)
                 && first.intersects(Uses::DECRYPT | Uses::UNWRAP),
-            patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
+            patience: if slow { patience(operation) } else { 1 },
             cost: Cost::of(operation, Owner::default()),
         }
     }

@@ -32,22 +32,32 @@ const NEW_KEY: u64 = 1000 * BASE;
 /// An operation that counts for more than this is long: whoever waits for its lane would notice.
 const LONG: u64 = 64 << 10;
 
+/// How many times longer than one of so many bits a new key takes to be made, at least 1: the time grows with the fourth
+/// power of the size.
+pub(crate) fn times_longer(operation: &Operation, bits: u64) -> u64 {
+    /// No token makes larger ones, and a power must not overflow.
+    const MOST: u64 = 1 << 15;
+    let asked = operation.new_key_bits().unwrap_or(0).min(MOST);
+    (asked.pow(4) / bits.pow(4)).max(1)
+}
+
 impl Cost {
     pub fn is_long(&self) -> bool {
         self.bytes > LONG
     }
 
     pub fn of(operation: &Operation, owner: Owner) -> Self {
-        let bytes = match operation {
-            Operation::Use { data, .. } => data.len() as u64,
+        let more = match operation {
             Operation::Random { len } => u64::from(*len),
-            Operation::Unwrap { wrapped, .. } => wrapped.len() as u64,
-            Operation::Generate { .. } | Operation::GeneratePair { .. } => NEW_KEY,
+            Operation::Generate { .. } | Operation::GeneratePair { .. } => {
+                NEW_KEY * times_longer(operation, 2048)
+            }
             _ => 0,
         };
+        // Whatever a program sends along, as the additional data of GCM, the token reads.
         Self {
             owner,
-            bytes: BASE + bytes,
+            bytes: BASE + operation.bytes() as u64 + more,
         }
     }
 
@@ -56,4 +66,52 @@ impl Cost {
         owner: Owner::Pool,
         bytes: BASE,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::{Attributes, Gcm, Mechanism, ObjectId, Params, Verb, ck};
+
+    use super::*;
+
+    fn cost(operation: &Operation) -> u64 {
+        Cost::of(operation, Owner::Service).bytes
+    }
+
+    #[test]
+    fn all_that_a_program_sends_along_counts() {
+        let aad = |len: usize| Operation::Use {
+            verb: Verb::Encrypt,
+            key: ObjectId::of_secret_key(ck::CKK_AES, b"1", b"abc").into(),
+            mechanism: Mechanism {
+                kind: ck::CKM_AES_GCM,
+                params: Params::Gcm(Gcm {
+                    iv: vec![0; 12].into(),
+                    aad: vec![0; len].into(),
+                    tag_bits: 128,
+                }),
+            },
+            data: Vec::new().into(),
+        };
+        assert!(cost(&aad(0)) < 2 * BASE);
+        assert!(cost(&aad(1 << 20)) > 1 << 20);
+        let create = Operation::Create {
+            template: Attributes::default().with(ck::CKA_VALUE, vec![0; 1 << 20]),
+            near: None,
+        };
+        assert!(cost(&create) > 1 << 20);
+    }
+
+    #[test]
+    fn a_new_key_counts_by_the_time_that_it_takes() {
+        let rsa = |bits| Operation::GeneratePair {
+            mechanism: Mechanism::plain(ck::CKM_RSA_PKCS_KEY_PAIR_GEN),
+            public: Attributes::default().with_number(ck::CKA_MODULUS_BITS, bits),
+            private: Attributes::default(),
+        };
+        assert!((NEW_KEY..NEW_KEY + 2 * BASE).contains(&cost(&rsa(2048))));
+        assert!(cost(&rsa(4096)) >= 16 * NEW_KEY);
+        assert!(cost(&rsa(16_384)) >= 4096 * NEW_KEY);
+        assert!(cost(&rsa(u64::MAX)) >= 4096 * NEW_KEY);
+    }
 }

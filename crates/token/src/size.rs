@@ -1,6 +1,6 @@
 //! How many bytes an operation and its answer have, or may have.
 
-use crate::{Attributes, Made, Mechanism, Object, Operation, Outcome, Params, Verb};
+use crate::{Attributes, Made, Mechanism, Object, Operation, Outcome, Params, Verb, ck};
 
 /// A signature, a MAC, or what an error says, in bytes.
 const SHORT: usize = 2 << 10;
@@ -68,6 +68,18 @@ impl Operation {
                 | Self::Read { .. }
                 | Self::Begin { .. } => 0,
             }
+    }
+
+    /// The size in bits that a new key, or new domain parameters, are asked to have: of RSA, DSA and DH, whose making takes
+    /// the longer the larger they are. `None` for others.
+    pub fn new_key_bits(&self) -> Option<u64> {
+        let template = match self {
+            Self::GeneratePair { public, .. } => public,
+            Self::Generate { template, .. } => template,
+            _ => return None,
+        };
+        let sizes = [ck::CKA_MODULUS_BITS, ck::CKA_PRIME_BITS];
+        sizes.iter().filter_map(|kind| template.number(*kind)).max()
     }
 
     /// How many bytes its answer may have. Objects that are read or copied are not in it: their sizes are known elsewhere.

@@ -319,7 +319,9 @@ impl Source for Caller {
             return Some(until);
         }
         drop(alarm);
-        tracing::warn!(peer = %self.peer, why);
+        if may_log() {
+            tracing::warn!(peer = %self.peer, why);
+        }
         self.end();
         None
     }

@@ -380,3 +380,35 @@ fn a_private_object_that_comes_after_the_logout_goes_at_once() {
     assert_eq!(refused.kind(), Kind::NotLoggedIn, "{refused}");
     until("it is destroyed", || rig.held.lock().is_empty());
 }
+
+/// A software token works at one for minutes.
+#[test]
+fn large_keys_are_made_after_a_login_only() {
+    let rig = Rig::start("");
+    let program = rig.application();
+    let pair = |bits| Operation::GeneratePair {
+        mechanism: Mechanism::plain(ck::CKM_RSA_PKCS_KEY_PAIR_GEN),
+        public: Attributes::default().with_number(ck::CKA_MODULUS_BITS, bits),
+        private: Attributes::default()
+            .with_flag(ck::CKA_TOKEN, false)
+            .with_flag(ck::CKA_PRIVATE, false),
+    };
+    let domain = Operation::Generate {
+        mechanism: Mechanism::plain(ck::CKM_DSA_PARAMETER_GEN),
+        template: Attributes::default().with_number(ck::CKA_PRIME_BITS, 8192),
+    };
+    let calls = rig.token.lock().clone().unwrap().calls();
+    for operation in [pair(4104), pair(u64::MAX), domain] {
+        let refused = program.run(&operation).unwrap_err();
+        assert_eq!(refused.kind(), Kind::NotLoggedIn, "{refused}");
+        assert!(refused.to_string().contains("4096 bits"), "{refused}");
+    }
+    assert_eq!(rig.token.lock().clone().unwrap().calls(), calls);
+    let asked = |program: &Application, bits| {
+        let refused = program.run(&pair(bits)).err();
+        refused.is_none_or(|error| error.kind() != Kind::NotLoggedIn)
+    };
+    assert!(asked(&program, 4096));
+    program.login(PIN).unwrap();
+    assert!(asked(&program, 8192));
+}

@@ -67,8 +67,14 @@ impl<W, C> Load<W, C> {
         if self.capacity.pool || self.answers.first.is_some() {
             return;
         }
+        // A new key is overtaken by all that runs beside it, and has to have all of its time.
         let overtaken = |run: &&Run<W>| {
-            run.number < number && now.saturating_duration_since(run.started) >= run.allowed / 2
+            let enough = if run.slow {
+                run.allowed
+            } else {
+                run.allowed / 2
+            };
+            run.number < number && now.saturating_duration_since(run.started) >= enough
         };
         self.answers.first = self.running.iter().find(overtaken).map(|run| run.number);
     }

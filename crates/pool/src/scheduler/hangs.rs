@@ -96,8 +96,7 @@ fn who_stands_behind_others_does_not_hang() {
 #[test]
 fn nothing_hangs_behind_what_may_take_long() {
     let mut seat = Seat::new(false);
-    seat.fill(10);
-    seat.answers(3, ms(0));
+    assert_eq!(seat.fill(10), 3);
     assert_eq!(seat.fill(1), 1);
     seat.answers(0, ms(9000));
     seat.answers(0, ms(9000));
@@ -119,6 +118,43 @@ fn who_is_overtaken_for_long_has_the_token_to_itself() {
     assert_eq!(overtaken, 4);
     seat.answers(0, ms(900));
     assert_eq!(seat.fill(1), 4, "it is given as much as before");
+}
+
+#[test]
+fn new_keys_leave_a_lane_and_are_given_all_of_their_time() {
+    let mut seat = Seat::new(false);
+    assert_eq!(seat.fill(10), 3, "the last lane is kept");
+    // For anybody who asks for less, however long the new keys take.
+    while seat.now - seat.begin < ms(10_000) {
+        assert_eq!(seat.fill(1), 1);
+        seat.answers(3, ms(100));
+    }
+    assert_eq!(seat.fill(1), 0, "those that are overdue are waited for");
+    assert!(seat.machine.waits_for_one(0));
+}
+
+#[test]
+fn a_new_key_that_waits_for_a_lane_holds_nobody_up() {
+    let mut seat = Seat::new(false);
+    let first = seat.fill(10);
+    let able = SeatSet::of(0);
+    let term = |patience| Term {
+        deadline: seat.now + Duration::from_secs(3600),
+        patience,
+        cost: COST,
+    };
+    let (new_key, signature) = (term(10), term(1));
+    seat.machine.enqueue(able.clone(), new_key, 1);
+    seat.machine.enqueue(able, signature, 2);
+    let (grant, work) = seat.machine.next(0, seat.now).expect("a free lane");
+    assert_eq!(work, 2);
+    assert!(seat.machine.next(0, seat.now).is_none());
+    seat.machine.finish(grant.place, seat.now, Verdict::Served);
+    assert!(seat.machine.next(0, seat.now).is_none());
+    let place = seat.running.remove(first - 1);
+    seat.machine.finish(place, seat.now, Verdict::Served);
+    let (_, work) = seat.machine.next(0, seat.now).expect("a lane for it");
+    assert_eq!(work, 1);
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub(super) struct Run<W> {
     /// It began when another one ended.
     behind: bool,
     /// It may take long, and nobody is to stand behind it.
-    slow: bool,
+    pub slow: bool,
     owner: Owner,
     /// How long it may take.
     pub allowed: Duration,
@@ -167,6 +167,13 @@ impl<W, C> Load<W, C> {
         lanes > 1 && running + 1 == lanes && self.running.iter().all(|run| run.owner == owner)
     }
 
+    /// Whether its last lane is kept from new keys, whose making may take minutes: they have all the others.
+    pub fn keeps_last_lane_from_new_keys(&self) -> bool {
+        let lanes = self.capacity.lanes;
+        let slow = self.running.iter().filter(|run| run.slow).count();
+        lanes > 1 && slow + 1 >= lanes
+    }
+
     fn takes_more(&self) -> bool {
         !self.held && !self.answers.one_is_waited_for()
     }
@@ -248,7 +255,7 @@ impl<W, C> Load<W, C> {
             started: now,
             among: none_half_done.then_some(self.running.len() + 1),
             behind: !self.free(),
-            slow: term.patience > 1,
+            slow: term.is_slow(),
             owner: term.cost.owner,
             allowed: self.capacity.timeout * term.patience,
             deadline: term.deadline,

@@ -81,6 +81,13 @@ pub(crate) struct Term {
     pub cost: Cost,
 }
 
+impl Term {
+    /// A new key, for which tokens need much longer than for anything else.
+    pub fn is_slow(&self) -> bool {
+        self.patience > 1
+    }
+}
+
 /// A lane of a seat, given to one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Grant<C> {
@@ -206,6 +213,13 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             let ahead = able.and(&self.ahead);
             free = ahead.iter().filter(waits_for_nothing).collect();
         }
+        if term.is_slow() {
+            let takes = |seat: &usize| {
+                let load = self.load(*seat);
+                load.is_some_and(|load| !load.keeps_last_lane_from_new_keys())
+            };
+            free = free.iter().filter(takes).collect();
+        }
         if term.cost.is_long() && !deep {
             let takes = |seat: &usize| {
                 let load = self.load(*seat);
@@ -268,7 +282,12 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         if !free && !self.takes_ahead(seat, now) {
             return None;
         }
-        let (at, cost) = self.queue.first(seat, |_| true)?;
+        let quick_alone = self
+            .load(seat)
+            .is_some_and(Load::keeps_last_lane_from_new_keys);
+        let (at, cost) = self
+            .queue
+            .first(seat, |_, is_slow| !(is_slow && quick_alone))?;
         if cost.is_long() && self.is_mixed(cost.owner, now) {
             let keeps = || {
                 self.load(seat)
@@ -276,7 +295,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
             };
             let is_alone = || {
                 self.queue
-                    .first(seat, |owner| owner != cost.owner)
+                    .first(seat, |owner, _| owner != cost.owner)
                     .is_none()
             };
             if !free || is_alone() && keeps() {

@@ -39,6 +39,8 @@ pub(super) struct Queue<W> {
 struct Line<W> {
     owner: Owner,
     able: SeatSet,
+    /// New keys, see [`Term::is_slow`].
+    is_slow: bool,
     /// By growing sequence number.
     waiting: VecDeque<Waiting<W>>,
 }
@@ -106,12 +108,12 @@ impl<W> Queue<W> {
         )
     }
 
-    /// Of the requests of such owners that this seat can serve, the oldest one of the owner that has had the least: its
-    /// line and its cost.
-    pub fn first(&self, seat: usize, of: impl Fn(Owner) -> bool) -> Option<(usize, Cost)> {
+    /// Of the requests in such lines (their owner, and whether they are slow) that this seat can serve, the oldest one of
+    /// the owner that has had the least: its line and its cost.
+    pub fn first(&self, seat: usize, of: impl Fn(Owner, bool) -> bool) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
-            let head =
-                (line.able.contains(seat) && of(line.owner)).then(|| line.waiting.front())??;
+            let fits = line.able.contains(seat) && of(line.owner, line.is_slow);
+            let head = fits.then(|| line.waiting.front())??;
             Some((self.shares.had(line.owner), head.sequence, at))
         });
         let (.., at) = heads.min()?;
@@ -217,13 +219,16 @@ impl<W> Queue<W> {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
         self.tell();
-        let owner = waiting.term.cost.owner;
-        let its = |line: &&mut Line<W>| line.owner == owner && line.able == able;
+        let (owner, is_slow) = (waiting.term.cost.owner, waiting.term.is_slow());
+        let its = |line: &&mut Line<W>| {
+            line.owner == owner && line.able == able && line.is_slow == is_slow
+        };
         match self.lines.iter_mut().find(its) {
             Some(line) => line.waiting.push_back(waiting),
             None => self.lines.push(Line {
                 owner,
                 able,
+                is_slow,
                 waiting: VecDeque::from([waiting]),
             }),
         }
