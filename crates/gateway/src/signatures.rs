@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_config::GatewaySection;
-use hsmux_pool::{Claim, Holders, Pool};
+use hsmux_pool::{Claim, Holders, Owner, Pool};
 use hsmux_token::{Done, Error, Kind, ObjectId, Request, Result};
 use parking_lot::Mutex;
 
@@ -86,7 +86,8 @@ impl Signatures {
         if let Some(grant) = queue.begin(&holders, client, room, now) {
             drop(queue);
             let request = self.tracked(grant, request);
-            *wanted.state.lock() = State::Asked(self.pool.submit_claimed(request, None));
+            *wanted.state.lock() =
+                State::Asked(self.pool.submit_claimed(request, Owner::Gateway, None));
             return wanted;
         }
         let state = Arc::clone(&wanted.state);
@@ -152,7 +153,9 @@ impl Signatures {
         let Some((grant, QueuedSignature { request, state })) = next else {
             return false;
         };
-        let claim = self.pool.submit_behind(self.tracked(grant, request));
+        let claim = self
+            .pool
+            .submit_behind(self.tracked(grant, request), Owner::Gateway);
         let mut state = state.lock();
         if matches!(*state, State::Unwanted) {
             drop(state);

@@ -12,6 +12,7 @@ use crate::dispatch::{localize, publish};
 use crate::guest::Home;
 use crate::job::{Attempt, Lane, Purpose, Waiter, Work};
 use crate::need::Need;
+use crate::owner::Owner;
 use crate::scheduler::Term;
 
 thread_local! {
@@ -43,7 +44,7 @@ impl Core {
         deadline: Instant,
         home: Option<&Arc<Home>>,
     ) -> Result<Outcome> {
-        let need = Need::at(operation, home);
+        let need = Need::at(operation, home, Owner::default());
         let term = Term {
             deadline,
             patience: need.patience,

@@ -11,6 +11,7 @@ use crate::course::Course;
 use crate::dispatch::Thread;
 use crate::guest::Home;
 use crate::need::Need;
+use crate::owner::Owner;
 use crate::record::Connection;
 use crate::scheduler::{Grant, Term, Ticket};
 use crate::seatset::SeatSet;
@@ -42,6 +43,8 @@ pub(crate) struct Ask<'a> {
     /// Where its application's session objects are.
     pub home: Option<&'a Arc<Home>>,
     pub asker: Option<&'a Arc<Asker>>,
+    /// Whose it is, if nobody has a home.
+    pub owner: Owner,
     pub course: Option<Arc<Course>>,
     /// What called.
     pub thread: Thread,
@@ -90,7 +93,7 @@ pub(crate) struct Attempt {
 
 impl Job {
     pub fn new(request: Request, ask: Ask<'_>) -> Arc<Self> {
-        let need = Need::at(&request.operation, ask.home);
+        let need = Need::at(&request.operation, ask.home, ask.owner);
         Arc::new(Self {
             term: Term {
                 deadline: request.deadline,

@@ -84,10 +84,10 @@ impl Need {
         }
     }
 
-    /// The same for a guest, whose session objects are made at home.
-    pub fn at(operation: &Operation, home: Option<&Arc<Home>>) -> Self {
+    /// The same for a guest, whose session objects are made at home, or for this owner.
+    pub fn at(operation: &Operation, home: Option<&Arc<Home>>, owner: Owner) -> Self {
         let need = Self::of(operation);
-        let owner = home.map_or_else(Owner::default, |home| home.owner);
+        let owner = home.map_or(owner, |home| home.owner);
         Self {
             cost: Cost { owner, ..need.cost },
             here: need.here || matches!(owner, Owner::Host(_)),

@@ -5,9 +5,13 @@ use hsmux_token::Operation;
 /// Whose work something is. Each owner has the same share of the tokens' time and of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// The gateway or the broker of this process, or the program that has the pool to itself.
+    /// The program that has the pool to itself.
     #[default]
     Service,
+    /// The gateway of this process.
+    Gateway,
+    /// The broker of this process.
+    Broker,
     /// A local user, by its id.
     User(u32),
     /// Another host, by a number of its own.

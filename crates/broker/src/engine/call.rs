@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
+use hsmux_pool::Owner;
 use hsmux_token::{
     Blob, Done, Error, Kind, Mechanism, ObjectId, Operation, Outcome, Request, Result, Scope,
     Token, Uses, Verb, ck, entry,
@@ -60,7 +61,7 @@ impl Engine {
             done,
         };
         let course = traced.as_ref().map(hsmux_traces::Operation::course);
-        let claim = self.pool.submit_claimed(request, course);
+        let claim = self.pool.submit_claimed(request, Owner::Broker, course);
         async move {
             let _claim = claim;
             let result = told

@@ -34,8 +34,14 @@ impl Pool {
     ///
     /// Called on one of [`serving_threads`]: work that is shorter than a hand-over to another
     /// thread may run on this one.
-    pub fn submit_claimed(&self, request: Request, course: Option<Arc<Course>>) -> Claim {
+    pub fn submit_claimed(
+        &self,
+        request: Request,
+        owner: Owner,
+        course: Option<Arc<Course>>,
+    ) -> Claim {
         let ask = Ask {
+            owner,
             course,
             thread: Thread::Callers,
             ..Ask::default()
@@ -44,8 +50,12 @@ impl Pool {
     }
 
     /// [`Self::submit_claimed`] on a thread that has other things to do.
-    pub fn submit_behind(&self, request: Request) -> Claim {
-        self.submit_one(request, Ask::default())
+    pub fn submit_behind(&self, request: Request, owner: Owner) -> Claim {
+        let ask = Ask {
+            owner,
+            ..Ask::default()
+        };
+        self.submit_one(request, ask)
     }
 
     /// How long a use of this key would take that came now, what it waits included, by what the tokens that hold it
@@ -102,7 +112,7 @@ impl Pool {
         if let Err(refused) = request.operation.check() {
             request.done.complete(Err(refused));
         } else if request.operation.changes_token() {
-            let owner = ask.home.map_or_else(Owner::default, |home| home.owner);
+            let owner = ask.home.map_or(ask.owner, |home| home.owner);
             self.change_on_a_thread(request, owner);
         } else if self.core.options.threads {
             let thread = ask.thread;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use hsmux_pool::{Claim, Guest, Options, Pool, Visit};
+use hsmux_pool::{Claim, Guest, Options, Owner, Pool, Visit};
 use hsmux_token::{Done, Outcome, Request, Result};
 
 use crate::vault::*;
@@ -20,7 +20,7 @@ fn request(key: Key) -> (Request, Receiver<Result<Outcome>>) {
 
 fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
     let (request, told) = request(key);
-    (pool.submit_claimed(request, None), told)
+    (pool.submit_claimed(request, Owner::Broker, None), told)
 }
 
 fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {
@@ -56,6 +56,33 @@ fn what_nobody_waits_for_any_more_leaves_the_queue() {
     // What ran is nobody's, and does not look for another seat; what is wanted is served by the next connection.
     one.last().lose("the worker was killed");
     key.check(kept.1.recv().unwrap().unwrap());
+}
+
+#[test]
+fn a_broker_that_fills_the_queue_leaves_places_to_the_gateway() {
+    let key = Key::new(1);
+    let one = Supply::of(move || honest("one", key));
+    let options = Options {
+        queue: 8,
+        ..Options::default()
+    };
+    let pool = pool(options, vec![one.seat("one")]);
+    one.last().hang();
+    let broker: Vec<_> = (0..100).map(|_| claimed(&pool, key)).collect();
+    assert_eq!(pool.status().waiting, 8);
+    let of_broker = |ended: bool| {
+        let told = broker.iter().map(|(_, told)| told.try_recv());
+        told.filter(|told| told.is_ok() == ended).count()
+    };
+    assert!(of_broker(true) > 0);
+    let (wanted, told) = request(key);
+    let handshake = pool.submit_claimed(wanted, Owner::Gateway, None);
+    assert!(
+        told.try_recv().is_err(),
+        "it waits, and the broker's newest does not"
+    );
+    assert_eq!((of_broker(true), pool.status().waiting), (1, 8));
+    drop(handshake);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use hsmux_pool::{Course, Options, Policy};
+use hsmux_pool::{Course, Options, Owner, Policy};
 use hsmux_token::{Done, Request};
 
 use crate::vault::*;
@@ -26,7 +26,7 @@ fn a_request_that_moves_on_has_a_run_on_each_seat() {
         deadline: in_seconds(60),
         done: Done::new(move |result| drop(tell.send(result))),
     };
-    let _claim = pool.submit_claimed(request, Some(Arc::clone(&course)));
+    let _claim = pool.submit_claimed(request, Owner::Service, Some(Arc::clone(&course)));
     eventually("it runs on the first", || course.runs().len() == 1);
     assert!(course.runs()[0].ended.is_none());
     one.last().lose("the worker was killed");
