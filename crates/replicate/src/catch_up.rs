@@ -8,7 +8,7 @@ use super::site::Limit;
 use super::work::{Effect, Work};
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Class, Error, Kind, ObjectId, Result, Scope, Snapshot};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -120,6 +120,43 @@ impl Coordinator {
         }
     }
 
+    /// Keys that were made for a transport key which a token has lost, and which another one replaces, can never be taken
+    /// out: the token was initialised anew.
+    fn drop_dead_envelopes(&self, present: &Present) {
+        let serial = &present.serial;
+        let pin = self.transport.pin(serial);
+        let Some(current) = pin.and_then(|pin| pin.private_key().ok()) else {
+            return;
+        };
+        let openers: BTreeMap<u64, ObjectId> = self.journal.read(|state| {
+            let owed = state.owed.get(serial).into_iter().flatten();
+            owed.filter_map(|(change, works)| {
+                let opener = works.iter().find_map(|work| work.0.opener())?;
+                (opener != current).then_some((*change, opener))
+            })
+            .collect()
+        });
+        let site = present.site(Limit::Each(EACH));
+        let is_gone = |opener: &ObjectId| matches!(site.find(*opener), Ok(None));
+        let dead: Vec<u64> = openers
+            .into_iter()
+            .filter(|(_, opener)| is_gone(opener))
+            .map(|(change, _)| change)
+            .collect();
+        if dead.is_empty() {
+            return;
+        }
+        tracing::warn!(
+            member = present.name,
+            keys = dead.len(),
+            "its transport key was replaced: it does not get keys that were made for the one before. `hsmux key list` shows \
+             what it lacks"
+        );
+        if let Err(error) = self.journal.forget(serial, dead) {
+            tracing::warn!(%error, "not noted");
+        }
+    }
+
     /// Whether a member owes something. It pays a debt that arises while it connects at the end of that change, or before
     /// the next one.
     pub fn owes(&self, serial: &str) -> bool {
@@ -167,6 +204,7 @@ impl Coordinator {
     /// A member pays its debts, in the order of the changes. A debt that it cannot pay is logged, and delays later changes
     /// of the same objects.
     fn settle(&self, present: &Present, others: &[Present]) -> Vec<Result<Effect>> {
+        self.drop_dead_envelopes(present);
         let owed: Vec<(u64, Vec<Cbor<Work>>)> = self.journal.read(|state| {
             let owed = state.owed.get(&present.serial);
             owed.map(|works| works.clone().into_iter().collect())

@@ -277,8 +277,8 @@ impl<'a> Opener<'a> {
         let key = self.site.make_session(&unwrap).map_err(|error| {
             if is_absent(&error) {
                 error.at(
-                    "its transport key is gone (was the token initialised again? then remove \
-                     transport.json in the state folder, and the tokens are enrolled anew)",
+                    "its transport key is gone (was the token initialised again? then stop the daemon, remove \
+                     replicate/transport.json in the state folder, and start it: the tokens are enrolled anew)",
                 )
             } else {
                 error

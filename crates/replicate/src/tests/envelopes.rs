@@ -7,7 +7,7 @@ use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Mechanism, Object, Operation};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TWO: &[&str] = &["hsm1", "hsm2"];
 
@@ -102,6 +102,45 @@ fn a_member_that_is_away_for_too_long_is_told_of_and_gets_no_key() {
             assert_eq!(told.applied, 0, "{told:?}");
             assert!(told.missing.contains(&made), "{told:?}");
             assert_eq!(bench.holdings()[1].len(), 1);
+        },
+    );
+}
+
+/// What is kept for it opens with the key that is gone alone.
+#[test]
+fn a_token_that_was_initialised_anew_owes_no_key_of_before() {
+    in_own_process(
+        "envelopes::a_token_that_was_initialised_anew_owes_no_key_of_before",
+        TWO,
+        |folder| {
+            let bench = Bench::new(folder, TWO, 1);
+            bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols"));
+            bench.pool.leaves("hsm2");
+            let made = bench.make(&pair(false, "later"));
+            let made = of_class(&made, Class::PRIVATE_KEY);
+            let member = bench.pool.returns("hsm2");
+            for key in transport_keys(&bench, "hsm2") {
+                let operation = Operation::Destroy {
+                    object: key.id.into(),
+                };
+                let deadline = Instant::now() + Duration::from_secs(60);
+                bench.token("hsm2").execute(&operation, deadline).unwrap();
+            }
+            let catch_up = |bench: &Bench| bench.coordinator.catch_up(&*bench.pool, &member);
+            let told = catch_up(&bench).unwrap();
+            let why = told.failed[0].to_string();
+            assert!(why.contains("replicate/transport.json"), "{why}");
+            drop(bench);
+
+            // As the message says it.
+            std::fs::remove_file(folder.join("state/replicate/transport.json")).unwrap();
+            let bench = Bench::new(folder, TWO, 1);
+            bench.make(&secret(CKM_AES_KEY_GEN, 32, "enrols both anew"));
+            let told = catch_up(&bench).unwrap();
+            assert!(told.failed.is_empty(), "{told:?}");
+            assert!(told.missing.contains(&made), "{told:?}");
+            let serial = &bench.token("hsm2").info().serial;
+            assert!(!bench.coordinator.owes(serial));
         },
     );
 }
