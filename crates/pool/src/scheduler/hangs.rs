@@ -144,7 +144,7 @@ fn a_new_key_that_waits_for_a_lane_holds_nobody_up() {
         cost: COST,
     };
     let (new_key, signature) = (term(10), term(1));
-    seat.machine.enqueue(able.clone(), new_key, 1);
+    seat.machine.enqueue(able, new_key, 1);
     seat.machine.enqueue(able, signature, 2);
     let (grant, work) = seat.machine.next(0, seat.now).expect("a free lane");
     assert_eq!(work, 2);
