@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_config::{Config, Member, Mistake};
+use hsmux_config::{Config, Member};
 use hsmux_edge::tcp_listener;
 use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_replicate::{self as replicate, Hold, Replicator};
@@ -22,7 +22,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::admin::{Request, until_settled};
 use crate::audit::{self, Who};
-use crate::changes;
+use crate::changes::{self, load, load_to_replace};
 use crate::dkek::Dkek;
 use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
@@ -274,7 +274,8 @@ impl Running {
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
         let reopened = self.shared.audit.reopen();
-        let result = load(&self.file).and_then(|file| self.take_over(&file));
+        let file = load_to_replace(&self.config(), &self.file);
+        let result = file.and_then(|file| self.take_over(&file));
         match &result {
             Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
@@ -377,12 +378,4 @@ impl Running {
         config.tokens.extend(before);
         self.config.store(Arc::new(config));
     }
-}
-
-/// Reads a configuration; all its mistakes are in the error.
-fn load(file: &Path) -> Result<Config> {
-    hsmux_config::load(file).map_err(|mistakes| {
-        let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
-        Error::pool(Kind::Environment, lines.join("\n"))
-    })
 }
