@@ -14,8 +14,7 @@ use crate::lock::StateLock;
 
 /// Asks the daemon.
 pub fn examine(config: &Config) -> Vec<Finding> {
-    let socket = &config.admin.socket.path;
-    let client = match AdminClient::connect(socket) {
+    let client = match AdminClient::of(config) {
         Ok(client) => client,
         Err(error) => {
             let held = StateLock::is_held(&config.state);
@@ -68,6 +67,8 @@ fn unreachable(config: &Config, error: &Error, held: &Result<bool>) -> Finding {
         (_, Ok(true)) => {
             let problem = format!("a daemon runs, but is not reached: {error}");
             Finding::new(Level::Error, socket, problem, advice)
+            let advice =
+                "restart it, if its socket in the file has changed: systemctl restart hsmux";
         }
         (_, Err(unknown)) => Finding::new(Level::Error, socket, unknown.to_string(), advice),
         (_, Ok(false)) => {
