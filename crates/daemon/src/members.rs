@@ -71,6 +71,21 @@ pub fn change(
     }
     lines
 }
+/// The error of a member that did not come into service. It is no member by now, so `token resume` and `pin release` do
+/// not know its name.
+pub fn not_added(member: &Member, error: &Error) -> Error {
+    let Member { name, uri, .. } = member;
+    let add = "`hsmux token add` again";
+    let message = error
+        .to_string()
+        .replace(&format!("`hsmux token resume {name}`"), add)
+        .replace(
+            &format!("`hsmux pin release {name}`"),
+            &format!("`hsmux pin release '{uri}'` and {add}"),
+        );
+    Error::new(error.scope(), error.kind(), message).at("it was not added")
+}
+
 
 /// Adds one member, with all its seats or not at all.
 pub fn add(pool: &Pool, config: &Config, member: &Member) -> Result<()> {
