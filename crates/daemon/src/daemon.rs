@@ -290,7 +290,7 @@ impl Running {
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
         let old = self.config();
         let new = changes::what_can_change(&old, file);
-        let seats = members::changed_seats(&old, &new)?;
+        let worker = members::worker(&new)?;
         let traces = &self.shared.traces;
         let others = new.traces != old.traces;
         // The collector's roots may be others under the same name.
@@ -309,7 +309,7 @@ impl Running {
         self.shared.pool.end_direct();
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));
-        lines.extend(members::change(&self.shared.pool, &old, &new, seats));
+        lines.extend(members::change(&self.shared.pool, &old, &new, &worker));
         if let Err(error) = self.keep_parked() {
             lines.push(error.to_string());
         }
@@ -333,7 +333,7 @@ impl Running {
         self.keep_parked()
     }
 
-    /// Takes a member out of service until it is added again, or the daemon starts anew.
+    /// Takes a member out of service until it is added again, or until the next reload or start.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.shared.pool.remove(name)?;
         self.shared.pool.forget_parked(name);
