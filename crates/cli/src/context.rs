@@ -70,8 +70,7 @@ impl Context {
     /// A connection to the daemon's administration.
     pub fn admin(&self) -> anyhow::Result<AdminClient> {
         let draft = self.draft()?;
-        let socket = &draft.config.admin.socket.path;
-        AdminClient::connect(socket).map_err(|error| {
+        AdminClient::of(&draft.config).map_err(|error| {
             // The wrong socket may be one of the mistakes.
             if !draft.mistakes.is_empty() {
                 return wrong(&draft.mistakes).context(error);

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use hsmux_token::permissions::{SecretReaders, TrustedOwner};
 
-use super::parse::{self, Parsed};
+use super::parse;
 use super::reader::Named;
 use super::users::group_id;
-use super::{Config, Listener, Login, Member, Mistake, NodeSection, PinSource, Severity};
+use super::{Config, Draft, Listener, Login, Member, Mistake, NodeSection, PinSource, Severity};
 
 /// Finds every mistake of a configuration file, those included that only this machine can tell.
 /// Without one that [is an error](Mistake::is_error) the daemon can start.
@@ -18,24 +18,50 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         Ok(text) => text,
         Err(mistake) => return vec![mistake],
     };
-    let parsed = parse::config(file, &text);
-    let Parsed { draft, named } = parsed;
-    let mistakes = draft.mistakes.clone();
-    let config = draft.good().ok();
+    let Draft { config, mistakes } = parse::config(file, &text);
+    let good = mistakes.is_empty().then_some(&config);
     let mut found = Findings {
         file,
-        user: config.as_ref().and_then(daemons_user),
+        user: good.and_then(daemons_user),
         mistakes,
     };
-    for (line, named) in &named {
-        found.look(*line, named);
+    found.look_at_all(&config);
+    if let Some(config) = good {
+        found.consider(config);
     }
-    if let Some(config) = config {
-        found.consider(&config);
+    found.in_order()
+}
+
+/// The errors of [`check`] that the running configuration does not have as well. A module that vanished under a running
+/// member is in both, and keeps no other change from being taken over.
+pub fn new_errors(config: &Config, running: &Config) -> Vec<Mistake> {
+    let mut known = Findings::none(running);
+    known.look_at_all(running);
+    // Members that were added after the file was read.
+    for member in running.tokens.iter().filter(|member| member.node.is_none()) {
+        known.look(member.line, &Named::Module(member.module.clone()));
+        if let Some(pin) = &member.pin {
+            known.look(member.line, &Named::Pin(pin.clone()));
+        }
     }
-    found.mistakes.sort_by_key(|mistake| mistake.line);
-    found.mistakes.dedup();
-    found.mistakes
+    let mut found = Findings::none(config);
+    found.look_at_all(config);
+    let is_known = |new: &Mistake| known.mistakes.iter().any(|old| old.message == new.message);
+    found
+        .mistakes
+        .retain(|mistake| mistake.is_error() && !is_known(mistake));
+    found.in_order()
+}
+
+/// What a configuration names outside of its file, each with its line. It follows from the settings, so that it makes no
+/// two configurations differ.
+#[derive(Clone, Debug)]
+pub struct Outside(pub(super) Vec<(usize, Named)>);
+
+impl PartialEq for Outside {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
 }
 
 /// The user of the daemon, as far as root can tell: the owner of the state folder.
@@ -52,7 +78,27 @@ struct Findings<'a> {
     mistakes: Vec<Mistake>,
 }
 
-impl Findings<'_> {
+impl<'a> Findings<'a> {
+    fn none(config: &'a Config) -> Self {
+        Self {
+            file: &config.file,
+            user: daemons_user(config),
+            mistakes: Vec::new(),
+        }
+    }
+
+    fn in_order(mut self) -> Vec<Mistake> {
+        self.mistakes.sort_by_key(|mistake| mistake.line);
+        self.mistakes.dedup();
+        self.mistakes
+    }
+
+    fn look_at_all(&mut self, config: &Config) {
+        for (line, named) in &config.outside.0 {
+            self.look(*line, named);
+        }
+    }
+
     fn add(&mut self, line: usize, severity: Severity, message: impl Into<String>) {
         self.mistakes.push(Mistake {
             file: self.file.to_owned(),

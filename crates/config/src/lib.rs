@@ -35,7 +35,7 @@ pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::check;
+pub use files::{Outside, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
@@ -76,6 +76,8 @@ pub struct Config {
     pub node: Option<NodeSection>,
     /// Each `[[token]]`.
     pub tokens: Vec<Member>,
+    /// Modules, PIN files and so on, as [`check`] looks at them.
+    pub outside: Outside,
 }
 
 /// A configuration file, as far as it could be read.
@@ -243,7 +245,7 @@ pub fn draft(file: &Path) -> Result<Draft, Mistake> {
 /// The same with a file of these owners only.
 pub fn draft_of(owner: TrustedOwner, file: &Path) -> Result<Draft, Mistake> {
     let text = read(owner, file)?;
-    Ok(parse::config(file, &text).draft)
+    Ok(parse::config(file, &text))
 }
 
 fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
@@ -259,7 +261,7 @@ fn read(owner: TrustedOwner, file: &Path) -> Result<String, Mistake> {
 
 /// Reads a configuration from its text; `file` says where it is, for messages and relative paths.
 pub fn parse(file: &Path, text: &str) -> Result<Config, Vec<Mistake>> {
-    parse::config(file, text).draft.good()
+    parse::config(file, text).good()
 }
 
 /// The state folder of commands without a configuration: the same wherever they are called, for a

@@ -11,21 +11,16 @@ use super::reader::{Fields, Named, Source, integer, text, uri};
 use super::schema::SECTIONS;
 use super::sections::{Placed, many, one, required, unique};
 use super::{
-    Admin, AuditSection, BrokerSection, Config, Draft, Listener, Login, ModuleSection, PoolSection,
-    Socket, User,
+    Admin, AuditSection, BrokerSection, Config, Draft, Listener, Login, ModuleSection, Outside,
+    PoolSection, Socket, User,
 };
 use super::{broker, gateway, member, node, traces};
 
 /// CK_TOKEN_INFO has this much room for the label (PKCS#11 3.0, section 3.2).
 const LABEL_BYTES: usize = 32;
 
-/// A file's text, read: the configuration with its mistakes in order of lines, and all that it names.
-pub struct Parsed {
-    pub draft: Draft,
-    pub named: Vec<(usize, Named)>,
-}
-
-pub fn config(file: &Path, text: &str) -> Parsed {
+/// A file's text, read: the configuration with its mistakes in order of lines.
+pub fn config(file: &Path, text: &str) -> Draft {
     let mut source = Source::new(file, text);
     let (document, faults) = DeTable::parse_recoverable(text);
     for fault in faults {
@@ -35,10 +30,7 @@ pub fn config(file: &Path, text: &str) -> Parsed {
     let mut mistakes = source.mistakes;
     mistakes.sort_by_key(|mistake| mistake.line);
     mistakes.dedup();
-    Parsed {
-        draft: Draft { config, mistakes },
-        named: source.named,
-    }
+    Draft { config, mistakes }
 }
 
 fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
@@ -103,6 +95,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
         listeners,
         state,
         worker,
+        outside: Outside(std::mem::take(&mut source.named)),
     }
 }
 

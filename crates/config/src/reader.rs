@@ -23,6 +23,7 @@ pub struct Source<'a> {
 }
 
 /// Something outside of the file.
+#[derive(Clone, Debug)]
 pub enum Named {
     Module(PathBuf),
     /// A file that is read.

@@ -1,6 +1,28 @@
 //! What another configuration changes while the daemon runs, and what it changes at the next start only.
 
-use hsmux_config::{Allowed, BrokerSection, Config, PoolSection};
+use std::path::Path;
+
+use hsmux_config::{Allowed, BrokerSection, Config, Mistake, PoolSection};
+use hsmux_token::{Error, Kind, Result};
+
+/// Reads a configuration; all its mistakes are in the error.
+pub fn load(file: &Path) -> Result<Config> {
+    hsmux_config::load(file).map_err(|mistakes| refused(&mistakes))
+}
+
+/// The same for a daemon that runs: what the file names has to be there, unless that is missing already.
+pub fn load_to_replace(running: &Config, file: &Path) -> Result<Config> {
+    let config = load(file)?;
+    match &hsmux_config::new_errors(&config, running)[..] {
+        [] => Ok(config),
+        errors => Err(refused(errors)),
+    }
+}
+
+fn refused(mistakes: &[Mistake]) -> Error {
+    let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
+    Error::pool(Kind::Environment, lines.join("\n"))
+}
 
 /// The configuration of the file as it can be taken over now: what is settled at the start stays as it was.
 pub fn what_can_change(old: &Config, file: &Config) -> Config {
@@ -113,7 +135,6 @@ fn peers(old: &Config, new: &Config) -> Vec<String> {
 mod tests {
     use super::*;
     use hsmux_config::parse;
-    use std::path::Path;
 
     const FILE: &str = r#"[pool]
 label = "web"

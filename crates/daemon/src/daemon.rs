@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use hsmux_audit::Trail;
-use hsmux_config::{Config, Member, Mistake};
+use hsmux_config::{Config, Member};
 use hsmux_edge::tcp_listener;
 use hsmux_pool::{Options, Seat, SeatState, SeatStatus};
 use hsmux_replicate::{self as replicate, Hold, Replicator};
@@ -22,7 +22,7 @@ use signal_hook::low_level::signal_name;
 
 use crate::admin::{Request, until_settled};
 use crate::audit::{self, Who};
-use crate::changes;
+use crate::changes::{self, load, load_to_replace};
 use crate::dkek::Dkek;
 use crate::doors::Doors;
 use crate::hot_plug::HotPlug;
@@ -274,7 +274,8 @@ impl Running {
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
         let reopened = self.shared.audit.reopen();
-        let result = load(&self.file).and_then(|file| self.take_over(&file));
+        let file = load_to_replace(&self.config(), &self.file);
+        let result = file.and_then(|file| self.take_over(&file));
         match &result {
             Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
             Err(error) => tracing::error!(%error, "the configuration stays as it was"),
@@ -289,7 +290,7 @@ impl Running {
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
         let old = self.config();
         let new = changes::what_can_change(&old, file);
-        let seats = members::changed_seats(&old, &new)?;
+        let worker = members::worker(&new)?;
         let traces = &self.shared.traces;
         let others = new.traces != old.traces;
         // The collector's roots may be others under the same name.
@@ -308,7 +309,7 @@ impl Running {
         self.shared.pool.end_direct();
         let administrators = users(&new.admin.socket.allow_users);
         self.administrators.store(Arc::new(administrators));
-        lines.extend(members::change(&self.shared.pool, &old, &new, seats));
+        lines.extend(members::change(&self.shared.pool, &old, &new, &worker));
         if let Err(error) = self.keep_parked() {
             lines.push(error.to_string());
         }
@@ -332,7 +333,7 @@ impl Running {
         self.keep_parked()
     }
 
-    /// Takes a member out of service until it is added again, or the daemon starts anew.
+    /// Takes a member out of service until it is added again, or until the next reload or start.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.shared.pool.remove(name)?;
         self.shared.pool.forget_parked(name);
@@ -342,16 +343,16 @@ impl Running {
     /// Puts a member of the file into service: a new one, or one that was removed. One that does not come into
     /// service is out of the pool again.
     pub fn add(self: &Arc<Self>, name: &str) -> Result<String> {
-        let before = self.begin(name)?;
+        let (member, before) = self.begin(name)?;
         until_settled(&self.shared.pool, name).or_else(|error| {
             self.take_back(name, before);
             self.remove(name)?;
-            Err(error.at("it was not added"))
+            Err(members::not_added(&member, &error))
         })
     }
 
-    /// Answers what the configuration in force had under this name.
-    fn begin(self: &Arc<Self>, name: &str) -> Result<Option<Member>> {
+    /// Answers the member, and what the configuration in force had under its name.
+    fn begin(self: &Arc<Self>, name: &str) -> Result<(Member, Option<Member>)> {
         let _turn = self.turn.lock();
         let new = load(&self.file)?;
         let member = new.member(name).ok_or_else(|| {
@@ -361,12 +362,13 @@ impl Running {
             Error::request(Kind::Invalid, message)
         })?;
         members::add(&self.shared.pool, &new, member)?;
+        let member = member.clone();
         let mut config = Config::clone(&self.config());
         let before = config.member(name).cloned();
         config.tokens.retain(|other| other.name != name);
         config.tokens.push(member.clone());
         self.config.store(Arc::new(config));
-        Ok(before)
+        Ok((member, before))
     }
 
     /// The configuration in force has under this name what it had before.
@@ -377,12 +379,4 @@ impl Running {
         config.tokens.extend(before);
         self.config.store(Arc::new(config));
     }
-}
-
-/// Reads a configuration; all its mistakes are in the error.
-fn load(file: &Path) -> Result<Config> {
-    hsmux_config::load(file).map_err(|mistakes| {
-        let lines: Vec<_> = mistakes.iter().map(Mistake::to_string).collect();
-        Error::pool(Kind::Environment, lines.join("\n"))
-    })
 }

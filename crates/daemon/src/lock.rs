@@ -41,6 +41,13 @@ impl StateLock {
         let held = FileLock::is_held(&state.join("daemon.lock"));
         held.map_err(|error| failed(state, "cannot see whether a daemon uses it", &error))
     }
+
+    /// The process id of the daemon that holds the folder; `None` also to whoever may not look into it.
+    pub fn holder(state: &Path) -> Option<u32> {
+        let is_held = Self::is_held(state).is_ok_and(|held| held);
+        let pid = is_held.then(|| std::fs::read_to_string(state.join("daemon.lock")));
+        pid?.ok()?.trim().parse().ok()
+    }
 }
 
 /// Makes a state folder (0700) if it is not there.
@@ -68,7 +75,9 @@ mod tests {
         let error = StateLock::take(&state).unwrap_err().to_string();
         assert!(error.contains(&std::process::id().to_string()), "{error}");
         assert!(StateLock::is_held(&state).unwrap());
+        assert_eq!(StateLock::holder(&state), Some(std::process::id()));
         drop(first);
+        assert_eq!(StateLock::holder(&state), None);
         assert!(!StateLock::is_held(&state).unwrap());
         assert!(!StateLock::is_held(&folder.path().join("none")).unwrap());
         StateLock::take(&state).unwrap();

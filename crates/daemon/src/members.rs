@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hsmux_config::{Config, Member};
-use hsmux_pool::{Pool, Seat};
+use hsmux_pool::Pool;
 use hsmux_token::{Error, Kind, Result};
 use hsmux_worker::seats_of;
 
@@ -20,49 +20,42 @@ pub fn worker(config: &Config) -> Result<PathBuf> {
     })
 }
 
-/// The seats of the members that are new or others than before.
-pub fn changed_seats(old: &Config, new: &Config) -> Result<Vec<(String, Vec<Seat>)>> {
-    let worker = worker(new)?;
+/// Takes over the members of another configuration; answers what has changed. A member that an administrator has removed
+/// and that is still in the file is added again.
+pub fn change(pool: &Pool, old: &Config, new: &Config, worker: &Path) -> Vec<String> {
     let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
     let another = identity(old) != identity(new);
-    let changed = new
-        .tokens
-        .iter()
-        .filter(|member| differs(old, member) || (another && member.node.is_some()));
-    Ok(changed
-        .map(|member| (member.name.clone(), seats_of(new, member, &worker, None)))
-        .collect())
-}
-
-/// Takes over the members of another configuration; answers what has changed.
-pub fn change(
-    pool: &Pool,
-    old: &Config,
-    new: &Config,
-    seats: Vec<(String, Vec<Seat>)>,
-) -> Vec<String> {
+    let stays = |member: &Member| !differs(old, member) && !(another && member.node.is_some());
     let mut lines = Vec::new();
+    let mut changed = Vec::new();
     for member in &old.tokens {
-        let kept = new.member(&member.name).is_some();
-        if kept && !seats.iter().any(|(name, _)| *name == member.name) {
+        let kept = new.member(&member.name);
+        if kept.is_some_and(stays) {
             continue;
         }
-        let word = if kept { "changed" } else { "removed" };
         match pool.remove(&member.name) {
+            Ok(()) if kept.is_some() => changed.push(&member.name),
             Ok(()) => {
-                lines.push(format!("{} {word}", member.name));
-                if !kept {
-                    pool.forget_parked(&member.name);
-                }
+                lines.push(format!("{} removed", member.name));
+                pool.forget_parked(&member.name);
             }
             // It was removed before, by an administrator.
             Err(error) => tracing::debug!(member = member.name, %error, "not removed"),
         }
     }
-    for (name, seats) in seats {
-        if old.member(&name).is_none() {
-            lines.push(format!("{name} added"));
+    let present = pool.traffic().seats;
+    for member in &new.tokens {
+        let name = &member.name;
+        let mut seats = seats_of(new, member, worker, None);
+        seats.retain(|seat| present.iter().all(|other| *other.name != *seat.name));
+        if seats.is_empty() {
+            continue;
         }
+        let is_changed = changed.contains(&name);
+        lines.push(format!(
+            "{name} {}",
+            if is_changed { "changed" } else { "added" }
+        ));
         for seat in seats {
             if let Err(error) = pool.add(seat) {
                 lines.push(format!("{name}: {error}"));
@@ -76,6 +69,21 @@ pub fn change(
 pub fn add(pool: &Pool, config: &Config, member: &Member) -> Result<()> {
     let worker: &Path = &worker(config)?;
     pool.add_all(seats_of(config, member, worker, None))
+}
+
+/// The error of a member that did not come into service. It is no member by now, so `token resume` and `pin release` do
+/// not know its name.
+pub fn not_added(member: &Member, error: &Error) -> Error {
+    let Member { name, uri, .. } = member;
+    let add = "`hsmux token add` again";
+    let message = error
+        .to_string()
+        .replace(&format!("`hsmux token resume {name}`"), add)
+        .replace(
+            &format!("`hsmux pin release {name}`"),
+            &format!("`hsmux pin release '{uri}'` and {add}"),
+        );
+    Error::new(error.scope(), error.kind(), message).at("it was not added")
 }
 
 /// Whether a member is new or another one; where it stands in the file is of no matter.

@@ -229,13 +229,9 @@ impl Pool {
         let mut table = Vec::clone(&self.core.seats.load());
         let mut added = Vec::new();
         for seat in seats {
-            if table
-                .iter()
-                .flatten()
-                .any(|record| *record.name == seat.name)
-            {
-                let message = format!("there is a seat of the name {} already", seat.name);
-                return Err(Error::pool(Kind::Invalid, message));
+            let has_its_name = |record: &&Arc<Record>| *record.name == seat.name;
+            if let Some(record) = table.iter().flatten().find(has_its_name) {
+                return Err(member_already(record));
             }
             let free = table.iter().position(Option::is_none);
             let index = free.unwrap_or(table.len());
@@ -364,6 +360,18 @@ impl Drop for Pool {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn member_already(record: &Record) -> Error {
+    let member = &record.member;
+    let next = match record.life.lock().state {
+        State::Parked(_) => format!("it is parked: hsmux token resume {member}"),
+        _ => "hsmux token list shows all".to_owned(),
+    };
+    Error::pool(
+        Kind::Invalid,
+        format!("{member} is a member already; {next}"),
+    )
 }
 
 fn not_in_service(name: &str) -> Error {

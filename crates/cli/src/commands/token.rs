@@ -40,7 +40,7 @@ pub enum Token {
     Add(Add),
     /// Take a member out of the pool, when what it runs is done
     #[command(after_help = "Examples:\n  \
-        hsmux token remove hsm3           # until the daemon starts anew\n  \
+        hsmux token remove hsm3           # until the next reload or start\n  \
         hsmux token remove hsm3 --forget  # and out of the configuration file")]
     Remove {
         /// The member
@@ -149,8 +149,8 @@ fn remove(context: &Context, member: &str, forget: bool, force: bool) -> anyhow:
         format!("{member} is {all} and out of {file}")
     } else {
         format!(
-            "{member} is {all} until the daemon starts anew: it still stands in {file}; hsmux token remove \
-             {member} --forget takes it out of there, too"
+            "{member} is {all} until the next reload or start, which bring it back: it is still in {file}; \
+             hsmux token remove {member} --forget takes it out of there, too"
         )
     };
     show(context, Response::Lines(vec![line]))

@@ -1,6 +1,6 @@
 //! Files that the configuration names: what is missing has its line, what may come later has none.
 
-use crate::{Mistake, check};
+use crate::{Mistake, check, load, new_errors};
 use hsmux_token::fake::write_secret;
 
 const TEXT: &str = r#"[pool]
@@ -80,6 +80,38 @@ fn each_file_that_is_missing_has_its_line() {
     assert_eq!(wrong(&text, &names()), NONE, "it may come later");
 }
 
+/// A reload is refused for what has become wrong by it, and not for what is wrong already.
+#[test]
+fn an_error_is_new_if_the_running_configuration_does_not_have_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hsmux.toml");
+    for name in without("broker.key") {
+        write_secret(&folder.path().join(name), "");
+    }
+    let read = |text: &str| {
+        std::fs::write(&file, text).unwrap();
+        load(&file).unwrap()
+    };
+    let running = read(TEXT);
+    let lines = |text: &str| -> Vec<usize> {
+        let mistakes = new_errors(&read(text), &running);
+        mistakes.iter().map(|mistake| mistake.line).collect()
+    };
+    assert_eq!(lines(TEXT), NONE);
+    // Wherever it is by now.
+    assert_eq!(lines(&format!("# moved\n{TEXT}")), NONE);
+    for (name, line) in NAMED {
+        let missing = TEXT.replace(name, &format!("other-{name}"));
+        assert_eq!(lines(&missing), [line], "{name}");
+    }
+    let added = TEXT.replace("vendor.so", "added.so");
+    assert_eq!(lines(&added), [23]);
+    // As `token add` does, of which the file's other parts are not taken over.
+    let mut running = running.clone();
+    running.tokens.extend(read(&added).tokens);
+    assert_eq!(new_errors(&read(&added), &running), []);
+}
+
 #[test]
 fn what_is_served_is_a_folder() {
     for (root, expected) in [("not-yet", &NONE[..]), ("web.pem", &[21])] {
@@ -134,5 +166,5 @@ fn what_others_can_read_or_change_is_an_error_with_the_command_that_repairs_it()
         assert_eq!(errors(), [], "its group may read it: {name}");
     }
     set("hsmux.toml", 0o664);
-    assert!(crate::load(&path("hsmux.toml")).is_err());
+    assert!(load(&path("hsmux.toml")).is_err());
 }

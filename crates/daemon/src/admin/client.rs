@@ -3,18 +3,41 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hsmux_config::Config;
 use hsmux_token::{Blob, Error, Kind, Result};
 use hsmux_wire::{Answer, Call, Client, Endpoint};
 
 use super::{Failure, Request, Response};
+use crate::lock::StateLock;
 
 /// Making an RSA key on a slow card takes minutes.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
+
+/// What follows the error of a socket where nobody listens.
+const ABSENT: &str = "; is the daemon running?";
 
 /// A connection to the daemon's administration.
 pub struct AdminClient(Client);
 
 impl AdminClient {
+    /// Connects to the administration of a configuration's daemon. If nobody listens there, the error says whether that
+    /// daemon runs.
+    pub fn of(config: &Config) -> Result<Self> {
+        Self::connect(&config.admin.socket.path).map_err(|error| {
+            let message = error.to_string();
+            let (what, _) = message.split_once(ABSENT).unwrap_or_default();
+            let (false, Some(pid)) = (what.is_empty(), StateLock::holder(&config.state)) else {
+                return error;
+            };
+            let state = config.state.display();
+            let message = format!(
+                "{what}; the daemon with pid {pid} uses {state}, but not this socket. Wait if it starts just now. If the \
+                 socket in the file has changed, restart the daemon: systemctl restart hsmux, or kill {pid} and hsmux serve"
+            );
+            Error::pool(error.kind(), message)
+        })
+    }
+
     /// Connects to the administration's socket. [`Kind::NoReplica`]: nobody listens there.
     pub fn connect(socket: &Path) -> Result<Self> {
         Client::connect(Endpoint::from(socket), "hsmux").map(Self)

@@ -42,7 +42,7 @@ pub enum Request {
         /// Its name.
         token: String,
     },
-    /// Takes a member out of service until it is added again, or the daemon starts anew.
+    /// Takes a member out of service until it is added again, or until the next reload or start.
     TokenRemove {
         /// Its name.
         token: String,

@@ -14,8 +14,7 @@ use crate::lock::StateLock;
 
 /// Asks the daemon.
 pub fn examine(config: &Config) -> Vec<Finding> {
-    let socket = &config.admin.socket.path;
-    let client = match AdminClient::connect(socket) {
+    let client = match AdminClient::of(config) {
         Ok(client) => client,
         Err(error) => {
             let held = StateLock::is_held(&config.state);
@@ -45,6 +44,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         findings.push(Finding::new(Level::Error, "daemon", problem, advice));
     }
     findings.extend(status.members.iter().filter_map(member));
+    findings.extend(left_out(config, &status.members));
     findings.extend(status.pool.debts.iter().map(debt));
     findings.extend(status.refused.iter().map(|refused| {
         let about = format!("a host at {}", refused.from);
@@ -67,6 +67,8 @@ fn unreachable(config: &Config, error: &Error, held: &Result<bool>) -> Finding {
         (Kind::Forbidden, _) => Finding::new(Level::Error, socket, error.to_string(), advice),
         (_, Ok(true)) => {
             let problem = format!("a daemon runs, but is not reached: {error}");
+            let advice =
+                "restart it, if its socket in the file has changed: systemctl restart hsmux";
             Finding::new(Level::Error, socket, problem, advice)
         }
         (_, Err(unknown)) => Finding::new(Level::Error, socket, unknown.to_string(), advice),
@@ -184,6 +186,20 @@ fn member(member: &MemberStatus) -> Option<Finding> {
             Some(Finding::new(Level::Error, name, problem, advice))
         }
     }
+}
+
+/// Members of the file that the pool does not have: they were removed, or the file was not read since.
+fn left_out(config: &Config, members: &[MemberStatus]) -> impl Iterator<Item = Finding> {
+    let is_there = |name: &str| members.iter().any(|member| member.name == name);
+    let left_out = config.tokens.iter().map(|member| &member.name);
+    left_out.filter(move |name| !is_there(name)).map(|name| {
+        let problem = "it is in the configuration file, but not in the pool";
+        let advice = format!(
+            "hsmux token add {name} puts it into service, and so does the next reload or start; \
+             hsmux token remove {name} --forget takes it out of the file"
+        );
+        Finding::new(Level::Note, name, problem, advice)
+    })
 }
 
 fn debt(debt: &DebtStatus) -> Finding {

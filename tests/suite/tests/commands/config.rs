@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use hsmux_suite::{Program, Rig, Run, Setup, built};
+use hsmux_suite::{Member, PATIENCE, Program, Rig, Run, Setup, built, until};
+use rustix::process::Signal;
 
 /// Runs a command where /etc/hsmux is the test's own folder `etc`: in a mount namespace, whose /etc has links to the
 /// machine's.
@@ -102,6 +103,94 @@ fn a_mistake_in_the_file_breaks_no_pool_that_runs() {
     program.fails().says("is not a time");
     fs::write(&file, good).unwrap();
     rig.start();
+}
+
+/// Files that are not there, as only this machine can tell: what to replace in the file, and by what.
+const NOT_THERE: [(&str, &str); 2] = [
+    ("libsofthsm2.so", "libsofthsm3.so"),
+    ("\"hsm2.pin\"", "\"hsm9.pin\""),
+];
+
+#[test]
+fn a_reload_takes_over_no_file_that_names_what_is_not_there() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    let file = rig.path("hsmux.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    for (text, slip) in NOT_THERE {
+        let missing = slip.trim_matches('"');
+        let bad = good.replace(text, slip);
+        assert_ne!(bad, good, "{slip}");
+        fs::write(&file, bad).unwrap();
+        let daemon = rig.daemon.as_ref().unwrap();
+        daemon.signal(Signal::HUP);
+        until("status shows the mistake", PATIENCE, || {
+            let told = rig.status()["config_error"].to_string();
+            told.contains(missing).then_some(())
+        });
+        let reload = rig.hsmux("reload").fails();
+        reload.says("hsmux.toml:").says(missing);
+        rig.hsmux("status")
+            .ok()
+            .says("2 of 2 members serve")
+            .says(missing);
+        let doctor = rig.hsmux("doctor").fails();
+        doctor.says("was not taken over").says(missing);
+    }
+    fs::write(&file, good).unwrap();
+    rig.hsmux("reload").ok().says("nothing has changed");
+    rig.hsmux("status").ok().never_says("mistakes");
+}
+
+/// A PIN file that is deleted while its member serves, one of the file and one that was added since.
+#[test]
+fn what_is_missing_already_keeps_no_other_change_from_being_taken_over() {
+    let mut rig = Rig::empty(Setup::Daemon, 2);
+    rig.start();
+    rig.softhsm.init("hsm3");
+    rig.write_pin("hsm3", "pin-of-hsm3");
+    rig.config.members.push(Member::softhsm("hsm3"));
+    rig.write_config();
+    rig.hsmux("token add hsm3").ok();
+    for pin in ["hsm2.pin", "hsm3.pin"] {
+        fs::remove_file(rig.path(pin)).unwrap();
+    }
+    rig.hsmux("config check")
+        .fails()
+        .says("hsm2.pin")
+        .says("hsm3.pin");
+    rig.config.members[0].more = "sessions = 2".into();
+    rig.write_config();
+    rig.hsmux("reload").ok().says("hsm1 changed");
+    rig.wait_for_members(3);
+    // A new place for the same mistake is one as well.
+    rig.config.members[0].label = "hsm9".into();
+    rig.write_config();
+    rig.hsmux("reload")
+        .fails()
+        .says("hsm9.pin")
+        .never_says("hsm2.pin");
+}
+
+#[test]
+fn another_socket_in_the_file_is_no_absent_daemon() {
+    let mut rig = Rig::empty(Setup::Daemon, 1);
+    rig.start();
+    let file = rig.path("hsmux.toml");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, good.replace("\"hsmux.sock\"", "\"other.sock\"")).unwrap();
+    let pid = format!("pid {}", rig.daemon.as_ref().unwrap().id());
+    let start = "Start it with";
+    for command in ["status", "reload"] {
+        let run = rig.hsmux(command).fails();
+        run.says("other-admin.sock").says(&pid).never_says(start);
+        assert_eq!(run.code, Some(4), "{run}");
+    }
+    let doctor = rig.hsmux("doctor").fails();
+    doctor.says("a daemon runs").says(&pid).says("restart");
+    doctor.never_says(start);
+    rig.stop();
+    rig.hsmux("status").fails().says(start).never_says("pid ");
 }
 
 /// A configuration that finds the daemon at this socket.

@@ -81,6 +81,8 @@ fn of_keys_and_members() {
             ("pin release nobody", members),
             ("pin rotate nobody", members),
             ("key clone --label web --to nobody", members),
+            // A member that is there.
+            ("token add hsm2", members),
         ],
     );
     rig.hsmux("token park hsm2").ok();
@@ -88,6 +90,7 @@ fn of_keys_and_members() {
     say(
         &rig,
         &[
+            ("token add hsm2", "hsmux token resume hsm2"),
             ("key clone --label web --to hsm2", status),
             ("key generate ec:p256 --label more", status),
         ],

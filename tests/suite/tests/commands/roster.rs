@@ -56,3 +56,57 @@ fn a_new_member_is_not_parked_because_one_of_its_name_was() {
     rig.start();
     assert_eq!(rig.members_in("serving"), ["hsm1", "hsm2"]);
 }
+
+#[test]
+fn a_removed_member_that_is_still_in_the_file_comes_back_with_a_reload() {
+    let mut rig = pool();
+    for section in ["", "sessions = 2"] {
+        rig.hsmux("token remove hsm2")
+            .ok()
+            .says("until the next reload or start");
+        assert_eq!(rig.members_in("serving"), ["hsm1"]);
+        rig.hsmux("status --check").ok();
+        let doctor = rig.hsmux("doctor").finish();
+        doctor
+            .says("note: hsm2: it is in the configuration file, but not in the pool")
+            .says("hsmux token add hsm2");
+        rig.config.members[1].more = section.into();
+        rig.write_config();
+        let reload = rig.hsmux("reload").ok();
+        reload.says("hsm2 added").never_says("changed");
+        rig.wait_for_members(2);
+        let doctor = rig.hsmux("doctor").finish();
+        doctor.never_says("not in the pool");
+        rig.hsmux("reload").ok().says("nothing has changed");
+    }
+}
+
+/// Commands for members do not know a member that was not added. Each command here is one that an error names.
+#[test]
+fn the_advice_of_a_token_that_was_not_added_works() {
+    let rig = pool();
+    rig.softhsm.init("hsm3");
+    let add = format!(
+        "token add hsm3 --module {} --uri pkcs11:token=hsm3 --pin-file hsm3.pin",
+        hsmux_suite::SOFTHSM
+    );
+    let refused = || {
+        let run = rig.hsmux(&add).fails();
+        run.says("not added")
+            .says("then `hsmux token add` again")
+            .says("`hsmux pin release 'pkcs11:token=hsm3'`")
+            .never_says("token resume");
+    };
+    rig.write_pin("hsm3", "not-the-pin");
+    for _ in 0..5 {
+        refused();
+    }
+    // The token has counted one of them.
+    rig.write_pin("hsm3", "pin-of-hsm3");
+    rig.hsmux(&add).ok().says("hsm3 serves");
+    rig.hsmux("token remove hsm3 --forget").ok();
+    rig.write_pin("hsm3", "not-the-pin");
+    refused();
+    rig.hsmux("pin release pkcs11:token=hsm3").ok();
+    refused();
+}
