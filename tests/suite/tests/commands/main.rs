@@ -16,3 +16,4 @@ mod pins;
 mod preload;
 mod roster;
 mod tls;
+mod token_init;
