@@ -8,6 +8,7 @@ mod doctor;
 mod exit_codes;
 mod key_choice;
 mod key_delete;
+mod key_list;
 mod keys;
 mod listeners;
 mod members;
