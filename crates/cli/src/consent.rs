@@ -17,6 +17,15 @@ pub fn consent(yes: bool, what: &str, question: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Goes on if somebody at the terminal types `name`. `refusal` names the option to give where there is no terminal;
+/// `undone` says that nothing has happened.
+pub fn typed(name: &str, question: &str, refusal: &str, undone: &str) -> anyhow::Result<()> {
+    anyhow::ensure!(std::io::stdin().is_terminal(), "{refusal}; {undone}");
+    let said = answer(question)?;
+    anyhow::ensure!(said == name, "that is not {name:?}; {undone}");
+    Ok(())
+}
+
 /// A line from the terminal, without the spaces around it.
 pub fn answer(question: &str) -> anyhow::Result<String> {
     print!("{question}");

@@ -1,14 +1,26 @@
-//! Tables that fit a terminal of 80 columns, or JSON.
+//! Tables that fit the terminal, or JSON.
+
+#[cfg(test)]
+mod tests;
 
 use std::fmt::Display;
 use std::path::Path;
 
 use anyhow::Context as _;
-use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 use serde::Serialize;
 
-/// Columns of a table, as wide as people's terminals are at least.
+/// The width of a table if no terminal says another.
 const WIDTH: u16 = 80;
+
+/// Blanks between two columns.
+const GAP: u16 = 2;
+
+/// A column of ids is no narrower: ids of 20 bytes are copied in one piece.
+const ID: u16 = 40;
+
+/// Other columns are no narrower before ids are wrapped, and after that.
+const READABLE: [u16; 2] = [8, 6];
 
 /// Prints a table without lines.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
@@ -16,21 +28,63 @@ pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) {
     table
         .load_preset(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
         .set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
         table.add_row(row);
     }
-    for (column, name) in table.column_iter_mut().zip(header) {
-        column.set_padding((0, 2));
-        if *name == "id" {
-            // To be copied: in one piece, however wide the table becomes.
-            column.set_constraint(ColumnConstraint::ContentWidth);
-        }
+    let id = header.iter().position(|name| *name == "id");
+    let widths = arrange(&table.column_max_content_widths(), id, width());
+    for (column, width) in table.column_iter_mut().zip(widths) {
+        column.set_padding((0, GAP));
+        let width = Width::Fixed(width.saturating_add(GAP));
+        column.set_constraint(ColumnConstraint::Absolute(width));
     }
     for line in table.lines() {
         println!("{}", line.trim_end());
     }
+}
+
+/// The width that `COLUMNS` or the terminal says.
+fn width() -> u16 {
+    let set = std::env::var("COLUMNS")
+        .ok()
+        .and_then(|set| set.parse().ok());
+    let terminal = || {
+        let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+        Some(size.ws_col)
+    };
+    let is_known = |width: &u16| *width > 0;
+    let known = set.filter(is_known).or_else(|| terminal().filter(is_known));
+    known.unwrap_or(WIDTH)
+}
+
+/// The width of each column, of which `natural` is the widest content. If they do not fit, all others shrink before the
+/// column of ids does. A table that cannot shrink any more is wider than `width`: nothing is cut.
+fn arrange(natural: &[u16], id: Option<usize>, width: u16) -> Vec<u16> {
+    let total = |widths: &[u16]| widths.iter().copied().fold(0, u16::saturating_add);
+    let gaps =
+        GAP.saturating_mul(u16::try_from(natural.len().saturating_sub(1)).unwrap_or(u16::MAX));
+    let room = width.saturating_sub(gaps);
+    let least = |of_id: u16, of_others: u16| -> Vec<u16> {
+        let columns = natural.iter().enumerate();
+        let least = columns
+            .map(|(at, &natural)| natural.min(if Some(at) == id { of_id } else { of_others }));
+        least.collect()
+    };
+    let [readable, narrow] = READABLE;
+    let steps = [least(u16::MAX, readable), least(ID, readable)];
+    let mut steps = steps.into_iter();
+    let fitting = steps.find(|widths| total(widths) <= room);
+    let mut widths = fitting.unwrap_or_else(|| least(ID, narrow));
+    // The narrowest of those that lack room grow first.
+    for _ in total(&widths)..room {
+        let short = (0..natural.len()).filter(|&at| widths[at] < natural[at]);
+        let Some(narrowest) = short.min_by_key(|&at| widths[at]) else {
+            break;
+        };
+        widths[narrowest] += 1;
+    }
+    widths
 }
 
 /// Prints a document: as it is, or as one string of JSON.

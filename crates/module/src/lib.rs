@@ -40,5 +40,5 @@ pub use here::{most as most_here, running_and_ended as here};
 pub use key_writer::KeyWriter;
 pub use library::observe;
 pub use options::{Options, SlotSelector};
-pub use slots::{SlotInfo, slots};
+pub use slots::{SlotInfo, public_objects, slots};
 pub use token::ModuleToken;

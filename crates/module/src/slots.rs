@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hsmux_token::ck::{CK_TOKEN_INFO, CK_VERSION, CKF_REMOVABLE_DEVICE};
-use hsmux_token::{Error, Kind, Result, TokenFlags, TokenInfo};
+use hsmux_token::{Attributes, Error, Kind, Result, TokenFlags, TokenInfo};
 
 use crate::SlotSelector;
 use crate::library::{Library, LibraryRef, Slot};
@@ -49,11 +49,7 @@ pub(crate) fn choose(library: &Library, selector: &SlotSelector) -> Result<Slot>
     let slots = list(library)?;
     let fits = |slot: &&SlotInfo| {
         // SoftHSM always lists one more token, which is not initialised: it is meant by number only.
-        let initialised = slot.token.flags.contains(TokenFlags::TOKEN_INITIALIZED);
-        (initialised || selector.slot_id.is_some())
-            && selector.matches_token(&slot.token, Some(slot.id))
-            && same(selector.slot_description.as_deref(), &slot.description)
-            && same(selector.slot_manufacturer.as_deref(), &slot.manufacturer)
+        (slot.is_initialised() || selector.slot_id.is_some()) && slot.fits(selector)
     };
     let mut fitting = slots.iter().filter(fits);
     let problem = match (fitting.next(), fitting.next()) {
@@ -73,14 +69,37 @@ pub(crate) fn choose(library: &Library, selector: &SlotSelector) -> Result<Slot>
     ))
 }
 
+/// Counts the objects of a token that a program sees without a login.
+pub fn public_objects(module: &Path, selector: &SlotSelector) -> Result<usize> {
+    let library = LibraryRef::open(module)?;
+    let session = library.open_session(choose(&library, selector)?)?;
+    let found = library.find(session, &Attributes::default(), usize::MAX);
+    library.close_session(session)?;
+    Ok(found?.len())
+}
+
 fn same(wanted: Option<&str>, found: &str) -> bool {
     wanted.is_none_or(|wanted| wanted == found)
+}
+
+impl SlotInfo {
+    /// Whether its token is initialised.
+    pub fn is_initialised(&self) -> bool {
+        self.token.flags.contains(TokenFlags::TOKEN_INITIALIZED)
+    }
+
+    /// Whether a selector can mean the token in this slot.
+    pub fn fits(&self, selector: &SlotSelector) -> bool {
+        selector.matches_token(&self.token, Some(self.id))
+            && same(selector.slot_description.as_deref(), &self.description)
+            && same(selector.slot_manufacturer.as_deref(), &self.manufacturer)
+    }
 }
 
 impl std::fmt::Display for SlotInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (id, token) = (self.id, &self.token);
-        if token.flags.contains(TokenFlags::TOKEN_INITIALIZED) {
+        if self.is_initialised() {
             let (label, serial) = (&token.label, &token.serial);
             write!(f, "{label:?} (serial {serial}, slot-id {id})")
         } else {

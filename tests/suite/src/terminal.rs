@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::{PATIENCE, Run, until};
 
@@ -20,13 +20,25 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Starts a program with a terminal for input and output.
+    /// Starts a program with a terminal for input and output. The terminal does not say how wide it is.
     pub fn start(run: Run) -> Self {
+        Self::with_columns(run, 0)
+    }
+
+    /// The same with a terminal of so many columns.
+    pub fn with_columns(run: Run, columns: u16) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let main = openpt(flags).expect("a pseudo-terminal");
         grantpt(&main)
             .and_then(|()| unlockpt(&main))
             .expect("unlock it");
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: columns,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        tcsetwinsize(&main, size).expect("set its size");
         let far = File::from(ioctl_tiocgptpeer(&main, flags).expect("its other side"));
         let share = || far.try_clone().expect("share the terminal");
         let mut command = run.into_command();

@@ -1,5 +1,6 @@
 //! `hsmux token`.
 
+mod erase;
 mod init;
 mod slots;
 

@@ -87,8 +87,12 @@ pub fn carry_out(running: &Arc<Running>, request: &Request) -> Result<Response, 
         Request::CertImport { der, label, id } => {
             let id = id.as_deref().map(hex).transpose()?;
             let catalogue = pool.catalogue();
-            let operation = certificate::import(&catalogue, hex(der)?, label.clone(), id)?;
-            Response::Keys(keys::make(pool, &operation, deadline)?)
+            let (create, note) = certificate::import(&catalogue, hex(der)?, label.clone(), id)?;
+            let mut rows = keys::make(pool, &create, deadline)?;
+            if let Some(row) = rows.first_mut() {
+                row.notes.extend(note);
+            }
+            Response::Keys(rows)
         }
         Request::PinList => Response::Pins(pins::list(&running.config())?),
         Request::PinRelease { token } => {

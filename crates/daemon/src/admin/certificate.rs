@@ -61,14 +61,17 @@ pub fn sign(
     token.execute(&operation, deadline)?.into_bytes()
 }
 
+/// The bytes of a certificate's CKA_ID if the pool has no key to take it from.
+const ID_LEN: usize = 20;
+
 /// What makes a certificate object of a certificate: label and id are those of its key, where the
-/// pool has it.
+/// pool has it. A note says if it has none.
 pub fn import(
     catalogue: &Catalogue,
     der: Vec<u8>,
     label: Option<String>,
     id: Option<Vec<u8>>,
-) -> Result<Operation> {
+) -> Result<(Operation, Option<String>)> {
     let bad = |e: der::Error| Error::request(Kind::Invalid, format!("not a certificate: {e}"));
     let certificate = Certificate::from_der(&der).map_err(bad)?;
     let certified = certificate.tbs_certificate();
@@ -82,9 +85,8 @@ pub fn import(
     let id = id
         .or_else(|| Some(key.as_ref()?.attributes.get(ck::CKA_ID)?.to_vec()))
         .unwrap_or_else(|| {
-            ObjectId::of_public_key(Class::PUBLIC_KEY, public.spki())
-                .name
-                .to_vec()
+            let key = ObjectId::of_public_key(Class::PUBLIC_KEY, public.spki());
+            key.name[..ID_LEN].to_vec()
         });
     refuse_second(catalogue, &id, &der)?;
     let template = Attributes::default()
@@ -101,10 +103,12 @@ pub fn import(
             certified.serial_number().to_der().map_err(bad)?,
         )
         .with(ck::CKA_VALUE, der);
-    Ok(Operation::Create {
+    let create = Operation::Create {
         template,
         near: None,
-    })
+    };
+    let note = "no key in the pool belongs to this certificate: hsmux key list shows the keys";
+    Ok((create, key.is_none().then(|| note.to_owned())))
 }
 
 /// Programs take the certificate of a key by its CKA_ID, and cards have room for one. Tokens of other hosts are not

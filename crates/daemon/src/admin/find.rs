@@ -17,6 +17,28 @@ pub fn uri(text: &str) -> Result<Uri> {
     Err(Error::request(Kind::Invalid, message))
 }
 
+/// The private and secret keys that have this label.
+pub fn keys_with_label(catalogue: &Catalogue, label: &str) -> Vec<Arc<Entry>> {
+    let has_label = |object: &Object| {
+        let is_key = [Class::PRIVATE_KEY, Class::SECRET_KEY].contains(&object.id.class);
+        is_key && object.attributes.get(ck::CKA_LABEL) == Some(label.as_bytes())
+    };
+    let entries = catalogue.entries.values();
+    let found = entries.filter(|entry| !entry.hidden && has_label(&entry.object));
+    let mut found: Vec<_> = found.cloned().collect();
+    found.sort_by_key(|entry| entry.object.id);
+    found
+}
+
+/// Class, label and CKA_ID of an object, as commands list and take them.
+pub fn named(object: &Object) -> String {
+    let attributes = &object.attributes;
+    let label = attributes.text(ck::CKA_LABEL).unwrap_or_default();
+    let id = attributes.get(ck::CKA_ID).filter(|id| !id.is_empty());
+    let id = id.map_or_else(|| "none".to_owned(), hex::encode);
+    format!("{} {label:?}, id {id}", object.id.class.name())
+}
+
 /// All objects that a URI means, the private keys first; none is an error.
 pub fn entries(catalogue: &Catalogue, uri: &Uri) -> Result<Vec<Arc<Entry>>> {
     let mut found: Vec<_> = catalogue

@@ -63,6 +63,7 @@ fn row(object: &ObjectStatus, catalogue: &Catalogue, serving: &BTreeSet<&String>
             .filter(|m| may_be_elsewhere && !holds(m))
             .map(ToString::to_string)
             .collect(),
+        notes: Vec::new(),
         object: object.clone(),
     }
 }
@@ -143,7 +144,21 @@ pub fn generate(
         );
         return Err(Error::request(Kind::Invalid, why));
     }
-    make(pool, &spec.operation(label, &id), deadline)
+    let namesakes = find::keys_with_label(&pool.catalogue(), label);
+    let mut rows = make(pool, &spec.operation(label, &id), deadline)?;
+    if let (Some(row), Some(other)) = (rows.first_mut(), namesakes.first()) {
+        let others = match namesakes.len() {
+            1 => format!(
+                "another key has the label {label:?}: {}",
+                find::named(&other.object)
+            ),
+            count => format!("{count} other keys have the label {label:?}"),
+        };
+        let own = hex::encode(&id);
+        row.notes
+            .push(format!("{others}. To name the new one alone: --id {own}"));
+    }
+    Ok(rows)
 }
 
 /// A private or secret key of this pool's own members with this CKA_ID. Two of them could not be told apart by it, and
@@ -221,9 +236,9 @@ pub fn spare_broker_keys(entries: &[Arc<Entry>], allowed: bool) -> Result<()> {
     let name = entry.object.attributes.text(ck::CKA_LABEL);
     let name = name.unwrap_or_default();
     let why = format!(
-        "nothing was deleted: {:?} is a version of the broker's key {name:?}, and what it has enciphered is lost with \
+        "nothing was deleted: {} is a version of the broker's key {name:?}, and what it has enciphered is lost with \
          it. Delete the key through the broker (DELETE /v1/transit/keys/{name}), or repeat this with --broker-keys",
-        entry.object.id,
+        find::named(&entry.object),
     );
     Err(Error::request(Kind::Forbidden, why))
 }
@@ -239,7 +254,7 @@ pub fn delete(pool: &Pool, entries: Vec<Arc<Entry>>, deadline: Instant) -> Resul
         }
         let outcome = pool.execute(&Operation::Destroy { object: id.into() }, deadline)?;
         debug_assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
-        lines.push(format!("deleted {id:?}"));
+        lines.push(format!("deleted {}", find::named(&entry.object)));
     }
     Ok(lines)
 }

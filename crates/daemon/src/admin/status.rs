@@ -104,6 +104,9 @@ pub struct KeyRow {
     pub extractable: Option<bool>,
     /// Members in service that do not hold it and could.
     pub missing: Vec<String>,
+    /// What an administrator may not expect of an object that was just made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The object itself.
     #[serde(flatten)]
     pub object: ObjectStatus,

@@ -173,7 +173,7 @@ fn make_transport_key(
             .with_flag(CKA_ENCRYPT, true),
         private: usages.fold(private, |all, (usage, may)| all.with_flag(usage, may)),
     };
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let made = token.execute(&pair, deadline).unwrap();
     let made = made.into_objects().unwrap();
     let private = made

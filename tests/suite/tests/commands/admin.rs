@@ -300,9 +300,9 @@ fn a_token_that_is_initialised_is_on_the_audit_trail() {
         ))
     };
     init(&rig, "so", "--label new").ok();
-    let erase = "--label newer --uri pkcs11:token=new --erase";
+    let erase = "--label newer --uri pkcs11:token=new --erase --yes";
     init(&rig, "so", erase).ok();
-    let refused = "--label newest --uri pkcs11:token=newer --erase";
+    let refused = "--label newest --uri pkcs11:token=newer --erase --yes";
     init(&rig, "wrong", refused).fails();
     rig.start();
     init(&rig, "so", "--label other").ok();

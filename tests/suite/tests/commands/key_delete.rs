@@ -64,7 +64,8 @@ fn a_dry_run_lists_class_label_id_and_members() {
 fn what_is_confirmed_is_deleted_from_all_members() {
     let rig = rig();
     rig.hsmux("key delete --id 0a0b --all --yes --confirm web")
-        .ok();
+        .ok()
+        .says("deleted private key \"web\", id 0a0b\n");
     assert_eq!(objects(&rig), ALL[..1]);
     for token in ["hsm1", "hsm2", "hsm3"] {
         rig.softhsm.tool(token).args("-O").ok().never_says("web");

@@ -1,14 +1,13 @@
 //! `hsmux key delete`: list what matches, ask, delete exactly that.
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 
 use clap::Args;
 use hsmux_daemon::admin::{KeyRow, Request};
 
 use super::choice::KeyChoice;
 use super::{ask, keys};
-use crate::consent::{answer, consent};
+use crate::consent::{consent, typed};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -89,16 +88,12 @@ impl Delete {
             if self.confirm.iter().any(|given| given == name) {
                 continue;
             }
-            anyhow::ensure!(
-                std::io::stdin().is_terminal(),
-                "deleting the key {name:?} from all members needs --confirm {name}; nothing was deleted"
-            );
-            let question =
-                format!("To delete the key {name:?} from all members for ever, type its name: ");
-            anyhow::ensure!(
-                answer(&question)? == *name,
-                "that is not {name:?}; nothing was deleted"
-            );
+            typed(
+                name,
+                &format!("To delete the key {name:?} from all members for ever, type its name: "),
+                &format!("deleting the key {name:?} from all members needs --confirm {name}"),
+                "nothing was deleted",
+            )?;
         }
         let given = !keys.is_empty() || self.yes;
         consent(

@@ -18,6 +18,9 @@ pub fn show(context: &Context, rows: &[KeyRow]) -> anyhow::Result<Exit> {
     for reason in rows.iter().flat_map(unproved) {
         println!("\n{reason}");
     }
+    for note in rows.iter().flat_map(|row| &row.notes) {
+        eprintln!("note: {note}");
+    }
     Ok(Exit::Done)
 }
 

@@ -1,13 +1,14 @@
 //! `hsmux token init`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::Deed;
-use hsmux_module::{Options, init_token, slots};
-use hsmux_token::{TokenFlags, Uri};
+use hsmux_module::{Options, SlotInfo, init_token, slots};
+use hsmux_token::Uri;
 
+use super::erase;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::output;
@@ -15,9 +16,12 @@ use crate::pin::PinArg;
 
 /// Options of `hsmux token init`.
 #[derive(Args, Debug)]
-#[command(after_help = "Example:\n  \
+#[command(after_help = "Examples:\n  \
     hsmux token init --module /usr/lib/softhsm/libsofthsm2.so --label hsm5 \\\n    \
-      --so-pin file:so.pin --pin file:hsm5.pin")]
+      --so-pin file:so.pin --pin file:hsm5.pin\n  \
+    hsmux token init --module /usr/lib/softhsm/libsofthsm2.so --label hsm5 \\\n    \
+      --uri pkcs11:serial=0a1b2c --erase\n\n\
+    A token is erased after its label was typed, or with --yes. A member of the running daemon is not erased.")]
 pub struct Init {
     /// The vendor's PKCS#11 module
     #[arg(long, value_name = "FILE")]
@@ -37,6 +41,12 @@ pub struct Init {
     /// Erase a token that is initialised already, with all its keys
     #[arg(long)]
     erase: bool,
+    /// Do not ask before a token is erased, and let two tokens have the same label
+    #[arg(long)]
+    yes: bool,
+    /// Erase even a member of the daemon that runs
+    #[arg(long, requires = "erase")]
+    force: bool,
     /// The folder of the PIN breaker [default: the configuration's, else /var/lib/hsmux or the
     /// user's own]
     #[arg(long, value_name = "FOLDER")]
@@ -45,7 +55,16 @@ pub struct Init {
 
 impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
-        let (slot, erased) = self.slot()?;
+        let (found, others) = self.found()?;
+        self.keep_labels_apart(&others)?;
+        let slot = selector(&found);
+        let erased = found.is_initialised().then(|| found.token.serial.clone());
+        if erased.is_some() {
+            if !self.force {
+                erase::spare_member(context, &self.module, &found)?;
+            }
+            erase::confirm(self.yes, &self.module, &found, &slot)?;
+        }
         let so_pin = self.so_pin.read("security officer's PIN")?;
         let state = self.state.map_or_else(|| context.state(), Ok)?;
         let deed = Deed::TokenInit {
@@ -75,35 +94,89 @@ impl Init {
         Ok(Exit::Done)
     }
 
-    /// The slot that is meant, and the serial number of the token that is erased; one that holds keys only with
-    /// `--erase`.
-    fn slot(&self) -> anyhow::Result<(Uri, Option<String>)> {
-        let slots = slots(&self.module)?;
-        let initialised = |flags: TokenFlags| flags.contains(TokenFlags::TOKEN_INITIALIZED);
-        let found = match &self.uri {
-            None => slots.iter().find(|slot| !initialised(slot.token.flags)),
-            Some(uri) => slots
+    /// The slot that is meant, and the module's others. One that is initialised is meant only with `--erase`.
+    fn found(&self) -> anyhow::Result<(SlotInfo, Vec<SlotInfo>)> {
+        let mut slots = slots(&self.module)?;
+        let module = self.module.display();
+        let at = match &self.uri {
+            None => slots
                 .iter()
-                .find(|slot| uri.matches_token(&slot.token, Some(slot.id))),
-        };
-        let found = found.with_context(|| {
-            let module = self.module.display();
-            match &self.uri {
-                None => format!("{module}: no token that is not initialised; name one with --uri"),
-                Some(uri) => format!("{module}: no token matches {uri}"),
+                .position(|slot| !slot.is_initialised())
+                .with_context(|| {
+                    format!("{module}: no token that is not initialised; name one with --uri")
+                })?,
+            Some(uri) => {
+                let fits = |at: &usize| slots[*at].fits(uri);
+                match (0..slots.len()).filter(fits).collect::<Vec<_>>()[..] {
+                    [] => anyhow::bail!("{module}: no token matches {uri}"),
+                    [at] => at,
+                    ref several => {
+                        let several = several.iter().map(|at| &slots[*at]).collect::<Vec<_>>();
+                        return Err(Exit::Usage.because(ambiguous(&self.module, uri, &several)));
+                    }
+                }
             }
-        })?;
-        if initialised(found.token.flags) && !self.erase {
+        };
+        let found = slots.swap_remove(at);
+        if found.is_initialised() && !self.erase {
             return Err(Exit::Usage.because(format!(
                 "token {:?} is initialised already; --erase deletes it with all its keys",
                 found.token.label
             )));
         }
-        let slot = Uri {
-            slot_id: Some(found.id),
+        Ok((found, slots))
+    }
+
+    /// Refuses a label that another token has, unless `--yes`: a member's URI would mean both.
+    fn keep_labels_apart(&self, others: &[SlotInfo]) -> anyhow::Result<()> {
+        let mut others = others.iter().filter(|other| other.is_initialised());
+        let Some(other) = others.find(|other| other.token.label == self.label) else {
+            return Ok(());
+        };
+        let uri = Uri {
+            token: Some(self.label.clone()),
             ..Uri::default()
         };
-        let erased = initialised(found.token.flags).then(|| found.token.serial.clone());
-        Ok((slot, erased))
+        let why = format!(
+            "{other} has this label already: {uri} would mean two tokens, and members with that URI would not connect"
+        );
+        if self.yes {
+            eprintln!("note: {why}");
+            return Ok(());
+        }
+        let advice = "nothing was done. Choose another --label, or add --yes";
+        Err(Exit::Usage.because(format!("{why}; {advice}")))
     }
+}
+
+/// A selector of this token alone: slots may get other numbers while somebody types.
+fn selector(slot: &SlotInfo) -> Uri {
+    let initialised = |text: &String| slot.is_initialised().then(|| text.clone());
+    Uri {
+        slot_id: Some(slot.id),
+        token: initialised(&slot.token.label),
+        serial: initialised(&slot.token.serial),
+        ..Uri::default()
+    }
+}
+
+/// Why nothing was done where a URI fits several tokens; each with the option that means it alone.
+fn ambiguous(module: &Path, uri: &Uri, several: &[&SlotInfo]) -> String {
+    let mut lines = vec![format!(
+        "{uri} matches {} tokens of {}; nothing was done. Name one by serial= or slot-id=:",
+        several.len(),
+        module.display()
+    )];
+    lines.extend(several.iter().map(|slot| {
+        let serial = &slot.token.serial;
+        let namesakes = several.iter().filter(|other| other.token.serial == *serial);
+        let by_serial = !serial.is_empty() && namesakes.count() == 1;
+        let own = Uri {
+            serial: by_serial.then(|| serial.clone()),
+            slot_id: (!by_serial).then_some(slot.id),
+            ..Uri::default()
+        };
+        format!("  {slot}: --uri {own}")
+    }));
+    lines.join("\n")
 }

@@ -1,0 +1,87 @@
+//! What `hsmux token init --erase` asks and refuses before a token is erased.
+
+use std::path::{Path, PathBuf};
+
+use hsmux_daemon::admin::{MemberStatus, Request, Response};
+use hsmux_module::{SlotInfo, public_objects};
+use hsmux_token::Uri;
+
+use crate::consent::typed;
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Refuses a token that a running daemon has as a member. Without a configuration that can be read no daemon is
+/// looked for.
+pub fn spare_member(context: &Context, module: &Path, token: &SlotInfo) -> anyhow::Result<()> {
+    let Ok(draft) = context.draft() else {
+        return Ok(());
+    };
+    let Ok(Response::Status(daemon)) = context.ask(&Request::Status) else {
+        return Ok(());
+    };
+    let module = real(module);
+    let configured = |name: &str| {
+        let mut sections = draft.config.tokens.iter();
+        sections.any(|section| {
+            section.name == name && real(&section.module) == module && token.fits(&section.uri)
+        })
+    };
+    let is_member = |member: &&MemberStatus| uses(member, token, configured(&member.name));
+    let Some(MemberStatus { name, .. }) = daemon.members.iter().find(is_member) else {
+        return Ok(());
+    };
+    let why = format!(
+        "{token} is the member {name} of the daemon that runs; nothing was erased. Take it out of service first: \
+         hsmux token park {name}, or hsmux token remove {name}. --force erases it all the same"
+    );
+    Err(Exit::Usage.because(why))
+}
+
+/// Whether a member uses this token. `configured` says whether its section of the file can mean it.
+fn uses(member: &MemberStatus, token: &SlotInfo, configured: bool) -> bool {
+    if member.remote || matches!(member.state.as_str(), "parked" | "removed") {
+        return false;
+    }
+    let seen = member.token.as_ref().map(|seen| {
+        let token = &token.token;
+        (&seen.serial, &seen.label, &seen.manufacturer, &seen.model)
+            == (
+                &token.serial,
+                &token.label,
+                &token.manufacturer,
+                &token.model,
+            )
+    });
+    match seen {
+        // Of two tokens that its URI fits, it has this one or the other.
+        Some(same) if member.in_service > 0 => same,
+        _ => configured || seen == Some(true),
+    }
+}
+
+fn real(file: &Path) -> PathBuf {
+    file.canonicalize().unwrap_or_else(|_| file.to_owned())
+}
+
+/// Says what is lost, and has the token's label typed unless `yes`.
+pub fn confirm(yes: bool, module: &Path, token: &SlotInfo, slot: &Uri) -> anyhow::Result<()> {
+    // A hint: most keys are hidden before a login.
+    let objects = match public_objects(module, slot) {
+        Ok(1) => "1 object is".to_owned(),
+        Ok(count) => format!("{count} objects are"),
+        Err(_) => "an unknown number of objects is".to_owned(),
+    };
+    eprintln!("to be erased: {token} with all its keys; {objects} visible without login");
+    if yes {
+        return Ok(());
+    }
+    let id = token.id.to_string();
+    let mut names = [&token.token.label, &token.token.serial].into_iter();
+    let name = names.find(|name| !name.is_empty()).unwrap_or(&id);
+    typed(
+        name,
+        &format!("To erase the token {name:?} for ever, type its name: "),
+        &format!("erasing the token {name:?} needs --yes"),
+        "nothing was erased",
+    )
+}
