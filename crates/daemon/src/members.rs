@@ -25,12 +25,12 @@ pub fn worker(config: &Config) -> Result<PathBuf> {
 pub fn change(pool: &Pool, old: &Config, new: &Config, worker: &Path) -> Vec<String> {
     let identity = |config: &Config| config.node.as_ref().map(|node| node.identity.clone());
     let another = identity(old) != identity(new);
-    let stays = |member: &Member| !differs(old, member) && !(another && member.node.is_some());
+    let is_another = |member: &Member| differs(old, member) || (another && member.node.is_some());
     let mut lines = Vec::new();
     let mut changed = Vec::new();
     for member in &old.tokens {
         let kept = new.member(&member.name);
-        if kept.is_some_and(stays) {
+        if kept.is_some_and(|member| !is_another(member)) {
             continue;
         }
         match pool.remove(&member.name) {
