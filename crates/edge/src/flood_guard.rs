@@ -1,4 +1,4 @@
-//! A stream that ends when its peer floods it with small frames.
+//! A stream that ends when its peer floods it with small frames, or when no memory is left for its head.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,11 +7,14 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::frame_limit::FrameLimit;
+use crate::head_limit::HeadLimit;
 
 /// A stream over which a peer sends no more small frames than it may.
 pub struct FloodGuard<S> {
     stream: S,
     limit: FrameLimit,
+    /// Of a client's heads of HTTP/1.1.
+    heads: Option<HeadLimit>,
     on_flood: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -21,8 +24,15 @@ impl<S> FloodGuard<S> {
         Self {
             stream,
             limit: FrameLimit::for_client(),
+            heads: None,
             on_flood: Some(Box::new(on_flood)),
         }
+    }
+
+    /// The same stream, whose heads of HTTP/1.1 share a memory with those of others.
+    pub fn with_heads(mut self, heads: HeadLimit) -> Self {
+        self.heads = Some(heads);
+        self
     }
 
     /// The stream of a server that is asked over HTTP/2.
@@ -30,6 +40,7 @@ impl<S> FloodGuard<S> {
         Self {
             stream,
             limit: FrameLimit::for_server(),
+            heads: None,
             on_flood: None,
         }
     }
@@ -44,8 +55,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for FloodGuard<S> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
-        if this.limit.receive(&buffer.filled()[before..]) {
-            return Poll::Ready(Ok(()));
+        let read = &buffer.filled()[before..];
+        if this.limit.receive(read) {
+            let heads = this.heads.as_mut().filter(|_| !this.limit.is_http2());
+            if heads.is_none_or(|heads| heads.receive(read.len())) {
+                return Poll::Ready(Ok(()));
+            }
+            let why = "no memory is left for the head of a request";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
         }
         if let Some(on_flood) = this.on_flood.take() {
             on_flood();

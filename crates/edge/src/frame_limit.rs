@@ -88,6 +88,11 @@ impl FrameLimit {
         }
     }
 
+    /// Whether the peer is known to speak HTTP/2.
+    pub fn is_http2(&self) -> bool {
+        matches!(self.protocol, Protocol::Http2)
+    }
+
     /// Counts what the peer has sent; `false`: it has sent too many small frames or heads, or an answer to no PING.
     #[must_use]
     pub fn receive(&mut self, mut bytes: &[u8]) -> bool {

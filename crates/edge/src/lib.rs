@@ -5,16 +5,19 @@
 //! |---|---|
 //! | `frame_limit` | how many small frames of HTTP/2 a peer may send |
 //! | `flood_guard` | a stream that ends when its peer sends more |
+//! | `head_limit` | how much all connections hold of heads that are not whole |
 //! | `http_endpoint` | requests to one URL |
 //! | `tcp_listener` | a TCP listener, and how many connections a process may have |
 //! | `unix_listener` | a Unix socket that nobody can open before its permissions hold |
 
 mod flood_guard;
 mod frame_limit;
+mod head_limit;
 mod http_endpoint;
 pub mod tcp_listener;
 pub mod unix_listener;
 
 pub use flood_guard::FloodGuard;
 pub use frame_limit::FrameLimit;
+pub use head_limit::{HeadLimit, HeadMemory, LONGEST_HEAD, Requests};
 pub use http_endpoint::HttpEndpoint;

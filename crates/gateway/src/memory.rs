@@ -4,6 +4,8 @@
 //! the first are refused. The last quarter gives each connection one part of a body. Stalled connections are closed
 //! while some of it is taken.
 
+mod part;
+
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Weak};
@@ -11,9 +13,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hsmux_edge::{HeadMemory, Requests};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
+
+use part::Unsent;
+pub use part::{cost, own};
 
 /// A connection may hold this part of what is left.
 const SHARE: usize = 8;
@@ -32,6 +38,8 @@ const LOOK_FOR_WAITING: Duration = Duration::from_millis(10);
 pub struct Memory {
     limit: usize,
     used: AtomicUsize,
+    /// Beside it: what connections of HTTP/1.1 hold of heads.
+    heads: Arc<HeadMemory>,
     /// Every connection that has ever held some.
     accounts: Mutex<Vec<Weak<Account>>>,
     /// Those whose bodies wait.
@@ -45,7 +53,8 @@ pub struct Account {
     held: AtomicUsize,
     /// What of that the client has yet to be sent.
     unsent: AtomicUsize,
-    /// Requests under way, and those of them whose bodies are received.
+    /// Requests so far, those under way, and those of them whose bodies are received.
+    begun: AtomicUsize,
     requests: AtomicUsize,
     uploads: AtomicUsize,
     /// Bytes in the buffer of HTTP/1.1, which are given back together.
@@ -69,12 +78,6 @@ pub struct Charge {
     bytes: usize,
 }
 
-/// A part of a body that the client has yet to be sent.
-struct Unsent {
-    bytes: Bytes,
-    account: Arc<Account>,
-}
-
 /// A place among a connection's requests or uploads, and what it holds.
 pub struct Admission {
     charge: Charge,
@@ -87,6 +90,7 @@ impl Memory {
         Arc::new(Self {
             limit,
             used: AtomicUsize::new(0),
+            heads: HeadMemory::new(limit / LAST),
             accounts: Mutex::default(),
             waiting: Mutex::default(),
             waits: Notify::new(),
@@ -99,6 +103,7 @@ impl Memory {
             memory: Arc::clone(self),
             held: AtomicUsize::new(0),
             unsent: AtomicUsize::new(0),
+            begun: AtomicUsize::new(0),
             requests: AtomicUsize::new(0),
             uploads: AtomicUsize::new(0),
             unflushed: AtomicUsize::new(0),
@@ -113,6 +118,11 @@ impl Memory {
     /// How many bytes are held.
     pub fn used(&self) -> usize {
         self.used.load(Relaxed)
+    }
+
+    /// What connections of HTTP/1.1 hold of heads.
+    pub fn heads(&self) -> &Arc<HeadMemory> {
+        &self.heads
     }
 
     fn left(&self) -> usize {
@@ -178,7 +188,17 @@ impl Account {
     /// A place for a request that holds so many bytes; `None`: nothing is left for it. The first request of a connection
     /// is free: connections are bounded themselves.
     pub fn request(self: &Arc<Self>, bytes: usize) -> Option<Admission> {
+        self.begun.fetch_add(1, Relaxed);
         self.admit(|account| &account.requests, 1..=usize::MAX, bytes)
+    }
+
+    /// Its requests.
+    pub fn requests(&self) -> Requests {
+        Requests {
+            begun: self.begun.load(Relaxed),
+            // The rest of a body may be read after the answer.
+            is_under_way: self.requests.load(Relaxed) + self.uploads.load(Relaxed) > 0,
+        }
     }
 
     /// A place for a request's body, of which so many bytes may be received before they are passed on. `window`: what the
@@ -223,11 +243,8 @@ impl Account {
 
     /// Holds a part of a body until its last byte is gone, however it is split.
     pub fn hold(self: &Arc<Self>, bytes: Bytes) -> Bytes {
-        self.begin(bytes.len());
-        Bytes::from_owner(Unsent {
-            bytes,
-            account: Arc::clone(self),
-        })
+        self.begin(cost(&bytes));
+        Bytes::from_owner(Unsent::new(bytes, self))
     }
 
     /// Holds so many bytes until all that was written to the connection has left its buffer.
@@ -355,18 +372,6 @@ impl Progress {
             since: Instant::now(),
             sent: 0,
         }
-    }
-}
-
-impl AsRef<[u8]> for Unsent {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Drop for Unsent {
-    fn drop(&mut self) {
-        self.account.end(self.bytes.len());
     }
 }
 

@@ -233,7 +233,7 @@ impl Metrics {
     /// The page, with what is known of these sites by now.
     pub fn page(&self, sites: &Sites, files: &Files, memory: &Memory) -> String {
         self.memory
-            .set(i64::try_from(memory.used()).unwrap_or(i64::MAX));
+            .set(i64::try_from(memory.used() + memory.heads().taken()).unwrap_or(i64::MAX));
         self.files
             .set(i64::try_from(files.left()).unwrap_or(i64::MAX));
         let mut families = self.registry.gather();

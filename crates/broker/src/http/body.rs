@@ -53,13 +53,14 @@ impl Call {
         })
     }
 
-    /// Part by part, as far as there is room.
+    /// Part by part, as far as there is room. Each is copied: a part of one byte keeps the buffer that it was read into,
+    /// which is not charged.
     async fn gather(
         &self,
         mut body: Limited<Body>,
         too_long: impl Fn() -> Refusal,
     ) -> Result<Bytes, Refusal> {
-        let mut parts = Vec::new();
+        let mut whole = Vec::new();
         while let Some(part) = body.frame().await {
             let part = part.map_err(|error| {
                 if error.is::<LengthLimitError>() {
@@ -69,14 +70,26 @@ impl Call {
                 }
             });
             let part = part?.into_data().unwrap_or_default();
+            let to_come = body.size_hint().upper();
+            let more = growth(&whole, part.len(), to_come);
             if let Some(admitted) = &self.admitted {
-                admitted.hold(part.len())?;
+                admitted.hold(more)?;
             }
-            parts.push(part);
+            whole.reserve_exact(whole.capacity() - whole.len() + more);
+            whole.extend_from_slice(&part);
         }
-        Ok(match &parts[..] {
-            [whole] => whole.clone(),
-            _ => parts.concat().into(),
-        })
+        Ok(whole.into())
     }
+}
+
+/// How many bytes of capacity to add for a part: doubled, so that few bytes are copied again, but never more than the
+/// whole body may have.
+fn growth(whole: &Vec<u8>, part: usize, to_come: Option<u64>) -> usize {
+    let needed = whole.len() + part;
+    if needed <= whole.capacity() {
+        return 0;
+    }
+    let to_come = to_come.and_then(|bytes| usize::try_from(bytes).ok());
+    let most = to_come.map_or(needed, |bytes| needed.saturating_add(bytes));
+    needed.max(2 * whole.capacity()).min(most) - whole.capacity()
 }

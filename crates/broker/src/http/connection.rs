@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderValue, Version, header};
-use hsmux_edge::FloodGuard;
+use hsmux_edge::{FloodGuard, HeadLimit, LONGEST_HEAD, Requests};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -24,9 +24,6 @@ use super::patience::Patient;
 use super::sent::Sent;
 use super::unread;
 use super::{Broker, Peer};
-
-/// What a head may take of memory: ten thousand clients may send one at once.
-const BUFFER: usize = 64 << 10;
 
 /// A connection that is to end and on which nothing runs is given so long for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -62,8 +59,9 @@ pub async fn serve(
         }
     });
     let builder = builder();
+    let heads = head_limit(broker, place);
     let broker = Arc::clone(broker);
-    let stream = FloodGuard::for_client(stream, move || broker.metrics.flooded());
+    let stream = FloodGuard::for_client(stream, move || broker.metrics.flooded()).with_heads(heads);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut ending = false;
     loop {
@@ -81,6 +79,17 @@ pub async fn serve(
     }
 }
 
+/// What the connection holds of heads of HTTP/1.1.
+fn head_limit(broker: &Arc<Broker>, place: &Place) -> HeadLimit {
+    let heads = Arc::clone(broker.usage.load().heads());
+    let (activity, broker) = (Arc::clone(place.activity()), Arc::clone(broker));
+    let requests = move || Requests {
+        begun: activity.requests(),
+        is_under_way: !activity.is_quiet(),
+    };
+    HeadLimit::new(heads, requests, move || broker.metrics.no_memory())
+}
+
 /// Waits for the word; whoever would say it being gone is as good.
 pub async fn said(word: &mut watch::Receiver<bool>) {
     let _ = word.wait_for(|said| *said).await;
@@ -93,7 +102,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
-        .max_buf_size(BUFFER);
+        .max_buf_size(LONGEST_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())

@@ -16,6 +16,7 @@ use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use hsmux_config::{Allowance, Limit, Limits};
+use hsmux_edge::HeadMemory;
 use parking_lot::Mutex;
 
 use crate::auth::Client as Identified;
@@ -36,6 +37,8 @@ pub struct Usage {
     memory: Arc<Memory>,
     /// Of those who are nobody: they take none of the clients'.
     memory_of_nobody: Arc<Memory>,
+    /// Of connections of HTTP/1.1, for heads.
+    heads: Arc<HeadMemory>,
 }
 
 /// A bucket for each.
@@ -73,6 +76,9 @@ type Bucket = RateLimiter<
 /// Answers to those who are nobody hold so small a part of `max_bodies`, and those to one network half of that.
 const SHARE_OF_NOBODY: usize = 16;
 
+/// Heads of HTTP/1.1 hold so small a part of `max_bodies` beside it.
+const SHARE_OF_HEADS: usize = 16;
+
 /// From so many entries on, those that nobody uses any more make room.
 const MANY: usize = 4096;
 
@@ -85,6 +91,7 @@ impl Usage {
         Self {
             memory: Memory::new(limits.max_bodies.max(longest.unwrap_or_default())),
             memory_of_nobody: Memory::new(limits.max_bodies / SHARE_OF_NOBODY),
+            heads: HeadMemory::new(limits.max_bodies / SHARE_OF_HEADS),
             classes,
             nobody: Class::new(&Allowance {
                 in_flight: usize::MAX,
@@ -103,9 +110,14 @@ impl Usage {
         &self.limits
     }
 
-    /// Bytes of bodies and answers that are held now.
+    /// Bytes of heads, bodies and answers that are held now.
     pub fn memory(&self) -> usize {
-        self.memory.taken() + self.memory_of_nobody.taken()
+        self.memory.taken() + self.memory_of_nobody.taken() + self.heads.taken()
+    }
+
+    /// What connections of HTTP/1.1 may hold of heads.
+    pub fn heads(&self) -> &Arc<HeadMemory> {
+        &self.heads
     }
 
     /// Counts a request of a client, or says when to come back. `name` is what it is counted under.

@@ -42,6 +42,7 @@ pub struct Metrics {
     memory: IntGauge,
     accepted: IntCounter,
     floods: IntCounter,
+    long_heads: IntCounter,
 }
 
 /// Keys with series of their own: each operation of each is some 20 lines of the page.
@@ -97,6 +98,7 @@ impl Metrics {
             connections: gauge("hsmux_broker_connections", "Connections that are open.")?,
             accepted,
             floods: closed.with_label_values(&["flood"]),
+            long_heads: closed.with_label_values(&["memory"]),
             memory: gauge(
                 "hsmux_broker_memory_bytes",
                 "Bytes of requests and of answers that clients have not taken yet.",
@@ -158,6 +160,11 @@ impl Metrics {
     /// A connection was closed, whose client had sent too many small frames.
     pub fn flooded(&self) {
         self.floods.inc();
+    }
+
+    /// A connection was closed, for whose head no memory was left.
+    pub fn no_memory(&self) {
+        self.long_heads.inc();
     }
 
     /// Requests and answers hold so many bytes.

@@ -8,8 +8,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
-use crate::http::{linger, remove_ours};
+use crate::http::{linger_holding, remove_ours};
 use crate::memory::Admission;
+
+use super::upload_queue::UploadQueue;
 
 /// The client's, or none where that had none.
 ///
@@ -18,8 +20,10 @@ use crate::memory::Admission;
 pub struct Asked {
     body: Option<Incoming>,
     outcome: Outcome,
+    /// What the server has yet to take.
+    queue: Arc<UploadQueue>,
     /// What is held for what the client may send ahead.
-    _held: Option<Admission>,
+    held: Option<Admission>,
 }
 
 /// What has become of a client's body; `None`: it had none.
@@ -32,17 +36,19 @@ impl Asked {
         Self {
             body: None,
             outcome: Outcome::default(),
-            _held: None,
+            queue: UploadQueue::new(0),
+            held: None,
         }
     }
 
-    /// Of a request with this body, and what is held for it.
-    pub fn new(body: Incoming, held: Option<Admission>) -> Self {
+    /// Of a request with this body, of which so many bytes may wait for the server, and what is held for them.
+    pub fn new(body: Incoming, most: usize, held: Option<Admission>) -> Self {
         let outcome = Outcome((!body.is_end_stream()).then(Arc::default));
         Self {
             body: Some(body),
             outcome,
-            _held: held,
+            queue: UploadQueue::new(most),
+            held,
         }
     }
 
@@ -72,6 +78,7 @@ impl Body for Asked {
         let Some(rest) = &mut this.body else {
             return Poll::Ready(None);
         };
+        ready!(this.queue.poll_ready(context));
         let mut frame = ready!(Pin::new(rest).poll_frame(context));
         match &mut frame {
             Some(Ok(frame)) => {
@@ -86,7 +93,8 @@ impl Body for Asked {
                 this.body = None;
             }
         }
-        Poll::Ready(frame)
+        let queue = &this.queue;
+        Poll::Ready(frame.map(|read| read.map(|frame| frame.map_data(|part| queue.hold(part)))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -102,7 +110,7 @@ impl Body for Asked {
 impl Drop for Asked {
     fn drop(&mut self) {
         if let Some(rest) = self.body.take() {
-            linger(rest);
+            linger_holding(rest, self.held.take());
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | `sender` | a connection that takes requests |
 //! | `shared` | connections of HTTP/2, and the requests under way on each |
 //! | `tls` | whose certificate a server has to show |
+//! | `upload_queue` | parts of a request's body that a server has yet to take |
 
 mod asked;
 mod check;
@@ -20,6 +21,7 @@ mod line;
 mod sender;
 mod shared;
 mod tls;
+mod upload_queue;
 
 pub use asked::Asked;
 pub use exchange::Failure;

@@ -111,17 +111,18 @@ fn take_body(
     request: Request<Incoming>,
 ) -> Result<Request<Asked>, Incoming> {
     let (head, body) = request.into_parts();
-    let upload = if body.is_end_stream() {
-        None
-    } else {
-        let length = body.size_hint().upper();
-        let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into()));
-        match account.upload(length as usize, UPLOADS as usize) {
-            Some(upload) => Some(upload),
-            None => return Err(body),
-        }
+    if body.is_end_stream() {
+        return Ok(Request::from_parts(head, Asked::new(body, 0, None)));
+    }
+    let length = body.size_hint().upper();
+    let length = length.map_or(UPLOAD.into(), |length| length.min(UPLOAD.into())) as usize;
+    let Some(upload) = account.upload(length, UPLOADS as usize) else {
+        return Err(body);
     };
-    Ok(Request::from_parts(head, Asked::new(body, upload)))
+    Ok(Request::from_parts(
+        head,
+        Asked::new(body, length, Some(upload)),
+    ))
 }
 
 /// Waits until a back end may send what the client has yet to take, and holds that. Only one of HTTP/2 sends so much

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hsmux_config::Behind;
-use hsmux_edge::FloodGuard;
+use hsmux_edge::{FloodGuard, HeadLimit, LONGEST_HEAD};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full};
 use hyper::body::Incoming;
@@ -67,16 +67,13 @@ pub use headers::{has_other_coding, remove_ours};
 pub use host::{HTTP, HTTPS, Host};
 pub use kept::Kept;
 pub use reads::FolderReads;
-pub use rest::linger;
+pub use rest::{linger, linger_holding};
 
 /// What goes back to a client.
 pub type Answer = Response<UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>>;
 
 /// Why a request is not looked at any further.
 type Refusal = (StatusCode, &'static str);
-
-/// What a head may take of memory: ten thousand clients may send one at once.
-const BUFFER: usize = 64 << 10;
 
 /// Requests of one client at once: what servers should allow (RFC 9113, section 6.5.2).
 const STREAMS: u32 = 100;
@@ -114,6 +111,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     };
     let metrics = Arc::clone(&house.metrics);
     let stream = FloodGuard::for_client(stream, move || metrics.closed(Closed::Flood));
+    let stream = stream.with_heads(head_limit(house, &account));
     let holder = Arc::clone(&account);
     let service = service_fn(move |request| {
         let owed = clock.owe();
@@ -123,8 +121,9 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         let (house, served) = (Arc::clone(&shared), Arc::clone(&served));
         let (clock, held) = (Arc::clone(&clock), Arc::clone(&held));
         let (account, interim) = (Arc::clone(&holder), interim.clone());
+        // Before anything is read of its body.
+        let asked = account.request(REQUEST + headers::size(&request));
         async move {
-            let asked = account.request(REQUEST + headers::size(&request));
             let call = Call {
                 house: &house,
                 served: &served,
@@ -182,6 +181,17 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     }
 }
 
+/// What a connection of HTTP/1.1 holds of heads.
+fn head_limit(house: &House, account: &Arc<Account>) -> HeadLimit {
+    let (account, metrics) = (Arc::clone(account), Arc::clone(&house.metrics));
+    let heads = Arc::clone(house.memory.heads());
+    HeadLimit::new(
+        heads,
+        move || account.requests(),
+        move || metrics.closed(Closed::Memory),
+    )
+}
+
 /// Has the client come back on another connection, unless this one becomes something else.
 fn end_connection(answer: &mut Answer) {
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
@@ -214,7 +224,7 @@ fn builder(h2: bool, patience: Duration) -> auto::Builder<TokioExecutor> {
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(patience)
-        .max_buf_size(BUFFER);
+        .max_buf_size(LONGEST_HEAD);
     builder
         .http2()
         .timer(TokioTimer::new())

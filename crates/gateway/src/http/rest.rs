@@ -43,12 +43,20 @@ impl Rest {
 }
 
 /// Has what is left of a body read for a while, whatever it is.
-pub fn linger(mut rest: Incoming) {
+pub fn linger(rest: Incoming) {
+    linger_holding(rest, ());
+}
+
+/// The same, and holds what is held for the body until then.
+pub fn linger_holding(mut rest: Incoming, held: impl Send + 'static) {
     let Ok(runtime) = Handle::try_current() else {
         return;
     };
     if !rest.is_end_stream() {
-        runtime.spawn(async move { timeout(LINGERS, read(&mut rest, usize::MAX)).await });
+        runtime.spawn(async move {
+            let _held = held;
+            timeout(LINGERS, read(&mut rest, usize::MAX)).await
+        });
     }
 }
 

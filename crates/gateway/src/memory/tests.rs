@@ -1,6 +1,7 @@
 use std::sync::atomic::AtomicU32;
 use std::task::{Wake, Waker};
 
+use super::part::ENTRY;
 use super::*;
 
 #[derive(Default)]
@@ -19,14 +20,14 @@ fn is_ready(account: &Arc<Account>) -> bool {
 
 #[test]
 fn a_connection_leaves_others_most_of_what_is_left() {
-    let memory = Memory::new(8000);
+    let memory = Memory::new(8000 + 80 * ENTRY);
     let [greedy, honest] = [memory.account(), memory.account()];
     let mut held = Vec::new();
     while is_ready(&greedy) {
         held.push(greedy.hold(Bytes::from_static(&[0; 100])));
         assert!(held.len() < 20);
     }
-    assert_eq!(memory.used(), 700);
+    assert_eq!(memory.used(), 7 * (100 + ENTRY));
     assert!(is_ready(&honest) && honest.request(100).is_some());
     held.clear();
     assert!(is_ready(&greedy));
@@ -67,6 +68,7 @@ fn what_waits_is_woken_when_its_connection_gives_back() {
     let account = memory.account();
     let part = account.hold(Bytes::from_static(&[0; 900]));
     let half = part.slice(450..);
+    let held = 900 + ENTRY;
     let woken = Arc::new(Woken::default());
     let waker = Waker::from(Arc::clone(&woken));
     assert!(
@@ -75,14 +77,14 @@ fn what_waits_is_woken_when_its_connection_gives_back() {
             .is_pending()
     );
     drop(part);
-    assert_eq!((woken.0.load(Relaxed), memory.used()), (0, 900));
+    assert_eq!((woken.0.load(Relaxed), memory.used()), (0, held));
     drop(half);
     assert_eq!((woken.0.load(Relaxed), memory.used()), (1, 0));
 }
 
 #[test]
 fn the_largest_stalled_connection_is_closed_and_one_that_goes_on_is_not() {
-    let memory = Memory::new(1000);
+    let memory = Memory::new(1000 + 3 * ENTRY);
     let part = Bytes::from_static(&[0; 100]);
     let [small, large, busy] = [memory.account(), memory.account(), memory.account()];
     let _held = (
@@ -113,4 +115,23 @@ fn what_was_never_flushed_is_given_back_with_its_connection() {
     account.hold_until_flushed(100);
     drop(account);
     assert_eq!(memory.used(), 0);
+}
+
+/// A back end that flushes each byte, and a client that takes none.
+#[test]
+fn short_parts_are_charged_what_they_hold_and_keep_no_buffer() {
+    let memory = Memory::new(8 << 20);
+    let account = memory.account();
+    let buffer = Bytes::from(vec![7; 32 << 10]);
+    let mut parts = Vec::new();
+    while is_ready(&account) {
+        parts.push(account.hold(buffer.slice(9..10)));
+    }
+    assert!(parts.len() < (1 << 20) / ENTRY, "{}", parts.len());
+    assert!(buffer.is_unique());
+    assert!(parts.iter().all(|part| part[..] == [7]));
+    drop(parts);
+    assert_eq!(memory.used(), 0);
+    let long = account.hold(buffer.clone());
+    assert_eq!(long.as_ptr(), buffer.as_ptr(), "a long part is not copied");
 }

@@ -43,6 +43,7 @@ mod revoked;
 mod rig;
 mod rsa;
 mod signing;
+mod small_parts;
 mod store;
 mod taking;
 mod traces;

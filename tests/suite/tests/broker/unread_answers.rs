@@ -50,7 +50,7 @@ fn errors() -> String {
 }
 
 /// Of the daemon's process, in bytes: now, and at most until now.
-fn resident(broker: &Broker) -> (u64, u64) {
+pub fn resident(broker: &Broker) -> (u64, u64) {
     let pid = broker.rig.daemon.as_ref().expect("a daemon").id();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let field = |name: &str| {

@@ -37,6 +37,7 @@ mod proxy_headers;
 mod restarts;
 mod revoked;
 mod sites;
+mod small_parts;
 mod stalled;
 mod tickets;
 mod tls_backends;

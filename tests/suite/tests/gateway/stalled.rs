@@ -19,14 +19,14 @@ const BUDGET: u64 = 64 << 20;
 /// What the whole process may take, which has tokens and connections, too.
 const PROCESS: u64 = 150 << 20;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len())
         .expect("a short frame")
         .to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-fn get(stream: u32, path: &str) -> Vec<u8> {
+pub fn get(stream: u32, path: &str) -> Vec<u8> {
     let head = [
         &[0x82, 0x87],
         &*h2::field(1, "a.test"),
@@ -49,7 +49,7 @@ fn stalled(gateway: &Gateway, window: u32, path: &str) -> SslStream<TcpStream> {
 }
 
 /// Of the gateway's process, in bytes: now, and at most until now.
-fn resident(gateway: &Gateway) -> (u64, u64) {
+pub fn resident(gateway: &Gateway) -> (u64, u64) {
     let pid = gateway.rig.daemon.as_ref().expect("a daemon").id();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let field = |name: &str| {

@@ -1,0 +1,203 @@
+//! How much all connections hold of heads of HTTP/1.1 that are not whole.
+//!
+//! hyper keeps what has come of a head until the rest comes, and its buffer as long as the connection. One short head is
+//! free: connections are bounded themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// So much of a head is free.
+const FREE: usize = 8 << 10;
+
+/// The longest head that a service takes (`max_buf_size` of hyper).
+pub const LONGEST_HEAD: usize = 64 << 10;
+
+/// What all connections of a service may hold of heads, beyond what is free.
+pub struct HeadMemory {
+    most: usize,
+    taken: AtomicUsize,
+}
+
+/// Requests of one connection.
+#[derive(Clone, Copy)]
+pub struct Requests {
+    /// How many there have been.
+    pub begun: usize,
+    /// Whether one of them is not over.
+    pub is_under_way: bool,
+}
+
+/// What one connection holds of heads.
+pub struct HeadLimit {
+    memory: Arc<HeadMemory>,
+    requests: Box<dyn Fn() -> Requests + Send>,
+    on_refusal: Option<Box<dyn FnOnce() + Send>>,
+    /// At the last read.
+    begun: usize,
+    last: usize,
+    /// What hyper may have read and not taken for a part of a request.
+    unread: usize,
+    charged: usize,
+}
+
+impl HeadMemory {
+    /// Of so many bytes.
+    pub fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            taken: AtomicUsize::new(0),
+        })
+    }
+
+    /// Bytes that are held now.
+    pub fn taken(&self) -> usize {
+        self.taken.load(Relaxed)
+    }
+
+    fn take(&self, bytes: usize) -> bool {
+        let more = |taken: usize| taken.checked_add(bytes).filter(|after| *after <= self.most);
+        self.taken.fetch_update(Relaxed, Relaxed, more).is_ok()
+    }
+}
+
+impl HeadLimit {
+    /// Of a new connection. `on_refusal` is called when a head ends it.
+    pub fn new(
+        memory: Arc<HeadMemory>,
+        requests: impl Fn() -> Requests + Send + 'static,
+        on_refusal: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        Self {
+            memory,
+            requests: Box::new(requests),
+            on_refusal: Some(Box::new(on_refusal)),
+            begun: 0,
+            last: 0,
+            unread: 0,
+            charged: 0,
+        }
+    }
+
+    /// Counts what hyper has read; `false`: no memory is left for it. A long buffer stays charged until the end of the
+    /// connection: hyper does not shrink it.
+    #[must_use]
+    pub fn receive(&mut self, bytes: usize) -> bool {
+        let now = (self.requests)();
+        if now.begun != self.begun {
+            // The head was not whole before that read, so all before it was of that head.
+            self.begun = now.begun;
+            self.unread = self.last;
+        }
+        self.last = bytes;
+        if now.is_under_way {
+            // hyper reads nothing after a head before its buffer is empty.
+            self.unread = bytes;
+            return true;
+        }
+        self.unread = (self.unread + bytes).min(LONGEST_HEAD);
+        let more = self.unread.saturating_sub(FREE + self.charged);
+        if more > 0 && !self.memory.take(more) {
+            if let Some(on_refusal) = self.on_refusal.take() {
+                on_refusal();
+            }
+            return false;
+        }
+        self.charged += more;
+        true
+    }
+}
+
+impl Drop for HeadLimit {
+    fn drop(&mut self) {
+        self.memory.taken.fetch_sub(self.charged, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A connection with so many requests so far, of which one may be under way.
+    fn connection(
+        memory: &Arc<HeadMemory>,
+    ) -> (
+        HeadLimit,
+        Arc<AtomicUsize>,
+        Arc<AtomicUsize>,
+        Arc<AtomicUsize>,
+    ) {
+        let [begun, running, refused] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (all, now, count) = (
+            Arc::clone(&begun),
+            Arc::clone(&running),
+            Arc::clone(&refused),
+        );
+        let requests = move || Requests {
+            begun: all.load(Relaxed),
+            is_under_way: now.load(Relaxed) > 0,
+        };
+        let on_refusal = move || {
+            count.fetch_add(1, Relaxed);
+        };
+        let limit = HeadLimit::new(Arc::clone(memory), requests, on_refusal);
+        (limit, begun, running, refused)
+    }
+
+    #[test]
+    fn long_heads_share_one_memory() {
+        let memory = HeadMemory::new(3 * (LONGEST_HEAD - FREE));
+        let mut limits: Vec<_> = (0..5).map(|_| connection(&memory)).collect();
+        let whole = |(limit, ..): &mut (HeadLimit, _, _, _)| {
+            (0..LONGEST_HEAD / 1024).all(|_| limit.receive(1024))
+        };
+        let served = limits
+            .iter_mut()
+            .filter_map(|limit| whole(limit).then_some(()));
+        assert_eq!(served.count(), 3);
+        let refused = limits.iter().map(|(.., refused)| refused.load(Relaxed));
+        assert_eq!(refused.sum::<usize>(), 2);
+        // A short one has room all the same.
+        let (mut short, ..) = connection(&memory);
+        assert!(short.receive(FREE) && !short.receive(1));
+        drop(limits);
+        assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn what_is_read_of_bodies_and_what_was_a_head_are_not_held() {
+        let memory = HeadMemory::new(LONGEST_HEAD);
+        let (mut limit, begun, running, _) = connection(&memory);
+        for request in 1..100 {
+            for _ in 0..FREE / 1024 - 1 {
+                assert!(limit.receive(1024));
+            }
+            begun.store(request, Relaxed);
+            running.store(1, Relaxed);
+            for _ in 0..1000 {
+                assert!(limit.receive(1024));
+            }
+            running.store(0, Relaxed);
+        }
+        assert_eq!(memory.taken(), 0);
+    }
+
+    /// It comes with the head before it, or while that request is answered.
+    #[test]
+    fn the_begin_of_the_next_head_counts() {
+        for first in [true, false] {
+            let memory = HeadMemory::new(LONGEST_HEAD);
+            let (mut limit, begun, running, _) = connection(&memory);
+            if first {
+                assert!(limit.receive(FREE));
+                begun.store(1, Relaxed);
+            } else {
+                begun.store(1, Relaxed);
+                running.store(1, Relaxed);
+                assert!(limit.receive(FREE));
+                running.store(0, Relaxed);
+            }
+            assert!(limit.receive(1000));
+            assert_eq!(memory.taken(), 1000);
+        }
+    }
+}
