@@ -30,6 +30,7 @@ impl<S> FloodGuard<S> {
     }
 
     /// The same stream, whose heads of HTTP/1.1 share a memory with those of others.
+    #[must_use]
     pub fn with_heads(mut self, heads: HeadLimit) -> Self {
         self.heads = Some(heads);
         self

@@ -58,12 +58,12 @@ fn a_body_that_comes_byte_by_byte_holds_no_buffers() {
             // So that each byte is read alone.
             broker.metric(MEMORY);
         }
-        let held = until("all have come", PATIENCE, || {
-            let held = broker.metric(MEMORY);
-            (held >= (CONNECTIONS * BYTES) as f64).then_some(held)
+        let charged = until("all have come", PATIENCE, || {
+            let charged = broker.metric(MEMORY);
+            (charged >= (CONNECTIONS * BYTES) as f64).then_some(charged)
         });
         let (after, most) = resident(&broker);
-        println!("{framing}: before {before}, held {held}, after {after}, at most {most}");
+        println!("{framing}: before {before}, charged {charged}, after {after}, at most {most}");
         assert!(most < before + GROWTH, "{before} {after} {most}");
         drop(streams);
         until("all is given back", PATIENCE, || {
