@@ -54,16 +54,19 @@ impl<S: AsyncRead + Unpin> AsyncRead for FloodGuard<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        let heads = this.heads.as_mut().filter(|_| !this.limit.is_http2());
+        if heads.is_some_and(|heads| !heads.may_read()) {
+            let why = "no memory is left for the head of a request";
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+        }
         let before = buffer.filled().len();
         ready!(Pin::new(&mut this.stream).poll_read(context, buffer))?;
         let read = &buffer.filled()[before..];
         if this.limit.receive(read) {
-            let heads = this.heads.as_mut().filter(|_| !this.limit.is_http2());
-            if heads.is_none_or(|heads| heads.receive(read.len())) {
-                return Poll::Ready(Ok(()));
+            if let Some(heads) = &mut this.heads {
+                heads.receive(read.len());
             }
-            let why = "no memory is left for the head of a request";
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, why)));
+            return Poll::Ready(Ok(()));
         }
         if let Some(on_flood) = this.on_flood.take() {
             on_flood();

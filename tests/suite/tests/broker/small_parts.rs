@@ -1,4 +1,4 @@
-//! Bodies that come byte by byte, and heads that do not come to their end: they hold no more than is charged.
+//! Heads that do not come to their end: they hold no more than is charged.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -29,47 +29,6 @@ allow = ["*"]
     let broker = Broker::of(Rig::empty(Setup::Daemon, 1), &section).known();
     broker.good("POST", "keys/app-gcm", "");
     broker
-}
-
-/// A read of one byte takes a buffer of at least 8 KiB.
-#[test]
-fn a_body_that_comes_byte_by_byte_holds_no_buffers() {
-    const CONNECTIONS: usize = 400;
-    const BYTES: usize = 30;
-    const GROWTH: u64 = 24 << 20;
-    for (framing, byte) in [
-        ("Content-Length: 100000", " "),
-        ("Transfer-Encoding: chunked", "1\r\n \r\n"),
-    ] {
-        let broker = start("");
-        let head = format!(
-            "POST /v1/transit/encrypt/app-gcm HTTP/1.1\r\nHost: broker\r\nX-Vault-Token: {}\r\n{framing}\r\n\r\n",
-            broker.token
-        );
-        let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| tcp(&broker.url)).collect();
-        for stream in &mut streams {
-            stream.write_all(head.as_bytes()).expect("a head");
-        }
-        let before = resident(&broker).0;
-        for _ in 0..BYTES {
-            for stream in &mut streams {
-                stream.write_all(byte.as_bytes()).expect("a byte");
-            }
-            // So that each byte is read alone.
-            broker.metric(MEMORY);
-        }
-        let charged = until("all have come", PATIENCE, || {
-            let charged = broker.metric(MEMORY);
-            (charged >= (CONNECTIONS * BYTES) as f64).then_some(charged)
-        });
-        let (after, most) = resident(&broker);
-        println!("{framing}: before {before}, charged {charged}, after {after}, at most {most}");
-        assert!(most < before + GROWTH, "{before} {after} {most}");
-        drop(streams);
-        until("all is given back", PATIENCE, || {
-            (broker.metric(MEMORY) < 1.0).then_some(())
-        });
-    }
 }
 
 #[test]
