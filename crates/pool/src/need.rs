@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::catalogue::{Catalogue, Entry, ReplicaState};
 use crate::guest::Home;
-use crate::owner::{Cost, Owner, times_longer};
+use crate::owner::{Cost, Owner};
 use crate::seatset::SeatSet;
 
 /// What an operation needs: small, and kept while the request waits.
@@ -44,14 +44,9 @@ pub(crate) struct Route {
     pub edition: u64,
 }
 
-/// Making an RSA key on a card takes minutes.
+/// Making an RSA key on a card takes minutes. The same for keys of any size: a token that hangs is found after the longest
+/// time that one of its operations may take, and a program chooses the size.
 const PATIENCE_FOR_NEW_KEYS: u32 = 10;
-
-/// How many times the time-out a new key may take. Larger ones than of 4,096 bits take software minutes, too.
-fn patience(operation: &Operation) -> u32 {
-    let longer = times_longer(operation, 4096);
-    PATIENCE_FOR_NEW_KEYS.saturating_mul(u32::try_from(longer).unwrap_or(u32::MAX))
-}
 
 impl Need {
     pub fn of(operation: &Operation) -> Self {
@@ -79,7 +74,7 @@ impl Need {
             repeatable: operation.repeatable(),
             unpads: mechanism == Some(ck::CKM_RSA_PKCS)
                 && first.intersects(Uses::DECRYPT | Uses::UNWRAP),
-            patience: if slow { patience(operation) } else { 1 },
+            patience: if slow { PATIENCE_FOR_NEW_KEYS } else { 1 },
             cost: Cost::of(operation, Owner::default()),
         }
     }
@@ -259,5 +254,27 @@ impl Need {
             }
         }
         Error::pool(Kind::Unproved, message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hsmux_token::{Attributes, Mechanism};
+
+    use super::*;
+
+    /// Else one program's large key would hide for hours that its token hangs.
+    #[test]
+    fn a_larger_key_has_no_more_time() {
+        let rsa = |bits| {
+            Need::of(&Operation::GeneratePair {
+                mechanism: Mechanism::plain(ck::CKM_RSA_PKCS_KEY_PAIR_GEN),
+                public: Attributes::default().with_number(ck::CKA_MODULUS_BITS, bits),
+                private: Attributes::default(),
+            })
+        };
+        let patience = |bits| rsa(bits).patience;
+        assert_eq!(patience(2048), PATIENCE_FOR_NEW_KEYS);
+        assert_eq!(patience(u64::MAX), PATIENCE_FOR_NEW_KEYS);
     }
 }

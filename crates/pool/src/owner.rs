@@ -36,13 +36,13 @@ const NEW_KEY: u64 = 1000 * BASE;
 /// An operation that counts for more than this is long: whoever waits for its lane would notice.
 const LONG: u64 = 64 << 10;
 
-/// How many times longer than one of so many bits a new key takes to be made, at least 1: the time grows with the fourth
+/// How many times longer than one of 2,048 bits a new key takes to be made, at least 1: the time grows with the fourth
 /// power of the size.
-pub(crate) fn times_longer(operation: &Operation, bits: u64) -> u64 {
+fn times_longer(operation: &Operation) -> u64 {
     /// No token makes larger ones, and a power must not overflow.
     const MOST: u64 = 1 << 15;
     let asked = operation.new_key_bits().unwrap_or(0).min(MOST);
-    (asked.pow(4) / bits.pow(4)).max(1)
+    (asked.pow(4) / 2048_u64.pow(4)).max(1)
 }
 
 impl Cost {
@@ -54,7 +54,7 @@ impl Cost {
         let more = match operation {
             Operation::Random { len } => u64::from(*len),
             Operation::Generate { .. } | Operation::GeneratePair { .. } => {
-                NEW_KEY * times_longer(operation, 2048)
+                NEW_KEY * times_longer(operation)
             }
             _ => 0,
         };
