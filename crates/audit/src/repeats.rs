@@ -104,6 +104,21 @@ mod tests {
     }
 
     #[test]
+    fn a_minute_is_over_after_sixty_seconds() {
+        let repeats = Repeats::default();
+        let begun_before = |seconds| {
+            let begin = Instant::now().checked_sub(Duration::from_secs(seconds));
+            repeats.0.lock().get_mut(&Some(1)).unwrap().since = begin.unwrap();
+        };
+        assert!(repeats.is_first(Some(1)) && !repeats.is_first(Some(1)));
+        begun_before(50);
+        assert!(repeats.over(false).is_empty());
+        begun_before(60);
+        assert_eq!(repeats.over(false).len(), 1);
+        assert!(repeats.is_first(Some(1)));
+    }
+
+    #[test]
     fn more_of_them_have_lines_where_more_may() {
         let repeats = Repeats::default();
         let lines = (0..5).filter(|_| repeats.is_among(Some(1), 3));

@@ -119,3 +119,16 @@ fn act(who: &Who, request: &Request) -> Event {
         _ => event,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_program_has_128_characters() {
+        let who = Who::new(1, 2, "é".repeat(5000));
+        assert_eq!(who.program(), "é".repeat(128));
+        assert_eq!(who.actor.program.as_deref(), Some(who.program()));
+        assert_eq!(Who::new(1, 2, "openssl").program(), "openssl");
+    }
+}

@@ -95,9 +95,8 @@ impl Dkek {
         };
         asked().map_err(|error| {
             let answer = error.to_string();
-            let mut others = self.others.lock();
-            if selects && is_of_another_kind(&error) && others.len() < MOST_READERS {
-                others.insert(insertion, answer.clone());
+            if selects && is_of_another_kind(&error) {
+                remember(&mut self.others.lock(), insertion, &answer);
             }
             answer
         })
@@ -110,6 +109,13 @@ fn is_of_another_kind(error: &ProvisionError) -> bool {
         return false;
     };
     error.status() == Some(Status::FILE_NOT_FOUND)
+}
+
+/// What a card without the application has answered.
+fn remember(others: &mut HashMap<Insertion, String>, insertion: Insertion, answer: &str) {
+    if others.len() < MOST_READERS {
+        others.insert(insertion, answer.to_owned());
+    }
 }
 
 /// Cards that have left.
@@ -201,4 +207,18 @@ fn decoded<T: for<'b> Decode<'b, ()>>(bytes: &Blob) -> Result<T> {
             format!("the journal's copy of a key: {e}"),
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_as_256_readers_are_remembered() {
+        let mut others = HashMap::new();
+        for number in 0..1000 {
+            remember(&mut others, (format!("reader {number}"), 1), "6A82");
+        }
+        assert_eq!(others.len(), 256);
+    }
 }

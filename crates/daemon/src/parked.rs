@@ -70,4 +70,14 @@ mod tests {
         save(state.path(), &BTreeMap::new()).unwrap();
         assert!(!file(state.path()).exists());
     }
+
+    #[test]
+    fn a_record_of_more_than_a_mebibyte_is_not_read() {
+        let state = tempfile::tempdir().unwrap();
+        for (length, is_read) in [(1_048_000, true), (1_048_576, false)] {
+            let parked = BTreeMap::from([("hsm1".to_owned(), "a".repeat(length))]);
+            save(state.path(), &parked).unwrap();
+            assert_eq!(load(state.path()) == parked, is_read, "{length}");
+        }
+    }
 }

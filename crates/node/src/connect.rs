@@ -113,9 +113,34 @@ fn refused(error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
+    use rustls::crypto::ring::default_provider;
+    use rustls::{ClientConfig, RootCertStore};
     use tokio::net::{TcpListener, TcpSocket};
 
     use super::*;
+
+    #[tokio::test]
+    async fn a_host_that_does_no_handshake_is_given_up_after_ten_seconds() {
+        // Linux completes connections in its queue.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(RootCertStore::empty())
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let server = ServerName::try_from("web2").unwrap();
+        let begun = Instant::now();
+        let error = secure(&address, &connector, &server).await.map(drop);
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("no connection within 10 s"), "{error}");
+        let waited = begun.elapsed();
+        assert!((10..60).contains(&waited.as_secs()), "{waited:?}");
+    }
 
     #[tokio::test]
     async fn an_address_that_is_silent_or_refuses_hides_no_other() {

@@ -33,19 +33,18 @@ impl Pki {
     }
 
     fn request(&self, name: &str, more: &[&str]) {
+        self.request_with(&EC, name, more);
+    }
+
+    /// With a key by these arguments of `openssl req`.
+    fn request_with(&self, key_of: &[&str], name: &str, more: &[&str]) {
         let (key, out) = (
             self.file(&format!("{name}.key")),
             self.file(&format!("{name}.pem")),
         );
         let subject = format!("/CN={name}");
-        let mut all = vec![
-            "req",
-            "-newkey",
-            "ec",
-            "-pkeyopt",
-            "ec_paramgen_curve:P-256",
-            "-nodes",
-        ];
+        let mut all = vec!["req", "-nodes"];
+        all.extend(key_of);
         all.extend(["-keyout", path(&key), "-out", path(&out), "-subj", &subject]);
         all.extend(more);
         openssl(&all, &[]);
@@ -53,8 +52,12 @@ impl Pki {
 
     /// A new certificate `name`, with a new key, by another authority.
     fn issue(&self, name: &str, by: &str, extension: &str) {
-        let request = ["-addext", extension];
-        self.request(name, &request);
+        self.issue_with(&EC, name, by, extension, &[]);
+    }
+
+    /// The same with a key by these arguments of `openssl req`, and more arguments of `openssl x509`.
+    fn issue_with(&self, key_of: &[&str], name: &str, by: &str, extension: &str, more: &[&str]) {
+        self.request_with(key_of, name, &["-addext", extension]);
         let (own, ca, key) = (
             self.file(&format!("{name}.pem")),
             self.file(&format!("{by}.pem")),
@@ -78,6 +81,7 @@ impl Pki {
             "-out",
             path(&own),
         ]);
+        all.extend(more);
         openssl(&all, &[]);
     }
 
@@ -149,6 +153,9 @@ impl Pki {
     }
 }
 
+const EC: [&str; 4] = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"];
+const RSA: [&str; 2] = ["-newkey", "rsa:2048"];
+
 const EARLY: &str = "20260101000000Z";
 const LATE: &str = "20260201000000Z";
 
@@ -183,6 +190,29 @@ fn a_revoked_authority_that_the_client_does_not_send_is_found() {
     assert!(is_revoked(
         &after.judge([&leaf[..], &pki.der("mid")], now())
     ));
+}
+
+/// Which of its authorities has signed such a certificate is not verified: all of the name have to be good.
+#[test]
+fn a_revoked_authority_that_signs_by_rsa_pss_is_found() {
+    let pki = Pki::new();
+    let authority = "basicConstraints=critical,CA:TRUE";
+    pki.issue_with(&RSA, "mid", "root", authority, &[]);
+    let padding = ["-sigopt", "rsa_padding_mode:pss"];
+    pki.issue_with(&EC, "leaf", "mid", "basicConstraints=CA:FALSE", &padding);
+    let leaf = pki.der("leaf");
+    // id-RSASSA-PSS (RFC 8017, appendix A.2.3)
+    let oid = [0x2A, 0x86, 0x48, 0x86, 0xF7, 0x0D, 0x01, 0x01, 0x0A];
+    assert!(leaf.windows(oid.len()).any(|part| part == oid));
+    let (of_mid, both) = (pki.list("mid", "mid.crl", EARLY), ["root", "mid"]);
+    let lists = [pki.list("root", "root.crl", EARLY), of_mid.clone()];
+    assert_eq!(pki.read(&lists, &both).judge([&leaf[..]], now()), Ok(()));
+    pki.revoke("root", "mid");
+    let lists = [pki.list("root", "root.crl", LATE), of_mid];
+    let lists = pki.read(&lists, &both);
+    for chain in [&[&leaf[..]][..], &[&leaf, &pki.der("mid")]] {
+        assert!(is_revoked(&lists.judge(chain.iter().copied(), now())));
+    }
 }
 
 #[test]

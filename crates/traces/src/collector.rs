@@ -139,3 +139,62 @@ fn said(name: &str) -> Option<String> {
 fn failed(what: impl fmt::Display, why: &dyn fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("traces: {what}: {why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+    use std::thread;
+    use std::time::Instant;
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    /// What a collector answers to a request without a body.
+    fn ask(listener: &TcpListener) -> Result<Response<Bytes>, HttpError> {
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        let collector = Collector {
+            remote: HttpEndpoint::new(&url, None).unwrap(),
+            away: AtomicBool::new(false),
+        };
+        let runtime = Builder::new_current_thread().enable_all().build();
+        let asked = collector.send_bytes(Request::new(Bytes::new()));
+        runtime.unwrap().block_on(asked)
+    }
+
+    #[test]
+    fn an_answer_has_64_kib() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let lengths = [64 << 10, (64 << 10) + 1];
+        let far = listener.try_clone().unwrap();
+        let server = thread::spawn(move || {
+            for length in lengths {
+                let mut stream = far.accept().unwrap().0;
+                let mut lines = BufReader::new(&stream).lines();
+                while lines.next().is_some_and(|line| !line.unwrap().is_empty()) {}
+                let answer = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{}",
+                    "a".repeat(length)
+                );
+                // A client that does not take all of it may have gone.
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        let answers = lengths.map(|_| ask(&listener).ok());
+        server.join().unwrap();
+        let taken = answers.map(|answer| answer.map(|answer| answer.body().len()));
+        assert_eq!(taken, [Some(65_536), None]);
+    }
+
+    #[test]
+    fn a_collector_that_does_not_answer_is_given_up_after_ten_seconds() {
+        // Linux completes connections in its queue.
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let begun = Instant::now();
+        let error = ask(&silent).unwrap_err().to_string();
+        assert!(error.contains("no answer within 10s"), "{error}");
+        let waited = begun.elapsed();
+        assert!((10..60).contains(&waited.as_secs()), "{waited:?}");
+    }
+}

@@ -250,12 +250,22 @@ impl Caller {
 
 /// Whether there may be another line in the log about what anybody can do again and again.
 fn may_log() -> bool {
-    static TOLD: Mutex<Option<(Instant, u32)>> = Mutex::new(None);
-    let mut told = TOLD.lock();
-    let running = told.filter(|(since, _)| since.elapsed() < Duration::from_secs(1));
-    let (since, lines) = running.unwrap_or_else(|| (Instant::now(), 0));
-    *told = Some((since, lines.saturating_add(1)));
-    lines < LINES
+    static WRITTEN: Mutex<LogLines> = Mutex::new(LogLines(None));
+    WRITTEN.lock().may_add(Instant::now())
+}
+
+/// Lines of the log within one second: when it began, and how many.
+struct LogLines(Option<(Instant, u32)>);
+
+impl LogLines {
+    fn may_add(&mut self, now: Instant) -> bool {
+        let is_same_second =
+            |since: Instant| now.saturating_duration_since(since) < Duration::from_secs(1);
+        let running = self.0.filter(|(since, _)| is_same_second(*since));
+        let (since, lines) = running.unwrap_or((now, 0));
+        self.0 = Some((since, lines.saturating_add(1)));
+        lines < LINES
+    }
 }
 
 impl Reader for Caller {

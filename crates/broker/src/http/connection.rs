@@ -25,6 +25,9 @@ use super::sent::Sent;
 use super::unread;
 use super::{Broker, Peer};
 
+/// Requests of one HTTP/2 connection at once.
+const STREAMS: u32 = 256;
+
 /// A connection that is to end and on which nothing runs is given so long for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -106,6 +109,6 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(256);
+        .max_concurrent_streams(STREAMS);
     builder
 }

@@ -32,7 +32,7 @@ impl Service for AdminService {
                            [admin] allow_users may name others";
             let refusals = &running.shared.refusals;
             if refusals.record(&who, "administration", message) {
-                tracing::warn!(%peer, program = hello.program, "administration refused");
+                tracing::warn!(%peer, program = who.program(), "administration refused");
             }
             return Err(Error::request(Kind::Forbidden, message));
         }

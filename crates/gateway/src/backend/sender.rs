@@ -110,3 +110,52 @@ where
     sender.ready().await.map_err(|e| reasons(&e))?;
     Ok((sender, Arc::new(most)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::Empty;
+    use hyper::server::conn::{http1 as server1, http2 as server2};
+    use hyper::service::service_fn;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// A request over HTTP/2 or HTTP/1.1 to a server whose answer has a field of so many bytes; whether the answer is
+    /// taken.
+    async fn takes(is_http2: bool, length: usize) -> bool {
+        // The whole answer can be read at once.
+        let (near, far) = duplex(1 << 20);
+        let answer = service_fn(move |_: Request<Incoming>| async move {
+            let answer = Response::builder().header("x-long", "x".repeat(length));
+            Ok::<_, Infallible>(answer.body(Empty::<Bytes>::new()).unwrap())
+        });
+        let far = TokioIo::new(far);
+        tokio::spawn(async move {
+            if is_http2 {
+                let server = server2::Builder::new(TokioExecutor::new());
+                drop(server.serve_connection(far, answer).await);
+            } else {
+                drop(server1::Builder::new().serve_connection(far, answer).await);
+            }
+        });
+        let mut sender = if is_http2 {
+            Sender::Several(several(near).await.unwrap().0)
+        } else {
+            Sender::One(one_by_one(near).await.unwrap())
+        };
+        let request = Request::get("http://a.test/").body(Empty::<Bytes>::new());
+        sender.try_send(request.unwrap()).await.is_ok()
+    }
+
+    #[tokio::test]
+    async fn the_head_of_an_answer_has_32_kib() {
+        // Over HTTP/1.1 what is read at once may be half longer.
+        for (is_http2, too_long) in [(false, 52_000), (true, 33_000)] {
+            assert!(takes(is_http2, 32_000).await, "HTTP/2: {is_http2}");
+            assert!(!takes(is_http2, too_long).await, "HTTP/2: {is_http2}");
+        }
+    }
+}

@@ -97,3 +97,32 @@ fn list(get: impl Fn(*mut u64, *mut u64) -> Result<()>) -> Result<Vec<u64>> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use hsmux_token::Error;
+
+    use super::*;
+
+    #[test]
+    fn a_list_has_65536_entries_however_many_a_module_announces() {
+        for announced in [3, u64::MAX] {
+            let most = Cell::new(0);
+            let listed = list(|place, len| {
+                // SAFETY: `list` gives the place of a number.
+                let len = unsafe { &mut *len };
+                if place.is_null() {
+                    *len = announced;
+                    return Ok(());
+                }
+                most.set(most.get().max(*len));
+                *len = u64::MAX;
+                Err(Error::vendor("C_GetSlotList", CKR_BUFFER_TOO_SMALL))
+            });
+            assert_eq!(listed.unwrap_err().code(), Some(CKR_BUFFER_TOO_SMALL));
+            assert_eq!(most.get(), 65_536);
+        }
+    }
+}

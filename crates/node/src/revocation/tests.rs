@@ -176,6 +176,25 @@ fn a_list_that_cannot_be_verified_is_when_it_can() {
 }
 
 #[test]
+fn the_newest_four_that_cannot_be_verified_are_kept() {
+    let (mut cluster, mut other) = (Cluster::new(), Cluster::new());
+    let host = cluster.host("web1");
+    let good = fs::read(&host.ca).unwrap();
+    let newer = [cluster.revoke(), cluster.revoke()];
+    for (list, (others, is_kept)) in newer.iter().zip([(4, false), (3, true)]) {
+        fs::write(&host.ca, "is being written").unwrap();
+        let mut desk = Desk::new("web2");
+        told(&mut desk, &host, list);
+        for _ in 0..others {
+            told(&mut desk, &host, &other.revoke());
+        }
+        fs::write(&host.ca, &good).unwrap();
+        desk.settle(&host, None);
+        assert_eq!(only(&file(&host)) == *list, is_kept, "{others}");
+    }
+}
+
+#[test]
 fn lists_of_other_authorities_stay_where_they_are_and_names_of_files_as_well() {
     let (mut cluster, other) = (Cluster::new(), Cluster::new());
     let host = cluster.host("web1");

@@ -181,6 +181,8 @@ fn read(file: &Path) -> io::Result<State> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
     use hsmux_token::{Mechanism, Verb, ck};
 
@@ -242,6 +244,24 @@ mod tests {
         let lines = std::fs::read_to_string(&file).unwrap().lines().count();
         assert!(lines < USELESS + 10, "{lines} lines");
         assert!(Answers::of_file(file).has(&key(0)));
+    }
+
+    #[test]
+    fn no_more_than_64_mib_of_the_file_are_read() {
+        const END: u64 = 64 << 20;
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("answers");
+        let sparse = std::fs::File::create(&file).unwrap();
+        // Short lines: each is in memory as a whole.
+        for mib in 1..64 {
+            sparse.write_all_at(b"\n", mib << 20).unwrap();
+        }
+        let [last, after] = [1, 2].map(|number| line(key(number), Some(answer(b"said"))));
+        let before = END - last.len() as u64 - 1;
+        let lines = [b"\n", &*last, &after].concat();
+        sparse.write_all_at(&lines, before).unwrap();
+        let answers = Answers::of_file(file);
+        assert!(answers.has(&key(1)) && !answers.has(&key(2)));
     }
 
     #[test]

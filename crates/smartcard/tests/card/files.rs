@@ -1,6 +1,6 @@
-use hsmux_smartcard::{FileId, FileKind, KeyReference, Status};
+use hsmux_smartcard::{Card, CardChannel, ChannelError, FileId, FileKind, KeyReference, Status};
 
-use super::script::{card, done};
+use super::script::{Parrot, card, done};
 
 const READ: &str = "00B1CE01 000004";
 
@@ -57,6 +57,37 @@ fn a_file_is_written_in_parts() {
     assert_eq!(error.status(), Some(Status::NOT_ENOUGH_MEMORY));
     assert!(card.write_file(file, &vec![0; 70_000]).is_err());
     done(card);
+}
+
+/// Answers with another part of a file each time, and counts them.
+struct Endless(usize);
+
+impl CardChannel for Endless {
+    fn transmit(&mut self, _command: &[u8]) -> Result<Vec<u8>, ChannelError> {
+        self.0 += 1;
+        assert!(self.0 < 1000, "too many commands");
+        Ok([&[0xAB; 1024][..], &[0x90, 0x00]].concat())
+    }
+
+    fn name(&self) -> &'static str {
+        "endless"
+    }
+}
+
+#[test]
+fn a_file_has_64_kib_at_most() {
+    let file = FileId(0xCE01);
+    let mut endless = Card::new(Endless(0));
+    let error = endless.read_file(file).unwrap_err().to_string();
+    assert!(error.contains("more than a file can hold"), "{error}");
+    assert_eq!(endless.into_channel().0, 64);
+    let mut card = Card::new(Parrot(vec![0x90, 0x00]));
+    card.write_file(file, &vec![0; 65_536]).unwrap();
+    let error = card.write_file(file, &vec![0; 65_537]).unwrap_err();
+    assert!(
+        error.to_string().contains("do not fit into a file"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -82,6 +82,25 @@ fn every_folder_and_link_on_the_way_counts() {
 
 /// Root runs this: else nothing can be given to another user.
 #[test]
+fn a_path_has_forty_links_at_most_as_in_linux() {
+    let (folder, file) = file();
+    let [folder, file] = [folder.path(), &file].map(|path| path.canonicalize().unwrap());
+    let link = |number: u32| folder.join(format!("link{number}"));
+    symlink(&file, link(1)).unwrap();
+    for number in 2..=41 {
+        symlink(link(number - 1), link(number)).unwrap();
+    }
+    for (last, is_followed) in [(40, true), (41, false)] {
+        assert_eq!(File::open(link(last)).is_ok(), is_followed);
+        let resolved = TrustedOwner::RootOrSelf.resolve(&link(last));
+        assert_eq!(resolved.ok(), is_followed.then(|| file.clone()));
+    }
+    let error = TrustedOwner::RootOrSelf.open(&link(41)).unwrap_err();
+    let expected = rustix::io::Errno::LOOP.raw_os_error();
+    assert_eq!(error.raw_os_error(), Some(expected));
+}
+
+#[test]
 fn what_belongs_to_a_third_user_is_refused() {
     let (folder, file) = file();
     if !geteuid().is_root() {

@@ -31,6 +31,7 @@ const FATE_WITHIN: Duration = Duration::from_secs(1);
 pub struct RemoteToken {
     shared: Arc<Shared>,
     reactor: Arc<Reactor>,
+    objects_within: Duration,
 }
 
 impl RemoteToken {
@@ -40,7 +41,11 @@ impl RemoteToken {
             |error| Error::token(Kind::Environment, format!("cannot watch a lane: {error}"));
         let hang_up = Unshared::make(|| link.admin.try_clone()).map_err(failed)?;
         let shared = reactor.adopt(|watch| Shared::new(watch, link, hang_up));
-        let token = Arc::new(Self { shared, reactor });
+        let token = Arc::new(Self {
+            shared,
+            reactor,
+            objects_within: OBJECTS_WITHIN,
+        });
         token.shared.watch_all().map_err(failed)?;
         Ok(token)
     }
@@ -50,7 +55,7 @@ impl RemoteToken {
         if let Some(lost) = self.shared.board.lock().lost() {
             return Err(lost);
         }
-        let deadline = Instant::now() + OBJECTS_WITHIN;
+        let deadline = Instant::now() + self.objects_within;
         let frame = match admin.exchange(call, Some(deadline)) {
             Ok(frame) => frame,
             Err(broken) if broken.is_late() => {
@@ -186,4 +191,45 @@ fn without_begin(batch: Batch) -> Batch {
 
 fn unexpected(wanted: &str, answer: &Answer) -> Error {
     Error::protocol(format!("expected {wanted}, got {answer:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::VERSION;
+
+    /// Notes that the worker is killed.
+    struct Killed(Arc<AtomicBool>);
+
+    impl Keeper for Killed {
+        fn kill(&self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_worker_that_does_not_answer_with_its_objects_is_killed() {
+        let (lane, _lane) = UnixStream::pair().unwrap();
+        let (admin, _admin) = UnixStream::pair().unwrap();
+        let killed = Arc::new(AtomicBool::new(false));
+        let link = Link {
+            name: "the worker of test".into(),
+            info: TokenInfo::default(),
+            version: VERSION,
+            lanes: vec![lane.into()],
+            admin: admin.into(),
+            depth: 1,
+            keeper: Box::new(Killed(Arc::clone(&killed))),
+        };
+        let mut token = RemoteToken::start(Reactor::start().unwrap(), link).unwrap();
+        let token = Arc::get_mut(&mut token).unwrap();
+        assert_eq!(token.objects_within, Duration::from_secs(120));
+        token.objects_within = Duration::from_millis(10);
+        let error = token.objects().unwrap_err().to_string();
+        assert!(error.contains("takes too long"), "{error}");
+        assert!(killed.load(Ordering::Acquire));
+    }
 }

@@ -23,6 +23,7 @@ mod foreign;
 mod frames;
 mod go;
 mod guarded;
+mod heads;
 mod held;
 mod here;
 mod http2;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use hsmux_suite::{Rig, Setup};
+use hsmux_suite::{Rig, Setup, source};
 use serde_json::json;
 
 use crate::rig::Broker;
@@ -44,14 +44,20 @@ fn nonces(broker: &Broker, (key, mode, len): Way) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Nor where the broker begins anew.
-#[test]
-fn no_nonce_comes_twice() {
-    let mut broker = Broker::over(Rig::prepare(Setup::Daemon, 1), POLICY);
+/// A broker with the keys of all ways.
+fn start() -> Broker {
+    let broker = Broker::over(Rig::prepare(Setup::Daemon, 1), POLICY);
     for kind in ["aes256-gcm96", "aes256-cbc"] {
         let body = json!({"type": kind}).to_string();
         broker.good("POST", &format!("keys/app-{kind}"), &body);
     }
+    broker
+}
+
+/// Nor where the broker begins anew.
+#[test]
+fn no_nonce_comes_twice() {
+    let mut broker = start();
     let before = WAYS.map(|way| nonces(&broker, way));
     broker.rig.stop();
     broker.start_again();
@@ -76,4 +82,35 @@ fn a_command_before_the_first_start_takes_no_uses_away() {
     rig.config.module = module;
     let broker = Broker::over(rig, POLICY);
     assert_eq!(nonces(&broker, WAYS[2]).len(), SINGLE + BATCH);
+}
+
+/// A virtual machine that starts again from a snapshot would give bytes that were drawn before to another text.
+#[test]
+fn no_nonce_is_drawn_before_its_text_is_known() {
+    let mut broker = start();
+    broker.rig.stop();
+    let [library, calls] = ["getrandom.so", "calls"].map(|name| broker.rig.path(name));
+    let compile = broker.rig.run("cc").args("-std=c99 -shared -fPIC");
+    let program = source().join("tests/suite/tests/broker/nonces/getrandom.c");
+    compile.arg(program).arg("-o").arg(&library).ok();
+    let run = broker.rig.hsmux("serve").env("LD_PRELOAD", &library);
+    broker.start_again_by(run.env("GETRANDOM_CALLS", &calls));
+    let daemon = broker.rig.daemon.as_ref().expect("a daemon").id();
+    // So often the daemon has asked the system for so many bytes.
+    let drawn = |bytes: usize| {
+        let call = format!("{daemon} {bytes}");
+        let calls = fs::read_to_string(&calls).expect("calls");
+        calls.lines().filter(|line| **line == call).count()
+    };
+    for (key, mode, len) in WAYS {
+        let item = json!({"plaintext": "c2VjcmV0", "mode": mode});
+        let batch = json!({"batch_input": vec![&item; BATCH]});
+        let single = std::iter::repeat_n((len, &item), 4 * SINGLE);
+        // Those of a batch are drawn together, each as long as the longest.
+        for (bytes, body) in single.chain([(16 * BATCH, &batch)]) {
+            let before = drawn(bytes);
+            broker.good("POST", &format!("encrypt/{key}"), &body.to_string());
+            assert!(drawn(bytes) > before, "{key} {mode:?}: {bytes} bytes");
+        }
+    }
 }

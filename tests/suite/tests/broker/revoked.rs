@@ -168,6 +168,23 @@ fn an_older_list_is_told_and_the_newer_one_stays_in_use() {
 }
 
 #[test]
+fn without_its_lists_a_broker_accepts_what_they_revoked() {
+    let (mut broker, clients) = start();
+    clients.revoke(&broker.rig, "one");
+    clients.list(&broker.rig, "clients.crl", None);
+    until_answered(&broker, "one", "000");
+    let with_lists = broker.rig.config.module.clone();
+    let line = "client_crl = [\"clients.crl\"]\n";
+    broker.rig.config.module = with_lists.replace(line, "");
+    broker.rig.reload();
+    until_answered(&broker, "one", "404");
+    broker.rig.config.module = with_lists;
+    broker.rig.reload();
+    until_answered(&broker, "one", "000");
+    assert_eq!(ask(&broker, VERSIONS[0], "two"), "404");
+}
+
+#[test]
 fn a_list_of_another_authority_is_a_mistake() {
     let (mut rig, _clients) = prepare();
     let strangers = Authority::new(&rig, "strangers");

@@ -98,6 +98,10 @@ fn silent_connections_do_not_block() {
 
 /// What the user `nobody` is told at the first listener; nothing where it cannot connect.
 fn as_nobody(rig: &Rig, socket: &str) -> String {
+    say_as_nobody(rig, socket, &greeting())
+}
+
+fn say_as_nobody(rig: &Rig, socket: &str, greeting: &[u8]) -> String {
     const GREET: &str = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); \
                          s.sendall(bytes.fromhex(sys.argv[2])); sys.stdout.buffer.write(s.recv(4096))";
     fs::set_permissions(rig.path(""), fs::Permissions::from_mode(0o755)).unwrap();
@@ -105,14 +109,19 @@ fn as_nobody(rig: &Rig, socket: &str) -> String {
         .args("--reuid nobody --regid nogroup --clear-groups /usr/bin/python3 -c")
         .arg(GREET)
         .arg(rig.path(socket))
-        .arg(hex(&greeting()))
+        .arg(hex(greeting))
         .finish()
         .out
 }
 
 /// A client's first frame: versions 1 to 2, a random name, a program.
 fn greeting() -> Vec<u8> {
-    let frame = [b"\x84\x01\x02\x50".as_slice(), &[7; 16], b"\x64test"].concat();
+    greeting_of("test")
+}
+
+fn greeting_of(program: &str) -> Vec<u8> {
+    let program = minicbor::to_vec(program).expect("text");
+    let frame = [b"\x84\x01\x02\x50".as_slice(), &[7; 16], &program].concat();
     let length = u32::try_from(frame.len()).expect("a short frame");
     [length.to_le_bytes().as_slice(), &frame].concat()
 }
@@ -142,14 +151,24 @@ fn a_socket_is_for_those_it_is_for() {
     }
 }
 
-/// Who may connect to the administration's socket, but not administer, leaves a line on the trail.
+/// A user who may connect to the administration's socket, but not administer, leaves a line on the trail and in the log.
 #[test]
 fn refused_administration_is_on_the_audit_trail() {
     let mut rig = Rig::empty(Setup::Daemon, 1);
     rig.config.module.push_str("\n[admin]\nmode = \"0666\"");
     rig.start();
-    let told = as_nobody(&rig, "hsmux-admin.sock");
+    let greeting = greeting_of(&"x".repeat(1000));
+    let told = say_as_nobody(&rig, "hsmux-admin.sock", &greeting);
     assert!(told.contains("administration is for root"), "{told}");
+    let log = rig.daemon.as_ref().unwrap().log();
+    let line = log
+        .lines()
+        .find(|line| line.contains("administration refused"));
+    let line = line.expect("a line");
+    assert!(
+        line.contains(&"x".repeat(128)) && !line.contains(&"x".repeat(129)),
+        "{line}"
+    );
     let trail = rig.path("state/audit.log");
     until("a line of the refusal", PATIENCE, || {
         let text = fs::read_to_string(&trail).ok()?;

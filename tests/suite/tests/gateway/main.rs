@@ -21,6 +21,7 @@ mod h2;
 mod handshakes;
 mod haproxy_own;
 mod haproxy_restarts;
+mod heads;
 mod hello;
 mod here;
 mod hosts;

@@ -206,6 +206,20 @@ fn a_list_that_cannot_be_read_changes_nothing() {
 }
 
 #[test]
+fn without_its_lists_a_site_accepts_what_they_revoked() {
+    let (mut gateway, clients) = start();
+    clients.revoke(&gateway.rig, "one");
+    clients.list(&gateway.rig, "clients.crl", None);
+    until_served(&gateway, "one", false);
+    for (lines, served) in [("client_ca = \"clients.pem\"", true), (LISTS, false)] {
+        configure(&mut gateway.rig, "", &site(lines));
+        gateway.rig.reload();
+        until_served(&gateway, "one", served);
+    }
+    until_served(&gateway, "two", true);
+}
+
+#[test]
 fn a_list_of_another_authority_is_a_mistake() {
     let (mut rig, _clients) = prepare();
     let strangers = Authority::new(&rig, "strangers");

@@ -128,7 +128,8 @@ fn the_readme_has_a_good_configuration() {
     rig.hsmux("config check").ok().says("good");
 }
 
-/// The pages about security name tests, as `` `end/of/path.rs::test` ``; a claim of the threat model names one at least.
+/// The pages about security name tests, as `` `end/of/path.rs::test` ``; a claim of the threat model and a limit name
+/// one at least.
 #[test]
 fn every_test_that_a_claim_names_exists() {
     let files = rust_files(source());
@@ -154,6 +155,16 @@ fn every_test_that_a_claim_names_exists() {
         .filter(|line| line.starts_with("| ") && !line.starts_with("| claim"));
     for claim in claims {
         assert!(claim.contains(".rs::"), "no test holds this claim: {claim}");
+    }
+    let security = fs::read_to_string(source().join("docs/security.md")).unwrap();
+    let (_, limits) = security.split_once("## Limits").unwrap();
+    let (limits, _) = limits.split_once("\n## ").unwrap();
+    let limits = limits.lines().filter(|line| {
+        let is_row = line.starts_with("| ");
+        is_row && !line.starts_with("| **") && !line.starts_with("| limit |")
+    });
+    for limit in limits {
+        assert!(limit.contains(".rs::"), "no test holds this limit: {limit}");
     }
 }
 
