@@ -131,7 +131,9 @@ impl<'a> Findings<'a> {
             },
             Named::File(file) => self.file(line, file),
             Named::Beside(named, other) if other.exists() => self.look(line, named),
-            Named::Secret(file, readers) => self.secret(line, file, *readers),
+            Named::Secret(file, readers, user) => {
+                self.secret(line, file, *readers, user.or(self.user));
+            }
             Named::Later(file) => {
                 if let Err(e) = std::fs::File::open(file) {
                     self.warn(line, format!("{}: {e}", file.display()));
@@ -193,14 +195,14 @@ impl<'a> Findings<'a> {
             Err(e) => self.warn(line, e.to_string()),
             Ok(_) => {
                 if let PinSource::File(file) = pin {
-                    self.secret(line, file, SecretReaders::Owner);
+                    self.secret(line, file, SecretReaders::Owner, self.user);
                 }
             }
         }
     }
 
-    fn secret(&mut self, line: usize, file: &Path, readers: SecretReaders) {
-        match readers.check(file, self.user) {
+    fn secret(&mut self, line: usize, file: &Path, readers: SecretReaders, user: Option<u32>) {
+        match readers.check(file, user) {
             Err(e) if e.raw_os_error().is_none() => self.error(line, e.to_string()),
             Err(_) => self.file(line, file),
             Ok(()) => {}

@@ -25,6 +25,7 @@ mod traces;
 mod users;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hsmux_token::permissions::TrustedOwner;
@@ -39,19 +40,21 @@ pub use files::{Outside, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
-pub use node::{Allowed, Identity, NodeSection, node_name};
+pub use node::{Allowed, Identity, NodeSection, no_peer, node_name};
 pub use pin::PinSource;
 pub use pool::{ENVELOPE_LIFE, LoneKeys, Policy, PoolSection};
 pub use print::{example, full_example, markdown};
 pub use site::{Certificate, Clients, Place, Site};
 pub use traces::Traces;
-pub use users::{User, group_id};
+pub use users::{Account, User, group_id};
 
 /// A configuration file, read and found good. Paths are already relative to its folder.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// The file that it was read from.
     pub file: PathBuf,
+    /// What stood in it.
+    pub text: Arc<str>,
     /// `[pool]`.
     pub pool: PoolSection,
     /// `[daemon]`'s own listener first, then each `[[listener]]`.

@@ -4,14 +4,14 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use hsmux_token::Uri;
 use hsmux_token::permissions::SecretReaders;
+use hsmux_token::{Error, Kind, Uri};
 use minicbor::{Decode, Encode};
 use toml::de::{DeTable, DeValue};
 
 use super::reader::{Fields, Source, text, uri};
 use super::sections::{Placed, many, one, required, unique};
-use super::{Isolation, Listener, Login, Member, Socket};
+use super::{Isolation, Listener, Login, Member, Socket, User, parse};
 
 /// `[node]`: who this host is to other hosts, and where it serves them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +22,8 @@ pub struct NodeSection {
     pub identity: Identity,
     /// Connections of all peers.
     pub connections: usize,
+    /// Whose process it is; the daemon's own without it.
+    pub user: Option<User>,
     /// Each `[[peer]]`: whom it serves.
     pub peers: Vec<Allowed>,
 }
@@ -35,6 +37,21 @@ pub struct Allowed {
     pub keys: Vec<Uri>,
     /// Whether its own broker works with the keys of this host's.
     pub broker_keys: bool,
+}
+
+/// Why a host of this name is not served.
+pub fn no_peer(name: &str) -> Error {
+    let message = format!(
+        "{name:?} is no [[peer]] of this host, which serves nobody else: add one there, then hsmux reload"
+    );
+    Error::token(Kind::Forbidden, message)
+}
+
+impl NodeSection {
+    /// The host of this name, if this one serves it.
+    pub fn peer(&self, name: &str) -> Option<&Allowed> {
+        self.peers.iter().find(|peer| peer.name == name)
+    }
 }
 
 impl Allowed {
@@ -98,8 +115,10 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
     let mut needed = |name| required(fields, name, |fields| fields.file(name));
     let (certificate, ca) = (needed("certificate"), needed("ca"));
+    let user = fields.read("user", parse::user);
+    let uid = user.as_ref().and_then(User::id);
     let key = required(fields, "key", |fields| {
-        fields.secret_file("key", SecretReaders::Owner)
+        fields.secret_file_of("key", SecretReaders::Owner, uid)
     });
     let revoked = fields.file("revoked");
     Some(NodeSection {
@@ -111,6 +130,7 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
             revoked,
         },
         connections: connections as usize,
+        user,
         peers: Vec::new(),
     })
 }

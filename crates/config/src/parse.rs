@@ -83,6 +83,7 @@ fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Config {
     let node = node::read(source, document, &tokens);
     Config {
         file: source.file.to_owned(),
+        text: source.text.into(),
         pool,
         admin,
         module,
@@ -195,7 +196,7 @@ fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> 
     })
 }
 
-fn user(value: &DeValue<'_>) -> Result<User, String> {
+pub fn user(value: &DeValue<'_>) -> Result<User, String> {
     if let Some(id) = integer(value) {
         let id = u32::try_from(id).map_err(|_| format!("{id} is not a user id"))?;
         return Ok(User::Id(id));

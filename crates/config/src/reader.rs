@@ -16,7 +16,7 @@ use super::{Mistake, PinSource, Severity, User};
 /// The file's text, and what is wrong with it so far.
 pub struct Source<'a> {
     pub file: &'a Path,
-    text: &'a str,
+    pub text: &'a str,
     pub mistakes: Vec<Mistake>,
     /// What it names, with the line: whether it is there is for the file system to say.
     pub named: Vec<(usize, Named)>,
@@ -31,7 +31,7 @@ pub enum Named {
     /// What is read once the other one is there.
     Beside(Box<Named>, PathBuf),
     /// A file with a secret, and who may read it.
-    Secret(PathBuf, SecretReaders),
+    Secret(PathBuf, SecretReaders, Option<u32>),
     /// A file without which all else goes on.
     Later(PathBuf),
     /// A folder whose files are served.
@@ -275,8 +275,18 @@ impl<'s, 'a, 'd> Fields<'s, 'a, 'd> {
 
     /// A file with a secret, which has to be there.
     pub fn secret_file(&mut self, name: &str, readers: SecretReaders) -> Option<PathBuf> {
+        self.secret_file_of(name, readers, None)
+    }
+
+    /// The same for this user in place of the daemon's.
+    pub fn secret_file_of(
+        &mut self,
+        name: &str,
+        readers: SecretReaders,
+        user: Option<u32>,
+    ) -> Option<PathBuf> {
         let path = self.path(name)?;
-        self.names(name, Named::Secret(path.clone(), readers));
+        self.names(name, Named::Secret(path.clone(), readers, user));
         Some(path)
     }
 

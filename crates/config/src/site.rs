@@ -187,7 +187,7 @@ fn certificates(fields: &mut Fields<'_, '_, '_>, awaited: bool) -> Option<Vec<Ce
         _ => named,
     };
     let keys = places(fields, "keys", Class::PRIVATE_KEY, |at, file| {
-        beside(at, Named::Secret(file, SecretReaders::Group))
+        beside(at, Named::Secret(file, SecretReaders::Group, None))
     });
     let ocsp = paths(fields, "ocsp", |at, file| beside(at, Named::File(file)));
     let chains = chains?;
@@ -229,7 +229,7 @@ fn places(
 /// A file with a secret, or an object of the pool.
 pub fn place(fields: &mut Fields<'_, '_, '_>, name: &str, class: Class) -> Option<Place> {
     let read = fields.read(name, |value| file_or_uri(text(value)?, class))?;
-    let secret = |file| Named::Secret(file, SecretReaders::Owner);
+    let secret = |file| Named::Secret(file, SecretReaders::Owner, None);
     Some(found(fields, name, read, secret))
 }
 

@@ -1,6 +1,6 @@
 //! Users and groups by name or number.
 
-use nix::unistd::{Group, User as Entry};
+use nix::unistd::{Group, Uid, User as Entry};
 
 /// A user as the configuration names one.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,6 +27,30 @@ impl std::fmt::Display for User {
             Self::Name(name) => f.write_str(name),
             Self::Id(id) => write!(f, "{id}"),
         }
+    }
+}
+
+/// A user's number and that of its main group, as a process has them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// The user id.
+    pub uid: u32,
+    /// The id of its main group.
+    pub gid: u32,
+}
+
+impl User {
+    /// Its entry among the users of this host, if it is there.
+    pub fn account(&self) -> Option<Account> {
+        let entry = match self {
+            Self::Id(id) => Entry::from_uid(Uid::from_raw(*id)),
+            Self::Name(name) => Entry::from_name(name),
+        };
+        let entry = entry.ok()??;
+        Some(Account {
+            uid: entry.uid.as_raw(),
+            gid: entry.gid.as_raw(),
+        })
     }
 }
 

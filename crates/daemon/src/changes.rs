@@ -50,6 +50,7 @@ pub fn what_can_change(old: &Config, file: &Config) -> Config {
         let started = old.node.as_ref();
         node.listen = started.map_or_else(Vec::new, |node| node.listen.clone());
         node.connections = started.map_or(node.connections, |node| node.connections);
+        node.user = started.and_then(|node| node.user.clone());
     }
     new
 }

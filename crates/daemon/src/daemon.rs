@@ -34,6 +34,7 @@ use crate::parked;
 use crate::peers::Peers;
 use crate::refusals::Refusals;
 use crate::service::Shared;
+use crate::services::Services;
 use crate::session_objects::SessionObjects;
 use crate::settings::users;
 
@@ -57,6 +58,8 @@ pub struct Running {
     /// When it was started.
     pub started: Instant,
     pub(crate) doors: Doors,
+    /// Services that are processes of their own.
+    pub services: Services,
     config: ArcSwap<Config>,
     problem: Mutex<Option<String>>,
     administrators: ArcSwap<Vec<u32>>,
@@ -123,6 +126,7 @@ impl Daemon {
         let (tell, events) = channel();
         let running = Arc::new(Running {
             doors: Doors::new(reactor),
+            services: Services::default(),
             shared,
             file: config.file.clone(),
             started: Instant::now(),
@@ -185,6 +189,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         tracing::info!("the daemon stops");
+        self.running.services.stop_listening();
         self.running.doors.close();
         let pool = &self.running.shared.pool;
         let end = Instant::now() + DRAIN;
@@ -195,6 +200,8 @@ impl Drop for Daemon {
         while busy() && Instant::now() < end {
             thread::sleep(Duration::from_millis(5));
         }
+        // What other hosts have asked is answered before their connections end.
+        self.running.services.end();
         pool.stop();
         self.running.shared.refusals.sum_up(true);
         // Connections that are open still hold it.
@@ -316,6 +323,7 @@ impl Running {
         self.config.store(Arc::new(new));
         // After that: who comes now is let in by what is new.
         self.peers().change(&self.config());
+        self.services.change(&self.config());
         Ok(lines)
     }
 

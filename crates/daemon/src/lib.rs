@@ -4,7 +4,7 @@
 //! [service](service) with [settings](settings) of its own; each program behind it an
 //! [application](application) with its login and its session objects; each of its requests is
 //! looked at once ([rights](rights)) and handed to the pool ([execute](execute)). Administration has
-//! a socket of its own ([admin]).
+//! a socket of its own ([admin]). What faces the network is a [process of its own](services).
 
 mod account;
 pub mod admin;
@@ -12,6 +12,7 @@ mod application;
 mod audit;
 mod broker_keys;
 mod changes;
+mod child;
 mod client;
 mod daemon;
 mod dkek;
@@ -31,6 +32,7 @@ mod places;
 mod refusals;
 mod rights;
 mod service;
+mod services;
 mod session_objects;
 mod settings;
 mod talk;
@@ -41,3 +43,4 @@ pub use client::PoolClient;
 pub use daemon::{Daemon, Event, Running};
 pub use lock::StateLock;
 pub use peers::{PeerStatus, Peers, Refusal};
+pub use services::{ServiceProgram, ServiceState, ServiceStatus, Services};

@@ -123,6 +123,7 @@ fn sections(text: &str) -> Vec<usize> {
 fn same(mut one: Config, mut other: Config) -> bool {
     // Where nothing is said of it, this is the number of members.
     one.pool.replicas = other.pool.replicas;
+    one.text.clone_from(&other.text);
     for member in one.tokens.iter_mut().chain(&mut other.tokens) {
         member.line = 0;
     }

@@ -2,13 +2,14 @@
 //! `[[peer]]`. Who they are is told by whoever has looked at their certificates.
 
 use std::collections::{HashMap, VecDeque};
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use hsmux_config::{Allowed, Config};
+use hsmux_config::{Allowed, Config, no_peer};
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{Entrance, Reactor};
+use hsmux_wire::{Entrance, Greeting, Reactor, frame};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -84,6 +85,21 @@ impl Peers {
         }
     }
 
+    /// Serves a connection that came from this address, of the host of this name; who may not connect is told why.
+    pub(crate) fn serve_from(&self, running: &Running, name: &str, from: &str, stream: UnixStream) {
+        let end = stream.try_clone();
+        let Err(error) = self.serve(running, name, stream) else {
+            return;
+        };
+        self.refuse(from, &error.to_string(), "or leave it as it is");
+        let mut told = Vec::new();
+        if let (Ok(mut end), Ok(())) = (end, frame::encode(&Greeting::Refused(error), &mut told)) {
+            // There is room for a first frame; whoever does not read it has gone.
+            let _ = end.set_nonblocking(true);
+            let _ = end.write_all(&told);
+        }
+    }
+
     /// Serves a connection of the host of this name, if it may connect; it says hello as any other.
     pub fn serve(&self, running: &Running, name: &str, stream: UnixStream) -> Result<()> {
         let entrance = self.entrance(running, name)?;
@@ -93,22 +109,11 @@ impl Peers {
         })
     }
 
-    /// What the configuration says of the host of this name, if it may connect.
-    pub fn admit<'a>(config: &'a Config, name: &str) -> Result<&'a Allowed> {
-        allowed(config, name).ok_or_else(|| {
-            let message = format!(
-                "{name:?} is no [[peer]] of this host, which serves nobody else: add one there, then \
-                 hsmux reload"
-            );
-            Error::token(Kind::Forbidden, message)
-        })
-    }
-
     fn entrance(&self, running: &Running, name: &str) -> Result<Arc<Entrance>> {
         // Before the configuration is read: what is let in by an old one is changed with the others.
         let mut open = self.open.lock();
         let config = running.config();
-        let peer = Self::admit(&config, name)?;
+        let peer = allowed(&config, name).ok_or_else(|| no_peer(name))?;
         if let Some(open) = open.get(name) {
             return Ok(Arc::clone(&open.entrance));
         }
@@ -179,6 +184,5 @@ impl Peers {
 }
 
 fn allowed<'a>(config: &'a Config, name: &str) -> Option<&'a Allowed> {
-    let peers = &config.node.as_ref()?.peers;
-    peers.iter().find(|peer| peer.name == name)
+    config.node.as_ref()?.peer(name)
 }

@@ -2,12 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream as StdUnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hsmux_daemon::{Peers, Running};
+use hsmux_config::no_peer;
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::Greeting;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -17,6 +16,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Shown;
+use crate::daemon::Daemon;
 use crate::guests::{Guests, Purpose, Stay};
 use crate::lobby::{Lobby, Place};
 use crate::refusal::Refusal;
@@ -32,8 +32,8 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 pub struct Gate {
-    /// The daemon that serves them.
-    pub running: Arc<Running>,
+    /// Who serves them.
+    pub daemon: Arc<Daemon>,
     /// Certificates as they are now.
     pub current: ArcSwap<Current>,
     /// Connections that are served.
@@ -103,7 +103,7 @@ impl Gate {
         name: &str,
         from: SocketAddr,
     ) -> Error {
-        let identity = || Some(self.running.config().node.as_ref()?.identity.clone());
+        let identity = || Some(self.daemon.section()?.identity.clone());
         let complain = |problem: &str| {
             self.refuse(from, &format!("{NOT_TAKEN}: {problem}"), SAME_CA);
         };
@@ -117,7 +117,7 @@ impl Gate {
             None => Purpose::Work,
             Some(_) => Purpose::Lists,
         };
-        match self.enter(&shown, purpose) {
+        match self.enter(&shown, purpose, from) {
             // Files may have changed since its handshake began, and before it was among the guests.
             Ok(_) if !self.current.load().believes(&shown) => None,
             Ok((stay, near)) => {
@@ -176,14 +176,21 @@ impl Gate {
     }
 
     fn refuse(&self, from: SocketAddr, problem: &str, advice: &str) {
-        let peers = self.running.peers();
-        peers.refuse(&from.to_string(), problem, advice);
+        self.daemon.refuse(&from.to_string(), problem, advice);
     }
 
     /// A place among those that are served, and the daemon's end where it is to serve.
-    fn enter(&self, shown: &Shown, purpose: Purpose) -> Result<(Stay, Option<UnixStream>)> {
-        let config = self.running.config();
-        let peers = config.node.as_ref().map_or(0, |node| node.peers.len());
+    fn enter(
+        &self,
+        shown: &Shown,
+        purpose: Purpose,
+        from: SocketAddr,
+    ) -> Result<(Stay, Option<UnixStream>)> {
+        // The daemon looks at that, too, and knows best; but a host that it refuses may not hear why.
+        let section = self.daemon.section();
+        let peer = section.as_ref().and_then(|node| node.peer(&shown.name));
+        peer.ok_or_else(|| no_peer(&shown.name))?;
+        let peers = section.as_ref().map_or(0, |node| node.peers.len());
         let entered = self.guests.enter(shown.clone(), purpose, peers);
         let stay = entered.map_err(|share| {
             let message = format!(
@@ -194,24 +201,10 @@ impl Gate {
             Error::token(Kind::Busy, message)
         })?;
         let near = match purpose {
-            Purpose::Work => Some(self.served(shown)?),
-            Purpose::Lists => {
-                Peers::admit(&config, &shown.name)?;
-                None
-            }
+            Purpose::Work => Some(self.daemon.serve(&shown.name, &from.to_string())?),
+            Purpose::Lists => None,
         };
         Ok((stay, near))
-    }
-
-    /// The end of a connection that the daemon serves.
-    fn served(&self, shown: &Shown) -> Result<UnixStream> {
-        let failed = |error: io::Error| Error::lost(format!("a socket: {error}"));
-        let (near, served) = StdUnixStream::pair().map_err(failed)?;
-        near.set_nonblocking(true).map_err(failed)?;
-        let near = UnixStream::from_std(near).map_err(failed)?;
-        let peers = self.running.peers();
-        peers.serve(&self.running, &shown.name, served)?;
-        Ok(near)
     }
 }
 

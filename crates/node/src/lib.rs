@@ -1,13 +1,14 @@
 //! Tokens of other hosts.
 //!
-//! A host offers its tokens to others over mutual TLS ([`Service`]), and a pool on any host has them as members:
+//! A host offers its tokens to others over mutual TLS ([`serve`]), and a pool on any host has them as members:
 //! each behind a worker process of its own ([`link_main`]), which passes frames between its lanes and the other
 //! host. TLS never runs in the process that has the pool of the using host. Certificates come from a small
 //! authority in a folder ([`ca`]).
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `service` | start and end of the serving side |
+//! | `service` | start and end of the serving side, a process of its own |
+//! | `daemon` | the daemon, as that process has it |
 //! | `gate` | a connection from its first byte until it is served |
 //! | `lobby` | connections that nobody knows yet |
 //! | `guests` | connections that are open, and who has to go |
@@ -24,6 +25,7 @@
 pub mod ca;
 mod certificate;
 mod connect;
+mod daemon;
 mod gate;
 mod guests;
 mod identity;
@@ -38,4 +40,4 @@ mod stream;
 mod watch;
 
 pub use link::link_main;
-pub use service::Service;
+pub use service::serve;

@@ -1,37 +1,50 @@
 //! Start and end of the serving side.
 
 use std::net::TcpListener as StdListener;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hsmux_daemon::Running;
 use hsmux_edge::tcp_listener;
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
+use crate::daemon::{Daemon, News};
 use crate::gate::Gate;
 use crate::guests::Guests;
 use crate::revocation::look_at;
 use crate::watch::{self, Current};
 
+/// The process of this service: offers the tokens of this host to others, until the daemon at the other end of `link` has
+/// gone. `file` is the configuration file, which the daemon reads.
+pub fn serve(link: OwnedFd, file: PathBuf) -> Result<()> {
+    let daemon = Arc::new(Daemon::meet(link, file)?);
+    let service = Service::start(&daemon).inspect_err(|error| daemon.failed(error))?;
+    daemon.ready()?;
+    loop {
+        match daemon.hear()? {
+            News::Configuration => {}
+            News::StopListening => service.stop_listening(),
+            News::End => return Ok(()),
+        }
+    }
+}
+
 /// The tokens of this host, offered to others. Dropping it ends their connections.
-pub struct Service {
+struct Service {
     listening: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
 
 impl Service {
-    /// Reads the certificates, opens the sockets and serves; nothing where the configuration says that this
-    /// host only uses others.
-    pub fn start(running: &Arc<Running>) -> Result<Option<Self>> {
-        let config = running.config();
-        let node = match &config.node {
-            Some(node) if !node.listen.is_empty() => node,
-            _ => return Ok(None),
-        };
+    /// Reads the certificates, opens the sockets and serves.
+    fn start(daemon: &Arc<Daemon>) -> Result<Self> {
+        let node = daemon.section();
+        let node = node.ok_or_else(|| Error::protocol("there is no [node]"))?;
         let current = Current::read(&node.identity)?;
         node.identity.revoked.iter().for_each(|file| look_at(file));
         let sockets: Vec<StdListener> = node
@@ -48,10 +61,10 @@ impl Service {
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
-        // Each connection has a socket of the daemon behind it, of which both ends are here.
+        // Each connection has another to the daemon behind it.
         let most = node.connections.min(tcp_listener::files() / 3);
         let gate = Arc::new(Gate {
-            running: Arc::clone(running),
+            daemon: Arc::clone(daemon),
             current: ArcSwap::from_pointee(current),
             guests: Arc::new(Guests::new(most)),
             lobby: Arc::default(),
@@ -67,14 +80,14 @@ impl Service {
         runtime.spawn(watch::run(gate));
         drop(inside);
         tracing::info!(?addresses, "the node serves");
-        Ok(Some(Self {
+        Ok(Self {
             listening,
             runtime: Some(runtime),
-        }))
+        })
     }
 
     /// No more connections; those that are open go on.
-    pub fn stop_listening(&self) {
+    fn stop_listening(&self) {
         self.listening.iter().for_each(JoinHandle::abort);
     }
 }

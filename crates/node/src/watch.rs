@@ -58,9 +58,8 @@ pub async fn run(gate: Arc<Gate>) {
     let mut failed: Option<(Identity, FileVersions)> = None;
     loop {
         tokio::time::sleep(LOOK).await;
-        let config = gate.running.config();
         // Without the section nobody is let in.
-        let Some(node) = &config.node else {
+        let Some(node) = gate.daemon.section() else {
             gate.guests.dismiss(|_| false);
             continue;
         };
@@ -82,7 +81,7 @@ pub async fn run(gate: Arc<Gate>) {
                 }
             }
         }
-        dismiss(&gate, node, news);
+        dismiss(&gate, &node, news);
     }
 }
 

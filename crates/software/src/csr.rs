@@ -2,20 +2,24 @@
 //!
 //! ```text
 //! info = request_info(subject, key, names)
-//! signature = sign info by mechanism(key) on the token
+//! signature = sign(token, key, mechanism(key), info)
 //! request = assemble(info, mechanism, signature)
 //! ```
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use der::asn1::{Ia5String, ObjectIdentifier, OctetString, UintRef};
 use der::{Encode, Tag};
-use hsmux_token::{Error, Hash, KeyKind, Kind, Mechanism, Result, ck, entry};
+use hsmux_token::{
+    Blob, Error, Hash, KeyKind, Kind, Mechanism, ObjectId, Operation, Result, Token, Verb, ck,
+    entry,
+};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::name::Name;
 
-use crate::PublicKey;
 use crate::der::{context, tlv};
+use crate::{PublicKey, digest, prehash, prehashed_input};
 
 const EXTENSION_REQUEST: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.9.14");
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
@@ -60,6 +64,32 @@ pub fn mechanism(key: &PublicKey) -> Mechanism {
         (_, ..=384) => ck::CKM_ECDSA_SHA384,
         _ => ck::CKM_ECDSA_SHA512,
     })
+}
+
+/// Signs with a mechanism that hashes, also where the token has only the one that does not.
+pub fn sign(
+    token: &dyn Token,
+    key: ObjectId,
+    mechanism: &Mechanism,
+    data: &[u8],
+    deadline: Instant,
+) -> Result<bytes::Bytes> {
+    let offered = token.info().mechanism(mechanism.kind).is_some();
+    let (mechanism, data) = match prehash(mechanism) {
+        Some((hash, raw)) if !offered => {
+            let hashed = digest(hash, data);
+            let input = prehashed_input(hash, &raw, &hashed).into_owned();
+            (raw, input)
+        }
+        _ => (mechanism.clone(), data.to_vec()),
+    };
+    let operation = Operation::Use {
+        verb: Verb::Sign,
+        key: key.into(),
+        mechanism,
+        data: Blob::from(data),
+    };
+    token.execute(&operation, deadline)?.into_bytes()
 }
 
 /// The DER of the request: the info, by which mechanism it was signed, and the signature as the

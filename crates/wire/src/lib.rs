@@ -2,7 +2,8 @@
 //!
 //! - [`Client`] calls, from an application that may not be given threads;
 //! - [`Reactor`] serves ([`Service`], [`Conversation`]), on one thread for all connections;
-//! - [`RemoteToken`] is a token at the other end of sockets, and [`serve_lane`] that other end.
+//! - [`RemoteToken`] is a token at the other end of sockets, and [`serve_lane`] that other end;
+//! - [`ServiceLink`] is between a daemon and a service that is a process of its own.
 
 mod accept;
 mod budget;
@@ -11,6 +12,7 @@ mod client;
 mod connection;
 mod cork;
 mod count;
+pub mod descriptors;
 mod direct;
 mod fitted;
 pub mod frame;
@@ -21,6 +23,7 @@ mod outlet;
 mod reactor;
 mod remote;
 mod server;
+mod service_link;
 mod slots;
 mod socket;
 mod vigil;
@@ -39,4 +42,5 @@ pub use message::*;
 pub use reactor::Reactor;
 pub use remote::{Keeper, Link, RemoteToken};
 pub use server::{Answerer, Conversation, HandedOver, Service};
+pub use service_link::{FromService, ServiceLink, ToService};
 pub use socket::{Endpoint, Peer};

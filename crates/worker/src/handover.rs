@@ -1,21 +1,15 @@
 //! Descriptors over a socket, from parent to worker (SCM_RIGHTS, unix(7)): its lanes, and connections of programs.
 
 use std::fs::File;
-use std::io::{self, IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
 use hsmux_token::ObjectId;
+use hsmux_wire::descriptors;
+pub(super) use hsmux_wire::descriptors::MOST;
 use minicbor::{Decode, Encode};
-use rustix::cmsg_space;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
-
-/// The most that one message takes (SCM_MAX_FD).
-pub(super) const MOST: usize = 253;
+use rustix::net::SendFlags;
 
 /// More than [`Terms`] take.
 const LONGEST: usize = 256;
@@ -55,12 +49,12 @@ pub(super) struct Given {
 /// Sends the lanes with one byte, which is all that is in the message.
 pub(super) fn send(over: &UnixStream, lanes: &[impl AsFd]) -> io::Result<()> {
     let lanes: Vec<BorrowedFd<'_>> = lanes.iter().map(AsFd::as_fd).collect();
-    send_with(over, b"L", &lanes, SendFlags::NOSIGNAL)
+    descriptors::send(over, b"L", &lanes, SendFlags::empty())
 }
 
 /// Receives what [`send`] sent.
 pub(super) fn receive(from: &UnixStream) -> io::Result<Vec<UnixStream>> {
-    let (_, lanes) = receive_with(from, &mut [0])?;
+    let (_, lanes) = descriptors::receive(from, &mut [0])?;
     Ok(lanes.into_iter().map(Into::into).collect())
 }
 
@@ -73,18 +67,13 @@ pub(super) fn send_connection(
 ) -> io::Result<()> {
     let bytes = minicbor::to_vec(terms).map_err(io::Error::other)?;
     let both = [connection.as_fd(), tally.as_fd()];
-    send_with(
-        over,
-        &bytes,
-        &both,
-        SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-    )
+    descriptors::send(over, &bytes, &both, SendFlags::DONTWAIT)
 }
 
 /// Receives what [`send_connection`] sent: descriptors keep messages apart.
 pub(super) fn receive_connection(from: &UnixStream) -> io::Result<Given> {
     let mut bytes = [0; LONGEST];
-    let (read, descriptors) = receive_with(from, &mut bytes)?;
+    let (read, descriptors) = descriptors::receive(from, &mut bytes)?;
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     let [connection, tally] = <[OwnedFd; 2]>::try_from(descriptors)
         .map_err(|_| invalid("its descriptors are missing".into()))?;
@@ -93,38 +82,4 @@ pub(super) fn receive_connection(from: &UnixStream) -> io::Result<Given> {
         tally: tally.into(),
         terms: minicbor::decode(&bytes[..read]).map_err(|e| invalid(e.to_string()))?,
     })
-}
-
-fn send_with(
-    over: &UnixStream,
-    bytes: &[u8],
-    descriptors: &[BorrowedFd<'_>],
-    flags: SendFlags,
-) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    if !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
-        return Err(io::Error::other(format!("more than {MOST} descriptors")));
-    }
-    match sendmsg(over, &[IoSlice::new(bytes)], &mut control, flags)? {
-        sent if sent == bytes.len() => Ok(()),
-        _ => Err(io::Error::other("a message was cut off")),
-    }
-}
-
-fn receive_with(from: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(MOST))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = rustix::io::retry_on_intr(|| {
-        recvmsg(from, &mut [IoSliceMut::new(bytes)], &mut control, flags)
-    })?;
-    if received.bytes == 0 {
-        return Err(io::ErrorKind::UnexpectedEof.into());
-    }
-    let descriptors = control.drain().filter_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
-        _ => None,
-    });
-    Ok((received.bytes, descriptors.flatten().collect()))
 }

@@ -12,6 +12,7 @@ mod key;
 mod node;
 mod pin;
 mod serve;
+mod service;
 mod shell;
 mod status;
 mod token;
@@ -106,6 +107,9 @@ enum Command {
     /// End the daemon when what runs is done
     #[command(after_help = "Example:\n  hsmux stop")]
     Stop,
+    /// A service of a daemon, which starts it
+    #[command(hide = true)]
+    Service(service::Service),
     /// Print the completions of a shell
     Completions(shell::Completions),
     /// Write the manual pages into a folder
@@ -130,7 +134,7 @@ impl Cli {
         let context = &self.context;
         let serves = matches!(
             self.command,
-            Command::Serve(_) | Command::Broker(_) | Command::Gateway(_)
+            Command::Serve(_) | Command::Broker(_) | Command::Gateway(_) | Command::Service(_)
         ) || matches!(&self.command, Command::Node(node) if node.serves());
         if !serves {
             // `hsmux ... | head` ends quietly.
@@ -155,6 +159,7 @@ impl Cli {
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),
+            Command::Service(command) => command.run(context),
             Command::Completions(command) => command.run(context),
             Command::Man(command) => command.run(context),
         }
@@ -186,6 +191,9 @@ mod tests {
     /// Every command without subcommands.
     fn leaves(command: &clap::Command, path: &str, found: &mut Vec<(String, String)>) {
         let path = format!("{path} {}", command.get_name());
+        if command.is_hide_set() {
+            return;
+        }
         if command.get_subcommands().next().is_none() {
             let help = command.get_after_help().map(ToString::to_string);
             found.push((path, help.unwrap_or_default()));

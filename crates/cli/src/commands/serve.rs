@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use clap::{Args, ValueEnum};
-use hsmux_daemon::Daemon;
+use hsmux_daemon::{Daemon, ServiceProgram};
 use hsmux_worker::keep_secrets;
 use tracing_subscriber::EnvFilter;
 
@@ -41,20 +41,43 @@ impl Serve {
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;
-        let (daemon, broker, gateway, node) = start(&file).map_err(advised)?;
+        let (daemon, broker, gateway) = self.start(&file).map_err(advised)?;
         daemon.run()?;
         // They end before the pool does.
         drop((broker, gateway));
-        if let Some(node) = node {
-            node.stop_listening();
-            // What other hosts have asked is answered before their connections end.
-            drop(daemon);
-            drop(node);
-        }
         Ok(Exit::Done)
     }
 
-    fn start_log(&self) -> anyhow::Result<()> {
+    fn start(&self, file: &Path) -> anyhow::Result<(Daemon, Broker, Gateway)> {
+        let daemon = Daemon::start(file)?;
+        let broker = super::broker::start(&daemon)?;
+        let gateway = super::gateway::start(&daemon)?;
+        let running = daemon.running();
+        running.services.start(running, &self.program(file)?)?;
+        Ok((daemon, broker, gateway))
+    }
+
+    /// This program, with what makes it a service.
+    fn program(&self, file: &Path) -> anyhow::Result<ServiceProgram> {
+        let format = self.log_format.to_possible_value();
+        let format = format.map_or_else(String::new, |value| value.get_name().to_owned());
+        let arguments = [
+            "service".into(),
+            "--config".into(),
+            file.display().to_string(),
+            "--log".into(),
+            self.log.clone(),
+            "--log-format".into(),
+            format,
+        ];
+        Ok(ServiceProgram {
+            file: std::env::current_exe()?,
+            arguments: arguments.into(),
+        })
+    }
+
+    /// Starts the log.
+    pub fn start_log(&self) -> anyhow::Result<()> {
         let filter = EnvFilter::try_new(&self.log)
             .map_err(|e| Exit::Usage.because(format!("--log {}: {e}", self.log)))?;
         let log = tracing_subscriber::fmt()
@@ -70,15 +93,6 @@ impl Serve {
 
 type Broker = Option<hsmux_broker::Service>;
 type Gateway = Option<hsmux_gateway::Service>;
-type Node = Option<hsmux_node::Service>;
-
-fn start(file: &Path) -> anyhow::Result<(Daemon, Broker, Gateway, Node)> {
-    let daemon = Daemon::start(file)?;
-    let broker = super::broker::start(&daemon)?;
-    let gateway = super::gateway::start(&daemon)?;
-    let node = hsmux_node::Service::start(daemon.running())?;
-    Ok((daemon, broker, gateway, node))
-}
 
 /// The error of a start, with the command that says more.
 fn advised(error: anyhow::Error) -> anyhow::Error {

@@ -3,6 +3,7 @@
 use clap::Args;
 use hsmux_audit::OnFailure;
 use hsmux_daemon::admin::{DaemonStatus, MemberStatus, Request, Response};
+use hsmux_daemon::{ServiceState, ServiceStatus};
 use hsmux_pool::DebtStatus;
 
 use crate::context::Context;
@@ -15,8 +16,8 @@ use crate::output;
     hsmux status\n  \
     hsmux status --json\n  \
     hsmux status --check\n\n\
-    With --check, exit code 3 when a member does not serve or owes changes of its token's objects,\n\
-    or when the audit trail cannot be written.")]
+    With --check, exit code 3 when a member or a service does not serve, when a member owes changes of\n\
+    its token's objects, or when the audit trail cannot be written.")]
 pub struct Status {
     /// Exit with code 3 when the pool is degraded
     #[arg(long)]
@@ -35,7 +36,9 @@ impl Status {
             .iter()
             .any(|m| m.in_service < m.seats || m.unproved > 0);
         let owed = !status.pool.debts.is_empty();
-        let degraded = members || owed || status.audit.problem.is_some();
+        let serves = |service: &ServiceStatus| service.state == ServiceState::Serving;
+        let services = !status.services.iter().all(serves);
+        let degraded = members || owed || services || status.audit.problem.is_some();
         Ok(if self.check && degraded {
             Exit::Degraded
         } else {
@@ -94,6 +97,9 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
             },
         );
     }
+    for service in &status.services {
+        println!("{}", is(service));
+    }
     for peer in &status.peers {
         println!("peer {}: {} connections", peer.name, peer.connections);
     }
@@ -113,6 +119,22 @@ pub fn show(context: &Context, status: &DaemonStatus) -> anyhow::Result<()> {
     println!();
     members(&status.members);
     Ok(())
+}
+
+/// How a service is.
+fn is(service: &ServiceStatus) -> String {
+    let name = &service.name;
+    match (service.state, service.pid, &service.problem) {
+        (ServiceState::Serving, Some(pid), _) => format!("{name} (pid {pid}): serving"),
+        (ServiceState::Starting, ..) => format!("{name}: starting"),
+        (_, _, Some(problem)) => {
+            format!(
+                "{name}: {problem}; started again {} times",
+                service.restarts
+            )
+        }
+        _ => format!("{name}: ended"),
+    }
 }
 
 /// What a member has yet to make up for.

@@ -43,6 +43,12 @@ pub(super) const NODE: Section = Section {
             "4096",
             "Connections of all peers together; each peer has an equal share, and is refused past it. A host takes as many as its `sessions`, and two more. Takes effect at the start.",
         ),
+        key(
+            "user",
+            r#""hsmux-node""#,
+            "the daemon's",
+            "Whose process serves the hosts, if root has started the daemon: a user of its own, who can read `key` and write `revoked`, and none of the daemon's files. Takes effect at the start.",
+        ),
     ],
 };
 

@@ -147,6 +147,7 @@ impl Running {
             listeners: self.doors.status(),
             peers: self.peers().status(&self.config()),
             refused: self.peers().refused(),
+            services: self.services.status(),
             members: status::members(&self.shared.pool, &pool),
             audit: self.shared.audit.status(),
             pool,

@@ -27,38 +27,12 @@ pub fn request(
     let public = PublicKey::from_attributes(&key.attributes)?;
     let info = csr::request_info(subject, &public, names)?;
     let mechanism = csr::mechanism(&public);
-    let signature = sign(pool, key.id, &mechanism, &info, deadline)?;
+    let signature = csr::sign(pool, key.id, &mechanism, &info, deadline)?;
     public.verify(&mechanism, &info, &signature)?;
     Ok(pem::encode(
         "CERTIFICATE REQUEST",
         &csr::assemble(&info, &mechanism, &signature)?,
     ))
-}
-
-/// Signs with a mechanism that hashes, also where the token has only the one that does not.
-pub fn sign(
-    token: &dyn Token,
-    key: ObjectId,
-    mechanism: &Mechanism,
-    data: &[u8],
-    deadline: Instant,
-) -> Result<bytes::Bytes> {
-    let offered = token.info().mechanism(mechanism.kind).is_some();
-    let (mechanism, data) = match prehash(mechanism) {
-        Some((hash, raw)) if !offered => {
-            let hashed = digest(hash, data);
-            let input = prehashed_input(hash, &raw, &hashed).into_owned();
-            (raw, input)
-        }
-        _ => (mechanism.clone(), data.to_vec()),
-    };
-    let operation = Operation::Use {
-        verb: Verb::Sign,
-        key: key.into(),
-        mechanism,
-        data: Blob::from(data),
-    };
-    token.execute(&operation, deadline)?.into_bytes()
 }
 
 /// The bytes of a certificate's CKA_ID if the pool has no key to take it from.

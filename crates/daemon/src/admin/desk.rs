@@ -14,6 +14,8 @@ use hsmux_token::{Error, Kind, Result, Secret};
 use hsmux_worker::{Environment, keep_secrets, take_stdin};
 use minicbor::{Decode, Encode};
 
+use crate::child::end_of;
+
 /// The argument that makes `hsmux` such a process.
 pub const ARGUMENT: &str = "desk";
 
@@ -113,18 +115,6 @@ fn read_report(
         report.extend_from_slice(&part);
     }
     (report, fate)
-}
-
-/// How the child has ended, if it has by then.
-fn end_of(child: &mut Child, until: Instant) -> Option<String> {
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Some(status.to_string()),
-            Ok(None) if Instant::now() > until => return None,
-            Ok(None) => thread::sleep(Duration::from_millis(5)),
-            Err(error) => return Some(error.to_string()),
-        }
-    }
 }
 
 fn tell_report(stdout: impl Read, tell: &Sender<Vec<u8>>) {

@@ -17,7 +17,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use hsmux_token::Error;
 use serde::{Deserialize, Serialize};
 
-pub use certificate::sign;
 pub use client::AdminClient;
 pub use deed::{Deed, Stage};
 pub use desk::{ARGUMENT as DESK, desk_main};

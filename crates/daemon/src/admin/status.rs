@@ -9,6 +9,7 @@ use hsmux_pool::{
 use serde::{Deserialize, Serialize};
 
 use crate::peers::{PeerStatus, Refusal};
+use crate::services::ServiceStatus;
 
 /// The daemon, its listeners and its members.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct DaemonStatus {
     /// Connections of other hosts that were refused, the last few.
     #[serde(default)]
     pub refused: Vec<Refusal>,
+    /// Services that are processes of their own.
+    #[serde(default)]
+    pub services: Vec<ServiceStatus>,
     /// In the order of the configuration.
     pub members: Vec<MemberStatus>,
     /// The audit trail.

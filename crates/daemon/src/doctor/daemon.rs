@@ -11,6 +11,7 @@ use hsmux_token::{Error, Kind, Result};
 use super::{Finding, Level, shown};
 use crate::admin::{AdminClient, KeyRow, MemberStatus, Request, Response};
 use crate::lock::StateLock;
+use crate::services::{ServiceState, ServiceStatus};
 
 /// Asks the daemon.
 pub fn examine(config: &Config) -> Vec<Finding> {
@@ -43,6 +44,7 @@ pub fn examine(config: &Config) -> Vec<Finding> {
         let advice = "correct it, then hsmux reload";
         findings.push(Finding::new(Level::Error, "daemon", problem, advice));
     }
+    findings.extend(status.services.iter().filter_map(service));
     findings.extend(status.members.iter().filter_map(member));
     findings.extend(left_out(config, &status.members));
     findings.extend(status.pool.debts.iter().map(debt));
@@ -77,6 +79,17 @@ fn unreachable(config: &Config, error: &Error, held: &Result<bool>) -> Finding {
             Finding::new(Level::Warning, "daemon", problem, "start it: hsmux serve")
         }
     }
+}
+
+/// A service that does not serve.
+fn service(service: &ServiceStatus) -> Option<Finding> {
+    if service.state == ServiceState::Serving {
+        return None;
+    }
+    let problem = service.problem.as_deref();
+    let problem = problem.unwrap_or("it has been started, and does not serve yet");
+    let advice = "look into the daemon's log, which has its lines, too";
+    Some(Finding::new(Level::Error, &service.name, problem, advice))
 }
 
 /// Where a daemon would listen, and what says so.

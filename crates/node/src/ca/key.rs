@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hsmux_daemon::admin::sign;
 use hsmux_software::{PublicKey, csr};
 use hsmux_token::{Class, Error, Kind, Mechanism, ObjectId, Result, Token, Uri};
 use parking_lot::Mutex;
@@ -77,7 +76,7 @@ impl TokenKey {
 
     fn try_sign(&self, data: &[u8]) -> Result<Vec<u8>> {
         let deadline = Instant::now() + SIGN_WITHIN;
-        let signature = sign(&*self.token, self.id, &self.mechanism, data, deadline)?;
+        let signature = csr::sign(&*self.token, self.id, &self.mechanism, data, deadline)?;
         self.public.verify(&self.mechanism, data, &signature)?;
         csr::signature_value(&self.mechanism, &signature)
     }

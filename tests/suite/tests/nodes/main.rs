@@ -8,6 +8,7 @@ mod gateway;
 mod grown;
 mod lost;
 mod pair;
+mod process;
 mod refused;
 mod revoked;
 mod serving;

@@ -22,8 +22,8 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-gateway",
         "hsmux-pkcs11",
         "hsmux-bench",
+        "hsmux-node",
     ],
-    &["hsmux-node"],
     &["hsmux-cli"],
 ];
 

@@ -1,0 +1,36 @@
+//! `hsmux service NAME`: a service of the daemon that has started it.
+
+use clap::{Args, ValueEnum};
+use hsmux_worker::{keep_secrets, take_stdin};
+
+use super::serve::Serve;
+use crate::context::Context;
+use crate::exit::Exit;
+
+/// Options of `hsmux service`.
+#[derive(Args, Debug)]
+pub struct Service {
+    #[command(flatten)]
+    serve: Serve,
+
+    /// Which
+    name: Name,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Name {
+    Node,
+}
+
+impl Service {
+    pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
+        // It reads the private key of its certificate.
+        keep_secrets();
+        self.serve.start_log()?;
+        let link = take_stdin()?;
+        match self.name {
+            Name::Node => hsmux_node::serve(link, context.file())?,
+        }
+        Ok(Exit::Done)
+    }
+}

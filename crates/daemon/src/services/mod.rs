@@ -1,0 +1,105 @@
+//! Services of this host that are processes of their own: the daemon starts them, serves the connections that they give
+//! it, tells them what is in force, and starts them anew when they have ended.
+//!
+//! A service parses what strangers send. It holds no PIN and no module, and what it may use is decided here, as for
+//! every other connection: one that is taken over can do no more than its clients.
+
+mod process;
+mod restarts;
+mod supervised;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use hsmux_config::Config;
+use hsmux_token::Result;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::daemon::Running;
+use supervised::Supervised;
+
+/// How services are started.
+#[derive(Clone, Debug)]
+pub struct ServiceProgram {
+    /// The program.
+    pub file: PathBuf,
+    /// Its arguments, before the service's name.
+    pub arguments: Vec<String>,
+}
+
+/// How a service is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// `node`.
+    pub name: String,
+    /// `starting`, `serving` or `ended`.
+    pub state: ServiceState,
+    /// Its process id, while there is a process.
+    pub pid: Option<u32>,
+    /// How often it was started again after it had ended.
+    pub restarts: u64,
+    /// Why it ended last, if it has.
+    pub problem: Option<String>,
+}
+
+/// Whether a service serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceState {
+    /// It has been started, and has not said yet that it serves.
+    #[default]
+    Starting,
+    /// It serves.
+    Serving,
+    /// It has ended, and is started again in a moment.
+    Ended,
+}
+
+/// All services of a daemon.
+#[derive(Default)]
+pub struct Services(Mutex<Vec<Supervised>>);
+
+impl Services {
+    /// Starts those that the configuration names, and waits until each of them serves. An error is that of the first one
+    /// that cannot.
+    pub fn start(&self, running: &Arc<Running>, program: &ServiceProgram) -> Result<()> {
+        for name in named(&running.config()) {
+            let service = Supervised::start(name, running, program)?;
+            self.0.lock().push(service);
+        }
+        Ok(())
+    }
+
+    /// Another configuration is in force.
+    pub(crate) fn change(&self, new: &Config) {
+        for service in &*self.0.lock() {
+            service.tell_configuration(new);
+        }
+    }
+
+    /// No service takes new clients any more; those that are there are served.
+    pub fn stop_listening(&self) {
+        for service in &*self.0.lock() {
+            service.stop_listening();
+        }
+    }
+
+    /// Ends them all.
+    pub fn end(&self) {
+        let all = std::mem::take(&mut *self.0.lock());
+        all.iter().for_each(Supervised::begin_end);
+        drop(all);
+    }
+
+    /// How they are.
+    pub(crate) fn status(&self) -> Vec<ServiceStatus> {
+        self.0.lock().iter().map(Supervised::status).collect()
+    }
+}
+
+/// Services of this configuration that are processes of their own.
+fn named(config: &Config) -> Option<&'static str> {
+    let node = config.node.as_ref();
+    node.filter(|node| !node.listen.is_empty()).map(|_| "node")
+}

@@ -1,0 +1,88 @@
+//! The process of a service: started with its link as standard input, and ended.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use hsmux_config::{Config, PinSource, User};
+use hsmux_wire::ServiceLink;
+use hsmux_worker::Environment;
+
+use super::ServiceProgram;
+use crate::child::end_of;
+
+/// How long a service may take to end when its link has: what it runs ends by then.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long the kernel may take to end a killed process.
+const KILLED_WITHIN: Duration = Duration::from_secs(1);
+
+/// Starts it.
+pub fn start(
+    program: &ServiceProgram,
+    name: &str,
+    config: &Config,
+) -> std::io::Result<(Child, ServiceLink)> {
+    let (link, far) = ServiceLink::pair()?;
+    let mut command = Command::new(&program.file);
+    command
+        .args(&program.arguments)
+        .arg(name)
+        .stdin(Stdio::from(OwnedFd::from(far)))
+        .stdout(Stdio::null())
+        // Ctrl+C is for the daemon, which ends its services when their work is done.
+        .process_group(0);
+    if let Some(user) = user_of(name, config) {
+        become_user(&mut command, user)?;
+    }
+    let child = without_pins(config).apply(&mut command).spawn()?;
+    Ok((child, link))
+}
+
+fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {
+    match name {
+        "node" => config.node.as_ref()?.user.as_ref(),
+        _ => None,
+    }
+}
+
+/// The process is this user's, with its main group and no other.
+fn become_user(command: &mut Command, user: &User) -> std::io::Result<()> {
+    let account = user.account();
+    let account =
+        account.ok_or_else(|| std::io::Error::other(format!("there is no user {user}")))?;
+    let own = rustix::process::geteuid();
+    if own.as_raw() == account.uid {
+        return Ok(());
+    }
+    if !own.is_root() {
+        let message = format!("user = {user}: root alone can start a process of another user");
+        return Err(std::io::Error::other(message));
+    }
+    command.uid(account.uid).gid(account.gid);
+    Ok(())
+}
+
+/// Waits for its end, and says what became of it. It is killed if it does not end by itself.
+pub fn end(mut child: Child) -> String {
+    let until = Instant::now() + ENDS_WITHIN;
+    if let Some(fate) = end_of(&mut child, until) {
+        return fate;
+    }
+    let _ = child.kill();
+    let until = Instant::now() + KILLED_WITHIN;
+    let fate = end_of(&mut child, until);
+    fate.unwrap_or_else(|| "it hangs in the kernel, and does not end though it was killed".into())
+}
+
+/// What the daemon has, but for PINs.
+fn without_pins(config: &Config) -> Environment {
+    let members = config.tokens.iter().map(|member| &member.pin);
+    let pins = members.chain(config.listeners.iter().map(|listener| &listener.pin));
+    let withheld = pins.flatten().filter_map(|pin| match pin {
+        PinSource::Env(name) => Some(name.clone()),
+        PinSource::File(_) | PinSource::Credential(_) => None,
+    });
+    Environment::new(Vec::new(), withheld.collect())
+}

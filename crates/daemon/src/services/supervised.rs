@@ -1,0 +1,248 @@
+//! One service: a thread that starts its process, attends to what it says, and starts it again when it has ended.
+
+use std::io;
+use std::process::Child;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use hsmux_config::Config;
+use hsmux_token::{Error, Kind, Result};
+use hsmux_wire::{FromService, ServiceLink, ToService};
+use parking_lot::{Condvar, Mutex};
+
+use super::restarts::Restarts;
+use super::{ServiceProgram, ServiceState, ServiceStatus, process};
+use crate::daemon::Running;
+
+/// How long its first start may take.
+const START_WITHIN: Duration = Duration::from_secs(30);
+
+/// A service under supervision. Dropping it ends it, and waits for that.
+pub struct Supervised {
+    service: Arc<Service>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Service {
+    name: &'static str,
+    program: ServiceProgram,
+    running: Weak<Running>,
+    now: Mutex<Now>,
+    changed: Condvar,
+}
+
+/// How it is.
+struct Now {
+    status: ServiceStatus,
+    link: Option<Arc<ServiceLink>>,
+    listens: bool,
+    is_ending: bool,
+}
+
+/// Told of the first start: that it serves, or why not.
+type Started = Option<Sender<Result<()>>>;
+
+impl Supervised {
+    /// Starts it, and waits until it serves or cannot.
+    pub fn start(
+        name: &'static str,
+        running: &Arc<Running>,
+        program: &ServiceProgram,
+    ) -> Result<Self> {
+        let failed = |why: &dyn std::fmt::Display| {
+            Error::pool(Kind::Environment, format!("the {name} cannot start: {why}"))
+        };
+        let service = Arc::new(Service {
+            name,
+            program: program.clone(),
+            running: Arc::downgrade(running),
+            now: Mutex::new(Now {
+                status: ServiceStatus {
+                    name: name.to_owned(),
+                    state: ServiceState::Starting,
+                    pid: None,
+                    restarts: 0,
+                    problem: None,
+                },
+                link: None,
+                listens: true,
+                is_ending: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let (tell, told) = channel();
+        let thread = {
+            let service = Arc::clone(&service);
+            let thread = thread::Builder::new().name(format!("hsmux-{name}"));
+            thread.spawn(move || service.supervise(Some(tell)))
+        };
+        let thread = Some(thread.map_err(|e| failed(&e))?);
+        let supervised = Self { service, thread };
+        match told.recv_timeout(START_WITHIN) {
+            Ok(started) => started.map(|()| supervised),
+            Err(_) => Err(failed(&format!(
+                "it says nothing within {} s",
+                START_WITHIN.as_secs()
+            ))),
+        }
+    }
+
+    /// Another configuration is in force.
+    pub fn tell_configuration(&self, new: &Config) {
+        let text = new.text.to_string();
+        self.service.tell(&ToService::Configuration(text));
+    }
+
+    /// No new clients.
+    pub fn stop_listening(&self) {
+        self.service.now.lock().listens = false;
+        self.service.tell(&ToService::StopListening);
+    }
+
+    /// Ends it, without waiting for that.
+    pub fn begin_end(&self) {
+        let mut now = self.service.now.lock();
+        now.is_ending = true;
+        if let Some(link) = &now.link {
+            link.close();
+        }
+        self.service.changed.notify_all();
+    }
+
+    /// How it is.
+    pub fn status(&self) -> ServiceStatus {
+        self.service.now.lock().status.clone()
+    }
+}
+
+impl Drop for Supervised {
+    fn drop(&mut self) {
+        self.begin_end();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Service {
+    fn supervise(&self, mut started: Started) {
+        let mut restarts = Restarts::default();
+        loop {
+            let begun = Instant::now();
+            let problem = self.live(&mut started);
+            let mut now = self.now.lock();
+            now.status.state = ServiceState::Ended;
+            now.status.pid = None;
+            now.status.problem = Some(problem.to_string());
+            if let Some(started) = started.take() {
+                let _ = started.send(Err(problem));
+                return;
+            }
+            if now.is_ending || !now.listens {
+                return;
+            }
+            let pause = restarts.pause(begun.elapsed());
+            tracing::error!(
+                "the {} has ended: {problem}; it is started again in {} ms",
+                self.name,
+                pause.as_millis()
+            );
+            let until = Instant::now() + pause;
+            while !now.is_ending && !self.changed.wait_until(&mut now, until).timed_out() {}
+            if now.is_ending || !now.listens {
+                return;
+            }
+            now.status.restarts += 1;
+            now.status.state = ServiceState::Starting;
+        }
+    }
+
+    /// From a start to the end after it; answers why it has ended.
+    fn live(&self, started: &mut Started) -> Error {
+        let (child, link) = match self.begin() {
+            Ok(begun) => begun,
+            Err(error) => {
+                let program = self.program.file.display();
+                let message = format!("the {} cannot be started ({program}): {error}", self.name);
+                return Error::pool(Kind::Environment, message);
+            }
+        };
+        let said = self.attend(&link, started);
+        self.now.lock().link = None;
+        link.close();
+        let fate = process::end(child);
+        said.unwrap_or_else(|| Error::lost(fate))
+    }
+
+    fn begin(&self) -> io::Result<(Child, Arc<ServiceLink>)> {
+        let running = self.running.upgrade();
+        let running = running.ok_or_else(|| io::Error::other("the daemon stops"))?;
+        // Whoever changes the configuration meanwhile tells it after this.
+        let mut now = self.now.lock();
+        let config = running.config();
+        let (child, link) = process::start(&self.program, self.name, &config)?;
+        let link = Arc::new(link);
+        now.status.pid = Some(child.id());
+        // An error is seen by whoever attends to it.
+        let _ = link.tell(&ToService::Configuration(config.text.to_string()));
+        now.link = Some(Arc::clone(&link));
+        if now.is_ending {
+            link.close();
+        }
+        Ok((child, link))
+    }
+
+    /// Does what it asks for until its link ends; answers what it says of that.
+    fn attend(&self, link: &ServiceLink, started: &mut Started) -> Option<Error> {
+        let mut said = None;
+        loop {
+            match link.attend() {
+                Ok(FromService::Ready) => {
+                    self.now.lock().status.state = ServiceState::Serving;
+                    if let Some(started) = started.take() {
+                        let _ = started.send(Ok(()));
+                    }
+                }
+                Ok(FromService::Failed(error)) => said = Some(error),
+                Ok(asked) => self.carry_out(asked)?,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return said,
+                Err(error) => {
+                    let message = format!("it says what nobody understands: {error}");
+                    return Some(Error::protocol(message));
+                }
+            }
+        }
+    }
+
+    /// `None` when the daemon has gone.
+    fn carry_out(&self, asked: FromService) -> Option<()> {
+        let running = self.running.upgrade()?;
+        let peers = running.peers();
+        match asked {
+            FromService::Serve {
+                host,
+                from,
+                connection,
+            } => peers.serve_from(&running, &host, &from, connection),
+            FromService::Refused {
+                from,
+                problem,
+                advice,
+            } => peers.refuse(&from, &problem, &advice),
+            FromService::Ready | FromService::Failed(_) => {}
+        }
+        Some(())
+    }
+
+    /// Tells it, if it is there. One that has no room for more hears nothing any more: it is ended, and started again.
+    fn tell(&self, message: &ToService) {
+        let now = self.now.lock();
+        let Some(link) = &now.link else { return };
+        if let Err(error) = link.tell(message) {
+            tracing::error!(%error, "the {} hears nothing", self.name);
+            link.close();
+        }
+    }
+}
