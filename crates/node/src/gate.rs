@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_config::no_peer;
+use hsmux_service::Daemon;
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::Greeting;
+use hsmux_wire::{Greeting, ServiceClient};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -16,7 +17,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::certificate::Shown;
-use crate::daemon::Daemon;
 use crate::guests::{Guests, Purpose, Stay};
 use crate::lobby::{Lobby, Place};
 use crate::refusal::Refusal;
@@ -103,7 +103,7 @@ impl Gate {
         name: &str,
         from: SocketAddr,
     ) -> Error {
-        let identity = || Some(self.daemon.section()?.identity.clone());
+        let identity = || Some(self.daemon.config().node.as_ref()?.identity.clone());
         let complain = |problem: &str| {
             self.refuse(from, &format!("{NOT_TAKEN}: {problem}"), SAME_CA);
         };
@@ -187,10 +187,11 @@ impl Gate {
         from: SocketAddr,
     ) -> Result<(Stay, Option<UnixStream>)> {
         // The daemon looks at that, too, and knows best; but a host that it refuses may not hear why.
-        let section = self.daemon.section();
-        let peer = section.as_ref().and_then(|node| node.peer(&shown.name));
+        let config = self.daemon.config();
+        let section = config.node.as_ref();
+        let peer = section.and_then(|node| node.peer(&shown.name));
         peer.ok_or_else(|| no_peer(&shown.name))?;
-        let peers = section.as_ref().map_or(0, |node| node.peers.len());
+        let peers = section.map_or(0, |node| node.peers.len());
         let entered = self.guests.enter(shown.clone(), purpose, peers);
         let stay = entered.map_err(|share| {
             let message = format!(
@@ -201,10 +202,22 @@ impl Gate {
             Error::token(Kind::Busy, message)
         })?;
         let near = match purpose {
-            Purpose::Work => Some(self.daemon.serve(&shown.name, &from.to_string())?),
+            Purpose::Work => Some(self.served(shown, from)?),
             Purpose::Lists => None,
         };
         Ok((stay, near))
+    }
+
+    /// The end of a connection that the daemon serves.
+    fn served(&self, shown: &Shown, from: SocketAddr) -> Result<UnixStream> {
+        let near = self.daemon.connect(ServiceClient::Host {
+            name: shown.name.clone(),
+            from: from.to_string(),
+        })?;
+        let near = near
+            .set_nonblocking(true)
+            .and_then(|()| UnixStream::from_std(near));
+        near.map_err(|error| Error::lost(format!("a socket: {error}")))
     }
 }
 

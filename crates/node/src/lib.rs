@@ -8,7 +8,6 @@
 //! | file | one idea |
 //! |---|---|
 //! | `service` | start and end of the serving side, a process of its own |
-//! | `daemon` | the daemon, as that process has it |
 //! | `gate` | a connection from its first byte until it is served |
 //! | `lobby` | connections that nobody knows yet |
 //! | `guests` | connections that are open, and who has to go |
@@ -25,7 +24,6 @@
 pub mod ca;
 mod certificate;
 mod connect;
-mod daemon;
 mod gate;
 mod guests;
 mod identity;

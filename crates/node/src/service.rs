@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_edge::tcp_listener;
+use hsmux_service::{Daemon, News};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use crate::daemon::{Daemon, News};
 use crate::gate::Gate;
 use crate::guests::Guests;
 use crate::revocation::look_at;
@@ -43,7 +43,8 @@ struct Service {
 impl Service {
     /// Reads the certificates, opens the sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
-        let node = daemon.section();
+        let config = daemon.config();
+        let node = config.node.as_ref();
         let node = node.ok_or_else(|| Error::protocol("there is no [node]"))?;
         let current = Current::read(&node.identity)?;
         node.identity.revoked.iter().for_each(|file| look_at(file));

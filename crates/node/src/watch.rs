@@ -59,7 +59,8 @@ pub async fn run(gate: Arc<Gate>) {
     loop {
         tokio::time::sleep(LOOK).await;
         // Without the section nobody is let in.
-        let Some(node) = gate.daemon.section() else {
+        let config = gate.daemon.config();
+        let Some(node) = &config.node else {
             gate.guests.dismiss(|_| false);
             continue;
         };
@@ -81,7 +82,7 @@ pub async fn run(gate: Arc<Gate>) {
                 }
             }
         }
-        dismiss(&gate, &node, news);
+        dismiss(&gate, node, news);
     }
 }
 

@@ -73,7 +73,7 @@ pub fn sign(
     mechanism: &Mechanism,
     data: &[u8],
     deadline: Instant,
-) -> Result<bytes::Bytes> {
+) -> Result<Vec<u8>> {
     let offered = token.info().mechanism(mechanism.kind).is_some();
     let (mechanism, data) = match prehash(mechanism) {
         Some((hash, raw)) if !offered => {
@@ -89,7 +89,7 @@ pub fn sign(
         mechanism,
         data: Blob::from(data),
     };
-    token.execute(&operation, deadline)?.into_bytes()
+    Ok(token.execute(&operation, deadline)?.into_bytes()?.to_vec())
 }
 
 /// The DER of the request: the info, by which mechanism it was signed, and the signature as the

@@ -42,5 +42,5 @@ pub use message::*;
 pub use reactor::Reactor;
 pub use remote::{Keeper, Link, RemoteToken};
 pub use server::{Answerer, Conversation, HandedOver, Service};
-pub use service_link::{FromService, ServiceLink, ToService};
+pub use service_link::{Client as ServiceClient, FromService, ServiceLink, ToService};
 pub use socket::{Endpoint, Peer};

@@ -2,7 +2,7 @@
 //! (SOCK_SEQPACKET, unix(7)), some with a descriptor.
 //!
 //! A service holds no PIN and no module. What it wants of the pool it asks over connections that it gives to the daemon
-//! here ([`FromService::Serve`]), with the frames of any program.
+//! here ([`FromService::Connect`]), with the frames of any program.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -38,12 +38,10 @@ pub enum FromService {
     Ready,
     /// It cannot begin.
     Failed(Error),
-    /// The daemon is to serve a connection for another host, which has shown that it is of this name.
-    Serve {
-        /// Its name.
-        host: String,
-        /// Its address and port, for messages.
-        from: String,
+    /// The daemon is to serve a connection.
+    Connect {
+        /// For whom.
+        client: Client,
         /// The daemon's end.
         connection: UnixStream,
     },
@@ -55,6 +53,24 @@ pub enum FromService {
         problem: String,
         /// What to do about it.
         advice: String,
+    },
+}
+
+/// Whose requests come on a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+pub enum Client {
+    /// The service's own.
+    #[n(0)]
+    Service,
+    /// Another host's, which has shown that it is of this name.
+    #[n(1)]
+    Host {
+        /// Its name.
+        #[n(0)]
+        name: String,
+        /// Its address and port, for messages.
+        #[n(1)]
+        from: String,
     },
 }
 
@@ -70,7 +86,7 @@ enum Packet {
     #[n(3)]
     Failed(#[n(0)] Error),
     #[n(4)]
-    Serve(#[n(0)] String, #[n(1)] String),
+    Connect(#[n(0)] Client),
     #[n(5)]
     Refused(#[n(0)] String, #[n(1)] String, #[n(2)] String),
 }
@@ -117,11 +133,9 @@ impl ServiceLink {
         match message {
             FromService::Ready => self.send(&Packet::Ready, &[]),
             FromService::Failed(error) => self.send(&Packet::Failed(error), &[]),
-            FromService::Serve {
-                host,
-                from,
-                connection,
-            } => self.send(&Packet::Serve(host, from), &[connection.as_fd()]),
+            FromService::Connect { client, connection } => {
+                self.send(&Packet::Connect(client), &[connection.as_fd()])
+            }
             FromService::Refused {
                 from,
                 problem,
@@ -144,9 +158,8 @@ impl ServiceLink {
         match self.receive()? {
             (Packet::Ready, None) => Ok(FromService::Ready),
             (Packet::Failed(error), None) => Ok(FromService::Failed(error)),
-            (Packet::Serve(host, from), Some(connection)) => Ok(FromService::Serve {
-                host,
-                from,
+            (Packet::Connect(client), Some(connection)) => Ok(FromService::Connect {
+                client,
                 connection: connection.into(),
             }),
             (Packet::Refused(from, problem, advice), None) => Ok(FromService::Refused {
@@ -220,6 +233,13 @@ mod tests {
         (daemon, ServiceLink::of_service(service))
     }
 
+    fn web1() -> Client {
+        Client::Host {
+            name: "web1".into(),
+            from: "192.0.2.1:7".into(),
+        }
+    }
+
     #[test]
     fn a_service_hears_the_whole_configuration_and_the_end() {
         let (daemon, service) = pair();
@@ -241,19 +261,15 @@ mod tests {
         let (daemon, service) = pair();
         let (mut near, connection) = UnixStream::pair().unwrap();
         service
-            .report(FromService::Serve {
-                host: "web1".into(),
-                from: "192.0.2.1:7".into(),
+            .report(FromService::Connect {
+                client: web1(),
                 connection,
             })
             .unwrap();
-        let FromService::Serve {
-            host, connection, ..
-        } = daemon.attend().unwrap()
-        else {
+        let FromService::Connect { client, connection } = daemon.attend().unwrap() else {
             panic!("something else");
         };
-        assert_eq!(host, "web1");
+        assert_eq!(client, web1());
         near.write_all(b"x").unwrap();
         let mut byte = [0];
         (&connection).read_exact(&mut byte).unwrap();
@@ -268,8 +284,7 @@ mod tests {
         let (daemon_too, service_too) = pair();
         // What only the daemon says; a call without its descriptor; bytes that are no packet.
         service_too.send(&Packet::StopListening, &[]).unwrap();
-        let serve = Packet::Serve("web1".into(), String::new());
-        service_too.send(&serve, &[]).unwrap();
+        service_too.send(&Packet::Connect(web1()), &[]).unwrap();
         send(&service_too.0, b"\xff", &[], SendFlags::empty()).unwrap();
         send(&service_too.0, &[0; LONGEST + 1], &[], SendFlags::empty()).unwrap();
         for _ in 0..4 {

@@ -5,11 +5,8 @@ use std::time::Instant;
 
 use der::{Decode, Encode};
 use hsmux_pool::{Catalogue, Entry, Pool};
-use hsmux_software::{PublicKey, csr, digest, pem, prehash, prehashed_input};
-use hsmux_token::{
-    Attributes, Blob, Class, Error, Kind, Mechanism, Object, ObjectId, Operation, Result, Token,
-    Uri, Verb, ck,
-};
+use hsmux_software::{PublicKey, csr, pem};
+use hsmux_token::{Attributes, Class, Error, Kind, Object, ObjectId, Operation, Result, Uri, ck};
 use x509_cert::Certificate;
 
 use super::find;

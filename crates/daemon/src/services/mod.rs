@@ -99,7 +99,7 @@ impl Services {
 }
 
 /// Services of this configuration that are processes of their own.
-fn named(config: &Config) -> Option<&'static str> {
-    let node = config.node.as_ref();
-    node.filter(|node| !node.listen.is_empty()).map(|_| "node")
+fn named(config: &Config) -> impl Iterator<Item = &'static str> {
+    let node = config.node.iter().filter(|node| !node.listen.is_empty());
+    node.map(|_| "node")
 }

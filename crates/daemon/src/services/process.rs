@@ -1,6 +1,5 @@
 //! The process of a service: started with its link as standard input, and ended.
 
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +28,7 @@ pub fn start(
     command
         .args(&program.arguments)
         .arg(name)
-        .stdin(Stdio::from(OwnedFd::from(far)))
+        .stdin(Stdio::from(far))
         .stdout(Stdio::null())
         // Ctrl+C is for the daemon, which ends its services when their work is done.
         .process_group(0);

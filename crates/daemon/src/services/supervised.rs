@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_config::Config;
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{FromService, ServiceLink, ToService};
+use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
 use parking_lot::{Condvar, Mutex};
 
 use super::restarts::Restarts;
@@ -221,11 +221,14 @@ impl Service {
         let running = self.running.upgrade()?;
         let peers = running.peers();
         match asked {
-            FromService::Serve {
-                host,
-                from,
+            FromService::Connect {
+                client: ServiceClient::Host { name, from },
                 connection,
-            } => peers.serve_from(&running, &host, &from, connection),
+            } => peers.serve_from(&running, &name, &from, connection),
+            FromService::Connect {
+                client: ServiceClient::Service,
+                ..
+            } => tracing::error!("the {} asks for what it may not have", self.name),
             FromService::Refused {
                 from,
                 problem,

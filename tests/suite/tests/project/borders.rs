@@ -15,7 +15,7 @@ const LAYERS: &[&[&str]] = &[
     &["hsmux-wire", "hsmux-module", "hsmux-smartcard"],
     &["hsmux-pool", "hsmux-vcard"],
     &["hsmux-replicate", "hsmux-worker"],
-    &["hsmux-traces"],
+    &["hsmux-traces", "hsmux-service"],
     &[
         "hsmux-daemon",
         "hsmux-broker",

@@ -1,0 +1,141 @@
+//! The daemon's pool as a member of a pool in this process.
+
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use hsmux_pool::{Care, Connector, Options, Pool, Seat};
+use hsmux_token::fork::Unshared;
+use hsmux_token::{Error, Kind, Result, Token, TokenInfo};
+use hsmux_wire::frame::{Message, decode_reply};
+use hsmux_wire::{
+    Answer, Call, Connection, Greeting, Hello, Link, Reactor, RemoteToken, SPOKEN, ServiceClient,
+    decode,
+};
+use parking_lot::Mutex;
+
+use crate::Daemon;
+
+/// What it is called in messages.
+const NAME: &str = "the daemon";
+
+/// How long the daemon may take to answer while a connection to it is made.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// As many connections are made at most, whatever the daemon's tokens do at once.
+const LANES: u32 = 256;
+
+/// A pool of which the daemon is the only member: each operation runs there, one at a time on each of as many connections as
+/// its tokens do at once.
+pub fn pool(daemon: &Arc<Daemon>) -> Result<Arc<Pool>> {
+    let options = Options {
+        // Whether replicas are what they say the daemon has proved, and goes on proving.
+        answers: None,
+        ..Options::from(&*daemon.config())
+    };
+    let seat = Seat {
+        name: NAME.to_owned(),
+        member: NAME.to_owned(),
+        weight: 1,
+        timeout: options.deadline,
+        connector: Arc::new(DaemonConnector {
+            daemon: Arc::clone(daemon),
+            newest: Mutex::default(),
+        }),
+    };
+    Pool::start(options, vec![seat])
+}
+
+struct DaemonConnector {
+    daemon: Arc<Daemon>,
+    newest: Mutex<Weak<RemoteToken>>,
+}
+
+impl DaemonConnector {
+    fn newest(&self) -> Result<Arc<RemoteToken>> {
+        let newest = self.newest.lock().upgrade();
+        newest.ok_or_else(|| Error::lost("the connection has ended"))
+    }
+
+    /// A connection that has been greeted, and the frame version agreed.
+    fn open(&self, client: [u8; 16]) -> Result<(Unshared<UnixStream>, u16)> {
+        let stream = Unshared::from(self.daemon.connect(ServiceClient::Service)?);
+        let hello = Hello {
+            oldest: *SPOKEN.start(),
+            newest: *SPOKEN.end(),
+            client,
+            program: std::env::args().next_back().unwrap_or_default(),
+        };
+        match decode(ask(&stream, &hello)?)? {
+            Greeting::Welcome(welcome) => Ok((stream, welcome.version)),
+            Greeting::Refused(error) => Err(error),
+        }
+    }
+}
+
+/// One message, and the frame that answers it.
+fn ask(over: &Unshared<UnixStream>, message: &impl Message) -> Result<Vec<u8>> {
+    let over = Unshared::make(|| over.try_clone());
+    let over = over.map_err(|error| Error::lost(format!("{NAME}: {error}")))?;
+    let answer = Connection::new(over).exchange(message, Some(Instant::now() + PATIENCE));
+    answer.map_err(|error| Error::lost(format!("{NAME}: {error}")))
+}
+
+impl Connector for DaemonConnector {
+    fn connect(&self) -> Result<Arc<dyn Token>> {
+        let mut client = [0; 16];
+        getrandom::fill(&mut client)
+            .map_err(|e| Error::pool(Kind::Environment, format!("no random bytes: {e}")))?;
+        let (admin, version) = self.open(client)?;
+        let info = match decode_reply(version, &ask(&admin, &Call::Info)?.into())?.answer {
+            Answer::Info(info) => info,
+            Answer::Failed(error) => return Err(error),
+            other => return Err(Error::protocol(format!("answered {other:?}"))),
+        };
+        let info = TokenInfo {
+            lanes: info.lanes.clamp(1, LANES),
+            ..info
+        };
+        let lanes = (0..info.lanes).map(|_| Ok(self.open(client)?.0));
+        let token = RemoteToken::start(
+            Reactor::shared()?,
+            Link {
+                name: NAME.to_owned(),
+                version,
+                lanes: lanes.collect::<Result<_>>()?,
+                admin,
+                depth: 1,
+                keeper: Box::new(()),
+                info,
+            },
+        )?;
+        *self.newest.lock() = Arc::downgrade(&token);
+        Ok(token)
+    }
+
+    fn care(&self) -> Care {
+        Care {
+            look: true,
+            ..Care::default()
+        }
+    }
+
+    fn remote(&self) -> bool {
+        true
+    }
+
+    /// The daemon compares secret keys.
+    fn trusted(&self) -> bool {
+        true
+    }
+
+    fn outgrown(&self) -> Result<bool> {
+        let token = self.newest()?;
+        let (was, now) = (token.info(), token.inquire()?);
+        Ok(now.mechanisms != was.mechanisms || now.lanes.clamp(1, LANES) != was.lanes)
+    }
+
+    fn scout(&self) -> Result<Arc<dyn Token>> {
+        Ok(self.newest()?)
+    }
+}
