@@ -149,6 +149,7 @@ impl Caller for Waiting<'_> {
         let operation = self.line.next();
         let (tell, told) = oneshot::channel();
         self.token.submit(Batch::from_buf([Request {
+            behalf: None,
             operation: operation.clone(),
             deadline: deadline(),
             done: Done::new(move |answer| drop(tell.send(answer))),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use hsmux_audit::Event;
+use hsmux_audit::{Actor, Event};
 use hsmux_pool::{Catalogue, Course};
 use hsmux_token::{Class, Error, Object, ObjectRef, Operation, Outcome, Result, ck, rv_name};
 use hsmux_traces::{Trace, word};
@@ -19,6 +19,7 @@ pub struct Account {
 
 /// A use of a key, or a change of a token's object, for the audit trail.
 struct Line {
+    actor: Arc<Actor>,
     call: &'static str,
     key: String,
     label: Option<String>,
@@ -45,12 +46,13 @@ impl Account {
     /// It was asked for.
     pub fn open(
         session: &Session,
+        actor: Arc<Actor>,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
     ) -> Self {
         Self {
-            line: Line::of(session, operation, catalogue, since),
+            line: Line::of(session, actor, operation, catalogue, since),
             traced: Traced::begin(session, operation),
         }
     }
@@ -111,6 +113,7 @@ impl Line {
     /// `None` where nothing is to be recorded: a use where uses are not, or no key at all.
     fn of(
         session: &Session,
+        actor: Arc<Actor>,
         operation: &Operation,
         catalogue: &Catalogue,
         since: Instant,
@@ -129,6 +132,7 @@ impl Line {
             _ => None,
         };
         Some(Self {
+            actor,
             call: operation.call(),
             key: key(operation)?,
             label,
@@ -147,7 +151,7 @@ impl Line {
         let label = self
             .label
             .or_else(|| new.and_then(|object| object.attributes.text(ck::CKA_LABEL)));
-        let event = Event::key_use(&session.who.actor, self.call, self.key)
+        let event = Event::key_use(&self.actor, self.call, self.key)
             .label(label)
             .class(self.class)
             .made(made.map(|object| object.id.to_string()))

@@ -182,6 +182,7 @@ impl Application {
         }
         let deadline = Instant::now() + CLEANUP;
         let request = |object| Request {
+            behalf: None,
             operation: Operation::Destroy {
                 object: ObjectRef::Session(object),
             },

@@ -50,6 +50,31 @@ impl Who {
         }
     }
 
+    /// A service of this daemon.
+    pub fn of_service(uid: u32, pid: i32, name: &str) -> Self {
+        let actor = Actor {
+            actor: Some(name.to_owned()),
+            ..Actor::default()
+        };
+        Self {
+            uid,
+            pid,
+            host: None,
+            actor: Arc::new(actor),
+        }
+    }
+
+    /// The same, on behalf of a client of its.
+    pub fn for_client(&self, client: Option<&str>) -> Arc<Actor> {
+        match client {
+            None => Arc::clone(&self.actor),
+            Some(client) => Arc::new(Actor {
+                peer: Some(client.chars().take(LONGEST_NAME).collect()),
+                ..Actor::clone(&self.actor)
+            }),
+        }
+    }
+
     /// What the program calls itself.
     pub fn program(&self) -> &str {
         self.actor.program.as_deref().unwrap_or_default()

@@ -67,7 +67,7 @@ impl Doors {
         let (socket, file) = listen(&listener.socket)?;
         let door = Arc::new(Door {
             service: Arc::clone(&service),
-            host: None,
+            client: None,
         });
         let listening = self.reactor.listen(socket, door)?;
         Ok(Open {

@@ -13,6 +13,7 @@ use crate::account::Account;
 use crate::places::Place;
 use crate::rights::Rights;
 use crate::session_objects::Reserved;
+use crate::settings::Clients;
 use crate::talk::Session;
 
 /// Runs the operations; the answer goes out when the last is done.
@@ -41,8 +42,11 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         let Item {
             operation,
             remaining_us,
+            behalf,
         } = item;
-        let mut account = Account::open(session, &operation, &catalogue, now);
+        let behalf = behalf.filter(|_| settings.clients == Clients::Gateway);
+        let actor = session.who.for_client(behalf.as_deref());
+        let mut account = Account::open(session, actor, &operation, &catalogue, now);
         let permitted = rights.check(&operation, |object| session.application.owned(object));
         let permitted = permitted.inspect_err(|_| account.deny(session));
         let admitted = permitted.and_then(|()| account.admit(session));
@@ -64,6 +68,7 @@ pub fn execute(session: &Arc<Session>, items: Vec<Item>, answer: Answerer) {
         }
         let course = account.course(&operation);
         let request = Request {
+            behalf: None,
             deadline: now + Duration::from_micros(remaining_us).min(longest),
             done: done(session, &gather, index, &operation, account, reserved),
             operation,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hsmux_config::{Allowed, Config, no_peer};
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{Entrance, Greeting, Reactor, frame};
+use hsmux_wire::{Entrance, Greeting, Reactor, ServiceClient, frame};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +121,10 @@ impl Peers {
         let service = AppService::new(Arc::clone(&running.shared), settings);
         let door = Door {
             service: Arc::clone(&service),
-            host: Some(name.to_owned()),
+            client: Some(ServiceClient::Host {
+                name: name.to_owned(),
+                from: String::new(),
+            }),
         };
         let entrance = Arc::new(self.reactor.entrance(Arc::new(door)));
         let made = Open {

@@ -6,11 +6,11 @@ use hsmux_pool::{Catalogue, HIDDEN_LABEL, has_broker_mark};
 use hsmux_software::PublicKey;
 use hsmux_token::{
     Attributes, Class, Error, Kind, Object, ObjectId, ObjectRef, Operation, Result, SessionObject,
-    ck,
+    Verb, ck,
 };
 
 use crate::broker_keys;
-use crate::settings::{Settings, is_private};
+use crate::settings::{Clients, Settings, is_private};
 
 /// Larger keys keep a software token busy for minutes, each of which anybody could ask for.
 const MOST_BITS_WITHOUT_LOGIN: u64 = 4096;
@@ -38,8 +38,12 @@ impl Rights<'_> {
             let why = "this listener is read-only; session objects are allowed";
             return Err(refused(operation, Kind::ReadOnly, why));
         }
-        if self.settings.of_host && operation.exports() {
+        if self.settings.clients == Clients::Host && operation.exports() {
             let why = "another host takes no key out of a token";
+            return Err(refused(operation, Kind::Forbidden, why));
+        }
+        if self.settings.clients == Clients::Gateway && !is_signature(operation) {
+            let why = "the gateway signs, and does nothing else";
             return Err(refused(operation, Kind::Forbidden, why));
         }
         let is_large = |bits| bits > MOST_BITS_WITHOUT_LOGIN;
@@ -168,6 +172,16 @@ impl Template<'_> {
     fn is_of_broker(&self) -> bool {
         self.class != Class::CERTIFICATE && has_broker_mark(self.attributes)
     }
+}
+
+fn is_signature(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Use {
+            verb: Verb::Sign,
+            ..
+        }
+    )
 }
 
 /// The object that is changed, or copied with changes.

@@ -11,7 +11,7 @@ use hsmux_pool::{Owner, Pool};
 use hsmux_replicate::Writer;
 use hsmux_token::{Error, Result};
 use hsmux_traces::Traces;
-use hsmux_wire::{Conversation, Hello, Peer, Service};
+use hsmux_wire::{Conversation, Hello, Peer, Service, ServiceClient};
 use parking_lot::Mutex;
 
 use crate::application::Application;
@@ -20,7 +20,7 @@ use crate::login::Gate;
 use crate::places::{Place, Places};
 use crate::refusals::Refusals;
 use crate::session_objects::SessionObjects;
-use crate::settings::Settings;
+use crate::settings::{Clients, Settings};
 use crate::talk::Talk;
 use crate::view::Views;
 
@@ -122,10 +122,10 @@ impl AppService {
 
     /// Whose requests those of this user are: another host is one owner, whoever asks there.
     pub fn owner(&self, uid: u32) -> Owner {
-        if self.settings.load().of_host {
-            Owner::Host(self.number)
-        } else {
-            Owner::User(uid)
+        match self.settings.load().clients {
+            Clients::Programs => Owner::User(uid),
+            Clients::Host => Owner::Host(self.number),
+            Clients::Gateway => Owner::Gateway,
         }
     }
 
@@ -166,8 +166,8 @@ impl AppService {
 pub struct Door {
     /// Which listener.
     pub service: Arc<AppService>,
-    /// The other host's name, where all connections are its.
-    pub host: Option<String>,
+    /// Whose all connections are, where they come from a service.
+    pub client: Option<ServiceClient>,
 }
 
 impl Service for Door {
@@ -185,13 +185,14 @@ impl Service for Door {
 
     fn hands_over(&self) -> bool {
         let settings = self.service.settings.load();
-        settings.listener.direct && !settings.of_host
+        settings.listener.direct && !settings.clients.is_pool()
     }
 
     fn open(&self, peer: Peer, hello: &Hello) -> Result<Arc<dyn Conversation>> {
-        let who = match &self.host {
+        let who = match &self.client {
             None => Who::new(peer.uid, peer.pid, &hello.program),
-            Some(host) => Who::of_host(peer.uid, host),
+            Some(ServiceClient::Host { name, .. }) => Who::of_host(peer.uid, name),
+            Some(ServiceClient::Service) => Who::of_service(peer.uid, peer.pid, "gateway"),
         };
         let admitted = self.service.settings.load().admit(peer.uid);
         admitted.inspect_err(|error| {
@@ -201,8 +202,8 @@ impl Service for Door {
         })?;
         let name = (peer.uid, hello.client);
         let application = self.service.join(name);
-        if self.host.is_some() {
-            // Its certificate was its login.
+        if self.client.is_some() {
+            // A host's certificate was its login; a service was started by this process.
             application.log_in();
         }
         Ok(Arc::new(Talk::new(application, name, who)))

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use hsmux_config::{Allowed, Config, Listener, Login, PinSource, User};
+use hsmux_config::{Allowed, Config, Listener, Login, PinSource, Socket, User};
 use hsmux_pool::{Catalogue, Entry};
-use hsmux_token::{Error, Kind, Object, Result, ck};
+use hsmux_token::{Class, Error, Kind, Object, Result, ck};
 
 use crate::login::PinHash;
 
@@ -18,12 +18,30 @@ pub struct Settings {
     users: Vec<u32>,
     /// The listener was taken out of the configuration; its connections live on, but are refused.
     pub closed: bool,
-    /// Whether it is for another host: tokens of this one alone serve it.
-    pub of_host: bool,
+    /// Who connects.
+    pub clients: Clients,
     /// What of the pool's queue is for that host.
     pub share: Option<usize>,
     /// Counts the changes of the listener, for [`crate::view::epoch`].
     pub edition: u64,
+}
+
+/// Who connects to a listener.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clients {
+    /// Programs of this host.
+    Programs,
+    /// The pool of another host: tokens of this one alone serve it.
+    Host,
+    /// The pool of the gateway of this host.
+    Gateway,
+}
+
+impl Clients {
+    /// Whether it is a pool, of which this one is a member.
+    pub fn is_pool(self) -> bool {
+        self != Self::Programs
+    }
 }
 
 impl Settings {
@@ -34,7 +52,7 @@ impl Settings {
             pin: pin(config, listener),
             users: users(&listener.socket.allow_users),
             closed: false,
-            of_host: false,
+            clients: Clients::Programs,
             share: None,
             edition: 0,
         }
@@ -44,10 +62,30 @@ impl Settings {
     pub fn of_host(config: &Config, peer: &Allowed) -> Self {
         let peers = config.node.as_ref().map_or(0, |node| node.peers.len());
         Self {
-            of_host: true,
+            clients: Clients::Host,
             // As much is left for the applications of this one.
             share: Some(config.pool.queue / (peers + 1)),
             ..Self::new(config, &peer.listener())
+        }
+    }
+
+    /// What the gateway may do: sign, and change nothing.
+    pub fn of_gateway(config: &Config) -> Self {
+        let listener = Listener {
+            socket: Socket {
+                path: "[gateway]".into(),
+                ..Socket::default()
+            },
+            keys: Vec::new(),
+            broker_keys: false,
+            read_only: true,
+            direct: false,
+            login: Login::Peer,
+            pin: None,
+        };
+        Self {
+            clients: Clients::Gateway,
+            ..Self::new(config, &listener)
         }
     }
 
@@ -58,7 +96,7 @@ impl Settings {
             pin: self.pin.clone(),
             users: Vec::new(),
             closed: true,
-            of_host: self.of_host,
+            clients: self.clients,
             share: self.share,
             edition: self.edition,
         }
@@ -92,7 +130,13 @@ impl Settings {
         } else {
             self.shows(&entry.object)
         };
-        shown && (!self.of_host || catalogue.is_own(entry))
+        let for_them = match self.clients {
+            Clients::Programs => true,
+            Clients::Host => catalogue.is_own(entry),
+            // What TLS needs.
+            Clients::Gateway => entry.object.id.class != Class::SECRET_KEY || signs(&entry.object),
+        };
+        shown && for_them
     }
 
     /// Whether it is a key of the broker that this listener has to name, and may not do everything with.
@@ -130,6 +174,11 @@ pub fn is_private(object: &Object) -> bool {
     use hsmux_token::Class;
     let secret = matches!(object.id.class, Class::PRIVATE_KEY | Class::SECRET_KEY);
     object.attributes.flag(ck::CKA_PRIVATE).unwrap_or(secret)
+}
+
+/// Whether it is a secret key for signatures, not for ciphertexts.
+fn signs(key: &Object) -> bool {
+    key.attributes.number(ck::CKA_KEY_TYPE) == Some(ck::CKK_GENERIC_SECRET)
 }
 
 /// Where the PIN of a listener comes from: without one of its own it is that of the first member.

@@ -13,6 +13,7 @@ use hsmux_worker::DEPTH_OF_LINKS;
 use crate::application::Application;
 use crate::audit::{self, Who};
 use crate::execute::execute;
+use crate::settings::Clients;
 use crate::view;
 
 /// Operations of one call: the reactor's thread hears nobody else while it takes them. Modules send one, another host
@@ -50,7 +51,15 @@ impl Talk {
 
 impl Conversation for Talk {
     fn most_operations(&self) -> u64 {
-        if self.session.application.service.settings.load().of_host {
+        if self
+            .session
+            .application
+            .service
+            .settings
+            .load()
+            .clients
+            .is_pool()
+        {
             DEPTH_OF_LINKS as u64
         } else {
             MOST
@@ -65,7 +74,7 @@ impl Conversation for Talk {
             let shared = &session.application.service.shared;
             let _ = shared.keep_out(&session.who, &error);
             // A host that is let in no longer goes on with its other members.
-            let error = if settings.of_host {
+            let error = if settings.clients.is_pool() {
                 Error::lost(error.to_string())
             } else {
                 error
@@ -86,12 +95,12 @@ impl Conversation for Talk {
             }
             Call::HandOver(key) => session.hand_over(key, answer),
             Call::Admin(_) => session.refuse("administration has a socket of its own", answer),
-            Call::Objects if settings.of_host => session.objects(answer),
-            Call::Look if settings.of_host => {
+            Call::Objects if settings.clients.is_pool() => session.objects(answer),
+            Call::Look if settings.clients.is_pool() => {
                 let seen = session.application.tell(&session.view());
                 answer.send(&session.reply(Answer::Seen(seen)));
             }
-            Call::Pace if settings.of_host => {
+            Call::Pace if settings.clients.is_pool() => {
                 answer.send(&session.reply(Answer::Pace(Vec::new())));
             }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
@@ -176,7 +185,7 @@ impl Session {
 
     /// An answer as whoever asked may have it.
     pub fn result(&self, result: Result<Outcome>) -> Result<Outcome> {
-        if !self.application.service.settings.load().of_host {
+        if self.application.service.settings.load().clients != Clients::Host {
             return result;
         }
         match result {

@@ -8,7 +8,7 @@ use hsmux_token::{Object, TokenFlags};
 use hsmux_wire::View;
 use parking_lot::Mutex;
 
-use crate::settings::{Settings, is_private};
+use crate::settings::{Clients, Settings, is_private};
 
 /// The newest view for each of the two states of login; made once for each epoch.
 #[derive(Default)]
@@ -21,7 +21,7 @@ type Sized = (Arc<View>, usize);
 /// listener's rights, and never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
     // That a token of this host has a key, too, is news to others.
-    let epoch = if settings.of_host {
+    let epoch = if settings.clients == Clients::Host {
         catalogue.edition()
     } else {
         catalogue.epoch
@@ -47,7 +47,7 @@ impl Views {
 }
 
 fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
-    let info = if settings.of_host {
+    let info = if settings.clients == Clients::Host {
         &catalogue.own
     } else {
         &catalogue.info

@@ -205,6 +205,7 @@ impl Signer {
         });
         let deadline = Instant::now() + self.patience;
         let request = Request {
+            behalf: None,
             operation,
             deadline,
             done,

@@ -81,6 +81,7 @@ impl Threads {
     /// Runs a request on this thread.
     pub(crate) fn run_here(&self, token: &ModuleToken, request: Request, task: &Task) {
         let Request {
+            behalf: _,
             operation,
             deadline,
             done,

@@ -139,6 +139,7 @@ fn main() {
 fn submit(pool: &Pool, operation: &Operation, deadline: Instant) {
     let (sender, receiver) = mpsc::sync_channel(1);
     pool.submit(Batch::from_buf([Request {
+        behalf: None,
         operation: operation.clone(),
         deadline,
         done: Done::new(move |result| {

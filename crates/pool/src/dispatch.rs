@@ -136,6 +136,7 @@ impl Core {
         let token = Arc::clone(&connection);
         let done = Done::new(move |result| core.finished(place, &connection, result));
         let batch = Batch::from_buf([Request {
+            behalf: job.behalf.clone(),
             operation,
             deadline,
             done,

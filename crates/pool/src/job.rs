@@ -29,6 +29,8 @@ pub(crate) struct Job {
     pub operation: Operation,
     pub term: Term,
     pub attempt: Mutex<Attempt>,
+    /// On whose behalf a service has asked for it.
+    pub behalf: Option<Box<str>>,
     /// Where it is written down how it goes.
     pub course: Option<Arc<Course>>,
     /// Who has asked for it, if that may go away.
@@ -103,6 +105,7 @@ impl Job {
             need,
             operation: request.operation,
             attempt: Mutex::default(),
+            behalf: request.behalf,
             course: ask.course,
             asker: ask.asker.cloned(),
             standing: Mutex::new(Standing::Placed),

@@ -51,6 +51,7 @@ pub trait Token: Send + Sync {
             signal.1.notify_one();
         });
         self.submit(Batch::from_buf([Request {
+            behalf: None,
             operation: operation.clone(),
             deadline,
             done,
@@ -151,6 +152,8 @@ pub struct Request {
     pub operation: Operation,
     /// Past this nobody waits for the answer.
     pub deadline: Instant,
+    /// On whose behalf a service asks, for the audit trail.
+    pub behalf: Option<Box<str>>,
     /// Who is told.
     pub done: Done,
 }

@@ -148,6 +148,7 @@ impl Conversation for Front {
             answer.send(&Reply::new(1, answer_of));
         });
         self.0.submit(Batch::from_iter([Request {
+            behalf: None,
             operation,
             deadline: Instant::now() + Duration::from_secs(30),
             done,

@@ -135,6 +135,7 @@ impl Client {
         let item = Item {
             operation: operation.clone(),
             remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
+            behalf: None,
         };
         let call = Call::Execute(vec![item]);
         match self.call(call, deadline + GRACE)?.answer {

@@ -118,7 +118,13 @@ pub struct Item {
     /// How long the answer is worth waiting for, in microseconds; clocks of two hosts differ.
     #[n(1)]
     pub remaining_us: u64,
+    /// On whose behalf a service asks, for the audit trail; at most [`BEHALF`] bytes of it are taken.
+    #[n(2)]
+    pub behalf: Option<String>,
 }
+
+/// The longest [`Item::behalf`], in bytes: an address and a port, or a name.
+pub const BEHALF: usize = 256;
 
 /// What a server answers.
 #[derive(Clone, Debug, Encode, Decode)]

@@ -51,6 +51,7 @@ fn what_follows_answers_that_come_together_travels_together() {
         let next = Arc::clone(&token);
         let follow = move |_| drop(submit(&next, sign(&[n + 4]), LONG));
         token.submit(Batch::from_iter([Request {
+            behalf: None,
             operation: sign(&[n]),
             deadline: soon(),
             done: Done::new(follow),

@@ -56,6 +56,7 @@ impl Engine {
         let done = Done::new(move |result| drop(tell.send(result)));
         let traced = traces::operation(&operation);
         let request = Request {
+            behalf: None,
             operation,
             deadline: Instant::now() + patience,
             done,

@@ -209,6 +209,7 @@ fn a_token_that_hangs_does_not_hang_who_waits_for_a_session() {
     let (tell, told) = channel();
     let done = Done::new(move |result| tell.send(result.map(|_| ())).unwrap());
     token.submit(Batch::from_buf([Request {
+        behalf: None,
         operation: operation.clone(),
         deadline: soon(),
         done,
@@ -241,6 +242,7 @@ fn submitted_operations_run_side_by_side() {
     let request = |n| {
         let tell = tell.clone();
         Request {
+            behalf: None,
             operation: sign(key, [n; 32]),
             deadline: soon(),
             done: Done::new(move |result| tell.send((n, result)).unwrap()),
@@ -286,6 +288,7 @@ fn a_request_past_its_deadline_is_not_run() {
     let token = standin.open("1234").unwrap();
     let (tell, told) = channel();
     token.submit(Batch::from_buf([Request {
+        behalf: None,
         operation: sign(private(&token, "ec"), [7; 32]),
         deadline: Instant::now(),
         done: Done::new(move |result| tell.send(result).unwrap()),

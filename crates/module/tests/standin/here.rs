@@ -20,6 +20,7 @@ fn submit_here(token: &ModuleToken, operation: &Operation) -> Told {
         tell.send(answer).unwrap();
     });
     token.submit_here(Batch::from_buf([Request {
+        behalf: None,
         operation: operation.clone(),
         deadline: soon(),
         done,

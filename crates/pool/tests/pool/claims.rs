@@ -11,6 +11,7 @@ use crate::vault::*;
 fn request(key: Key) -> (Request, Receiver<Result<Outcome>>) {
     let (tell, told) = channel();
     let request = Request {
+        behalf: None,
         operation: key.signing(),
         deadline: in_seconds(600),
         done: Done::new(move |result| drop(tell.send(result))),

@@ -22,6 +22,7 @@ fn a_request_that_moves_on_has_a_run_on_each_seat() {
     let course = Arc::new(Course::default());
     let (tell, told) = channel();
     let request = Request {
+        behalf: None,
         operation: key.signing(),
         deadline: in_seconds(60),
         done: Done::new(move |result| drop(tell.send(result))),

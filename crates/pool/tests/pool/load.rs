@@ -106,6 +106,7 @@ fn every_request_is_answered_once_while_members_die() {
     for n in 0..REQUESTS {
         let (answers, good) = (Arc::clone(&answers), Arc::clone(&good));
         pool.submit(Batch::from_buf([Request {
+            behalf: None,
             operation: key.signing(),
             deadline: in_seconds(60),
             done: Done::new(move |result| {

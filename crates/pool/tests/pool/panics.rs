@@ -59,6 +59,7 @@ fn the_keeper_keeps_deadlines_after_a_panic() {
     one.last().hang();
     let soon = || std::time::Instant::now() + Duration::from_millis(50);
     pool.submit(Batch::from_buf([Request {
+        behalf: None,
         operation: key.signing(),
         deadline: soon(),
         done: Done::new(|_| panic!("who is told that it is too late")),

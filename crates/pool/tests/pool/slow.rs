@@ -92,6 +92,7 @@ fn answered(pool: &Pool, key: Key, count: usize) -> Vec<usize> {
     let requests = (0..count).map(|number| {
         let tell = tell.clone();
         Request {
+            behalf: None,
             operation: key.signing(),
             deadline: in_seconds(600),
             done: Done::new(move |result| drop(tell.send((number, result)))),

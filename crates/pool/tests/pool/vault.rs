@@ -229,6 +229,7 @@ pub fn submit_to(
 ) -> std::sync::mpsc::Receiver<Result<Outcome>> {
     let (sender, receiver) = std::sync::mpsc::channel();
     token.submit(hsmux_token::Batch::from_buf([hsmux_token::Request {
+        behalf: None,
         operation,
         deadline,
         done: hsmux_token::Done::new(move |result| {

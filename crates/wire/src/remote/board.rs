@@ -120,6 +120,7 @@ impl Board {
             items.push(Item {
                 operation: request.operation,
                 remaining_us: u64::try_from(left.as_micros()).unwrap_or(u64::MAX),
+                behalf: request.behalf.map(String::from),
             });
         }
         running.frames.push_back(count);

@@ -176,6 +176,7 @@ impl Conversation for Front {
                     answer.send(&reply(Answer::Results(vec![result])));
                 });
                 daemon.token.submit(Batch::from_iter([Request {
+                    behalf: None,
                     operation: item.operation,
                     deadline,
                     done,
@@ -274,6 +275,7 @@ pub type Told = mpsc::Receiver<Result<Outcome>>;
 pub fn request(operation: Operation, within: Duration) -> (Request, Told) {
     let (tell, told) = mpsc::channel();
     let request = Request {
+        behalf: None,
         operation,
         deadline: Instant::now() + within,
         done: Done::new(move |result| tell.send(result).unwrap_or_default()),

@@ -142,6 +142,7 @@ pub type Told = std::sync::mpsc::Receiver<Result<Outcome>>;
 pub fn submit(token: &dyn Token, operation: Operation) -> Told {
     let (tell, told) = std::sync::mpsc::channel();
     token.submit(Batch::from_iter([Request {
+        behalf: None,
         operation,
         deadline: soon(),
         done: Done::new(move |result| tell.send(result).unwrap_or_default()),
