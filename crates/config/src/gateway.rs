@@ -13,10 +13,13 @@ use super::network::Network;
 use super::reader::{Fields, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{Place, Site, place, site};
+use super::{User, parse};
 
 /// `[gateway]`: TLS with private keys in the pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GatewaySection {
+    /// Whose process it is; the daemon's own without it.
+    pub user: Option<User>,
     /// Addresses that it listens on.
     pub listen: Vec<SocketAddr>,
     /// Addresses for plain HTTP: ACME's challenges, and the way to https.
@@ -166,6 +169,7 @@ fn gateway(fields: &mut Fields<'_, '_, '_>) -> GatewaySection {
             .error(fields.span_of("ticket_secret"), message);
     }
     GatewaySection {
+        user: fields.read("user", parse::user),
         tickets,
         connections: number(fields, "connections", 50_000),
         handshakes: number(fields, "handshakes", 16_384),

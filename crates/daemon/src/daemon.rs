@@ -190,6 +190,7 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         tracing::info!("the daemon stops");
         self.running.services.stop_listening();
+        self.running.services.drain(&self.running.config());
         self.running.doors.close();
         let pool = &self.running.shared.pool;
         let end = Instant::now() + DRAIN;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use hsmux_config::{Config, Listener};
 use hsmux_edge::unix_listener::{SocketFile, listen};
 use hsmux_token::Result;
-use hsmux_wire::{Listening, Reactor};
+use hsmux_wire::{Entrance, Listening, Reactor, ServiceClient};
 use parking_lot::Mutex;
 
 use crate::admin::{AdminService, ListenerStatus};
@@ -75,6 +75,16 @@ impl Doors {
             listening,
             file,
         })
+    }
+
+    /// Where the gateway's connections come in.
+    pub fn of_gateway(&self, running: &Running) -> Entrance {
+        let settings = Settings::of_gateway(&running.config());
+        let door = Door {
+            service: AppService::new(Arc::clone(&running.shared), settings),
+            client: Some(ServiceClient::Service),
+        };
+        self.reactor.entrance(Arc::new(door))
     }
 
     /// Takes over another configuration; answers what has changed. New sockets come first, so that

@@ -10,9 +10,9 @@ use std::time::Duration;
 use crate::ticket_keys::Keys;
 use arc_swap::ArcSwap;
 use boring::ssl::SslContext;
-use hsmux_audit::Trail;
 use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
+use hsmux_service::Daemon;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, sleep, timeout_at};
@@ -31,7 +31,7 @@ use crate::{connection, http, plain};
 pub struct House {
     pub section: GatewaySection,
     pub pool: Arc<Pool>,
-    pub trail: Arc<Trail>,
+    pub daemon: Arc<Daemon>,
     pub metrics: Arc<Metrics>,
     pub signatures: Arc<Signatures>,
     pub sites: Arc<ArcSwap<Sites>>,

@@ -14,7 +14,7 @@
 //! | `memory` | how much memory they hold together |
 //! | `revocation` | which certificates of clients are believed no more |
 //! | `lifetime` | until when certificates are good |
-//! | `signer`, `ledger` | signatures of the pool, and their lines on the audit trail |
+//! | `signer` | signatures of the pool |
 //! | `signatures`, `fair_queue` | in which order they are asked for |
 //! | `source` | which clients count as one |
 //! | `tickets` | sessions that other hosts resume |
@@ -42,7 +42,6 @@ pub mod fuzzing;
 mod house;
 mod http;
 mod joined;
-mod ledger;
 mod lifetime;
 mod memory;
 mod metrics;
@@ -51,7 +50,6 @@ mod pace;
 mod phase;
 mod plain;
 mod proxy_header;
-mod reserve;
 mod revocation;
 mod service;
 mod signatures;
@@ -67,4 +65,4 @@ mod tls_stream;
 mod tunnel;
 mod watch;
 
-pub use service::Service;
+pub use service::Gateway;

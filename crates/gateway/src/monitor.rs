@@ -1,5 +1,6 @@
 //! `/metrics` and `/health`, on a port of their own without TLS.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -83,12 +84,12 @@ impl House {
     }
 
     /// Why it had better have no new clients.
-    fn trouble(&self) -> Option<&'static str> {
+    fn trouble(&self) -> Option<Cow<'static, str>> {
         if self.phases.is_at(Phase::Leaving) {
-            return Some("the gateway ends");
+            return Some("the gateway ends".into());
         }
-        if self.trail.wants_uses() && !self.trail.admits() {
-            return Some("keys are not used while the audit trail cannot be written");
+        if let Some(why) = self.daemon.trouble() {
+            return Some(why.to_string().into());
         }
         let catalogue = self.pool.catalogue();
         let sites = self.sites.load();
@@ -98,6 +99,6 @@ impl House {
                 .is_some_and(|entry| !entry.members().is_empty())
         };
         (!sites.keys.iter().all(|(key, _)| signed(key)))
-            .then_some("a key has no token in service that can sign with it")
+            .then(|| "a key has no token in service that can sign with it".into())
     }
 }

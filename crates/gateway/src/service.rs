@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use hsmux_audit::Trail;
 use hsmux_config::GatewaySection;
 use hsmux_edge::tcp_listener;
-use hsmux_pool::{Pool, Pulse, serving_threads};
+use hsmux_service::{Daemon, Service};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -23,7 +22,6 @@ use crate::http::FolderReads;
 use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
 use crate::phase::{Phase, Phases};
-use crate::reserve::Reserve;
 use crate::signatures::{Signatures, share};
 use crate::sites::Sites;
 use crate::source::SourceCounts;
@@ -31,35 +29,31 @@ use crate::tickets::Tickets;
 use crate::watch::Watch;
 use crate::{monitor, plain, tls};
 
-/// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
-pub struct Service {
-    addresses: Vec<SocketAddr>,
+/// A running gateway. Dropping it ends it: no new connections, then what runs.
+pub struct Gateway {
     house: Arc<House>,
     phase: watch::Sender<Phase>,
     /// What accepts connections, one for each socket.
     listeners: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
-    pulse: Option<Pulse>,
 }
 
-impl Service {
-    /// Reads certificates and keys, opens the sockets, and serves. Uses of keys go to the trail, where they are
-    /// wanted there. `current` says what the configuration is by now: other sites are taken over, all else needs a
-    /// restart.
-    pub fn start(
-        section: &GatewaySection,
-        pool: Arc<Pool>,
-        trail: Arc<Trail>,
-        current: impl Fn() -> Option<GatewaySection> + Send + Sync + 'static,
-    ) -> Result<Self> {
+impl Service for Gateway {
+    /// Reads certificates and keys, opens the sockets, and serves. Other sites are taken over while it runs, all else
+    /// needs a restart.
+    fn start(daemon: &Arc<Daemon>) -> Result<Self> {
+        let config = daemon.config();
+        let section = config.gateway.as_ref();
+        let section = section.ok_or_else(|| Error::protocol("there is no [gateway]"))?;
         plain::check(section).map_err(|e| failed("acme", &e))?;
+        let pool = hsmux_service::pool(daemon)?;
         let metrics = Metrics::new()?;
         let mut watch = Watch::new(section, &pool);
-        let tickets = Tickets::of(section, &pool, &trail, &metrics)?;
+        let tickets = Tickets::of(section, &pool, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
         let signatures = Signatures::new(section, &pool);
         let before = Sites::default();
-        let sites = Sites::read(&before, section, &signatures, &trail, &metrics, keys)?;
+        let sites = Sites::read(&before, section, &signatures, &metrics, keys)?;
         watch.warn(&sites);
         watch.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
@@ -70,7 +64,6 @@ impl Service {
         };
         let sockets = Sockets::open(section)?;
         let runtime = Builder::new_multi_thread()
-            .worker_threads(serving_threads())
             .thread_name("hsmux-gateway")
             .enable_all()
             .build()
@@ -86,7 +79,7 @@ impl Service {
             signatures,
             source_connections: of_source(section.source_connections, connections),
             source_handshakes: of_source(section.source_handshakes, section.handshakes),
-            trail,
+            daemon: Arc::clone(daemon),
             metrics,
             sites,
             changes: watch::Sender::new(()),
@@ -102,30 +95,30 @@ impl Service {
             reads: FolderReads::default(),
             phases,
         });
-        let (addresses, listeners) = sockets.serve(&house, &runtime)?;
+        let listeners = sockets.serve(&house, &runtime)?;
         let (memory, metrics) = (Arc::clone(&house.memory), Arc::clone(&house.metrics));
         runtime.spawn(memory.watch(move || metrics.closed(Closed::Memory)));
+        let current = {
+            let daemon = Arc::clone(daemon);
+            move || daemon.config().gateway.clone()
+        };
         runtime.spawn(watch.run(Arc::clone(&house), current));
         tickets.map(|tickets| runtime.spawn(tickets.run()));
-        let mut reserve = Reserve::new(runtime.handle());
-        let pulse = Pulse::start(move |beat| reserve.beat(beat))?;
         Ok(Self {
-            addresses,
             house,
             phase,
             listeners,
-            pulse: Some(pulse),
             runtime: Some(runtime),
         })
     }
 
-    /// Where it listens, with the ports that the system has chosen.
-    pub fn addresses(&self) -> &[SocketAddr] {
-        &self.addresses
+    fn stop_listening(self) -> Option<Self> {
+        drop(self);
+        None
     }
 }
 
-impl Drop for Service {
+impl Drop for Gateway {
     /// The phases in their order. Places for connections are taken back when no listener gives any away any more: who
     /// waits for all of them leaves none to a client.
     fn drop(&mut self) {
@@ -154,8 +147,6 @@ impl Drop for Service {
             tracing::warn!("the gateway ends while requests run that took longer than {drain:?}");
         }
         let _ = self.phase.send(Phase::Closing);
-        // The runtime waits for its threads, also for the one that rests.
-        self.pulse = None;
         runtime.shutdown_timeout(Duration::from_secs(1));
     }
 }
@@ -186,12 +177,8 @@ impl Sockets {
         self.tls.first().and_then(at).map_or(0, |at| at.port())
     }
 
-    /// Answers where clients are served, with the ports that the system has chosen, and what accepts them.
-    fn serve(
-        self,
-        house: &Arc<House>,
-        runtime: &Runtime,
-    ) -> Result<(Vec<SocketAddr>, Vec<JoinHandle<()>>)> {
+    /// Answers what accepts clients.
+    fn serve(self, house: &Arc<House>, runtime: &Runtime) -> Result<Vec<JoinHandle<()>>> {
         let addresses: Vec<_> = self.tls.iter().filter_map(at).collect();
         let http: Vec<_> = self.plain.iter().filter_map(at).collect();
         let metrics = self.monitor.as_ref().and_then(at);
@@ -208,7 +195,7 @@ impl Sockets {
             runtime.spawn(monitor::serve(Arc::clone(house), open(listener)?));
         }
         tracing::info!(?addresses, ?metrics, ?http, "the gateway serves");
-        Ok((addresses, accepting))
+        Ok(accepting)
     }
 }
 

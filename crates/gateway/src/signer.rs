@@ -7,8 +7,6 @@ use std::time::{Duration, Instant};
 
 use boring::ex_data::Index;
 use boring::ssl::{Ssl, SslRef, SslSignatureAlgorithm};
-use hsmux_audit::Trail;
-use hsmux_pool::Pool;
 use hsmux_token::{Done, Error, Kind, ObjectId, Operation, Request, Result, Verb};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
@@ -18,19 +16,16 @@ use tokio_boring::{
 };
 
 use crate::algorithm::Algorithm;
-use crate::ledger::Line;
 use crate::metrics::Metrics;
 use crate::signatures::{SignatureRequest, Signatures};
 
 /// A key of the pool, as BoringSSL asks it.
 #[derive(Clone)]
 pub struct Signer {
-    pub pool: Arc<Pool>,
     pub signatures: Arc<Signatures>,
     pub key: ObjectId,
     /// How long a handshake may wait.
     pub patience: Duration,
-    pub trail: Arc<Trail>,
     pub metrics: Arc<Metrics>,
 }
 
@@ -39,7 +34,6 @@ struct Asked {
     told: oneshot::Receiver<Result<bytes::Bytes>>,
     wanted: SignatureRequest,
     deadline: Instant,
-    line: Option<Line>,
 }
 
 /// What a handshake is waiting for.
@@ -113,21 +107,12 @@ impl AsyncPrivateKeyMethod for Signer {
             progress.refuse();
             return Err(AsyncPrivateKeyMethodError);
         }
-        let asked = self.submit(algorithm, input, &progress);
-        let waiting = self.metrics.signature(algorithm.name);
         let Asked {
             told,
             wanted,
             deadline,
-            line,
-        } = match asked {
-            Ok(asked) => asked,
-            Err(error) => {
-                progress.failed.store(true, Ordering::Release);
-                waiting.ended::<()>(Err(error));
-                return Err(AsyncPrivateKeyMethodError);
-            }
-        };
+        } = self.submit(algorithm, input, &progress);
+        let waiting = self.metrics.signature(algorithm.name);
         progress.signing.store(true, Ordering::Release);
         Ok(Box::pin(async move {
             let _wanted = wanted;
@@ -137,9 +122,6 @@ impl AsyncPrivateKeyMethod for Signer {
                 Err(_) => Err(too_late()),
             };
             progress.signing.store(false, Ordering::Release);
-            if let Some(line) = line {
-                line.ended(&result);
-            }
             let signature = waiting.ended(result).and_then(|raw| algorithm.finish(&raw));
             progress
                 .signed
@@ -188,8 +170,8 @@ impl Signer {
         }
     }
 
-    /// Asks for a signature, unless the audit trail cannot be written that has to have it.
-    fn submit(&self, algorithm: &Algorithm, input: &[u8], progress: &Progress) -> Result<Asked> {
+    /// Asks for a signature.
+    fn submit(&self, algorithm: &Algorithm, input: &[u8], progress: &Progress) -> Asked {
         let (mechanism, data) = algorithm.prepare(input);
         let (tell, told) = oneshot::channel();
         let operation = Operation::Use {
@@ -198,25 +180,23 @@ impl Signer {
             mechanism,
             data: data.into(),
         };
-        let line = Line::open(&self.trail, &self.pool, &operation, progress.client)?;
         // The client may have gone away: then nobody is told.
         let done = Done::new(move |result| {
             drop(tell.send(result.and_then(hsmux_token::Outcome::into_bytes)));
         });
         let deadline = Instant::now() + self.patience;
         let request = Request {
-            behalf: None,
+            behalf: progress.client.map(|client| client.to_string().into()),
             operation,
             deadline,
             done,
         };
         let client = progress.address();
-        Ok(Asked {
+        Asked {
             told,
             wanted: self.signatures.ask(&self.key, client, request),
             deadline,
-            line,
-        })
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use crate::ticket_keys::Keys;
 use boring::error::ErrorStack;
 use boring::ssl::ClientHello;
-use hsmux_audit::Trail;
 use hsmux_config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_software::revocation::Revocation;
@@ -60,7 +59,6 @@ impl Sites {
         before: &Self,
         section: &GatewaySection,
         signatures: &Arc<Signatures>,
-        trail: &Arc<Trail>,
         metrics: &Arc<Metrics>,
         tickets: Option<&Keys>,
     ) -> Result<Self> {
@@ -94,11 +92,9 @@ impl Sites {
                     Key::File(_) => Ability::of(ec, |_| true),
                 };
                 let signer = |key| Signer {
-                    pool: Arc::clone(pool),
                     signatures: Arc::clone(signatures),
                     key,
                     patience: section.sign_timeout,
-                    trail: Arc::clone(trail),
                     metrics: Arc::clone(metrics),
                 };
                 faces.push(Face::new(site, &credential, ability, tickets, signer)?);

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::ticket_keys::{Key, Keys, Ring};
 use boring::hash::hmac_sha256;
-use hsmux_audit::Trail;
 use hsmux_config::{GatewaySection, Place};
 use hsmux_pool::Pool;
 use hsmux_state::FileVersions;
@@ -16,7 +15,6 @@ use hsmux_token::{Error, Kind, Mechanism, Operation, Outcome, Result, Token, Uri
 use zeroize::Zeroizing;
 
 use crate::certificate::the_one;
-use crate::ledger::Line;
 use crate::metrics::Metrics;
 
 /// Keys of tickets, and what makes the next ones.
@@ -24,7 +22,6 @@ pub struct Tickets {
     secret: Place,
     rotation: u64,
     pool: Arc<Pool>,
-    trail: Arc<Trail>,
     metrics: Arc<Metrics>,
     keys: Keys,
     made: Option<Made>,
@@ -48,7 +45,6 @@ impl Tickets {
     pub fn of(
         section: &GatewaySection,
         pool: &Arc<Pool>,
-        trail: &Arc<Trail>,
         metrics: &Arc<Metrics>,
     ) -> Result<Option<Self>> {
         let Some(secret) = section.ticket_secret.clone() else {
@@ -63,7 +59,6 @@ impl Tickets {
             rotation: section.ticket_rotation.as_secs(),
             secret,
             pool: Arc::clone(pool),
-            trail: Arc::clone(trail),
             metrics: Arc::clone(metrics),
             keys: Keys::new(own),
             made: None,
@@ -149,11 +144,7 @@ impl Tickets {
             mechanism: Mechanism::plain(ck::CKM_SHA256_HMAC),
             data: words.into(),
         };
-        let line = Line::open(&self.trail, &self.pool, &operation, None)?;
         let outcome = self.pool.execute(&operation, Instant::now() + PATIENCE);
-        if let Some(line) = line {
-            line.ended(&outcome);
-        }
         let mac = outcome.and_then(Outcome::into_bytes)?;
         let mac = <[u8; 32]>::try_from(&mac[..]);
         mac.map(Zeroizing::new)

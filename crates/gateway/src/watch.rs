@@ -113,8 +113,8 @@ impl Watch {
         self.section = section;
         self.seen = now;
         let keys = house.tickets.as_ref();
-        let (signatures, trail, metrics) = (&house.signatures, &house.trail, &house.metrics);
-        match Sites::read(&before, &self.section, signatures, trail, metrics, keys) {
+        let (signatures, metrics) = (&house.signatures, &house.metrics);
+        match Sites::read(&before, &self.section, signatures, metrics, keys) {
             Ok(sites) => {
                 sites.keep_asking(&house.files);
                 house.sites.store(Arc::new(sites));

@@ -1,6 +1,6 @@
 //! Tokens of other hosts.
 //!
-//! A host offers its tokens to others over mutual TLS ([`serve`]), and a pool on any host has them as members:
+//! A host offers its tokens to others over mutual TLS ([`Node`]), and a pool on any host has them as members:
 //! each behind a worker process of its own ([`link_main`]), which passes frames between its lanes and the other
 //! host. TLS never runs in the process that has the pool of the using host. Certificates come from a small
 //! authority in a folder ([`ca`]).
@@ -38,4 +38,4 @@ mod stream;
 mod watch;
 
 pub use link::link_main;
-pub use service::serve;
+pub use service::Node;

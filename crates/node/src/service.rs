@@ -1,14 +1,12 @@
 //! Start and end of the serving side.
 
 use std::net::TcpListener as StdListener;
-use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use hsmux_edge::tcp_listener;
-use hsmux_service::{Daemon, News};
+use hsmux_service::{Daemon, Service};
 use hsmux_token::{Error, Kind, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -19,28 +17,13 @@ use crate::guests::Guests;
 use crate::revocation::look_at;
 use crate::watch::{self, Current};
 
-/// The process of this service: offers the tokens of this host to others, until the daemon at the other end of `link` has
-/// gone. `file` is the configuration file, which the daemon reads.
-pub fn serve(link: OwnedFd, file: PathBuf) -> Result<()> {
-    let daemon = Arc::new(Daemon::meet(link, file)?);
-    let service = Service::start(&daemon).inspect_err(|error| daemon.failed(error))?;
-    daemon.ready()?;
-    loop {
-        match daemon.hear()? {
-            News::Configuration => {}
-            News::StopListening => service.stop_listening(),
-            News::End => return Ok(()),
-        }
-    }
-}
-
 /// The tokens of this host, offered to others. Dropping it ends their connections.
-struct Service {
+pub struct Node {
     listening: Vec<JoinHandle<()>>,
     runtime: Option<Runtime>,
 }
 
-impl Service {
+impl Service for Node {
     /// Reads the certificates, opens the sockets and serves.
     fn start(daemon: &Arc<Daemon>) -> Result<Self> {
         let config = daemon.config();
@@ -87,13 +70,14 @@ impl Service {
         })
     }
 
-    /// No more connections; those that are open go on.
-    fn stop_listening(&self) {
+    /// Connections that are open go on.
+    fn stop_listening(self) -> Option<Self> {
         self.listening.iter().for_each(JoinHandle::abort);
+        Some(self)
     }
 }
 
-impl Drop for Service {
+impl Drop for Node {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(1));

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use hsmux_config::{Config, parse};
 use hsmux_token::{Error, Kind, Result};
 use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
@@ -17,13 +17,14 @@ pub struct Daemon {
     /// The configuration file, for messages and relative paths.
     file: PathBuf,
     config: ArcSwap<Config>,
+    trouble: ArcSwapOption<String>,
 }
 
 /// What the daemon has said.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News {
-    /// Something else is in force.
-    Configuration,
+    /// Something else is in force, or the daemon is in other trouble.
+    Changed,
     /// No new clients from now on.
     StopListening,
     /// It has gone.
@@ -37,18 +38,22 @@ impl Daemon {
         match link.hear().map_err(|e| lost(&e))? {
             ToService::Configuration(text) => Ok(Self {
                 config: ArcSwap::from_pointee(read(&file, &text)?),
+                trouble: ArcSwapOption::empty(),
                 link,
                 file,
             }),
-            other @ ToService::StopListening => {
-                Err(Error::protocol(format!("no configuration, but {other:?}")))
-            }
+            other => Err(Error::protocol(format!("no configuration, but {other:?}"))),
         }
     }
 
     /// The configuration that is in force.
     pub fn config(&self) -> Arc<Config> {
         self.config.load_full()
+    }
+
+    /// Why the daemon uses no keys now, where it does not.
+    pub fn trouble(&self) -> Option<Arc<String>> {
+        self.trouble.load_full()
     }
 
     /// Waits for what it says. A configuration is in force when this answers.
@@ -59,7 +64,11 @@ impl Daemon {
                     Ok(config) => self.config.store(Arc::new(config)),
                     Err(error) => tracing::error!(%error, "the service goes on as it was"),
                 }
-                Ok(News::Configuration)
+                Ok(News::Changed)
+            }
+            Ok(ToService::Trouble(why)) => {
+                self.trouble.store(why.map(Arc::new));
+                Ok(News::Changed)
             }
             Ok(ToService::StopListening) => Ok(News::StopListening),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(News::End),

@@ -7,6 +7,8 @@
 
 mod daemon;
 mod member;
+mod run;
 
 pub use daemon::{Daemon, News};
 pub use member::pool;
+pub use run::{Service, run};

@@ -171,6 +171,7 @@ fn daemon(callers: usize, lanes: usize) {
 
     let mut bare = hsmux_wire::Connection::new(spawn_lane(&mut children));
     let item = || Item {
+        behalf: None,
         operation: sign(),
         remaining_us: 30_000_000,
     };

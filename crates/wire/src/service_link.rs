@@ -8,9 +8,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use hsmux_token::Error;
 use minicbor::{Decode, Encode};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair};
 
@@ -27,6 +29,8 @@ const LONGEST_TEXT: usize = 16 << 20;
 pub enum ToService {
     /// What is in force from now on: the text of the configuration file, good as the daemon has found it.
     Configuration(String),
+    /// Why no keys are used now; `None`: they are.
+    Trouble(Option<String>),
     /// No new clients from now on; those that are there are served until the link ends.
     StopListening,
 }
@@ -87,6 +91,8 @@ enum Packet {
     Failed(#[n(0)] Error),
     #[n(4)]
     Connect(#[n(0)] Client),
+    #[n(6)]
+    Trouble(#[n(0)] Option<String>),
     #[n(5)]
     Refused(#[n(0)] String, #[n(1)] String, #[n(2)] String),
 }
@@ -124,6 +130,7 @@ impl ServiceLink {
                 let file = sealed(text)?;
                 self.send(&Packet::Configuration, &[file.as_fd()])
             }
+            ToService::Trouble(why) => self.send(&Packet::Trouble(why.clone()), &[]),
             ToService::StopListening => self.send(&Packet::StopListening, &[]),
         }
     }
@@ -148,9 +155,21 @@ impl ServiceLink {
     pub fn hear(&self) -> io::Result<ToService> {
         match self.receive()? {
             (Packet::Configuration, Some(file)) => Ok(ToService::Configuration(text(file)?)),
+            (Packet::Trouble(why), None) => Ok(ToService::Trouble(why)),
             (Packet::StopListening, None) => Ok(ToService::StopListening),
             _ => Err(unexpected()),
         }
+    }
+
+    /// Whether the service says something within this time, or has gone.
+    pub fn wait(&self, within: Duration) -> io::Result<bool> {
+        let within = Timespec {
+            tv_sec: within.as_secs().cast_signed(),
+            tv_nsec: i64::from(within.subsec_nanos()),
+        };
+        let mut said = [PollFd::new(&self.0, PollFlags::IN)];
+        let ready = rustix::io::retry_on_intr(|| poll(&mut said, Some(&within)))?;
+        Ok(ready > 0)
     }
 
     /// Waits for what the service says; [`io::ErrorKind::UnexpectedEof`] when it has gone.

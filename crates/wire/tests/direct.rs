@@ -135,6 +135,7 @@ impl Workers {
 
 fn ask(line: &mut Connection, data: &[u8]) -> Vec<u8> {
     let item = Item {
+        behalf: None,
         operation: sign(data),
         remaining_us: LONG.as_micros() as u64,
     };
@@ -257,6 +258,7 @@ fn many_connections_of_one_user_have_as_many_turns_as_one_of_another() {
     let workers = Workers::of([Arc::new(token) as Arc<dyn Token>]);
     let call = |number: u8| {
         Call::Execute(vec![Item {
+            behalf: None,
             operation: sign(&[number]),
             remaining_us: LONG.as_micros() as u64,
         }])

@@ -24,6 +24,7 @@ fn samples() -> Vec<Vec<u8>> {
         .with_flag(ck::CKA_TOKEN, true)
         .with(ck::CKA_LABEL, b"label".to_vec());
     let item = |operation| Item {
+        behalf: None,
         operation,
         remaining_us: 1_000_000,
     };
@@ -227,6 +228,7 @@ fn a_secret_in_pieces_is_put_together() {
 #[test]
 fn a_call_of_too_many_items_is_refused_before_it_is_decoded() {
     let one = Item {
+        behalf: None,
         operation: Operation::Random { len: 1 },
         remaining_us: 1,
     };

@@ -182,6 +182,7 @@ fn a_worker_runs_together_what_has_come_and_answers_in_its_order() {
     let mut lane = Connection::new(near);
     for n in 0..20_u8 {
         let item = |k: u8| Item {
+            behalf: None,
             operation: sign(&[n, k]),
             remaining_us: u64::MAX,
         };

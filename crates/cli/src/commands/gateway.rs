@@ -1,8 +1,6 @@
-//! `hsmux gateway`, and the gateway inside `hsmux serve`.
+//! `hsmux gateway`: the daemon with a `[gateway]`.
 
 use clap::Args;
-use hsmux_daemon::Daemon;
-use hsmux_gateway::Service;
 
 use super::serve::Serve;
 use crate::context::Context;
@@ -32,20 +30,4 @@ impl Gateway {
         }
         self.serve.run(context)
     }
-}
-
-/// Starts the gateway on a daemon's pool, where the configuration has one.
-pub fn start(daemon: &Daemon) -> anyhow::Result<Option<Service>> {
-    let running = daemon.running();
-    let config = running.config();
-    let Some(section) = &config.gateway else {
-        return Ok(None);
-    };
-    let shared = &running.shared;
-    let (pool, audit) = (shared.pool.clone(), shared.audit.clone());
-    let current = {
-        let running = running.clone();
-        move || running.config().gateway.clone()
-    };
-    Ok(Some(Service::start(section, pool, audit, current)?))
 }

@@ -41,20 +41,19 @@ impl Serve {
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;
-        let (daemon, broker, gateway) = self.start(&file).map_err(advised)?;
+        let (daemon, broker) = self.start(&file).map_err(advised)?;
         daemon.run()?;
-        // They end before the pool does.
-        drop((broker, gateway));
+        // It ends before the pool does.
+        drop(broker);
         Ok(Exit::Done)
     }
 
-    fn start(&self, file: &Path) -> anyhow::Result<(Daemon, Broker, Gateway)> {
+    fn start(&self, file: &Path) -> anyhow::Result<(Daemon, Broker)> {
         let daemon = Daemon::start(file)?;
         let broker = super::broker::start(&daemon)?;
-        let gateway = super::gateway::start(&daemon)?;
         let running = daemon.running();
         running.services.start(running, &self.program(file)?)?;
-        Ok((daemon, broker, gateway))
+        Ok((daemon, broker))
     }
 
     /// This program, with what makes it a service.
@@ -92,7 +91,6 @@ impl Serve {
 }
 
 type Broker = Option<hsmux_broker::Service>;
-type Gateway = Option<hsmux_gateway::Service>;
 
 /// The error of a start, with the command that says more.
 fn advised(error: anyhow::Error) -> anyhow::Error {

@@ -1,6 +1,9 @@
 //! `hsmux service NAME`: a service of the daemon that has started it.
 
 use clap::{Args, ValueEnum};
+use hsmux_gateway::Gateway;
+use hsmux_node::Node;
+use hsmux_service::run;
 use hsmux_worker::{keep_secrets, take_stdin};
 
 use super::serve::Serve;
@@ -19,6 +22,7 @@ pub struct Service {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Name {
+    Gateway,
     Node,
 }
 
@@ -29,7 +33,8 @@ impl Service {
         self.serve.start_log()?;
         let link = take_stdin()?;
         match self.name {
-            Name::Node => hsmux_node::serve(link, context.file())?,
+            Name::Gateway => run::<Gateway>(link, context.file())?,
+            Name::Node => run::<Node>(link, context.file())?,
         }
         Ok(Exit::Done)
     }

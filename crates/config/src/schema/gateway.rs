@@ -50,6 +50,12 @@ pub(super) const GATEWAY: Section = Section {
             "Connections of all clients together; past it new ones are closed at once. So are they once three quarters of the files that the process may open are taken, by them and by what is behind them.",
         ),
         key(
+            "user",
+            r#""hsmux-gateway""#,
+            "the daemon's",
+            "Whose process it is, if root has started the daemon: a user of its own, who can read the files of the sites, and none of the daemon's. Ports below 1024 are not for it, unless net.ipv4.ip_unprivileged_port_start says so. Takes effect at the start.",
+        ),
+        key(
             "handshakes",
             "16384",
             "16384",

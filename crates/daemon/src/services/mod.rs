@@ -10,6 +10,7 @@ mod supervised;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use hsmux_config::Config;
 use hsmux_token::Result;
@@ -18,6 +19,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::daemon::Running;
 use supervised::Supervised;
+
+/// What the services are called.
+const GATEWAY: &str = "gateway";
+const NODE: &str = "node";
+
+/// What else an end takes.
+const END_WITHIN: Duration = Duration::from_secs(5);
 
 /// How services are started.
 #[derive(Clone, Debug)]
@@ -31,7 +39,7 @@ pub struct ServiceProgram {
 /// How a service is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatus {
-    /// `node`.
+    /// `gateway` or `node`.
     pub name: String,
     /// `starting`, `serving` or `ended`.
     pub state: ServiceState,
@@ -85,6 +93,19 @@ impl Services {
         }
     }
 
+    /// Waits for those that end when their clients have gone: as long as the configuration gives them for that.
+    pub(crate) fn drain(&self, config: &Config) {
+        let Some(gateway) = &config.gateway else {
+            return;
+        };
+        let until = Instant::now() + gateway.leave_time + gateway.drain_timeout + END_WITHIN;
+        for service in &*self.0.lock() {
+            if service.name() == GATEWAY && !service.has_ended_by(until) {
+                tracing::warn!("the gateway does not end, and is killed");
+            }
+        }
+    }
+
     /// Ends them all.
     pub fn end(&self) {
         let all = std::mem::take(&mut *self.0.lock());
@@ -100,6 +121,7 @@ impl Services {
 
 /// Services of this configuration that are processes of their own.
 fn named(config: &Config) -> impl Iterator<Item = &'static str> {
+    let gateway = config.gateway.iter().map(|_| GATEWAY);
     let node = config.node.iter().filter(|node| !node.listen.is_empty());
-    node.map(|_| "node")
+    gateway.chain(node.map(|_| NODE))
 }

@@ -41,7 +41,8 @@ pub fn start(
 
 fn user_of<'a>(name: &str, config: &'a Config) -> Option<&'a User> {
     match name {
-        "node" => config.node.as_ref()?.user.as_ref(),
+        super::GATEWAY => config.gateway.as_ref()?.user.as_ref(),
+        super::NODE => config.node.as_ref()?.user.as_ref(),
         _ => None,
     }
 }

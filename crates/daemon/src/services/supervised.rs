@@ -1,6 +1,7 @@
 //! One service: a thread that starts its process, attends to what it says, and starts it again when it has ended.
 
 use std::io;
+use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Weak};
@@ -9,12 +10,15 @@ use std::time::{Duration, Instant};
 
 use hsmux_config::Config;
 use hsmux_token::{Error, Kind, Result};
-use hsmux_wire::{FromService, ServiceClient, ServiceLink, ToService};
+use hsmux_wire::{Entrance, FromService, ServiceClient, ServiceLink, ToService};
 use parking_lot::{Condvar, Mutex};
 
 use super::restarts::Restarts;
 use super::{ServiceProgram, ServiceState, ServiceStatus, process};
 use crate::daemon::Running;
+
+/// How often it is looked whether keys are used.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How long its first start may take.
 const START_WITHIN: Duration = Duration::from_secs(30);
@@ -29,6 +33,8 @@ struct Service {
     name: &'static str,
     program: ServiceProgram,
     running: Weak<Running>,
+    /// Where its connections come in, if it uses keys itself.
+    entrance: Option<Entrance>,
     now: Mutex<Now>,
     changed: Condvar,
 }
@@ -58,6 +64,7 @@ impl Supervised {
             name,
             program: program.clone(),
             running: Arc::downgrade(running),
+            entrance: (name == super::GATEWAY).then(|| running.doors.of_gateway(running)),
             now: Mutex::new(Now {
                 status: ServiceStatus {
                     name: name.to_owned(),
@@ -111,6 +118,22 @@ impl Supervised {
         self.service.changed.notify_all();
     }
 
+    /// What it is called.
+    pub fn name(&self) -> &'static str {
+        self.service.name
+    }
+
+    /// Waits for its end; whether it has ended.
+    pub fn has_ended_by(&self, until: Instant) -> bool {
+        let mut now = self.service.now.lock();
+        while now.status.state != ServiceState::Ended {
+            if self.service.changed.wait_until(&mut now, until).timed_out() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// How it is.
     pub fn status(&self) -> ServiceStatus {
         self.service.now.lock().status.clone()
@@ -136,6 +159,7 @@ impl Service {
             now.status.state = ServiceState::Ended;
             now.status.pid = None;
             now.status.problem = Some(problem.to_string());
+            self.changed.notify_all();
             if let Some(started) = started.take() {
                 let _ = started.send(Err(problem));
                 return;
@@ -196,8 +220,12 @@ impl Service {
 
     /// Does what it asks for until its link ends; answers what it says of that.
     fn attend(&self, link: &ServiceLink, started: &mut Started) -> Option<Error> {
-        let mut said = None;
+        let (mut said, mut told) = (None, None);
         loop {
+            self.tell_trouble(link, &mut told)?;
+            if !link.wait(LOOK).unwrap_or(true) {
+                continue;
+            }
             match link.attend() {
                 Ok(FromService::Ready) => {
                     self.now.lock().status.state = ServiceState::Serving;
@@ -216,6 +244,34 @@ impl Service {
         }
     }
 
+    /// Tells it where keys are not used, or are used again; `None` when the daemon has gone.
+    fn tell_trouble(&self, link: &ServiceLink, told: &mut Option<String>) -> Option<()> {
+        let running = self.running.upgrade()?;
+        let audit = &running.shared.audit;
+        let stands = audit.wants_uses() && !audit.admits();
+        let why =
+            stands.then(|| "keys are not used while the audit trail cannot be written".into());
+        if why != *told {
+            told.clone_from(&why);
+            // Whether it has gone is seen next.
+            let _ = link.tell(&ToService::Trouble(why));
+        }
+        Some(())
+    }
+
+    /// A connection of its own.
+    fn serve(&self, connection: UnixStream) {
+        let taken = self
+            .entrance
+            .as_ref()
+            .map(|entrance| entrance.take(connection));
+        match taken {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::error!(%error, "a connection of the {}", self.name),
+            None => tracing::error!("the {} has no business with keys", self.name),
+        }
+    }
+
     /// `None` when the daemon has gone.
     fn carry_out(&self, asked: FromService) -> Option<()> {
         let running = self.running.upgrade()?;
@@ -227,8 +283,8 @@ impl Service {
             } => peers.serve_from(&running, &name, &from, connection),
             FromService::Connect {
                 client: ServiceClient::Service,
-                ..
-            } => tracing::error!("the {} asks for what it may not have", self.name),
+                connection,
+            } => self.serve(connection),
             FromService::Refused {
                 from,
                 problem,

@@ -343,6 +343,7 @@ fn one_call_holds_so_many_operations() {
     let program = rig.application();
     program.login(PIN).unwrap();
     let item = |_| Item {
+        behalf: None,
         operation: create("many", true),
         remaining_us: u64::MAX,
     };

@@ -32,6 +32,7 @@ fn another_host_sends_one_operation_in_a_frame() {
     host.exchange(&hello, soon).unwrap();
     let mut ask = |operations| {
         let item = || Item {
+            behalf: None,
             operation: Operation::Random { len: 8 },
             remaining_us: 60_000_000,
         };

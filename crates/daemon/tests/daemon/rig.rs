@@ -128,6 +128,7 @@ impl Application {
     /// Several at once.
     pub fn run_all(&self, operations: Vec<Operation>) -> Vec<Result<Outcome>> {
         let item = |operation| Item {
+            behalf: None,
             operation,
             remaining_us: 5_000_000,
         };

@@ -7,14 +7,13 @@ use std::thread;
 use boring::pkey::PKey;
 use boring::ssl::{Ssl, SslContext};
 use boring::x509::X509;
-use hsmux_audit::{OnFailure, Settings};
 use hsmux_pool::Options;
 use rcgen::{CertifiedKey, KeyPair, generate_simple_self_signed};
 use rustls::version::{TLS12, TLS13};
 use rustls::{
     ClientConfig, ClientConnection, HandshakeKind, RootCertStore, Stream, SupportedProtocolVersion,
 };
-use tempfile::{NamedTempFile, TempDir};
+use tempfile::NamedTempFile;
 
 use super::*;
 use crate::tls;
@@ -37,9 +36,6 @@ fn hosts_whose_clocks_are_a_period_apart_have_each_others_keys() {
 struct Cluster {
     secret: NamedTempFile,
     identity: CertifiedKey<KeyPair>,
-    /// One for all, for nothing is written there.
-    trail: Arc<Trail>,
-    _folder: TempDir,
 }
 
 /// One of them, and what it serves with.
@@ -54,20 +50,7 @@ impl Cluster {
         let mut secret = NamedTempFile::new().unwrap();
         secret.write_all(&[7; 32]).unwrap();
         let identity = generate_simple_self_signed(["a.test".to_owned()]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let trail = Trail::open(&Settings {
-            file: folder.path().join("audit.log"),
-            state: folder.path().to_owned(),
-            uses: false,
-            on_failure: OnFailure::Stop,
-            checkpoint: Duration::from_secs(60),
-        });
-        Self {
-            secret,
-            identity,
-            trail: Arc::new(trail.unwrap()),
-            _folder: folder,
-        }
+        Self { secret, identity }
     }
 
     /// A host whose clock says so, in seconds of Unix time.
@@ -81,7 +64,6 @@ impl Cluster {
             secret: Place::File(self.secret.path().to_owned()),
             rotation: ROTATION,
             pool: Pool::start(Options::default(), Vec::new()).unwrap(),
-            trail: Arc::clone(&self.trail),
             metrics: Metrics::new().unwrap(),
             keys: Keys::new(own),
             made: None,

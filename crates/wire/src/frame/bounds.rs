@@ -130,6 +130,7 @@ mod tests {
     fn operations_are_counted_by_the_first_bytes_of_a_call() {
         let call = |count| {
             let item = Item {
+                behalf: None,
                 operation: Operation::Random { len: 1 },
                 remaining_us: 1,
             };

@@ -159,6 +159,7 @@ pub fn operations() -> Vec<Operation> {
 
 pub fn item(operation: Operation) -> Item {
     Item {
+        behalf: None,
         operation,
         remaining_us: 30_000_000,
     }

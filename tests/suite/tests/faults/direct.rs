@@ -90,6 +90,7 @@ impl Line {
 
 fn execute(operations: &[Operation]) -> Call {
     let item = |operation: &Operation| Item {
+        behalf: None,
         operation: operation.clone(),
         remaining_us: PATIENCE.as_micros() as u64,
     };

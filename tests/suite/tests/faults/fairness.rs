@@ -66,6 +66,7 @@ pub fn signatures(key: ObjectId, count: usize, bytes: usize) -> Call {
         data: vec![7; bytes].into(),
     };
     let item = |_| Item {
+        behalf: None,
         operation: operation(),
         remaining_us: REMAINING_US,
     };
@@ -129,6 +130,7 @@ fn work_of_one_user_leaves_another_half_of_the_token() {
     let ec = key(&rig, "ec");
     let random = |len| {
         Call::Execute(vec![Item {
+            behalf: None,
             operation: Operation::Random { len },
             remaining_us: REMAINING_US,
         }])
