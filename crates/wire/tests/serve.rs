@@ -265,6 +265,7 @@ fn unread_answers_of_one_user_have_a_limit() {
     let call = {
         let mut bytes = greeting();
         let item = hsmux_wire::Item {
+            behalf: None,
             operation: sign(&vec![7; LONG_CALL]),
             remaining_us: 100_000_000,
         };
@@ -327,6 +328,7 @@ fn a_second_call_before_the_answer_is_refused() {
     let mut bytes = greeting();
     for len in [500, 1] {
         let item = hsmux_wire::Item {
+            behalf: None,
             operation: Operation::Random { len },
             remaining_us: 1_000_000,
         };
