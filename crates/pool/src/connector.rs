@@ -33,6 +33,12 @@ pub trait Connector: Send + Sync {
         false
     }
 
+    /// Whether its replicas serve without a proof: the token is the pool that has this process as a service, and has
+    /// proved them.
+    fn vouches(&self) -> bool {
+        false
+    }
+
     /// Whether the token can do more, or other things, than it could when it was connected last: a fresh
     /// connection is to take over then. Blocks; only asked for where [`Care::look`] says so.
     fn outgrown(&self) -> Result<bool> {

@@ -29,7 +29,6 @@ const LANES: u32 = 256;
 /// its tokens do at once.
 pub fn pool(daemon: &Arc<Daemon>) -> Result<Arc<Pool>> {
     let options = Options {
-        // Whether replicas are what they say the daemon has proved, and goes on proving.
         answers: None,
         ..Options::from(&*daemon.config())
     };
@@ -124,8 +123,7 @@ impl Connector for DaemonConnector {
         true
     }
 
-    /// The daemon compares secret keys.
-    fn trusted(&self) -> bool {
+    fn vouches(&self) -> bool {
         true
     }
 

@@ -162,6 +162,9 @@ impl Core {
             let Some(object) = self.candidate(connection, id) else {
                 return Ok(None);
             };
+            if connection.record.seat.connector.vouches() {
+                return last_word(ReplicaState::Serving);
+            }
             if let Some(reason) = unprovable(&object) {
                 return last_word(ReplicaState::Unproved(reason.into()));
             }
