@@ -21,7 +21,7 @@ type Sized = (Arc<View>, usize);
 /// listener's rights, and never 0.
 pub fn epoch(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> u64 {
     // That a token of this host has a key, too, is news to others.
-    let epoch = if settings.clients == Clients::Host {
+    let epoch = if settings.clients.is_pool() {
         catalogue.edition()
     } else {
         catalogue.epoch
@@ -64,11 +64,14 @@ fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
         TokenFlags::PROTECTED_AUTHENTICATION_PATH,
         listener.login == Login::Peer,
     );
-    let offered = |object: &Object| {
-        let entry = catalogue.get(&object.id);
-        entry.is_some_and(|entry| settings.offers(catalogue, entry))
+    let shown = |object: &Object| {
+        let entry = catalogue.get(&object.id)?;
+        let seen = settings.offers(catalogue, entry) && (logged_in || !is_private(object));
+        seen.then(|| match settings.clients {
+            Clients::Gateway => catalogue.with_inability(entry),
+            Clients::Programs | Clients::Host => object.clone(),
+        })
     };
-    let seen = |object: &&Object| offered(object) && (logged_in || !is_private(object));
     View {
         epoch: epoch(catalogue, settings, logged_in),
         info,
@@ -76,8 +79,7 @@ fn view(catalogue: &Catalogue, settings: &Settings, logged_in: bool) -> View {
             .snapshot()
             .objects
             .iter()
-            .filter(seen)
-            .cloned()
+            .filter_map(shown)
             .collect(),
         logged_in,
     }

@@ -93,11 +93,7 @@ impl House {
         }
         let catalogue = self.pool.catalogue();
         let sites = self.sites.load();
-        let signed = |key| {
-            catalogue
-                .get(key)
-                .is_some_and(|entry| !entry.members().is_empty())
-        };
+        let signed = |key| catalogue.get(key).is_some_and(|entry| entry.is_served());
         (!sites.keys.iter().all(|(key, _)| signed(key)))
             .then(|| "a key has no token in service that can sign with it".into())
     }

@@ -130,6 +130,7 @@ impl Catalogue {
         let having = self.mechanisms.get(&mechanism);
         let having = having.copied().unwrap_or_default();
         let able = match self.entries.get(key) {
+            Some(entry) if entry.is_unable(mechanism) => return false,
             Some(entry) if entry.serving.is_empty() => entry.hopeful.and(&having),
             Some(entry) => entry.serving.and(&having),
             None => having,

@@ -18,6 +18,7 @@ mod direct;
 mod dispatch;
 mod failover;
 mod guest;
+mod inability;
 mod inline;
 mod job;
 mod keeper;
