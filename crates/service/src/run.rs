@@ -31,7 +31,11 @@ pub fn run<S: Service>(link: OwnedFd, file: PathBuf) -> Result<()> {
                 Some(left) => service = left,
                 None => return Ok(()),
             },
-            News::End => return Ok(()),
+            News::End => {
+                // Nobody signs any more, and the next daemon starts another one on the same ports: it ends at once.
+                std::mem::forget(service);
+                return Ok(());
+            }
         }
     }
 }

@@ -23,7 +23,6 @@ mod haproxy_own;
 mod haproxy_restarts;
 mod heads;
 mod hello;
-mod here;
 mod hosts;
 mod http2_backends;
 mod kept;
