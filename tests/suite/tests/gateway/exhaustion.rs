@@ -18,7 +18,7 @@ use crate::rig::Gateway;
 const SERVICE: &str = "service_time_us = 200000";
 
 /// A connection from another address of this host, which has said so much.
-fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
+pub fn from(address: [u8; 4], to: &str, first: &[u8]) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
         SocketType::STREAM,
@@ -27,7 +27,7 @@ fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
     )
     .expect("a socket");
     bind(&socket, &SocketAddr::from((address, 0))).expect("an address of this host");
-    let to: SocketAddr = gateway.address.parse().expect("an address");
+    let to: SocketAddr = to.parse().expect("an address");
     connect(socket.as_fd(), &to).expect("a connection");
     let mut stream = TcpStream::from(socket);
     std::io::Write::write_all(&mut stream, first).expect("a hello");
@@ -60,7 +60,7 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
     thread::scope(|scope| {
         let open = || {
             let of = |address: &[u8; 4]| {
-                let streams = (0..each).map(|_| from(*address, gateway, &hello));
+                let streams = (0..each).map(|_| from(*address, &gateway.address, &hello));
                 streams.collect::<Vec<_>>()
             };
             addresses.iter().flat_map(of).collect::<Vec<_>>()
@@ -83,7 +83,7 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
                     if !matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
                         let at = stream.local_addr().expect("an address");
                         let SocketAddr::V4(at) = at else { continue };
-                        *stream = from(at.ip().octets(), gateway, &hello);
+                        *stream = from(at.ip().octets(), &gateway.address, &hello);
                     }
                 }
                 thread::sleep(Duration::from_millis(20));
@@ -137,7 +137,7 @@ fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
     };
     let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
     let held: Vec<_> = (0..30)
-        .map(|_| from([127, 0, 0, 9], &gateway, &hello))
+        .map(|_| from([127, 0, 0, 9], &gateway.address, &hello))
         .collect();
     until("some are refused", PATIENCE, || {
         (refused("busy") > 0).then_some(())
@@ -145,7 +145,7 @@ fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
     assert!(waiting() <= 24, "{} wait", waiting());
     handshake(&gateway);
     let silent: Vec<_> = (0..60)
-        .map(|_| from([127, 0, 0, 8], &gateway, &[]))
+        .map(|_| from([127, 0, 0, 8], &gateway.address, &[]))
         .collect();
     until("one address has all it may", PATIENCE, || {
         (refused("source") == 20).then_some(())

@@ -12,12 +12,17 @@ use crate::rig::{BOTH, Gateway, certify};
 
 /// A connection with this server name and protocol, which believes every certificate.
 pub fn connect(gateway: &Gateway, name: &str, protocol: &str) -> SslStream<TcpStream> {
+    let stream = TcpStream::connect(&gateway.address).expect("a connection");
+    shake(stream, name, protocol)
+}
+
+/// The same over a connection that is there.
+pub fn shake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let length = u8::try_from(protocol.len()).expect("a short name");
     let protocols = [&[length], protocol.as_bytes()].concat();
     connector.set_alpn_protos(&protocols).expect("a protocol");
-    let stream = TcpStream::connect(&gateway.address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let config = connector.build().configure().expect("a configuration");
     let config = config.verify_hostname(false);
