@@ -10,14 +10,25 @@ pub enum Owner {
     Service,
     /// The gateway of this process.
     Gateway,
-    /// The broker of this process.
-    Broker,
+    /// A client of the broker of this process, by a number of its own; 0: the broker itself. All of them have the share
+    /// of one owner, in which they take turns.
+    Broker(u64),
     /// A local user, by its id.
     User(u32),
     /// Another host, by a number of its own.
     Host(u64),
     /// The pool itself, for its proofs: they always have a place in the queue.
     Pool,
+}
+
+impl Owner {
+    /// The owner that stands for all those with which this one has a share.
+    pub(crate) fn group(self) -> Self {
+        match self {
+            Self::Broker(_) => Self::Broker(0),
+            alone => alone,
+        }
+    }
 }
 
 /// What a request counts for in its owner's share.
