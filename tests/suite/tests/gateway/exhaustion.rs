@@ -99,10 +99,11 @@ fn signed(gateway: &Gateway) -> u64 {
     gateway.metric("hsmux_gateway_signatures_total")
 }
 
-/// In the middle: what a busy machine adds to one is no matter.
-fn typical(mut waits: Vec<Duration>) -> Duration {
+/// Of twelve all but one are faster: what a busy machine adds to one is no matter.
+fn slowest_but_one(waits: &[Duration]) -> Duration {
+    let mut waits = waits.to_vec();
     waits.sort();
-    waits[waits.len() / 2]
+    waits[waits.len() - 2]
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn handshakes_that_nobody_completes_hold_up_no_other_address() {
     let (gateway, quiet) = slow("");
     for each in [100, 300] {
         let waits = beside(&gateway, &[[127, 0, 0, 9]], each);
-        let wait = typical(waits.clone());
+        let wait = slowest_but_one(&waits);
         assert!(wait < 3 * quiet, "{each}: {waits:?}, {quiet:?} when quiet");
     }
 }
@@ -120,7 +121,7 @@ fn nor_do_those_of_some_dozens_of_addresses() {
     let (gateway, quiet) = slow("");
     let addresses: Vec<_> = (0..24).map(|last| [127, 0, 1, last + 1]).collect();
     let waits = beside(&gateway, &addresses, 10);
-    let wait = typical(waits.clone());
+    let wait = slowest_but_one(&waits);
     assert!(wait < 3 * quiet, "{waits:?}, {quiet:?} when quiet");
 }
 
