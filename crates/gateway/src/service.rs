@@ -26,10 +26,10 @@ use crate::phase::{Phase, Phases};
 use crate::reserve::Reserve;
 use crate::signatures::{Signatures, share};
 use crate::sites::Sites;
-use crate::source::SourceCounts;
+use crate::source::SourceSlots;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
-use crate::{monitor, plain, tls};
+use crate::{monitor, plain, reservation, tls};
 
 /// A running gateway, with threads of its own. Dropping it ends it: no new connections, then what runs.
 pub struct Service {
@@ -79,7 +79,7 @@ impl Service {
         let files = Files::of(tcp_listener::files());
         let connections = section.connections.min(files.of_clients());
         let of_source =
-            |own: Option<usize>, all| SourceCounts::new(own.unwrap_or_else(|| share(all)));
+            |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
         let house = Arc::new(House {
             section: section.clone(),
             pool,
@@ -96,6 +96,7 @@ impl Service {
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
+            waiting: reservation::waiting(files.of_backends()),
             files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),

@@ -36,6 +36,7 @@ mod record;
 mod registry;
 mod scheduler;
 mod seatset;
+mod session_keys;
 mod slots;
 mod status;
 mod stock;

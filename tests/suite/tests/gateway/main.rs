@@ -26,6 +26,7 @@ mod hello;
 mod here;
 mod hosts;
 mod http2_backends;
+mod idle;
 mod kept;
 mod kinds;
 mod late;
