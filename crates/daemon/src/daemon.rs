@@ -343,16 +343,16 @@ impl Running {
     /// Puts a member of the file into service: a new one, or one that was removed. One that does not come into
     /// service is out of the pool again.
     pub fn add(self: &Arc<Self>, name: &str) -> Result<String> {
-        let (member, before) = self.begin(name)?;
+        let before = self.begin(name)?;
         until_settled(&self.shared.pool, name).or_else(|error| {
             self.take_back(name, before);
             self.remove(name)?;
-            Err(members::not_added(&member, &error))
+            Err(members::not_added(error))
         })
     }
 
-    /// Answers the member, and what the configuration in force had under its name.
-    fn begin(self: &Arc<Self>, name: &str) -> Result<(Member, Option<Member>)> {
+    /// Answers what the configuration in force had under the member's name.
+    fn begin(self: &Arc<Self>, name: &str) -> Result<Option<Member>> {
         let _turn = self.turn.lock();
         let new = load(&self.file)?;
         let member = new.member(name).ok_or_else(|| {
@@ -362,13 +362,12 @@ impl Running {
             Error::request(Kind::Invalid, message)
         })?;
         members::add(&self.shared.pool, &new, member)?;
-        let member = member.clone();
         let mut config = Config::clone(&self.config());
         let before = config.member(name).cloned();
         config.tokens.retain(|other| other.name != name);
         config.tokens.push(member.clone());
         self.config.store(Arc::new(config));
-        Ok((member, before))
+        Ok(before)
     }
 
     /// The configuration in force has under this name what it had before.

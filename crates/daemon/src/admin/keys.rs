@@ -378,7 +378,10 @@ pub fn until_settled(pool: &Pool, member: &str) -> Result<String> {
             SeatState::Connecting => return Ok(format!("{member} is still connecting")),
             _ => {
                 let why = why(seat).unwrap_or_default();
-                return Err(Error::token(Kind::NoReplica, format!("{member}: {why}")));
+                let last = pool.last_error(&seat.name).map(|error| error.kind());
+                let kind = last.filter(|kind| *kind == Kind::PinHeld);
+                let kind = kind.unwrap_or(Kind::NoReplica);
+                return Err(Error::token(kind, format!("{member}: {why}")));
             }
         }
     }
