@@ -269,22 +269,27 @@ impl Running {
     }
 
     /// Reads the configuration again and takes over what has changed; answers what that was. With
-    /// a mistake in the file, or a socket that cannot be made, all stays as it is. A trail that cannot be written is
-    /// an error, but keeps nothing from being taken over: what `[audit]` says by now may be the way out.
+    /// a mistake in the file, or a socket that cannot be made, all stays as it is. Two errors keep nothing else from
+    /// being taken over: a file of a site that is not there, and a trail that cannot be written, for what `[audit]` says
+    /// by now may be the way out.
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
         let reopened = self.shared.audit.reopen();
         let file = load_to_replace(&self.config(), &self.file);
-        let result = file.and_then(|file| self.take_over(&file));
-        match &result {
-            Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
-            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        let result = file.and_then(|(file, of_sites)| Ok((self.take_over(&file)?, of_sites)));
+        let (changes, of_sites) = result.inspect_err(|error| {
+            tracing::error!(%error, "the configuration stays as it was");
+            *self.problem.lock() = Some(error.to_string());
+        })?;
+        tracing::info!(?changes, "the configuration was read again");
+        let left = (!of_sites.is_empty()).then(|| changes::without_sites(&of_sites, &changes));
+        if let Some(error) = &left {
+            tracing::error!(%error, "not all sites were taken over");
         }
-        *self.problem.lock() = result.as_ref().err().map(ToString::to_string);
-        let changes = result?;
+        *self.problem.lock() = left.as_ref().map(ToString::to_string);
         reopened
             .map_err(|error| error.at("the configuration was taken over, but not all is well"))?;
-        Ok(changes)
+        left.map_or(Ok(changes), Err)
     }
 
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
