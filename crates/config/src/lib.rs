@@ -36,7 +36,7 @@ pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::{Outside, check, new_errors};
+pub use files::{NewErrors, Outside, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;

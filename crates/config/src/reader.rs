@@ -44,6 +44,8 @@ pub enum Named {
     Socket(PathBuf),
     /// A folder that the daemon makes, and what it is for.
     Folder(&'static str, PathBuf),
+    /// What a `[[site]]` names: without it all else goes on.
+    OfSite(Box<Named>),
 }
 
 impl<'a> Source<'a> {

@@ -25,7 +25,7 @@ use crate::metrics::{Closed, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::reserve::Reserve;
 use crate::signatures::{Signatures, share};
-use crate::sites::Sites;
+use crate::sites::SiteReader;
 use crate::source::SourceSlots;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
@@ -58,8 +58,14 @@ impl Service {
         let tickets = Tickets::of(section, &pool, &trail, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
         let signatures = Signatures::new(section, &pool);
-        let before = Sites::default();
-        let sites = Sites::read(&before, section, &signatures, &trail, &metrics, keys)?;
+        let reader = SiteReader {
+            section,
+            signatures: &signatures,
+            trail: &trail,
+            metrics: &metrics,
+            tickets: keys,
+        };
+        let sites = reader.read()?;
         watch.warn(&sites);
         watch.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));

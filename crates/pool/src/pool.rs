@@ -112,6 +112,13 @@ impl Pool {
         }
     }
 
+    /// The last error of a seat's connection.
+    pub fn last_error(&self, seat: &str) -> Option<Error> {
+        let records = self.named(seat).ok()?;
+        let last = records.first()?.last_error.lock();
+        last.as_ref().map(|(_, error)| error.clone())
+    }
+
     /// What the seats do, without a look at the objects.
     pub fn traffic(&self) -> Traffic {
         Traffic {

@@ -194,6 +194,7 @@ mod tests {
             name: "hsm1".into(),
             copies: None,
             member: None,
+            uri: None,
         };
         let connector = ThreadConnector::new(options);
         let refused = connector.connect_afresh(&of_a_vendor).map(drop);

@@ -24,6 +24,6 @@ mod worker;
 pub use connector::{DEPTH_OF_LINKS, ProcessConnector, ThreadConnector};
 pub use environment::Environment;
 pub use orders::LinkOptions;
-pub use seats::{environment, open_options, seats, seats_of};
+pub use seats::{environment, open_options, seats, seats_of, seats_to_add};
 pub use secrets::{keep_secrets, take_stdin};
 pub use worker::{Orders, serve_orders, worker_main};

@@ -1,6 +1,7 @@
 //! Members of the configuration as seats of a pool.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use hsmux_config::{Config, Isolation, Member, PinSource};
@@ -26,6 +27,22 @@ pub fn seats_of(
     member: &Member,
     worker: &Path,
     isolation: Option<Isolation>,
+) -> Vec<Seat> {
+    seats_with(config, member, worker, isolation, false)
+}
+
+/// The same for a member that is added while the daemon runs. Until it serves, errors name it by its URI: commands do not
+/// know its name if it never does.
+pub fn seats_to_add(config: &Config, member: &Member, worker: &Path) -> Vec<Seat> {
+    seats_with(config, member, worker, None, true)
+}
+
+fn seats_with(
+    config: &Config,
+    member: &Member,
+    worker: &Path,
+    isolation: Option<Isolation>,
+    is_new: bool,
 ) -> Vec<Seat> {
     if let Some(seat) = node_seat(config, member, worker) {
         return vec![seat];
@@ -55,6 +72,7 @@ pub fn seats_of(
                 state: config.state.clone(),
                 worker: worker.to_owned(),
                 name: name.clone(),
+                is_new: AtomicBool::new(is_new),
             }),
             name,
             member: member.name.clone(),
@@ -113,6 +131,7 @@ pub fn open_options(member: &Member, state: &Path) -> Result<Options> {
         name: member.name.clone(),
         copies: member.copies,
         member: None,
+        uri: None,
     })
 }
 
@@ -180,6 +199,8 @@ struct MemberConnector {
     state: PathBuf,
     worker: PathBuf,
     name: String,
+    /// Whether it is being added and has not been connected yet.
+    is_new: AtomicBool,
 }
 
 impl MemberConnector {
@@ -187,6 +208,8 @@ impl MemberConnector {
         let mut options = open_options(&self.member, &self.state)?;
         options.name.clone_from(&self.name);
         options.member = Some(self.member.name.clone());
+        let is_new = self.is_new.load(Ordering::Relaxed);
+        options.uri = is_new.then(|| self.member.uri.to_string());
         Ok(options)
     }
 
@@ -200,10 +223,12 @@ impl MemberConnector {
 impl Connector for MemberConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let options = self.options()?;
-        match self.isolation {
+        let token = match self.isolation {
             Isolation::Thread => ThreadConnector::new(options).connect(),
             Isolation::Process => self.start(options),
-        }
+        }?;
+        self.is_new.store(false, Ordering::Relaxed);
+        Ok(token)
     }
 
     fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {

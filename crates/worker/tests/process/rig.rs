@@ -91,6 +91,7 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
         name: label.into(),
         copies: None,
         member: None,
+        uri: None,
     }
 }
 
