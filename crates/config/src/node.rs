@@ -150,13 +150,15 @@ pub fn node_name(name: &str) -> Result<String, String> {
 }
 
 /// Keys of a `[[token]]` that say something of a module.
-const OF_MODULES: [&str; 8] = [
+const OF_MODULES: [&str; 10] = [
     "module",
     "uri",
     "pin",
     "isolation",
     "workers",
     "env",
+    "sandbox",
+    "folders",
     "watch",
     "copies",
 ];

@@ -9,7 +9,7 @@ use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
-use crate::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
+use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
 
 /// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
@@ -191,7 +191,7 @@ impl MemberConnector {
     }
 
     fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
-        ProcessConnector::new(&self.worker, options)
+        ProcessConnector::confined(&self.worker, options, Sandbox::of(&self.member))
             .environment(self.environment.clone())
             .connect()
     }
