@@ -119,6 +119,7 @@ impl Connector for ProcessConnector {
         let Order::Module(order) = &self.order else {
             return Ok(self.start()?);
         };
+        order.sandbox.warn_if_weak();
         persist(|| {
             let _turn = Turn::take(&order.options.module);
             Ok(self.start()?)

@@ -7,7 +7,10 @@
 mod calls;
 mod files;
 
+pub use files::LandlockSupport;
+
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 
 use hsmux_config::{Member, Sandbox as Wanted};
 use hsmux_token::{Error, Kind, Result};
@@ -77,9 +80,9 @@ impl Sandbox {
     /// Confines this thread, and all that it starts from now on. `module` is about to be loaded; `state` is the folder of
     /// the PIN breaker.
     ///
-    /// A kernel that lacks a part of it leaves that part out, which the log says. [`Kind::Environment`] if a part that is
-    /// there fails.
-    pub(crate) fn enter(&self, module: &Path, state: &Path) -> Result<()> {
+    /// A kernel that lacks a part of it leaves that part out: [`Self::warn_if_weak`]. [`Kind::Environment`] if a part that
+    /// is there fails.
+    pub fn enter(&self, module: &Path, state: &Path) -> Result<()> {
         let failed = |part: &str, why: &dyn std::fmt::Display| {
             let message = format!(
                 "sandbox {}: {part}: {why}; sandbox = \"none\" in the [[token]] does without",
@@ -94,19 +97,25 @@ impl Sandbox {
             hsmux_state::private_folder(&pins)
                 .map_err(|e| failed("the folder of PIN records", &e))?;
             let writable = files::writable(self, state);
-            let whole = files::confine(&files::readable(module), &writable)
+            files::confine(&files::readable(module), &writable)
                 .map_err(|e| failed("Landlock", &e))?;
-            if !whole {
-                tracing::warn!(
-                    sandbox = self.profile.name(),
-                    "this kernel has no Landlock, or an old one: the module can read and write more than it needs"
-                );
-            }
         }
         if self.profile != Profile::None {
             calls::confine(self.profile.has_network()).map_err(|e| failed("seccomp", &e))?;
         }
         Ok(())
+    }
+
+    /// Says once in the log of the parent, whose worker has none, that the kernel does not bound the files of modules.
+    pub(crate) fn warn_if_weak(&self) {
+        static SAID: Once = Once::new();
+        if self.profile.bounds_files() && LandlockSupport::of_kernel() == LandlockSupport::Missing {
+            SAID.call_once(|| {
+                tracing::warn!(
+                    "this kernel has no Landlock: modules can read and write all files of their user (hsmux doctor)"
+                );
+            });
+        }
     }
 }
 
@@ -127,7 +136,8 @@ impl Profile {
         }
     }
 
-    fn bounds_files(self) -> bool {
+    /// Whether files are bounded, which needs Landlock.
+    pub fn bounds_files(self) -> bool {
         matches!(self, Self::File | Self::Pcsc)
     }
 

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 
 use super::direct::Desk;
 use super::orders::ModuleOrder;
-use super::{handover, keep_secrets, start, take_stdin};
+use super::{handover, keep_secrets, lock_memory, start, take_stdin};
 
 /// How long a vendor's call may go on when the parent has gone: it may be writing to the token.
 const GRACE: Duration = Duration::from_secs(2);
@@ -98,6 +98,7 @@ where
 {
     let failed = |error: io::Error| Error::lost(format!("the worker's control socket: {error}"));
     keep_secrets();
+    lock_memory();
     let stream = UnixStream::from(take_stdin().map_err(failed)?);
     let lanes = handover::receive(&stream).map_err(failed)?;
     let answers = stream.try_clone().map_err(failed)?;

@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, Ruleset, RulesetAttr,
+    RulesetCreated, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
+    path_beneath_rules,
 };
 
 use super::{Profile, Sandbox};
@@ -32,8 +33,39 @@ const DEVICES: [&str; 6] = [
     "/dev/shm",
 ];
 
-/// Variables that name a module's own configuration.
-const CONFIGURATION: [&str; 2] = ["SOFTHSM2_CONF", "OPENSC_CONF"];
+/// Variables that name a module's own configuration, or its library's.
+const CONFIGURATION: [&str; 3] = ["SOFTHSM2_CONF", "OPENSC_CONF", "OPENSSL_CONF"];
+
+/// Where SoftHSM looks for its configuration, as distributions and `make install` build it.
+const SOFTHSM_CONFIGURATIONS: [&str; 3] = [
+    "/etc/softhsm/softhsm2.conf",
+    "/etc/softhsm2.conf",
+    "/usr/local/etc/softhsm2.conf",
+];
+
+/// How much of its part of a sandbox the kernel keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LandlockSupport {
+    /// All of it.
+    Full,
+    /// Access to files, but not all of it, or no signals and abstract sockets: Linux before 6.12.
+    Partial,
+    /// Nothing: Linux before 5.13, or Landlock is not among its security modules.
+    Missing,
+}
+
+impl LandlockSupport {
+    /// Asks the kernel, and confines nothing.
+    pub fn of_kernel() -> Self {
+        if required(RULES).is_ok() {
+            Self::Full
+        } else if required(ABI::V1).is_ok() {
+            Self::Partial
+        } else {
+            Self::Missing
+        }
+    }
+}
 
 /// What the module may read, and run code of.
 pub(super) fn readable(module: &Path) -> Vec<PathBuf> {
@@ -68,11 +100,11 @@ pub(super) fn writable(sandbox: &Sandbox, state: &Path) -> Vec<PathBuf> {
 /// The folder in which SoftHSM's configuration says that its tokens are (softhsm2.conf(5)).
 fn softhsm_tokens() -> Option<PathBuf> {
     let own = env::var_os("SOFTHSM2_CONF").map(PathBuf::from);
-    let home = || env::home_dir().map(|home| home.join(".config/softhsm2/softhsm2.conf"));
-    let homes = || home().filter(|file| file.exists());
-    let file = own
-        .or_else(homes)
-        .unwrap_or_else(|| "/etc/softhsm/softhsm2.conf".into());
+    let home = env::home_dir().map(|home| home.join(".config/softhsm2/softhsm2.conf"));
+    let others = home
+        .into_iter()
+        .chain(SOFTHSM_CONFIGURATIONS.map(PathBuf::from));
+    let file = own.or_else(|| others.into_iter().find(|file| file.exists()))?;
     tokens_of(&fs::read_to_string(file).ok()?)
 }
 
@@ -86,19 +118,48 @@ fn tokens_of(configuration: &str) -> Option<PathBuf> {
     Some(PathBuf::from(value.trim()))
 }
 
-/// Leaves this thread, and those that it starts, these files alone. What is not there is left out. Says whether the kernel
-/// keeps all of it.
-pub(super) fn confine(readable: &[PathBuf], writable: &[PathBuf]) -> Result<bool, RulesetError> {
-    let status = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(RULES))?
-        .handle_access(AccessNet::from_all(RULES))?
-        .scope(Scope::from_all(RULES))?
-        .create()?
+/// Devices that root would make in its own folder are a way to all files.
+fn written() -> BitFlags<AccessFs> {
+    AccessFs::from_all(RULES) & !make_bitflags!(AccessFs::{MakeBlock | MakeChar})
+}
+
+/// Leaves this thread, and those that it starts, these files alone. What is not there is left out. Says how much of it the
+/// kernel keeps.
+pub(super) fn confine(
+    readable: &[PathBuf],
+    writable: &[PathBuf],
+) -> Result<LandlockSupport, RulesetError> {
+    let status = rules(CompatLevel::BestEffort, RULES)?
         .add_rules(path_beneath_rules(readable, AccessFs::from_read(RULES)))?
-        .add_rules(path_beneath_rules(writable, AccessFs::from_all(RULES)))?
+        .add_rules(path_beneath_rules(writable, written()))?
         .restrict_self()?;
-    Ok(status.ruleset == RulesetStatus::FullyEnforced)
+    Ok(match status.ruleset {
+        RulesetStatus::FullyEnforced => LandlockSupport::Full,
+        RulesetStatus::PartiallyEnforced => LandlockSupport::Partial,
+        RulesetStatus::NotEnforced => LandlockSupport::Missing,
+    })
+}
+
+fn required(abi: ABI) -> Result<RulesetCreated, RulesetError> {
+    rules(CompatLevel::HardRequirement, abi)
+}
+
+/// What is forbidden unless a rule allows it.
+fn rules(level: CompatLevel, abi: ABI) -> Result<RulesetCreated, RulesetError> {
+    let rules = Ruleset::default()
+        .set_compatibility(level)
+        .handle_access(AccessFs::from_all(abi))?;
+    let rules = if abi >= ABI::V4 {
+        rules.handle_access(AccessNet::from_all(abi))?
+    } else {
+        rules
+    };
+    let rules = if abi >= ABI::V6 {
+        rules.scope(Scope::from_all(abi))?
+    } else {
+        rules
+    };
+    rules.create()
 }
 
 #[cfg(test)]
