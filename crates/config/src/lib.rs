@@ -188,6 +188,8 @@ pub struct Member {
     pub sandbox: Sandbox,
     /// Files and folders that its module may write, besides those of its sandbox.
     pub folders: Vec<PathBuf>,
+    /// The user of its workers; `None`: that of the daemon.
+    pub user: Option<User>,
     /// Whether it is watched; `None`: as `[pool]` says, and no card.
     pub watch: Option<bool>,
     /// Whether its secret keys are trusted while members before it are away.

@@ -7,9 +7,10 @@ use hsmux_token::Uri;
 use toml::de::DeTable;
 
 use super::node;
+use super::parse::user;
 use super::reader::{Fields, Named, Source, text};
 use super::sections::{Placed, many, required, unique};
-use super::{Isolation, Member, Sandbox};
+use super::{Isolation, Member, Sandbox, User};
 
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
     let members = many(source, document, "token", |fields| {
@@ -51,6 +52,7 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
         env: Vec::new(),
         sandbox: Sandbox::Auto,
         folders: Vec::new(),
+        user: None,
         watch: None,
         copies: None,
         trusted: fields.flag("trusted").unwrap_or(false),
@@ -97,6 +99,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         env: fields.env("env").unwrap_or_default(),
         sandbox: fields.choice("sandbox", SANDBOXES).unwrap_or(Sandbox::Auto),
         folders: folders(fields),
+        user: workers_user(fields),
         watch: fields.flag("watch"),
         copies: fields.flag("copies"),
         ..shared(fields)
@@ -107,6 +110,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
             ("env", !member.env.is_empty()),
             ("sandbox", member.sandbox != Sandbox::Auto),
             ("folders", !member.folders.is_empty()),
+            ("user", member.user.is_some()),
         ] {
             if useless {
                 let message = format!("{key} needs isolation = \"process\"");
@@ -139,5 +143,15 @@ const SANDBOXES: &[(&str, Sandbox)] = &[
 fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
     let folders = fields.list("folders", |value| text(value).map(str::to_owned));
     let folders = folders.unwrap_or_default().into_iter();
-    folders.map(|folder| fields.source.path(&folder)).collect()
+    let folders: Vec<_> = folders.map(|folder| fields.source.path(&folder)).collect();
+    for folder in &folders {
+        fields.names("folders", Named::Later(folder.clone()));
+    }
+    folders
+}
+
+fn workers_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
+    let user = fields.read("user", user)?;
+    fields.names("user", Named::User("user", user.clone()));
+    Some(user)
 }

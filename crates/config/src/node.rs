@@ -150,7 +150,7 @@ pub fn node_name(name: &str) -> Result<String, String> {
 }
 
 /// Keys of a `[[token]]` that say something of a module.
-const OF_MODULES: [&str; 10] = [
+const OF_MODULES: [&str; 11] = [
     "module",
     "uri",
     "pin",
@@ -159,6 +159,7 @@ const OF_MODULES: [&str; 10] = [
     "env",
     "sandbox",
     "folders",
+    "user",
     "watch",
     "copies",
 ];

@@ -179,7 +179,7 @@ fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> 
     let group = fields.text("group");
     let allow_users = fields.list("allow_users", user).unwrap_or_default();
     for user in &allow_users {
-        fields.names("allow_users", Named::User(user.clone()));
+        fields.names("allow_users", Named::User("allow_users", user.clone()));
     }
     if let Some(group) = &group {
         fields.names("group", Named::Group(group.clone()));
@@ -195,7 +195,7 @@ fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> 
     })
 }
 
-fn user(value: &DeValue<'_>) -> Result<User, String> {
+pub fn user(value: &DeValue<'_>) -> Result<User, String> {
     if let Some(id) = integer(value) {
         let id = u32::try_from(id).map_err(|_| format!("{id} is not a user id"))?;
         return Ok(User::Id(id));

@@ -1,4 +1,4 @@
-//! What a vendor's module may do to the system, from within its worker: a profile for each kind of module.
+//! Rights of a vendor's module within its worker: a profile for each kind of module.
 //!
 //! The worker enters it before it loads the module, and cannot leave it. Under every profile it gains no privilege by a
 //! set-uid program (`no_new_privs`, prctl(2)). Landlock (landlock(7)) bounds files, TCP ports and signals, a filter of
@@ -6,13 +6,17 @@
 
 mod calls;
 mod files;
+mod user;
 
 pub use files::LandlockSupport;
+
+use calls::Sockets;
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use hsmux_config::{Member, Sandbox as Wanted};
+use hsmux_module::Options;
 use hsmux_token::{Error, Kind, Result};
 use minicbor::{Decode, Encode};
 
@@ -26,16 +30,19 @@ pub struct Sandbox {
     /// Files and folders that the module may write, besides those of its kind.
     #[n(1)]
     pub folders: Vec<PathBuf>,
+    /// The user whom the worker is given to, by name or number.
+    #[n(2)]
+    pub user: Option<String>,
 }
 
 /// Kinds of modules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
 pub enum Profile {
-    /// Its token is a folder: SoftHSM. No network, no program, no file but the system's and its own.
+    /// Its token is a folder: SoftHSM. No socket, no program, no file but the system's and its own.
     #[n(0)]
     File,
-    /// Its token is a card, which a service of the machine reaches: OpenSC. As [`Self::File`].
+    /// Its token is a card, which a service of the machine reaches: OpenSC. As [`Self::File`], with Unix sockets.
     #[n(1)]
     Pcsc,
     /// Its token is a host or a device: any files, and the network. No program.
@@ -66,6 +73,7 @@ impl Sandbox {
                 Wanted::None => Profile::None,
             },
             folders: member.folders.clone(),
+            user: member.user.as_ref().map(ToString::to_string),
         }
     }
 
@@ -74,36 +82,39 @@ impl Sandbox {
         Self {
             profile: Profile::None,
             folders: Vec::new(),
+            user: None,
         }
     }
 
-    /// Confines this thread, and all that it starts from now on. `module` is about to be loaded; `state` is the folder of
-    /// the PIN breaker.
+    /// Confines this thread, and all that it starts from now on, before it opens a token. Answers the options with the
+    /// state folder that this process can use.
     ///
     /// A kernel that lacks a part of it leaves that part out: [`Self::warn_if_weak`]. [`Kind::Environment`] if a part that
     /// is there fails.
-    pub fn enter(&self, module: &Path, state: &Path) -> Result<()> {
+    pub fn enter(&self, mut options: Options) -> Result<Options> {
         let failed = |part: &str, why: &dyn std::fmt::Display| {
-            let message = format!(
-                "sandbox {}: {part}: {why}; sandbox = \"none\" in the [[token]] does without",
-                self.profile.name()
-            );
+            let name = self.profile.name();
+            let message = format!("the worker's sandbox {name} cannot be entered: {part}: {why}");
             Error::token(Kind::Environment, message)
         };
+        if let Some(user) = &self.user {
+            options.state = user::become_user(user, &options.state)
+                .map_err(|e| failed(&format!("user = \"{user}\""), &e))?;
+        }
         rustix::thread::set_no_new_privs(true).map_err(|e| failed("no_new_privs", &e))?;
         if self.profile.bounds_files() {
             // A folder that is made later would not be among those that it may write.
-            let pins = state.join("pins");
+            let pins = options.state.join("pins");
             hsmux_state::private_folder(&pins)
                 .map_err(|e| failed("the folder of PIN records", &e))?;
-            let writable = files::writable(self, state);
-            files::confine(&files::readable(module), &writable)
+            let writable = files::writable(self, &options.state);
+            files::confine(&files::readable(&options.module), &writable)
                 .map_err(|e| failed("Landlock", &e))?;
         }
         if self.profile != Profile::None {
-            calls::confine(self.profile.has_network()).map_err(|e| failed("seccomp", &e))?;
+            calls::confine(self.profile.sockets()).map_err(|e| failed("seccomp", &e))?;
         }
-        Ok(())
+        Ok(options)
     }
 
     /// Says once in the log of the parent, whose worker has none, that the kernel does not bound the files of modules.
@@ -141,8 +152,12 @@ impl Profile {
         matches!(self, Self::File | Self::Pcsc)
     }
 
-    fn has_network(self) -> bool {
-        matches!(self, Self::Network | Self::None)
+    fn sockets(self) -> Sockets {
+        match self {
+            Self::File => Sockets::Nothing,
+            Self::Pcsc => Sockets::Unix,
+            Self::Network | Self::None => Sockets::All,
+        }
     }
 }
 

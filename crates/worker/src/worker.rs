@@ -37,8 +37,7 @@ pub fn worker_main() -> ExitCode {
     // Before there are other threads.
     let enter = |order: ModuleOrder| {
         let ModuleOrder { options, sandbox } = order;
-        sandbox.enter(&options.module, &options.state)?;
-        Ok(options)
+        sandbox.enter(options)
     };
     let wait = move |control: &mut Connection| {
         if let Err(error) = desk.keep(control.stream()) {

@@ -23,8 +23,8 @@ pub struct Control {
     pub crash_in_initialize: bool,
     /// C_Initialize does not return while this is set.
     pub hang_in_initialize: bool,
-    /// What C_Initialize tries, `read:FILE`, `write:FILE`, `device:FILE`, `connect:HOST:PORT` or `run:PROGRAM` each. The file
-    /// `reached` of the first token's state folder says of each line whether it could.
+    /// Tries of C_Initialize: `read:FILE`, `write:FILE`, `device:FILE`, `socket:FILE`, `connect:HOST:PORT` or `run:PROGRAM`
+    /// each. The file `reached` of the first token's state folder says of each line whether it could.
     pub reach: Vec<String>,
     /// C_Initialize returns this code.
     pub initialize_error: u64,

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -41,6 +42,7 @@ fn reach(what: &str) -> io::Result<()> {
             let mode = Mode::RUSR | Mode::WUSR;
             Ok(mknodat(CWD, place, FileType::CharacterDevice, mode, zero)?)
         }
+        "socket" => UnixStream::connect(place).map(drop),
         "run" => Command::new(place).status().map(drop),
         _ => Err(io::ErrorKind::InvalidInput.into()),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, ValueEnum};
 use hsmux_daemon::Daemon;
-use hsmux_worker::{allow_locked_memory, keep_secrets};
+use hsmux_worker::keep_secrets;
 use tracing_subscriber::EnvFilter;
 
 use crate::context::Context;
@@ -38,7 +38,7 @@ impl Serve {
         // It reads PINs, and keeps those of members with `isolation = "thread"`.
         keep_secrets();
         self.start_log()?;
-        allow_locked_memory();
+        hsmux_worker::allow_locked_memory();
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;

@@ -86,6 +86,12 @@ pub(super) const TOKEN: Section = Section {
             "Files and folders that the module may write in a sandbox \"file\" or \"pcsc\".",
         ),
         key(
+            "user",
+            r#""hsm1""#,
+            "the daemon's",
+            "User of the workers, by name or number, if root has started the daemon. It needs access to what the module needs: the token folder, pcscd (operations.md).",
+        ),
+        key(
             "watch",
             "false",
             "as [pool] watch; false for a card",

@@ -164,8 +164,8 @@ pub fn desk_main() -> ExitCode {
             new_pin,
             sandbox,
         }) => sandbox
-            .enter(&options.module, &options.state)
-            .and_then(|()| hsmux_module::change_pin(&options, &new_pin)),
+            .enter(options)
+            .and_then(|options| hsmux_module::change_pin(&options, &new_pin)),
         Err(e) => Err(Error::protocol(format!("not an order: {e}"))),
     };
     let written = minicbor::to_vec(&report)

@@ -11,14 +11,15 @@ const ABOUT: &str = "sandboxes";
 
 /// The profile of each member, and what of it this kernel lacks.
 pub fn examine(config: &Config, kernel: LandlockSupport) -> Vec<Finding> {
-    let mut members: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut members: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut bounded = Vec::new();
     for member in config.tokens.iter().filter(|member| member.node.is_none()) {
         let name = member.name.as_str();
         let profile = Sandbox::of(member).profile;
-        let shown = match member.isolation {
-            Isolation::Process => profile.name(),
-            Isolation::Thread => "none, in the daemon itself",
+        let shown = match (member.isolation, &member.user) {
+            (Isolation::Process, None) => profile.name().to_owned(),
+            (Isolation::Process, Some(user)) => format!("{}, user {user}", profile.name()),
+            (Isolation::Thread, _) => "none, in the daemon itself".to_owned(),
         };
         members.entry(shown).or_default().push(name);
         if member.isolation == Isolation::Process && profile.bounds_files() {
@@ -27,7 +28,7 @@ pub fn examine(config: &Config, kernel: LandlockSupport) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     if !members.is_empty() {
-        let row = |(shown, names): (&&str, &Vec<&str>)| format!("{} ({shown})", names.join(", "));
+        let row = |(shown, names): (&String, &Vec<&str>)| format!("{} ({shown})", names.join(", "));
         let rows: Vec<_> = members.iter().map(row).collect();
         let problem = format!("each module has a profile: {}", rows.join("; "));
         let advice =
@@ -91,6 +92,7 @@ mod tests {
         module = "/opt/vendor.so"
         uri = "pkcs11:token=hsm"
         sandbox = "network"
+        user = "nobody"
     "#;
 
     fn found(kernel: LandlockSupport, text: &str) -> Vec<(Level, String)> {
@@ -105,7 +107,7 @@ mod tests {
             panic!("one finding");
         };
         assert_eq!(*level, Level::Note);
-        let shown = "soft1 (file); hsm (network); soft2 (none, in the daemon itself); card (pcsc)";
+        let shown = "soft1 (file); hsm (network, user nobody); soft2 (none, in the daemon itself); card (pcsc)";
         assert!(problem.ends_with(shown), "{problem}");
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nix::libc;
+use nix::syslog::{Facility, LogFlags, openlog};
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
     SeccompFilter, SeccompRule,
@@ -54,14 +55,39 @@ const REFUSED: &[i64] = &[
     libc::SYS_keyctl,
 ];
 
-/// Refuses them to all threads of this process. Without the network, sockets are Unix sockets.
-pub(super) fn confine(network: bool) -> Result<(), seccompiler::Error> {
+/// Those of them that other processors do not have.
+#[cfg(target_arch = "x86_64")]
+const REFUSED_HERE: &[i64] = &[libc::SYS_iopl, libc::SYS_ioperm];
+#[cfg(not(target_arch = "x86_64"))]
+const REFUSED_HERE: &[i64] = &[];
+
+/// Sockets that a module may make. Pairs of them are allowed to all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sockets {
+    /// None: Unix sockets lead to the administration, and to other services that believe this user.
+    Nothing,
+    /// Unix sockets: pcscd has one.
+    Unix,
+    All,
+}
+
+/// Refuses them to all threads of this process.
+pub(super) fn confine(sockets: Sockets) -> Result<(), seccompiler::Error> {
+    let refused = REFUSED.iter().chain(REFUSED_HERE);
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
-        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    if !network {
-        let unix = u64::from(libc::AF_UNIX.cast_unsigned());
-        let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix)?;
-        rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![other])?]);
+        refused.map(|call| (*call, Vec::new())).collect();
+    match sockets {
+        Sockets::Nothing => {
+            // The one that it has: SoftHSM's log goes there.
+            let _ = openlog(None, LogFlags::LOG_NDELAY, Facility::LOG_USER);
+            rules.insert(libc::SYS_socket, Vec::new());
+        }
+        Sockets::Unix => {
+            let unix = u64::from(libc::AF_UNIX.cast_unsigned());
+            let other = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, unix)?;
+            rules.insert(libc::SYS_socket, vec![SeccompRule::new(vec![other])?]);
+        }
+        Sockets::All => {}
     }
     let refuse = SeccompAction::Errno(libc::EACCES.cast_unsigned());
     let arch = std::env::consts::ARCH.try_into()?;

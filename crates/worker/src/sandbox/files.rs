@@ -36,7 +36,7 @@ const DEVICES: [&str; 6] = [
 /// Variables that name a module's own configuration, or its library's.
 const CONFIGURATION: [&str; 3] = ["SOFTHSM2_CONF", "OPENSC_CONF", "OPENSSL_CONF"];
 
-/// Where SoftHSM looks for its configuration, as distributions and `make install` build it.
+/// Configurations of SoftHSM: Debian's, others', and that of one built here.
 const SOFTHSM_CONFIGURATIONS: [&str; 3] = [
     "/etc/softhsm/softhsm2.conf",
     "/etc/softhsm2.conf",

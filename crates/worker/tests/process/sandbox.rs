@@ -2,18 +2,22 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use hsmux_pool::Connector;
 use hsmux_worker::{ProcessConnector, Profile, Sandbox};
 
 use crate::rig::*;
 
-/// What the module could do under a profile, in the order in which it has tried.
+/// Tries of a module under a profile: whether it could write its own file, read one of the system, read and write another
+/// member's, reach the network, run a program, reach a service of the machine, and make a device.
 fn reached(profile: Profile) -> Vec<bool> {
     let elsewhere = tempfile::tempdir().unwrap();
     let pin = elsewhere.path().join("other.pin");
     fs::write(&pin, "1234").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let service = elsewhere.path().join("service");
+    let _service = UnixListener::bind(&service).unwrap();
     let standin = StandIn::new("", "");
     fs::create_dir_all(standin.state()).unwrap();
     let own = standin.state().join("own");
@@ -26,12 +30,14 @@ fn reached(profile: Profile) -> Vec<bool> {
         format!("write:{pin}"),
         format!("connect:{}", listener.local_addr().unwrap()),
         "run:/bin/true".to_owned(),
+        format!("socket:{}", service.display()),
         format!("device:{}", standin.state().join("device").display()),
     ];
     standin.set(&format!("reach = {tries:?}"), "");
     let sandbox = Sandbox {
         profile,
         folders: vec![standin.state()],
+        user: None,
     };
     let program = std::env::current_exe().unwrap();
     let options = options(&standin.module(), "m1", "1234", &standin.state());
@@ -55,8 +61,8 @@ fn reached(profile: Profile) -> Vec<bool> {
 
 #[test]
 fn a_module_of_a_file_or_a_card_reaches_its_own_alone() {
-    for profile in [Profile::File, Profile::Pcsc] {
-        let expected = [true, true, false, false, false, false, false];
+    for (profile, socket) in [(Profile::File, false), (Profile::Pcsc, true)] {
+        let expected = [true, true, false, false, false, false, socket, false];
         assert_eq!(reached(profile), expected, "{profile:?}");
     }
 }
@@ -65,7 +71,7 @@ fn a_module_of_a_file_or_a_card_reaches_its_own_alone() {
 fn a_module_of_the_network_runs_no_program() {
     assert_eq!(
         reached(Profile::Network),
-        [true, true, true, true, true, false, is_root()]
+        [true, true, true, true, true, false, true, is_root()]
     );
 }
 
@@ -73,7 +79,7 @@ fn a_module_of_the_network_runs_no_program() {
 fn an_unknown_module_reaches_all() {
     assert_eq!(
         reached(Profile::None),
-        [true, true, true, true, true, true, is_root()]
+        [true, true, true, true, true, true, true, is_root()]
     );
 }
 

@@ -157,3 +157,18 @@ fn a_daemon_reads_what_commands_of_root_have_left() {
     });
     rig.stop();
 }
+
+#[test]
+fn a_daemon_that_is_not_roots_gives_no_worker_to_another_user() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.members[0].more.push_str("user = \"daemon\"\n");
+    rig.write_config();
+    hand_over(&rig);
+    rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
+    until("the member says why", PATIENCE, || {
+        let status = rig.hsmux("status").finish();
+        let why = "only a daemon that root has started can give workers to a user";
+        status.out.contains(why).then_some(())
+    });
+    rig.stop();
+}
