@@ -180,8 +180,8 @@ impl<'a> Findings<'a> {
                 Ok(_) => {}
             },
             Named::Pin(pin) => self.pin(line, pin),
-            Named::User(user) if user.id().is_none() => {
-                self.error(line, format!("allow_users: there is no user {user}"));
+            Named::User(what, user) if user.id().is_none() => {
+                self.error(line, format!("{what}: there is no user {user}"));
             }
             Named::Group(group) if group_id(group).is_none() => {
                 self.error(line, format!("group: there is no group {group}"));
@@ -192,7 +192,7 @@ impl<'a> Findings<'a> {
                 let found = std::mem::replace(&mut self.mistakes, others);
                 self.of_sites.extend(found);
             }
-            Named::Beside(..) | Named::User(_) | Named::Group(_) => {}
+            Named::Beside(..) | Named::User(..) | Named::Group(_) => {}
             Named::Socket(path) => self.socket(line, path),
             Named::Folder(what, path) => self.folder(line, what, path),
         }

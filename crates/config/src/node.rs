@@ -170,13 +170,16 @@ pub fn node_name(name: &str) -> Result<String, String> {
 }
 
 /// Keys of a `[[token]]` that say something of a module.
-const OF_MODULES: [&str; 8] = [
+const OF_MODULES: [&str; 11] = [
     "module",
     "uri",
     "pin",
     "isolation",
     "workers",
     "env",
+    "sandbox",
+    "folders",
+    "user",
     "watch",
     "copies",
 ];

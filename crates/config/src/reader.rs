@@ -39,7 +39,7 @@ pub enum Named {
     /// A certificate that an ACME client may bring later.
     Awaited(PathBuf),
     Pin(PinSource),
-    User(User),
+    User(&'static str, User),
     Group(String),
     Socket(PathBuf),
     /// A folder that the daemon makes, and what it is for.

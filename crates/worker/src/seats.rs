@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use hsmux_config::{Config, Isolation, Member, PinSource};
+use hsmux_config::{Config, Isolation, Member, PinSource, User};
 use hsmux_module::Options;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
-use crate::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
+use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
 
 /// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
@@ -116,7 +116,10 @@ pub fn environment(config: &Config, member: &Member) -> Environment {
         PinSource::Env(name) => Some(name.clone()),
         PinSource::File(_) | PinSource::Credential(_) => None,
     });
-    Environment::new(member.env.clone(), withheld.collect())
+    let home = member.user.as_ref().and_then(User::home);
+    let home = home.map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
+    let set = home.into_iter().chain(member.env.iter().cloned());
+    Environment::new(set.collect(), withheld.collect())
 }
 
 /// The options of the module crate for a member's token; reads the PIN.
@@ -214,7 +217,7 @@ impl MemberConnector {
     }
 
     fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
-        ProcessConnector::new(&self.worker, options)
+        ProcessConnector::confined(&self.worker, options, Sandbox::of(&self.member))
             .environment(self.environment.clone())
             .connect()
     }
@@ -291,5 +294,18 @@ mod tests {
         }
         let own = ("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()));
         assert!(told.contains(&own), "{told:?}");
+    }
+
+    #[test]
+    fn a_worker_with_a_user_of_its_own_has_its_home() {
+        let text = TWO.replacen("uri =", "user = \"root\"\nuri =", 1);
+        let config = hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), &text).unwrap();
+        for (member, home) in [(0, User::Id(0).home()), (1, None)] {
+            let mut worker = std::process::Command::new("worker");
+            environment(&config, &config.tokens[member]).apply(&mut worker);
+            let mut told = worker.get_envs();
+            let set = told.find(|(name, _)| *name == "HOME");
+            assert_eq!(set.and_then(|(_, value)| Some(value?.into())), home);
+        }
     }
 }

@@ -45,11 +45,11 @@ impl StandIn {
         std::fs::rename(next, control).unwrap();
     }
 
-    fn module(&self) -> PathBuf {
+    pub fn module(&self) -> PathBuf {
         self.folder.path().join("module.so")
     }
 
-    fn state(&self) -> PathBuf {
+    pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
