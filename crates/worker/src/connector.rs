@@ -199,12 +199,13 @@ mod tests {
             manufacturer: "Vendor".into(),
             ..TokenInfo::default()
         };
+        let folder = tempfile::tempdir().unwrap();
         let options = Options {
             module: "/nowhere/module.so".into(),
             slot: hsmux_token::Uri::default(),
             pin: None,
             sessions: 1,
-            state: "/nowhere".into(),
+            state: folder.path().to_owned(),
             name: "hsm1".into(),
             copies: None,
             member: None,
