@@ -5,7 +5,6 @@ use std::fs;
 use hsmux_suite::{Process, source};
 
 use crate::balancer::haproxy;
-use crate::crowd::Failure;
 use crate::restarts::{kill_and_start, stop_and_start, stop_for_long};
 use crate::rig::Gateway;
 
@@ -77,16 +76,6 @@ fn no_request_is_lost_with_haproxys_defaults_and_redispatch() {
 #[test]
 fn only_requests_under_way_are_lost_with_haproxys_defaults_and_redispatch() {
     kill_and_start(NO_HEADER, redispatching);
-}
-
-/// Without that line haproxy keeps trying the host that it has chosen, for three seconds.
-#[test]
-fn haproxys_defaults_alone_lose_connections_that_no_gateway_has_accepted() {
-    let failed = stop_for_long(NO_HEADER, |port, hosts| with_defaults(port, hosts, ""));
-    assert!(!failed.is_empty(), "the page says that some are lost");
-    let refused = |failure: &&Failure| failure.why.starts_with("handshake: ");
-    let accepted: Vec<_> = failed.iter().filter(|failure| !refused(failure)).collect();
-    assert!(accepted.is_empty(), "{accepted:#?}");
 }
 
 #[test]
