@@ -99,7 +99,7 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         env: fields.env("env").unwrap_or_default(),
         sandbox: fields.choice("sandbox", SANDBOXES).unwrap_or(Sandbox::Auto),
         folders: folders(fields),
-        user: workers_user(fields),
+        user: process_user(fields),
         watch: fields.flag("watch"),
         copies: fields.flag("copies"),
         ..shared(fields)
@@ -150,7 +150,8 @@ fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
     folders
 }
 
-fn workers_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
+/// Whose process it is to be.
+pub fn process_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
     let user = fields.read("user", user)?;
     fields.names("user", Named::User("user", user.clone()));
     Some(user)

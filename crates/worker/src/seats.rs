@@ -110,16 +110,21 @@ fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
 
 /// The environment of a process that loads a member's module: the member's own variables, and none that holds a PIN.
 pub fn environment(config: &Config, member: &Member) -> Environment {
+    let home = member.user.as_ref().and_then(User::home);
+    let home = home.map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
+    let set = home.into_iter().chain(member.env.iter().cloned());
+    environment_with(config, set.collect())
+}
+
+/// The same with these variables, for a process of no member.
+pub fn environment_with(config: &Config, set: Vec<(String, String)>) -> Environment {
     let pins = config.tokens.iter().map(|member| &member.pin);
     let pins = pins.chain(config.listeners.iter().map(|listener| &listener.pin));
     let withheld = pins.flatten().filter_map(|pin| match pin {
         PinSource::Env(name) => Some(name.clone()),
         PinSource::File(_) | PinSource::Credential(_) => None,
     });
-    let home = member.user.as_ref().and_then(User::home);
-    let home = home.map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
-    let set = home.into_iter().chain(member.env.iter().cloned());
-    Environment::new(set.collect(), withheld.collect())
+    Environment::new(set, withheld.collect())
 }
 
 /// The options of the module crate for a member's token; reads the PIN.
