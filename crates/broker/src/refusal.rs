@@ -93,6 +93,7 @@ impl From<Error> for Refusal {
             // The tokens' PINs, which no client has.
             | Kind::PinIncorrect
             | Kind::NotLoggedIn
+            | Kind::AccessDenied
             | Kind::Environment => return Self::later(message, error.retry_after()),
             // The trail cannot be written, or the token is full; or the last of the tokens is gone.
             Kind::Vendor(

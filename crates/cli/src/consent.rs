@@ -26,6 +26,22 @@ pub fn typed(name: &str, question: &str, refusal: &str, undone: &str) -> anyhow:
     Ok(())
 }
 
+/// Says what is lost with a token or card, and has its name typed unless `yes`. The name is the first of `names` that is
+/// not empty: its label, or else what identifies it.
+pub fn erasure(yes: bool, kind: &str, names: &[&str], lost: &str) -> anyhow::Result<()> {
+    eprintln!("to be erased: {lost}");
+    if yes {
+        return Ok(());
+    }
+    let name = names.iter().find(|name| !name.is_empty()).unwrap_or(&kind);
+    typed(
+        name,
+        &format!("To erase the {kind} {name:?} for ever, type its name: "),
+        &format!("erasing the {kind} {name:?} needs --yes"),
+        "nothing was erased",
+    )
+}
+
 /// A line from the terminal, without the spaces around it.
 pub fn answer(question: &str) -> anyhow::Result<String> {
     print!("{question}");

@@ -7,6 +7,7 @@ use clap::Args;
 use hsmux_config::{Config, Draft, Mistake};
 use hsmux_daemon::StateLock;
 use hsmux_daemon::admin::{AdminClient, Deed, Recorder, Request, Response, Stage};
+use hsmux_token::Kind;
 
 use crate::exit::Exit;
 
@@ -75,8 +76,7 @@ impl Context {
             if !draft.mistakes.is_empty() {
                 return wrong(&draft.mistakes).context(error);
             }
-            let denied = error.to_string().contains("Permission denied");
-            let hint = if denied {
+            let hint = if error.kind() == Kind::AccessDenied {
                 let file = self.file();
                 let file = std::path::absolute(&file).unwrap_or(file);
                 format!(

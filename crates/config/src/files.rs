@@ -24,6 +24,7 @@ pub fn check(file: &Path) -> Vec<Mistake> {
         file,
         user: good.and_then(daemons_user),
         mistakes,
+        of_sites: Vec::new(),
     };
     found.look_at_all(&config);
     if let Some(config) = good {
@@ -32,9 +33,18 @@ pub fn check(file: &Path) -> Vec<Mistake> {
     found.in_order()
 }
 
-/// The errors of [`check`] that the running configuration does not have as well. A module that vanished under a running
-/// member is in both, and keeps no other change from being taken over.
-pub fn new_errors(config: &Config, running: &Config) -> Vec<Mistake> {
+/// What keeps a configuration from replacing the running one.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NewErrors {
+    /// The errors of [`check`] that the running configuration does not have as well. A module that vanished under a
+    /// running member is in both, and keeps no other change from being taken over.
+    pub all: Vec<Mistake>,
+    /// Errors of what a `[[site]]` names: they hold up this site alone.
+    pub of_sites: Vec<Mistake>,
+}
+
+/// The errors of a configuration that is to replace the running one.
+pub fn new_errors(config: &Config, running: &Config) -> NewErrors {
     let mut known = Findings::none(running);
     known.look_at_all(running);
     // Members that were added after the file was read.
@@ -50,7 +60,12 @@ pub fn new_errors(config: &Config, running: &Config) -> Vec<Mistake> {
     found
         .mistakes
         .retain(|mistake| mistake.is_error() && !is_known(mistake));
-    found.in_order()
+    let mut of_sites = std::mem::take(&mut found.of_sites);
+    of_sites.retain(Mistake::is_error);
+    NewErrors {
+        all: found.in_order(),
+        of_sites,
+    }
 }
 
 /// What a configuration names outside of its file, each with its line. It follows from the settings, so that it makes no
@@ -76,6 +91,7 @@ struct Findings<'a> {
     /// Who needs the secrets, where that is known.
     user: Option<u32>,
     mistakes: Vec<Mistake>,
+    of_sites: Vec<Mistake>,
 }
 
 impl<'a> Findings<'a> {
@@ -84,10 +100,12 @@ impl<'a> Findings<'a> {
             file: &config.file,
             user: daemons_user(config),
             mistakes: Vec::new(),
+            of_sites: Vec::new(),
         }
     }
 
     fn in_order(mut self) -> Vec<Mistake> {
+        self.mistakes.append(&mut self.of_sites);
         self.mistakes.sort_by_key(|mistake| mistake.line);
         self.mistakes.dedup();
         self.mistakes
@@ -162,13 +180,19 @@ impl<'a> Findings<'a> {
                 Ok(_) => {}
             },
             Named::Pin(pin) => self.pin(line, pin),
-            Named::User(user) if user.id().is_none() => {
-                self.error(line, format!("allow_users: there is no user {user}"));
+            Named::User(what, user) if user.id().is_none() => {
+                self.error(line, format!("{what}: there is no user {user}"));
             }
             Named::Group(group) if group_id(group).is_none() => {
                 self.error(line, format!("group: there is no group {group}"));
             }
-            Named::Beside(..) | Named::User(_) | Named::Group(_) => {}
+            Named::OfSite(named) => {
+                let others = std::mem::take(&mut self.mistakes);
+                self.look(line, named);
+                let found = std::mem::replace(&mut self.mistakes, others);
+                self.of_sites.extend(found);
+            }
+            Named::Beside(..) | Named::User(..) | Named::Group(_) => {}
             Named::Socket(path) => self.socket(line, path),
             Named::Folder(what, path) => self.folder(line, what, path),
         }

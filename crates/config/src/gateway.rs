@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::acme::{Acme, NO_HTTP, acme};
 use super::network::Network;
-use super::reader::{Fields, Source, text};
+use super::reader::{Fields, Named, Source, text};
 use super::sections::{many, one, unique};
 use super::site::{Place, Site, place, site};
 use super::{User, parse};
@@ -68,10 +68,14 @@ pub struct GatewaySection {
 
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Option<GatewaySection> {
     let awaited = has_acme(document);
+    let first = source.named.len();
     let sites = many(source, document, "site", |fields| {
         let spans = (fields.span_of("names"), fields.span_of("acme"));
         Some((site(fields, awaited)?, spans))
     });
+    let of_sites = source.named.split_off(first).into_iter();
+    let of_sites = of_sites.map(|(line, named)| (line, Named::OfSite(Box::new(named))));
+    source.named.extend(of_sites);
     if !document.contains_key("gateway") {
         if let Some(site) = document.get("site") {
             source.error(site.span(), "[[site]] is for the gateway: add [gateway]");

@@ -36,7 +36,7 @@ pub use backend_check::Check;
 pub use behind::{Backend, Behind, ProxyVersion, Scheme};
 pub use broker::{Action, Allowance, BrokerSection, JwkSet, JwkUrl, Jwt, Limit, Limits, Rule, Tls};
 pub use duration::read as parse_duration;
-pub use files::{Outside, check, new_errors};
+pub use files::{NewErrors, Outside, check, new_errors};
 pub use gateway::GatewaySection;
 pub use mistake::{Mistake, Severity};
 pub use network::Network;
@@ -187,6 +187,12 @@ pub struct Member {
     pub timeout: Duration,
     /// Environment of its workers.
     pub env: Vec<(String, String)>,
+    /// What its module may do to the system.
+    pub sandbox: Sandbox,
+    /// Files and folders that its module may write, besides those of its sandbox.
+    pub folders: Vec<PathBuf>,
+    /// The user of its workers; `None`: that of the daemon.
+    pub user: Option<User>,
     /// Whether it is watched; `None`: as `[pool]` says, and no card.
     pub watch: Option<bool>,
     /// Whether its secret keys are trusted while members before it are away.
@@ -204,6 +210,21 @@ pub enum Isolation {
     Process,
     /// In this process.
     Thread,
+}
+
+/// What a module may do to the system, from within its worker.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sandbox {
+    /// By the name of the module's file.
+    Auto,
+    /// No network, no program, no file but the system's and its own: SoftHSM.
+    File,
+    /// The same, for cards that a service of the machine reaches: OpenSC.
+    Pcsc,
+    /// The network and all files, no program.
+    Network,
+    /// Anything, but no new privileges.
+    None,
 }
 
 impl Draft {

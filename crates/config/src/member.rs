@@ -7,9 +7,10 @@ use hsmux_token::Uri;
 use toml::de::DeTable;
 
 use super::node;
+use super::parse::user;
 use super::reader::{Fields, Named, Source, text};
 use super::sections::{Placed, many, required, unique};
-use super::{Isolation, Member};
+use super::{Isolation, Member, Sandbox, User};
 
 pub fn read(source: &mut Source<'_>, document: &DeTable<'_>) -> Vec<Member> {
     let members = many(source, document, "token", |fields| {
@@ -49,6 +50,9 @@ pub fn shared(fields: &mut Fields<'_, '_, '_>) -> Member {
             .duration("timeout")
             .unwrap_or(Duration::from_secs(10)),
         env: Vec::new(),
+        sandbox: Sandbox::Auto,
+        folders: Vec::new(),
+        user: None,
         watch: None,
         copies: None,
         trusted: fields.flag("trusted").unwrap_or(false),
@@ -93,6 +97,9 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         sessions: fields.number("sessions", 1..=1024).unwrap_or(4) as u32,
         workers: fields.number("workers", 1..=256).unwrap_or(1) as u32,
         env: fields.env("env").unwrap_or_default(),
+        sandbox: fields.choice("sandbox", SANDBOXES).unwrap_or(Sandbox::Auto),
+        folders: folders(fields),
+        user: process_user(fields),
         watch: fields.flag("watch"),
         copies: fields.flag("copies"),
         ..shared(fields)
@@ -101,6 +108,9 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         for (key, useless) in [
             ("workers", member.workers > 1),
             ("env", !member.env.is_empty()),
+            ("sandbox", member.sandbox != Sandbox::Auto),
+            ("folders", !member.folders.is_empty()),
+            ("user", member.user.is_some()),
         ] {
             if useless {
                 let message = format!("{key} needs isolation = \"process\"");
@@ -120,4 +130,29 @@ fn member(fields: &mut Fields<'_, '_, '_>, identity: bool) -> Option<Placed<Memb
         ..member
     };
     Some((member, fields.span.clone()))
+}
+
+const SANDBOXES: &[(&str, Sandbox)] = &[
+    ("auto", Sandbox::Auto),
+    ("file", Sandbox::File),
+    ("pcsc", Sandbox::Pcsc),
+    ("network", Sandbox::Network),
+    ("none", Sandbox::None),
+];
+
+fn folders(fields: &mut Fields<'_, '_, '_>) -> Vec<PathBuf> {
+    let folders = fields.list("folders", |value| text(value).map(str::to_owned));
+    let folders = folders.unwrap_or_default().into_iter();
+    let folders: Vec<_> = folders.map(|folder| fields.source.path(&folder)).collect();
+    for folder in &folders {
+        fields.names("folders", Named::Later(folder.clone()));
+    }
+    folders
+}
+
+/// Whose process it is to be.
+pub fn process_user(fields: &mut Fields<'_, '_, '_>) -> Option<User> {
+    let user = fields.read("user", user)?;
+    fields.names("user", Named::User("user", user.clone()));
+    Some(user)
 }

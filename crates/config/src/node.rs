@@ -9,9 +9,10 @@ use hsmux_token::{Error, Kind, Uri};
 use minicbor::{Decode, Encode};
 use toml::de::{DeTable, DeValue};
 
+use super::member::process_user;
 use super::reader::{Fields, Source, text, uri};
 use super::sections::{Placed, many, one, required, unique};
-use super::{Isolation, Listener, Login, Member, Socket, User, parse};
+use super::{Isolation, Listener, Login, Member, Socket, User};
 
 /// `[node]`: who this host is to other hosts, and where it serves them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -115,7 +116,7 @@ fn node(fields: &mut Fields<'_, '_, '_>, served: bool) -> Option<NodeSection> {
     let connections = fields.number("connections", 8..=100_000).unwrap_or(4096);
     let mut needed = |name| required(fields, name, |fields| fields.file(name));
     let (certificate, ca) = (needed("certificate"), needed("ca"));
-    let user = fields.read("user", parse::user);
+    let user = process_user(fields);
     let uid = user.as_ref().and_then(User::id);
     let key = required(fields, "key", |fields| {
         fields.secret_file_of("key", SecretReaders::Owner, uid)
@@ -170,13 +171,16 @@ pub fn node_name(name: &str) -> Result<String, String> {
 }
 
 /// Keys of a `[[token]]` that say something of a module.
-const OF_MODULES: [&str; 8] = [
+const OF_MODULES: [&str; 11] = [
     "module",
     "uri",
     "pin",
     "isolation",
     "workers",
     "env",
+    "sandbox",
+    "folders",
+    "user",
     "watch",
     "copies",
 ];

@@ -180,7 +180,7 @@ fn socket(fields: &mut Fields<'_, '_, '_>, path: Option<PathBuf>, mode: u32) -> 
     let group = fields.text("group");
     let allow_users = fields.list("allow_users", user).unwrap_or_default();
     for user in &allow_users {
-        fields.names("allow_users", Named::User(user.clone()));
+        fields.names("allow_users", Named::User("allow_users", user.clone()));
     }
     if let Some(group) = &group {
         fields.names("group", Named::Group(group.clone()));

@@ -39,11 +39,13 @@ pub enum Named {
     /// A certificate that an ACME client may bring later.
     Awaited(PathBuf),
     Pin(PinSource),
-    User(User),
+    User(&'static str, User),
     Group(String),
     Socket(PathBuf),
     /// A folder that the daemon makes, and what it is for.
     Folder(&'static str, PathBuf),
+    /// What a `[[site]]` names: without it all else goes on.
+    OfSite(Box<Named>),
 }
 
 impl<'a> Source<'a> {

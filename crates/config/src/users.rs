@@ -19,6 +19,15 @@ impl User {
             Self::Name(name) => Some(Entry::from_name(name).ok()??.uid.as_raw()),
         }
     }
+
+    /// The user's home, if there is such a user.
+    pub fn home(&self) -> Option<std::path::PathBuf> {
+        let entry = match self {
+            Self::Id(id) => Entry::from_uid((*id).into()),
+            Self::Name(name) => Entry::from_name(name),
+        };
+        Some(entry.ok()??.dir)
+    }
 }
 
 impl std::fmt::Display for User {

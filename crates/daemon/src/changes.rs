@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hsmux_config::{Allowed, BrokerSection, Config, Mistake, PoolSection};
+use hsmux_config::{Allowed, BrokerSection, Config, Mistake, NewErrors, PoolSection};
 use hsmux_token::{Error, Kind, Result};
 
 /// Reads a configuration; all its mistakes are in the error.
@@ -10,13 +10,29 @@ pub fn load(file: &Path) -> Result<Config> {
     hsmux_config::load(file).map_err(|mistakes| refused(&mistakes))
 }
 
-/// The same for a daemon that runs: what the file names has to be there, unless that is missing already.
-pub fn load_to_replace(running: &Config, file: &Path) -> Result<Config> {
+/// The same for a daemon that runs: what the file names has to be there, unless that is missing already. The other
+/// answer is what is wrong with sites, which the gateway goes on without.
+pub fn load_to_replace(running: &Config, file: &Path) -> Result<(Config, Vec<Mistake>)> {
     let config = load(file)?;
-    match &hsmux_config::new_errors(&config, running)[..] {
-        [] => Ok(config),
-        errors => Err(refused(errors)),
+    let NewErrors { mut all, of_sites } = hsmux_config::new_errors(&config, running);
+    if all.is_empty() {
+        return Ok((config, of_sites));
     }
+    all.extend(of_sites);
+    Err(refused(&all))
+}
+
+/// The error of sites that were not taken over; `lines` says what was.
+pub fn without_sites(mistakes: &[Mistake], lines: &[String]) -> Error {
+    let said = refused(mistakes);
+    let others = match lines {
+        [] => "nothing else has changed".to_owned(),
+        lines => format!("all else was taken over: {}", lines.join("; ")),
+    };
+    let message = format!(
+        "{said}\nsites that name what is not there are served as before, or not at all if they are new; {others}"
+    );
+    Error::pool(Kind::Environment, message)
 }
 
 fn refused(mistakes: &[Mistake]) -> Error {

@@ -277,22 +277,27 @@ impl Running {
     }
 
     /// Reads the configuration again and takes over what has changed; answers what that was. With
-    /// a mistake in the file, or a socket that cannot be made, all stays as it is. A trail that cannot be written is
-    /// an error, but keeps nothing from being taken over: what `[audit]` says by now may be the way out.
+    /// a mistake in the file, or a socket that cannot be made, all stays as it is. Two errors keep nothing else from
+    /// being taken over: a file of a site that is not there, and a trail that cannot be written, for what `[audit]` says
+    /// by now may be the way out.
     pub fn reload(self: &Arc<Self>) -> Result<Vec<String>> {
         let _turn = self.turn.lock();
         let reopened = self.shared.audit.reopen();
         let file = load_to_replace(&self.config(), &self.file);
-        let result = file.and_then(|file| self.take_over(&file));
-        match &result {
-            Ok(changes) => tracing::info!(?changes, "the configuration was read again"),
-            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        let result = file.and_then(|(file, of_sites)| Ok((self.take_over(&file)?, of_sites)));
+        let (changes, of_sites) = result.inspect_err(|error| {
+            tracing::error!(%error, "the configuration stays as it was");
+            *self.problem.lock() = Some(error.to_string());
+        })?;
+        tracing::info!(?changes, "the configuration was read again");
+        let left = (!of_sites.is_empty()).then(|| changes::without_sites(&of_sites, &changes));
+        if let Some(error) = &left {
+            tracing::error!(%error, "not all sites were taken over");
         }
-        *self.problem.lock() = result.as_ref().err().map(ToString::to_string);
-        let changes = result?;
+        *self.problem.lock() = left.as_ref().map(ToString::to_string);
         reopened
             .map_err(|error| error.at("the configuration was taken over, but not all is well"))?;
-        Ok(changes)
+        left.map_or(Ok(changes), Err)
     }
 
     fn take_over(self: &Arc<Self>, file: &Config) -> Result<Vec<String>> {
@@ -352,16 +357,16 @@ impl Running {
     /// Puts a member of the file into service: a new one, or one that was removed. One that does not come into
     /// service is out of the pool again.
     pub fn add(self: &Arc<Self>, name: &str) -> Result<String> {
-        let (member, before) = self.begin(name)?;
+        let before = self.begin(name)?;
         until_settled(&self.shared.pool, name).or_else(|error| {
             self.take_back(name, before);
             self.remove(name)?;
-            Err(members::not_added(&member, &error))
+            Err(members::not_added(error))
         })
     }
 
-    /// Answers the member, and what the configuration in force had under its name.
-    fn begin(self: &Arc<Self>, name: &str) -> Result<(Member, Option<Member>)> {
+    /// Answers what the configuration in force had under the member's name.
+    fn begin(self: &Arc<Self>, name: &str) -> Result<Option<Member>> {
         let _turn = self.turn.lock();
         let new = load(&self.file)?;
         let member = new.member(name).ok_or_else(|| {
@@ -371,13 +376,12 @@ impl Running {
             Error::request(Kind::Invalid, message)
         })?;
         members::add(&self.shared.pool, &new, member)?;
-        let member = member.clone();
         let mut config = Config::clone(&self.config());
         let before = config.member(name).cloned();
         config.tokens.retain(|other| other.name != name);
         config.tokens.push(member.clone());
         self.config.store(Arc::new(config));
-        Ok((member, before))
+        Ok(before)
     }
 
     /// The configuration in force has under this name what it had before.

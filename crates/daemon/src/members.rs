@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use hsmux_config::{Config, Member};
 use hsmux_pool::Pool;
 use hsmux_token::{Error, Kind, Result};
-use hsmux_worker::seats_of;
+use hsmux_worker::{seats_of, seats_to_add};
 
 /// The executable that is started as worker: the configuration's, else this one.
 pub fn worker(config: &Config) -> Result<PathBuf> {
@@ -68,22 +68,20 @@ pub fn change(pool: &Pool, old: &Config, new: &Config, worker: &Path) -> Vec<Str
 /// Adds one member, with all its seats or not at all.
 pub fn add(pool: &Pool, config: &Config, member: &Member) -> Result<()> {
     let worker: &Path = &worker(config)?;
-    pool.add_all(seats_of(config, member, worker, None))
+    pool.add_all(seats_to_add(config, member, worker))
 }
 
-/// The error of a member that did not come into service. It is no member by now, so `token resume` and `pin release` do
-/// not know its name.
-pub fn not_added(member: &Member, error: &Error) -> Error {
-    let Member { name, uri, .. } = member;
-    let add = "`hsmux token add` again";
-    let message = error
-        .to_string()
-        .replace(&format!("`hsmux token resume {name}`"), add)
-        .replace(
-            &format!("`hsmux pin release {name}`"),
-            &format!("`hsmux pin release '{uri}'` and {add}"),
-        );
-    Error::new(error.scope(), error.kind(), message).at("it was not added")
+/// The error of a member that did not come into service. It is not a member any more.
+pub fn not_added(error: Error) -> Error {
+    let error = match error.kind() {
+        // The error says what to do about the PIN.
+        Kind::PinHeld => {
+            let message = format!("{error}; then `hsmux token add` again");
+            Error::new(error.scope(), error.kind(), message)
+        }
+        _ => error,
+    };
+    error.at("it was not added")
 }
 
 /// Whether a member is new or another one; where it stands in the file is of no matter.

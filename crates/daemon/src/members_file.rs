@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use hsmux_config::{Config, Mistake};
+use hsmux_config::{Config, Member, Mistake};
 use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result, Uri};
 use toml::Spanned;
@@ -35,12 +35,28 @@ pub fn add<T, E: From<Error>>(
 ) -> Result<T, E> {
     let section = section(member)?;
     let lock = locked(file)?;
-    replace(file, &(read(file)? + &section))?;
+    let text = read(file)?;
+    refuse_namesake(file, &text, &member.name)?;
+    replace(file, &(text + &section))?;
     drop(lock);
     serve().or_else(|error| {
         forget(file, &member.name)?;
         Err(error)
     })
+}
+
+/// Refuses a name that another section of the file has.
+fn refuse_namesake(file: &Path, text: &str, name: &str) -> Result<()> {
+    let config = parse(file, text)?;
+    let Some(Member { line, .. }) = config.member(name) else {
+        return Ok(());
+    };
+    let message = format!(
+        "{}:{line}: the name {name} stands already here. `hsmux token add {name}`, without --module, puts this member into \
+         service; `hsmux token list` shows those that are",
+        file.display()
+    );
+    Err(Error::request(Kind::Invalid, message))
 }
 
 fn section(member: &NewMember) -> Result<String> {

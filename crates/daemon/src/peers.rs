@@ -114,6 +114,14 @@ impl Peers {
         let mut open = self.open.lock();
         let config = running.config();
         let peer = allowed(&config, name).ok_or_else(|| no_peer(name))?;
+        // The service that brings them keeps to half of that, unless it was taken over: some of those that it has closed
+        // are still counted here.
+        let most = config.node.as_ref().map_or(0, |node| 2 * node.connections);
+        let there: usize = open.values().map(|open| open.entrance.connections()).sum();
+        if there >= most {
+            let message = format!("hosts have {there} connections, twice [node] connections");
+            return Err(Error::token(Kind::Busy, message));
+        }
         if let Some(open) = open.get(name) {
             return Ok(Arc::clone(&open.entrance));
         }
@@ -154,6 +162,7 @@ impl Peers {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let mut refused = self.refused.lock();
         if refused.may_tell() {
+            let [from, problem, advice] = [from, problem, advice].map(printable);
             tracing::warn!(%from, "a host is refused: {problem}; {advice}");
         }
         if refused.last.len() == REMEMBERED {
@@ -161,9 +170,9 @@ impl Peers {
         }
         refused.last.push_back(Refusal {
             at: since.map_or(0, |since| since.as_secs()),
-            from: from.to_owned(),
-            problem: problem.to_owned(),
-            advice: advice.to_owned(),
+            from: printable(from),
+            problem: printable(problem),
+            advice: printable(advice),
         });
     }
 
@@ -181,9 +190,15 @@ impl Peers {
     }
 
     /// The last that were refused.
-    pub(crate) fn refused(&self) -> Vec<Refusal> {
+    pub fn refused(&self) -> Vec<Refusal> {
         self.refused.lock().last.iter().cloned().collect()
     }
+}
+
+/// A service says it, and terminals show it.
+fn printable(text: &str) -> String {
+    let plain = |c: char| if c.is_control() { ' ' } else { c };
+    text.chars().map(plain).collect()
 }
 
 fn allowed<'a>(config: &'a Config, name: &str) -> Option<&'a Allowed> {

@@ -103,6 +103,12 @@ impl Conversation for Talk {
             Call::Pace if settings.clients.is_pool() => {
                 answer.send(&session.reply(Answer::Pace(Vec::new())));
             }
+            Call::Estimates(keys) if settings.clients == Clients::Gateway => {
+                let pool = &session.application.service.shared.pool;
+                let estimates = keys.iter().map(|key| pool.estimate(key)).collect();
+                answer.send(&session.reply(Answer::Estimates(estimates)));
+            }
+            Call::Estimates(_) => session.refuse("that is for services", answer),
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
                 session.refuse("that is for workers", answer);
             }

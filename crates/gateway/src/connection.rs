@@ -11,20 +11,19 @@ use std::time::Duration;
 use boring::ssl::{Ssl, SslVersion};
 use hsmux_config::Behind;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{House, Place};
+use crate::house::{Accepted, House};
 use crate::metrics::Refused;
+use crate::reservation::HandshakeSlot;
 use crate::revocation::Shown;
 use crate::signer::{PROGRESS, Progress};
 use crate::sites::Served;
 use crate::socket::{Presence, Socket};
 use crate::tls::SITE;
 use crate::tls_stream::TlsStream;
-use crate::{http, proxy_header, tunnel};
+use crate::{http, tunnel};
 
 /// A client whose handshake is done.
 pub struct Client {
@@ -42,19 +41,20 @@ const PLAIN: &[u8] =
     b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nConnection: close\r\n\
     Content-Length: 43\r\n\r\nThis port speaks TLS: use https:// instead.";
 
-/// Serves a connection that has been accepted. `turn` is its place among the handshakes, `place` all else that it
-/// holds.
+/// Serves a connection that has been accepted, whose handshake holds this slot.
 pub async fn serve(
     house: &Arc<House>,
-    stream: TcpStream,
-    from: SocketAddr,
-    turn: OwnedSemaphorePermit,
-    place: Arc<Place>,
+    accepted: Accepted,
+    slot: HandshakeSlot,
 ) -> Result<(), Refused> {
+    let place = Arc::clone(&accepted.place);
     let shaken = {
-        let _turn = turn;
+        let _slot = slot;
         let _held = house.metrics.handshaking();
-        shake(house, stream, from, &place).await
+        tokio::select! {
+            shaken = shake(house, accepted) => shaken,
+            () = place.activity.evicted() => return Ok(()),
+        }
     };
     let client = shaken?;
     let site = &client.served.site.names[0];
@@ -63,6 +63,7 @@ pub async fn serve(
     }
     let served = async {
         if matches!(client.served.site.behind, Behind::Tcp(..)) {
+            place.activity.keep();
             return tunnel::serve(house, client).await;
         }
         http::serve(house, client, Arc::clone(&place)).await;
@@ -74,30 +75,24 @@ pub async fn serve(
     }
 }
 
-async fn shake(
-    house: &House,
-    mut stream: TcpStream,
-    from: SocketAddr,
-    place: &Place,
-) -> Result<Client, Refused> {
+async fn shake(house: &House, accepted: Accepted) -> Result<Client, Refused> {
+    let Accepted {
+        stream,
+        from,
+        place,
+    } = accepted;
     let patience = house.section.handshake_timeout;
-    let begin = async {
-        let from = proxy_header::client(&house.section, &mut stream, from).await?;
-        place.is_of(from.ip(), house)?;
-        let counted = house.source_handshakes.count(from.ip());
-        let counted = counted.ok_or(Refused::Source)?;
-        // A client that says nothing costs no more than its socket.
-        let (mut socket, client) = Socket::new(stream);
-        let first = socket.first().await.map_err(|_| Refused::Tls)?;
-        Ok((first, socket, client, from, counted))
-    };
-    let opened = timeout(patience, begin).await;
-    let (first, mut socket, client, from, _counted) = opened.map_err(|_| Refused::Slow)??;
+    // A client that says nothing costs no more than its socket.
+    let (mut socket, client) = Socket::new(stream);
+    let first = timeout(patience, socket.first()).await;
+    let first = first.map_err(|_| Refused::Slow)?;
+    let first = first.map_err(|_| Refused::Tls)?;
     if first.is_ascii_alphabetic() {
         let _ = timeout(patience, answer_plain(&mut socket)).await;
         return Err(Refused::PlainHttp);
     }
     let progress = Arc::new(Progress::of(from));
+    place.activity.shakes(&progress);
     let mut ssl = Ssl::new(&house.front).map_err(|_| Refused::Tls)?;
     ssl.set_ex_data(*PROGRESS, Arc::clone(&progress));
     let handshake = TlsStream::accept(ssl, socket);

@@ -44,6 +44,11 @@ impl Files {
         self.left().saturating_sub(self.behind)
     }
 
+    /// How many are for what is behind alone.
+    pub fn of_backends(&self) -> usize {
+        self.behind
+    }
+
     /// For a client's connection.
     pub fn client(&self) -> Option<Held> {
         // Two who ask at the same moment may have one of the others: a few more or less are no matter.

@@ -2,7 +2,7 @@
 
 use std::future::pending;
 use std::iter;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,18 +14,20 @@ use hsmux_config::GatewaySection;
 use hsmux_pool::Pool;
 use hsmux_service::Daemon;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::files::{self, Files};
+use crate::activity::Activity;
+use crate::files::Files;
 use crate::memory::Memory;
 use crate::metrics::{Held, Metrics, Refused};
 use crate::phase::{Phase, Phases};
+use crate::reservation::{ConnectionSlot, HandshakeSlot, Reservation};
 use crate::revocation::Shown;
 use crate::signatures::Signatures;
 use crate::sites::Sites;
-use crate::source::{Counted, SourceCounts};
-use crate::{connection, http, plain};
+use crate::source::SourceSlots;
+use crate::{connection, http, plain, proxy_header};
 
 /// What all connections share.
 pub struct House {
@@ -47,9 +49,11 @@ pub struct House {
     /// Places for connections, and for those of them whose handshake is under way.
     pub connections: Arc<Semaphore>,
     pub handshakes: Arc<Semaphore>,
+    /// And for those that wait until another one has given way.
+    pub waiting: Arc<Semaphore>,
     /// The same of one source.
-    pub source_connections: Arc<SourceCounts>,
-    pub source_handshakes: Arc<SourceCounts>,
+    pub source_connections: Arc<SourceSlots>,
+    pub source_handshakes: Arc<SourceSlots>,
     /// What they and the servers behind take of the process.
     pub files: Files,
     /// What they hold of its memory.
@@ -65,21 +69,21 @@ pub struct House {
 /// What a connection holds until it has ended, whatever it has become.
 pub struct Place {
     _counted: Held,
-    _one: OwnedSemaphorePermit,
-    _file: files::Held,
-    source: OnceLock<Counted>,
+    _slot: ConnectionSlot,
+    pub activity: Arc<Activity>,
     /// The client's certificate, if it has shown one.
     pub shown: OnceLock<Shown>,
 }
 
-impl Place {
-    /// The connection is of this client; an error if its source has as many as it may.
-    pub fn is_of(&self, client: IpAddr, house: &House) -> Result<(), Refused> {
-        let counted = house.source_connections.count(client);
-        let _ = self.source.set(counted.ok_or(Refused::Source)?);
-        Ok(())
-    }
+/// A client that is served from now on.
+pub struct Accepted {
+    pub stream: TcpStream,
+    /// Where it is, as the PROXY header says, if there is one.
+    pub from: SocketAddr,
+    pub place: Arc<Place>,
+}
 
+impl Place {
     /// Ends once the client's certificate is believed no more; never, if it has shown none.
     pub async fn refused(&self, house: &House) {
         match self.shown.get() {
@@ -143,35 +147,56 @@ impl House {
 
     /// Finds a place for a connection; where there is none it is closed before it has cost anything.
     fn take_in(self: &Arc<Self>, door: Door, stream: TcpStream, from: SocketAddr) {
-        let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
-            return self.metrics.refused(Refused::Connections);
-        };
-        let turn = || Arc::clone(&self.handshakes).try_acquire_owned();
-        let Ok(turn) = (door == Door::Tls).then(turn).transpose() else {
-            return self.metrics.refused(Refused::Handshakes);
-        };
-        let Some(file) = self.files.client() else {
-            return self.metrics.refused(Refused::Files);
+        let reserved = match Reservation::new(self, door) {
+            Ok(reserved) => reserved,
+            Err(why) => return self.metrics.refused(why),
         };
         let house = Arc::clone(self);
         tokio::spawn(async move {
-            let place = Arc::new(Place {
-                _counted: house.metrics.connection(),
-                _one: place,
-                _file: file,
-                source: OnceLock::new(),
-                shown: OnceLock::new(),
-            });
-            let served = match turn {
-                Some(turn) => {
-                    connection::serve(&house, stream, from, turn, Arc::clone(&place)).await
+            let mut stream = stream;
+            let served = match house.accept(reserved, door, &mut stream, from).await {
+                Ok((from, place, slot)) => {
+                    let accepted = Accepted {
+                        stream,
+                        from,
+                        place,
+                    };
+                    match slot {
+                        Some(slot) => connection::serve(&house, accepted, slot).await,
+                        None => plain::serve(&house, accepted).await,
+                    }
                 }
-                None => plain::serve(&house, stream, from, &place).await,
+                // Before it is closed.
+                Err(why) => return house.metrics.refused(why),
             };
             if let Err(why) = served {
                 house.metrics.refused(why);
             }
         });
+    }
+
+    /// Finds out who the client is, and takes what it needs.
+    async fn accept(
+        &self,
+        reserved: Reservation,
+        door: Door,
+        stream: &mut TcpStream,
+        from: SocketAddr,
+    ) -> Result<(SocketAddr, Arc<Place>, Option<HandshakeSlot>), Refused> {
+        let counted = self.metrics.connection();
+        let client = proxy_header::client(&self.section, stream, from);
+        let client = timeout(self.section.handshake_timeout, client).await;
+        let from = client.map_err(|_| Refused::Slow)??;
+        let activity = Activity::new();
+        let (slot, handshake) = reserved.complete(self, from.ip(), &activity, door).await?;
+        activity.begin();
+        let place = Arc::new(Place {
+            _counted: counted,
+            _slot: slot,
+            activity,
+            shown: OnceLock::new(),
+        });
+        Ok((from, place, handshake))
     }
 }
 

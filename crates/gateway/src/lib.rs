@@ -7,6 +7,8 @@
 //! |---|---|
 //! | `service` | start and end |
 //! | `house` | what all connections share, and how many there may be |
+//! | `reservation` | what a connection takes before it is served, and who gives way where that is missing |
+//! | `activity` | whether a connection is idle |
 //! | `files` | how many files they and what is behind them hold |
 //! | `connection` | one connection, from its first byte |
 //! | `sites`, `tls` | which site and which certificate a client gets |
@@ -30,6 +32,7 @@
 //! | `balancer` | what haproxy in front of several is told |
 //! | `metrics`, `standing`, `monitor` | what it counts, how its sites stand, and who may ask |
 
+mod activity;
 mod algorithm;
 mod backend;
 pub mod balancer;
@@ -50,6 +53,7 @@ mod pace;
 mod phase;
 mod plain;
 mod proxy_header;
+mod reservation;
 mod revocation;
 mod service;
 mod signatures;

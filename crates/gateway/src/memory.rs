@@ -201,6 +201,11 @@ impl Account {
         }
     }
 
+    /// Whether a request is under way, or its client has yet to be sent a part of an answer.
+    pub fn is_busy(&self) -> bool {
+        self.requests().is_under_way || self.unsent.load(Relaxed) > 0
+    }
+
     /// A place for a request's body, of which so many bytes may be received before they are passed on. `window`: what the
     /// bodies of a connection may have together.
     pub fn upload(self: &Arc<Self>, bytes: usize, window: usize) -> Option<Admission> {

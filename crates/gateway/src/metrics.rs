@@ -71,6 +71,8 @@ pub enum Closed {
     Memory,
     /// It has sent too many small frames of HTTP/2.
     Flood,
+    /// It was idle, and an address with fewer connections had no place.
+    Idle,
 }
 
 /// What a request without TLS was given.
@@ -133,7 +135,7 @@ impl Metrics {
             )?,
             closed: counters(
                 "closed",
-                "Connections of HTTP that were closed while they served something.",
+                "Connections that were closed before their client or a time limit had ended them.",
                 &["reason"],
             )?,
             tickets: gauge(
@@ -200,6 +202,7 @@ impl Metrics {
         let reason = match why {
             Closed::Memory => "memory",
             Closed::Flood => "flood",
+            Closed::Idle => "idle",
         };
         self.closed.with_label_values(&[reason]).inc();
     }

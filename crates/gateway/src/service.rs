@@ -23,11 +23,11 @@ use crate::memory::Memory;
 use crate::metrics::{Closed, Metrics};
 use crate::phase::{Phase, Phases};
 use crate::signatures::{Signatures, share};
-use crate::sites::Sites;
-use crate::source::SourceCounts;
+use crate::sites::SiteReader;
+use crate::source::SourceSlots;
 use crate::tickets::Tickets;
 use crate::watch::Watch;
-use crate::{monitor, plain, tls};
+use crate::{monitor, plain, reservation, tls};
 
 /// A running gateway. Dropping it ends it: no new connections, then what runs.
 pub struct Gateway {
@@ -46,14 +46,19 @@ impl Service for Gateway {
         let section = config.gateway.as_ref();
         let section = section.ok_or_else(|| Error::protocol("there is no [gateway]"))?;
         plain::check(section).map_err(|e| failed("acme", &e))?;
-        let pool = hsmux_service::pool(daemon)?;
+        let (pool, estimates) = hsmux_service::pool(daemon)?;
         let metrics = Metrics::new()?;
         let mut watch = Watch::new(section, &pool);
         let tickets = Tickets::of(section, &pool, &metrics)?;
         let keys = tickets.as_ref().map(Tickets::keys);
-        let signatures = Signatures::new(section, &pool);
-        let before = Sites::default();
-        let sites = Sites::read(&before, section, &signatures, &metrics, keys)?;
+        let signatures = Signatures::new(section, &pool, estimates);
+        let reader = SiteReader {
+            section,
+            signatures: &signatures,
+            metrics: &metrics,
+            tickets: keys,
+        };
+        let sites = reader.read()?;
         watch.warn(&sites);
         watch.warn_of_lists(&sites);
         let sites = Arc::new(ArcSwap::from_pointee(sites));
@@ -72,7 +77,7 @@ impl Service for Gateway {
         let files = Files::of(tcp_listener::files());
         let connections = section.connections.min(files.of_clients());
         let of_source =
-            |own: Option<usize>, all| SourceCounts::new(own.unwrap_or_else(|| share(all)));
+            |own: Option<usize>, all| SourceSlots::new(own.unwrap_or_else(|| share(all)));
         let house = Arc::new(House {
             section: section.clone(),
             pool,
@@ -89,6 +94,7 @@ impl Service for Gateway {
             trouble: plain::Trouble::default(),
             connections: Arc::new(Semaphore::new(section.connections)),
             handshakes: Arc::new(Semaphore::new(section.handshakes)),
+            waiting: reservation::waiting(files.of_backends()),
             files,
             memory: Memory::new(section.memory),
             kept: Arc::default(),

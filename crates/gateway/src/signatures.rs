@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hsmux_config::GatewaySection;
-use hsmux_pool::{Claim, Holders, Owner, Pool};
-use hsmux_token::{Done, Error, Kind, ObjectId, Request, Result};
+use hsmux_pool::{Claim, Owner, Pool};
+use hsmux_service::Estimates;
+use hsmux_token::{Done, Error, Kind, Members, ObjectId, Request, Result};
 use parking_lot::Mutex;
 
 use crate::fair_queue::{FairQueue, Grant, Limits, Ticket};
@@ -15,7 +16,8 @@ use crate::fair_queue::{FairQueue, Grant, Limits, Ticket};
 /// All signatures of the gateway.
 pub struct Signatures {
     pool: Arc<Pool>,
-    queue: Mutex<FairQueue<Holders, QueuedSignature>>,
+    estimates: Estimates,
+    queue: Mutex<FairQueue<Members, QueuedSignature>>,
 }
 
 /// One that waits.
@@ -43,7 +45,7 @@ pub struct SignatureRequest {
 
 thread_local! {
     /// While this thread hands out: what has room since.
-    static HANDED_OUT: RefCell<Option<Vec<Holders>>> = const { RefCell::new(None) };
+    static HANDED_OUT: RefCell<Option<Vec<Members>>> = const { RefCell::new(None) };
 }
 
 /// Also after a panic, this thread hands out again.
@@ -57,7 +59,7 @@ impl Drop for OutsideAgain {
 
 impl Signatures {
     /// Of a gateway with this configuration.
-    pub fn new(section: &GatewaySection, pool: &Arc<Pool>) -> Arc<Self> {
+    pub fn new(section: &GatewaySection, pool: &Arc<Pool>, estimates: Estimates) -> Arc<Self> {
         let all = pool.options().queue;
         let limits = Limits {
             all,
@@ -65,6 +67,7 @@ impl Signatures {
         };
         Arc::new(Self {
             pool: Arc::clone(pool),
+            estimates,
             queue: Mutex::new(FairQueue::new(limits)),
         })
     }
@@ -76,14 +79,14 @@ impl Signatures {
         client: IpAddr,
         request: Request,
     ) -> SignatureRequest {
-        let (holders, now) = (self.pool.holders(key), Instant::now());
+        let (estimate, now) = (self.estimates.of(key), Instant::now());
+        let (members, room) = (estimate.members, estimate.room);
         let wanted = SignatureRequest {
             signatures: Arc::clone(self),
             state: Arc::default(),
         };
-        let room = self.pool.room(&holders);
         let mut queue = self.queue.lock();
-        if let Some(grant) = queue.begin(&holders, client, room, now) {
+        if let Some(grant) = queue.begin(&members, client, room, now) {
             drop(queue);
             let request = self.tracked(grant, request);
             *wanted.state.lock() =
@@ -92,7 +95,7 @@ impl Signatures {
         }
         let state = Arc::clone(&wanted.state);
         let entry = QueuedSignature { request, state };
-        let evicted = match queue.push(&holders, client, entry, now) {
+        let evicted = match queue.push(&members, client, entry, now) {
             Ok((ticket, evicted)) => {
                 *wanted.state.lock() = State::Waits(ticket);
                 evicted
@@ -104,7 +107,7 @@ impl Signatures {
             request.done.complete(Err(busy()));
         }
         // Room may have come since it was asked for.
-        self.hand_out(&holders);
+        self.hand_out(&members);
         wanted
     }
 
@@ -125,31 +128,32 @@ impl Signatures {
         if !queue.admits(client) {
             return Err(busy());
         }
-        let before = queue.before(&self.pool.holders(key), client, Instant::now());
+        let estimate = self.estimates.of(key);
+        let before = queue.before(&estimate.members, client, Instant::now());
         drop(queue);
-        Ok(self.pool.outlook(key, before))
+        Ok(estimate.wait(before))
     }
 
     /// Begins those that have the turn while there is room. The pool may answer one at once, which makes room for the
     /// next: this keeps the stack flat.
-    fn hand_out(self: &Arc<Self>, holders: &Holders) {
+    fn hand_out(self: &Arc<Self>, members: &Members) {
         let is_inner = HANDED_OUT.with_borrow_mut(|pending| {
             let is_inner = pending.is_some();
-            pending.get_or_insert_default().push(*holders);
+            pending.get_or_insert_default().push(*members);
             is_inner
         });
         if is_inner {
             return;
         }
         let _outside_again = OutsideAgain;
-        while let Some(holders) = HANDED_OUT.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
-            while self.hand_out_one(&holders) {}
+        while let Some(members) = HANDED_OUT.with_borrow_mut(|pending| pending.as_mut()?.pop()) {
+            while self.hand_out_one(&members) {}
         }
     }
 
-    fn hand_out_one(self: &Arc<Self>, holders: &Holders) -> bool {
-        let room = self.pool.room(holders);
-        let next = self.queue.lock().next(holders, room, Instant::now());
+    fn hand_out_one(self: &Arc<Self>, members: &Members) -> bool {
+        let room = self.estimates.room(members);
+        let next = self.queue.lock().next(members, room, Instant::now());
         let Some((grant, QueuedSignature { request, state })) = next else {
             return false;
         };
@@ -167,7 +171,7 @@ impl Signatures {
     }
 
     /// When it ends, the next one begins.
-    fn tracked(self: &Arc<Self>, grant: Grant<Holders>, request: Request) -> Request {
+    fn tracked(self: &Arc<Self>, grant: Grant<Members>, request: Request) -> Request {
         let (signatures, done) = (Arc::clone(self), request.done);
         let done = Done::new(move |result| {
             let mut queue = signatures.queue.lock();

@@ -11,7 +11,7 @@ use boring::ssl::ClientHello;
 use hsmux_config::{Certificate, GatewaySection, Place, Site};
 use hsmux_pool::{Catalogue, Pool};
 use hsmux_software::revocation::Revocation;
-use hsmux_token::{KeyKind, ObjectId, Result};
+use hsmux_token::{Error, KeyKind, ObjectId, Result};
 use hyper::header::HeaderValue;
 
 use crate::algorithm::Ability;
@@ -36,6 +36,14 @@ pub struct Served {
     pub revocation: Option<Arc<Revocation>>,
     /// How long browsers are to use TLS only (RFC 6797), if they are told.
     pub hsts: Option<HeaderValue>,
+    /// The pool's keys that it needs, and what those that hold them could do.
+    keys: Vec<(ObjectId, Ability)>,
+    /// Its certificates that were there.
+    chains: HashSet<PathBuf>,
+    /// Until when they are good.
+    lifetimes: Vec<Lifetime>,
+    /// How many an ACME client has yet to bring.
+    awaited: usize,
 }
 
 /// All sites.
@@ -52,70 +60,129 @@ pub struct Sites {
     pub awaited: usize,
 }
 
-impl Sites {
-    /// Reads all certificates and keys. One that an ACME client has yet to bring is done without; not so
-    /// one that was there `before`.
-    pub fn read(
-        before: &Self,
-        section: &GatewaySection,
-        signatures: &Arc<Signatures>,
-        metrics: &Arc<Metrics>,
-        tickets: Option<&Keys>,
-    ) -> Result<Self> {
-        let mut sites = Self::default();
-        let pool = signatures.pool();
-        let tickets = Resumption::of(section, tickets);
-        for site in &section.sites {
-            let mut faces = Vec::new();
-            for given in &site.certificates {
-                if let Place::File(file) = &given.chain {
-                    let acme = site.acme.as_ref().or(section.acme.as_ref());
-                    let awaited = acme.is_some() && !before.chains.contains(file);
-                    if awaited && file.try_exists().is_ok_and(|there| !there) {
-                        sites.awaited += 1;
-                        warn_of_absence(&site.names[0], file);
-                        continue;
-                    }
-                    sites.chains.insert(file.clone());
-                }
-                let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
-                sites
-                    .lifetimes
-                    .push(Lifetime::of(&site.names[0], &credential));
-                let ec = credential.public.kind() == KeyKind::Ec;
-                let ability = match credential.key {
-                    Key::Pool(key) => {
-                        let ability = of_holders(ec, &key, &pool.catalogue());
-                        sites.keys.push((key, ability.clone()));
-                        ability
-                    }
-                    Key::File(_) => Ability::of(ec, |_| true),
-                };
-                let signer = |key| Signer {
-                    signatures: Arc::clone(signatures),
-                    key,
-                    patience: section.sign_timeout,
-                    metrics: Arc::clone(metrics),
-                };
-                faces.push(Face::new(site, &credential, ability, tickets, signer)?);
-            }
-            faces.sort_by_key(|face| !face.is_ec());
-            let earlier = before.by_name.get(&site.names[0]);
-            let lists = earlier.and_then(|served| served.revocation.as_deref());
-            let served = Arc::new(Served {
-                backends: before.backends(site)?,
-                revocation: revocation::read(site.clients.as_ref(), lists)?,
-                site: site.clone(),
-                faces,
-                hsts: (site.hsts > 0)
-                    .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
-                    .flatten(),
-            });
-            for name in &site.names {
-                sites.by_name.insert(name.clone(), Arc::clone(&served));
-            }
+/// A site that could not be read.
+pub struct FailedSite {
+    /// Its first name.
+    pub name: String,
+    /// Why.
+    pub error: Error,
+}
+
+/// What the sites of a gateway are made with.
+pub struct SiteReader<'a> {
+    pub section: &'a GatewaySection,
+    pub signatures: &'a Arc<Signatures>,
+    pub metrics: &'a Arc<Metrics>,
+    pub tickets: Option<&'a Keys>,
+}
+
+impl SiteReader<'_> {
+    /// Reads all certificates and keys of all sites. The first mistake is the error.
+    pub fn read(&self) -> Result<Sites> {
+        let (before, mut sites) = (Sites::default(), Sites::default());
+        for site in &self.section.sites {
+            sites.add(&site.names, &Arc::new(self.site(&before, site)?));
         }
         Ok(sites)
+    }
+
+    /// Reads them again. The names of a site that cannot be read are served as `before`, or not at all.
+    pub fn read_again(&self, before: &Sites) -> (Sites, Vec<FailedSite>) {
+        let (mut sites, mut failed) = (Sites::default(), Vec::new());
+        for site in &self.section.sites {
+            match self.site(before, site) {
+                Ok(served) => sites.add(&site.names, &Arc::new(served)),
+                Err(error) => {
+                    sites.keep(before, &site.names);
+                    let name = site.names[0].clone();
+                    failed.push(FailedSite { name, error });
+                }
+            }
+        }
+        (sites, failed)
+    }
+
+    /// Reads one site. A certificate that an ACME client has yet to bring may be absent, unless it was there `before`.
+    fn site(&self, before: &Sites, site: &Site) -> Result<Served> {
+        let section = self.section;
+        let pool = self.signatures.pool();
+        let tickets = Resumption::of(section, self.tickets);
+        let earlier = before.by_name.get(&site.names[0]);
+        let lists = earlier.and_then(|served| served.revocation.as_deref());
+        let hsts = (site.hsts > 0)
+            .then(|| HeaderValue::from_str(&format!("max-age={}", site.hsts)).ok())
+            .flatten();
+        let mut served = Served {
+            backends: before.backends(site)?,
+            revocation: revocation::read(site.clients.as_ref(), lists)?,
+            site: site.clone(),
+            faces: Vec::new(),
+            hsts,
+            keys: Vec::new(),
+            chains: HashSet::new(),
+            lifetimes: Vec::new(),
+            awaited: 0,
+        };
+        for given in &site.certificates {
+            if let Place::File(file) = &given.chain {
+                let acme = site.acme.as_ref().or(section.acme.as_ref());
+                let awaited = acme.is_some() && !before.chains.contains(file);
+                if awaited && file.try_exists().is_ok_and(|there| !there) {
+                    served.awaited += 1;
+                    warn_of_absence(&site.names[0], file);
+                    continue;
+                }
+                served.chains.insert(file.clone());
+            }
+            let credential = Credential::read(given, pool, site.allow_rsa_1024)?;
+            served
+                .lifetimes
+                .push(Lifetime::of(&site.names[0], &credential));
+            let ec = credential.public.kind() == KeyKind::Ec;
+            let ability = match credential.key {
+                Key::Pool(key) => {
+                    let ability = of_holders(ec, &key, &pool.catalogue());
+                    served.keys.push((key, ability.clone()));
+                    ability
+                }
+                Key::File(_) => Ability::of(ec, |_| true),
+            };
+            let signer = |key| Signer {
+                signatures: Arc::clone(self.signatures),
+                key,
+                patience: section.sign_timeout,
+                metrics: Arc::clone(self.metrics),
+            };
+            let face = Face::new(site, &credential, ability, tickets, signer)?;
+            served.faces.push(face);
+        }
+        served.faces.sort_by_key(|face| !face.is_ec());
+        Ok(served)
+    }
+}
+
+impl Sites {
+    /// Serves these names by a site.
+    fn add(&mut self, names: &[String], served: &Arc<Served>) {
+        let mut others = self.by_name.values();
+        if !others.any(|other| Arc::ptr_eq(other, served)) {
+            self.keys.extend(served.keys.iter().cloned());
+            self.chains.extend(served.chains.iter().cloned());
+            self.lifetimes.extend(served.lifetimes.iter().cloned());
+            self.awaited += served.awaited;
+        }
+        for name in names {
+            self.by_name.insert(name.clone(), Arc::clone(served));
+        }
+    }
+
+    /// Serves these names as `before`, if they were.
+    fn keep(&mut self, before: &Self, names: &[String]) {
+        for name in names {
+            if let Some(served) = before.by_name.get(name) {
+                self.add(std::slice::from_ref(name), served);
+            }
+        }
     }
 
     /// Connections that are open stay so, and what is known of their servers.

@@ -1,11 +1,12 @@
 //! Where a client is: one that has many addresses counts once.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+use hsmux_token::Slots;
 use parking_lot::Mutex;
+
+use crate::activity::Activity;
 
 /// An address of IPv4, or a /48 of IPv6: as many as one customer of a network may have (RFC 6177).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,51 +30,60 @@ pub fn subnet(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How many connections each source has.
-pub struct SourceCounts {
+/// The connections of each source.
+pub struct SourceSlots {
     most: usize,
-    held: Mutex<HashMap<ClientSource, usize>>,
+    slots: Mutex<Slots<ClientSource, Arc<Activity>>>,
 }
 
 /// One of them, until this is dropped.
 pub struct Counted {
-    sources: Arc<SourceCounts>,
+    sources: Arc<SourceSlots>,
     source: ClientSource,
+    number: u64,
 }
 
-impl SourceCounts {
+/// Connections that are looked at for one that is idle.
+const LOOKS: usize = 4096;
+
+impl SourceSlots {
     /// So many of each at most.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
-            held: Mutex::default(),
+            slots: Mutex::default(),
         })
     }
 
     /// One more; `None`: it has as many as it may.
-    pub fn count(self: &Arc<Self>, address: IpAddr) -> Option<Counted> {
+    pub fn count(self: &Arc<Self>, address: IpAddr, activity: &Arc<Activity>) -> Option<Counted> {
         let source = ClientSource::of(address);
-        let mut held = self.held.lock();
-        let count = held.entry(source).or_default();
-        if *count >= self.most {
+        let mut slots = self.slots.lock();
+        if slots.of(source) >= self.most {
             return None;
         }
-        *count += 1;
         Some(Counted {
             sources: Arc::clone(self),
             source,
+            number: slots.insert(source, Arc::clone(activity)),
         })
+    }
+}
+
+impl Counted {
+    /// Ends an idle connection of the source with the most, so that this one has room. Answers whether there was one.
+    pub fn evict_another(&self) -> bool {
+        let mut slots = self.sources.slots.lock();
+        let evicted = slots.evict_for(self.source, LOOKS, |activity| activity.is_idle());
+        drop(slots);
+        evicted.inspect(|activity| activity.evict()).is_some()
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut held) = self.sources.held.lock().entry(self.source) {
-            *held.get_mut() -= 1;
-            if *held.get() == 0 {
-                held.remove();
-            }
-        }
+        let removed = self.sources.slots.lock().remove(self.source, self.number);
+        drop(removed);
     }
 }
 
@@ -102,8 +112,8 @@ mod tests {
 
     #[test]
     fn a_source_has_so_many_and_others_have_theirs() {
-        let sources = SourceCounts::new(2);
-        let count = |address: &str| sources.count(address.parse().unwrap());
+        let sources = SourceSlots::new(2);
+        let count = |address: &str| sources.count(address.parse().unwrap(), &Activity::new());
         let first = count("2001:db8::1");
         let second = count("2001:db8::2");
         assert!(first.is_some() && second.is_some());
@@ -112,6 +122,27 @@ mod tests {
         drop(first);
         assert!(count("2001:db8::3").is_some());
         drop(second);
-        assert!(sources.held.lock().is_empty());
+        assert!(sources.slots.lock().is_empty());
+    }
+
+    #[test]
+    fn an_idle_connection_of_the_source_with_most_gives_way_once() {
+        let sources = SourceSlots::new(10);
+        let count = |address: &str| {
+            let activity = Activity::new();
+            activity.begin();
+            let counted = sources.count(address.parse().unwrap(), &activity);
+            (counted.unwrap(), activity)
+        };
+        let many: Vec<_> = (0..3).map(|_| count("192.0.2.1")).collect();
+        many[0].1.keep();
+        let (few, _) = count("192.0.2.2");
+        assert!(few.evict_another());
+        let evicted = many.iter().map(|(_, activity)| activity.is_evicted());
+        assert_eq!(evicted.collect::<Vec<_>>(), [false, true, false]);
+        assert!(!many[2].0.evict_another());
+        assert!(few.evict_another() && !few.evict_another());
+        drop((many, few));
+        assert!(sources.slots.lock().is_empty());
     }
 }

@@ -12,7 +12,7 @@ use hsmux_state::FileVersions;
 use crate::house::House;
 use crate::lifetime::{self, Told};
 use crate::revocation;
-use crate::sites::{Sites, files};
+use crate::sites::{FailedSite, SiteReader, Sites, files};
 
 /// Who looks.
 pub struct Watch {
@@ -112,20 +112,25 @@ impl Watch {
         }
         self.section = section;
         self.seen = now;
-        let keys = house.tickets.as_ref();
-        let (signatures, metrics) = (&house.signatures, &house.metrics);
-        match Sites::read(&before, &self.section, signatures, metrics, keys) {
-            Ok(sites) => {
-                sites.keep_asking(&house.files);
-                house.sites.store(Arc::new(sites));
-                house.changes.send_replace(());
-                self.seen.outdated = false;
-                if asked {
-                    tracing::info!("the gateway has read its sites again");
-                }
+        let reader = SiteReader {
+            section: &self.section,
+            signatures: &house.signatures,
+            metrics: &house.metrics,
+            tickets: house.tickets.as_ref(),
+        };
+        let (sites, failed) = reader.read_again(&before);
+        sites.keep_asking(&house.files);
+        house.sites.store(Arc::new(sites));
+        house.changes.send_replace(());
+        for FailedSite { name, error } in &failed {
+            tracing::warn!(%error, "the site {name} is not read again: it is served as before, or not at all");
+        }
+        // A site that failed is tried again when something has changed.
+        if failed.is_empty() {
+            self.seen.outdated = false;
+            if asked {
+                tracing::info!("the gateway has read its sites again");
             }
-            // Tried again when something has changed.
-            Err(error) => tracing::warn!(%error, "the gateway's sites are as they were"),
         }
     }
 }

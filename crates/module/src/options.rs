@@ -40,12 +40,20 @@ pub struct Options {
     /// The member's name, where `name` is another.
     #[n(8)]
     pub member: Option<String>,
+    /// How commands name a token that is not a member yet: its URI.
+    #[n(9)]
+    pub uri: Option<String>,
 }
 
 impl Options {
     /// The member's name, as commands know it.
     pub(crate) fn member(&self) -> &str {
         self.member.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The name that `hsmux pin release` takes.
+    pub(crate) fn command_name(&self) -> &str {
+        self.uri.as_deref().unwrap_or_else(|| self.member())
     }
 }
 
@@ -82,6 +90,7 @@ mod tests {
             name: "hsm1#2".into(),
             copies: Some(true),
             member: Some("hsm1".into()),
+            uri: Some("pkcs11:token=hsm1".into()),
         };
         let frame = minicbor::to_vec(&sent).unwrap();
         let got: Options = minicbor::decode(&frame).unwrap();

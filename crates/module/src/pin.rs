@@ -20,6 +20,7 @@ mod beside;
 mod journal;
 mod rules;
 mod store;
+mod users;
 
 use std::path::Path;
 
@@ -30,6 +31,7 @@ pub(crate) use attempt::{Attempt, login};
 pub use beside::{learn, show};
 pub(crate) use journal::Journal;
 pub(crate) use rules::is_about_new_pin;
+pub use users::state_of_user;
 
 /// Whose PIN it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -108,14 +110,29 @@ impl Version {
     }
 }
 
-/// Everything on record in a state folder.
+/// Everything on record in a state folder, by the daemon's workers and by those that have a user of their own.
 pub fn list(state: &Path) -> Result<Vec<Record>> {
-    store::Folder::open(state)?.list()
+    let mut records = store::Folder::open(state)?.list()?;
+    for users in users::states(state)? {
+        records.extend(users::as_owner(&users, |state| {
+            store::Folder::open(state)?.list()
+        })?);
+    }
+    records.sort_by(|a, b| (&a.label, &a.serial).cmp(&(&b.label, &b.serial)));
+    Ok(records)
 }
 
 /// Lets the PINs that are held on the tokens that `which` means be tried once more; answers which
 /// records were changed. The token's own counter still holds a last try back.
 pub fn release(state: &Path, which: &Uri) -> Result<Vec<Record>> {
+    let mut changed = release_in(state, which)?;
+    for users in users::states(state)? {
+        changed.extend(users::as_owner(&users, |state| release_in(state, which))?);
+    }
+    Ok(changed)
+}
+
+fn release_in(state: &Path, which: &Uri) -> Result<Vec<Record>> {
     let folder = store::Folder::open(state)?;
     let mut changed = Vec::new();
     for record in folder.list()? {

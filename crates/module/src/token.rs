@@ -206,7 +206,10 @@ impl Drop for ModuleToken {
 /// is a courtesy: who has waited for long, or for one that hangs, or cannot, goes on.
 fn wait_for_others(options: &Options) -> Option<FileLock> {
     let module = options.module.file_name()?.to_string_lossy().into_owned();
-    let path = options.state.join(format!("start-{module}.lock"));
+    // Among the records of PINs, which a module in a sandbox can write.
+    let folder = options.state.join("pins");
+    hsmux_state::private_folder(&folder).ok()?;
+    let path = folder.join(format!("start-{module}.lock"));
     FileLock::take_turn(&path, Duration::from_secs(5), Duration::from_secs(10)).ok()
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use hsmux_software::unchecked_kind;
 use hsmux_token::{Attributes, Class, NameMap, Object, ObjectId, Snapshot, TokenInfo, Uses, ck};
 
+use crate::owner::times_longer_with;
 use crate::seatset::SeatSet;
 
 /// All objects of the pool with their replicas.
@@ -56,6 +57,8 @@ pub struct Entry {
     pub(crate) hopeful: SeatSet,
     /// Uses that the object's own attributes forbid.
     pub(crate) forbidden: Uses,
+    /// How many times longer than others an operation with it takes.
+    pub(crate) times: u64,
 }
 
 /// One seat's copy of an object.
@@ -179,6 +182,7 @@ impl Entry {
             serving: SeatSet::EMPTY,
             hopeful: SeatSet::EMPTY,
             forbidden: Uses::empty(),
+            times: 1,
         };
         entry.settle();
         entry
@@ -227,6 +231,7 @@ impl Entry {
         self.serving = seats(|state| *state == ReplicaState::Serving);
         self.hopeful = seats(|state| !matches!(state, ReplicaState::Unproved(_)));
         self.forbidden = forbidden(&self.object);
+        self.times = times_longer_with(&self.object);
         self.hidden = is_hidden(&self.object);
         self.broker_key = is_broker_key(&self.object);
     }

@@ -22,6 +22,7 @@ use crate::record::{Connection, Record};
 use crate::registry::Registry;
 use crate::scheduler::{Refused, Scheduler, Term, Ticket};
 use crate::seatset::SeatSet;
+use crate::session_keys::LargeSessionKeys;
 
 /// Locks are taken in this order, and none is held while a token or a caller is called:
 /// a seat's life, registry, scheduler, a guest's home, a seat's last error.
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub answers: Answers,
     /// Where guests live.
     pub homes: Mutex<Vec<Weak<Home>>>,
+    /// Session keys of applications.
+    pub large_session_keys: LargeSessionKeys,
     /// Who looks after the members.
     pub minders: Minders,
     /// Connections of programs that workers serve themselves.
@@ -96,6 +99,7 @@ impl Core {
                 .clone()
                 .map_or_else(Answers::default, Answers::of_file),
             homes: Mutex::default(),
+            large_session_keys: LargeSessionKeys::default(),
             minders: Minders::default(),
             lines: Lines::default(),
             connections: AtomicU64::new(0),
@@ -206,6 +210,11 @@ impl Core {
             return Err(self.too_late(need, attempt));
         }
         let route = need.route(catalogue)?;
+        let of_session = self.large_session_keys.times(need.session_objects());
+        let term = Term {
+            cost: term.cost.times(route.times.max(of_session)),
+            ..term
+        };
         let able = route.able.minus(&attempt.tried);
         let mut scheduler = self.scheduler.lock();
         if scheduler.has_later_than(route.edition) {

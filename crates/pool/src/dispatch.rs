@@ -158,9 +158,21 @@ impl Core {
         let work = self.give_back(place, connection, Purpose::Request, error);
         if let Some(Work::Job(job)) = work {
             match result {
-                Ok(outcome) => job.complete(Ok(publish(outcome, connection.generation))),
+                Ok(outcome) => {
+                    let outcome = publish(outcome, connection.generation);
+                    self.note_session_keys(&job.operation, &outcome);
+                    job.complete(Ok(outcome));
+                }
                 Err(error) => self.failed(job, connection, error),
             }
+        }
+    }
+
+    /// An operation has succeeded.
+    pub fn note_session_keys(&self, operation: &Operation, outcome: &Outcome) {
+        let keys = &self.large_session_keys;
+        if !matches!(outcome, Outcome::Bytes(_)) {
+            keys.note(operation, outcome, &self.catalogue.load());
         }
     }
 

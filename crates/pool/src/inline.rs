@@ -149,7 +149,9 @@ impl Core {
             )));
         }
         self.give_back(*place, connection, purpose, result.as_ref().err());
-        result.map(|outcome| publish(outcome, connection.generation))
+        let outcome = publish(result?, connection.generation);
+        self.note_session_keys(operation, &outcome);
+        Ok(outcome)
     }
 }
 

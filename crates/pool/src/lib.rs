@@ -37,6 +37,7 @@ mod record;
 mod registry;
 mod scheduler;
 mod seatset;
+mod session_keys;
 mod slots;
 mod status;
 mod stock;
@@ -57,9 +58,9 @@ pub use member::Member;
 pub use options::Options;
 pub use owner::Owner;
 pub use panics::one_round;
-pub use pool::{Holders, Pool, serving_threads};
+pub use pool::{Pool, serving_threads};
 pub use pulse::{Beat, Pulse};
-pub use scheduler::{DEEPEST, Room, Spread};
+pub use scheduler::{DEEPEST, Spread};
 pub use status::{
     DebtStatus, ObjectStatus, ReplicaStatus, SeatState, SeatStatus, Status, TokenStatus,
 };

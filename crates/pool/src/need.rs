@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use hsmux_token::{
-    Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, Uses, ck,
+    Class, Error, Kind, Mechanism, ObjectId, ObjectRef, Operation, Result, SessionObject, Uses, ck,
 };
 use smallvec::SmallVec;
 
@@ -42,6 +42,8 @@ pub(crate) struct Route {
     pub hopeful: SeatSet,
     /// Of the catalogue that says so.
     pub edition: u64,
+    /// How many times longer than with others it takes with the token's keys that it uses.
+    pub times: u64,
 }
 
 /// Making an RSA key on a card takes minutes. The same for keys of any size: a token that hangs is found after the longest
@@ -111,12 +113,17 @@ impl Need {
         })
     }
 
-    /// The seat that holds the session objects, by the generation of its connection.
-    pub fn owner(&self) -> Option<u64> {
-        self.objects.iter().find_map(|(object, _)| match object {
-            ObjectRef::Session(session) => Some(session.owner),
+    /// Session objects that it uses.
+    pub fn session_objects(&self) -> impl Iterator<Item = SessionObject> {
+        self.objects.iter().filter_map(|(object, _)| match object {
+            ObjectRef::Session(session) => Some(*session),
             ObjectRef::Token(_) => None,
         })
+    }
+
+    /// The seat that holds the session objects, by the generation of its connection.
+    pub fn owner(&self) -> Option<u64> {
+        self.session_objects().next().map(|session| session.owner)
     }
 
     /// Which seats can serve it. What no seat can ever serve is refused here, by name.
@@ -125,6 +132,7 @@ impl Need {
             able: catalogue.in_service,
             hopeful: catalogue.expected,
             edition: catalogue.edition,
+            times: 1,
         };
         if self.here {
             route.able = route.able.minus(&catalogue.remote);
@@ -133,7 +141,11 @@ impl Need {
         let mut together: Option<SeatSet> = None;
         for (object, uses) in &self.objects {
             let (able, hopeful) = match object {
-                ObjectRef::Token(id) => self.holders(catalogue, id, *uses)?,
+                ObjectRef::Token(id) => {
+                    let (able, hopeful, times) = self.holders(catalogue, id, *uses)?;
+                    route.times = route.times.max(times);
+                    (able, hopeful)
+                }
                 ObjectRef::Session(session) => {
                     let seat = catalogue.locate(session.owner);
                     let seat = SeatSet::of(seat.ok_or_else(|| self.unknown(object))?);
@@ -167,14 +179,14 @@ impl Need {
         catalogue: &Catalogue,
         id: &ObjectId,
         uses: Uses,
-    ) -> Result<(SeatSet, SeatSet)> {
+    ) -> Result<(SeatSet, SeatSet, u64)> {
         let known = catalogue.entries.get(id).filter(|entry| !entry.hidden);
         let Some(entry) = known else {
             // A seat that has not yet shown its objects may hold it.
             return if catalogue.unsettled.is_empty() {
                 Err(self.unknown(&ObjectRef::Token(*id)))
             } else {
-                Ok((SeatSet::EMPTY, catalogue.unsettled))
+                Ok((SeatSet::EMPTY, catalogue.unsettled, 1))
             };
         };
         if entry.forbidden.intersects(uses) {
@@ -185,7 +197,7 @@ impl Need {
         if hopeful.is_empty() {
             return Err(self.unproved(entry));
         }
-        Ok((entry.serving, hopeful))
+        Ok((entry.serving, hopeful, entry.times))
     }
 
     fn with_mechanism(&self, route: Route, kind: u64, catalogue: &Catalogue) -> Result<Route> {
@@ -199,7 +211,7 @@ impl Need {
         let narrowed = Route {
             able: route.able.and(&having),
             hopeful: route.hopeful.and(&having),
-            edition: route.edition,
+            ..route
         };
         if narrowed.hopeful.is_empty() && !route.hopeful.is_empty() {
             return Err(self.no_mechanism(kind, "is not offered by any member that could serve"));

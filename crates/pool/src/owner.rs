@@ -1,6 +1,6 @@
 //! Whose work something is, and what it counts for: where there is not enough, owners share equally.
 
-use hsmux_token::Operation;
+use hsmux_token::{Class, Object, Operation, ck};
 
 /// Whose work something is. Each owner has the same share of the tokens' time and of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -10,14 +10,25 @@ pub enum Owner {
     Service,
     /// The gateway of this process.
     Gateway,
-    /// The broker of this process.
-    Broker,
+    /// A client of the broker of this process, by a number of its own; 0: the broker itself. All of them have the share
+    /// of one owner, in which they take turns.
+    Broker(u64),
     /// A local user, by its id.
     User(u32),
     /// Another host, by a number of its own.
     Host(u64),
     /// The pool itself, for its proofs: they always have a place in the queue.
     Pool,
+}
+
+impl Owner {
+    /// The owner that stands for all those with which this one has a share.
+    pub(crate) fn group(self) -> Self {
+        match self {
+            Self::Broker(_) => Self::Broker(0),
+            alone => alone,
+        }
+    }
 }
 
 /// What a request counts for in its owner's share.
@@ -36,13 +47,35 @@ const NEW_KEY: u64 = 1000 * BASE;
 /// An operation that counts for more than this is long: whoever waits for its lane would notice.
 const LONG: u64 = 64 << 10;
 
+/// No token has larger keys, in bits, and a power must not overflow.
+const MOST: u64 = 1 << 15;
+
+/// Keys of this size and smaller ones count as they are.
+const USUAL: u64 = 2048;
+
 /// How many times longer than one of 2,048 bits a new key takes to be made, at least 1: the time grows with the fourth
 /// power of the size.
 fn times_longer(operation: &Operation) -> u64 {
-    /// No token makes larger ones, and a power must not overflow.
-    const MOST: u64 = 1 << 15;
     let asked = operation.new_key_bits().unwrap_or(0).min(MOST);
-    (asked.pow(4) / 2048_u64.pow(4)).max(1)
+    (asked.pow(4) / USUAL.pow(4)).max(1)
+}
+
+/// How many times longer than with a private RSA key of 2,048 bits an operation with this key takes, at least 1: the
+/// time grows with the square of the modulus, and with the exponent.
+pub(crate) fn times_longer_with(key: &Object) -> u64 {
+    let bits = |kind| {
+        let value = key.attributes.get(kind)?;
+        let zeros = value.iter().take_while(|byte| **byte == 0).count();
+        Some((value.len() - zeros) as u64 * 8).map(|bits| bits.min(MOST))
+    };
+    let Some(modulus) = bits(ck::CKA_MODULUS).or_else(|| bits(ck::CKA_PRIME)) else {
+        return 1;
+    };
+    let is_public = key.id.class == Class::PUBLIC_KEY;
+    let exponent = is_public.then(|| bits(ck::CKA_PUBLIC_EXPONENT)).flatten();
+    let exponent = exponent.or_else(|| bits(ck::CKA_SUBPRIME));
+    let times = modulus.pow(2) * exponent.unwrap_or(modulus) / USUAL.pow(3);
+    times.max(1)
 }
 
 impl Cost {
@@ -62,6 +95,14 @@ impl Cost {
         Self {
             owner,
             bytes: BASE + operation.bytes() as u64 + more,
+        }
+    }
+
+    /// The same with keys that take so many times longer.
+    pub fn times(self, times: u64) -> Self {
+        Self {
+            bytes: self.bytes.saturating_add(BASE.saturating_mul(times - 1)),
+            ..self
         }
     }
 
@@ -117,5 +158,24 @@ mod tests {
         assert!(cost(&rsa(4096)) >= 16 * NEW_KEY);
         assert!(cost(&rsa(16_384)) >= 4096 * NEW_KEY);
         assert!(cost(&rsa(u64::MAX)) >= 4096 * NEW_KEY);
+    }
+
+    #[test]
+    fn a_large_key_counts_by_the_time_that_it_takes() {
+        let key = |class, kind, bits: usize, exponent: usize| {
+            let mut attributes = Attributes::default().with(kind, vec![0xff; bits / 8]);
+            attributes.set(ck::CKA_PUBLIC_EXPONENT, vec![0xff; exponent]);
+            let id = ObjectId::of_secret_key(ck::CKK_RSA, b"1", b"abc");
+            let id = ObjectId { class, ..id };
+            times_longer_with(&Object { id, attributes })
+        };
+        let private = |bits| key(Class::PRIVATE_KEY, ck::CKA_MODULUS, bits, 3);
+        assert_eq!([1024, 2048, 4096, 8192].map(private), [1, 1, 8, 64]);
+        assert_eq!(private(16_384), 512);
+        assert_eq!(private(1 << 20), 4096);
+        let public = |exponent| key(Class::PUBLIC_KEY, ck::CKA_MODULUS, 8192, exponent);
+        assert_eq!([3, 1024].map(public), [1, 64]);
+        assert_eq!(key(Class::PRIVATE_KEY, ck::CKA_PRIME, 8192, 3), 64);
+        assert_eq!(key(Class::SECRET_KEY, ck::CKA_VALUE, 8192, 3), 1);
     }
 }

@@ -22,7 +22,7 @@ mod submit;
 #[cfg(test)]
 mod tests;
 
-pub use submit::{Holders, serving_threads};
+pub use submit::serving_threads;
 
 use queue::Waiting;
 
@@ -110,6 +110,13 @@ impl Pool {
                 .map_or_else(Vec::new, |changes| changes.debts()),
             ..crate::status::of(&self.core)
         }
+    }
+
+    /// The last error of a seat's connection.
+    pub fn last_error(&self, seat: &str) -> Option<Error> {
+        let records = self.named(seat).ok()?;
+        let last = records.first()?.last_error.lock();
+        last.as_ref().map(|(_, error)| error.clone())
     }
 
     /// What the seats do, without a look at the objects.

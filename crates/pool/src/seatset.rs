@@ -1,5 +1,7 @@
 //! Sets of seats, as bits.
 
+use hsmux_token::Members;
+
 /// A set of seats by their index. Copied freely: four words, no allocation.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SeatSet([u64; 4]);
@@ -52,6 +54,11 @@ impl SeatSet {
 
     pub fn minus(&self, other: &Self) -> Self {
         self.zip(other, |a, b| a & !b)
+    }
+
+    /// As bits, by which others name it.
+    pub fn bits(&self) -> Members {
+        self.0
     }
 
     /// In growing order.

@@ -3,7 +3,7 @@
 use super::Coordinator;
 use super::journal::{Record, Sync};
 use super::keys;
-use super::members::{Members, Present, present};
+use super::members::{Member, Members, Present, present};
 use super::objects;
 use super::plan::{Roster, too_few};
 use super::replicated_key::ReplicatedKey;
@@ -163,13 +163,31 @@ impl Coordinator {
             return Ok(false);
         };
         for present in &roster.here {
-            if !replicator.is_logged_in(&present.token.info())? {
-                tracing::info!(member = present.name, "was logged out by another program");
-                members.renew(&present.name);
-                renewed = true;
-            }
+            renewed |= log_in(replicator, present, members)?;
         }
         Ok(renewed)
+    }
+
+    /// The same for members of which some may lack such means.
+    pub(super) fn log_in_each<'a>(
+        &self,
+        chosen: impl Iterator<Item = &'a Member>,
+        members: &dyn Members,
+    ) -> bool {
+        let Some(replicator) = self.replicator.as_deref() else {
+            return false;
+        };
+        let mut renewed = false;
+        for present in chosen.filter_map(Present::of) {
+            if replicator.serves(&present.token.info()).is_ok() {
+                let anew = log_in(replicator, &present, members);
+                renewed |= anew.unwrap_or_else(|error| {
+                    tracing::debug!(%error, "whether it is logged in is not known");
+                    false
+                });
+            }
+        }
+        renewed
     }
 
     /// Objects of these names are not, or not any more, those of which the journal says how they were made.
@@ -234,6 +252,16 @@ impl Coordinator {
         members.changed(&present.name, &made, &gone);
         Ok(outcome)
     }
+}
+
+/// Connects a member anew if another program has logged it out; says whether that was so.
+fn log_in(replicator: &dyn Replicator, present: &Present, members: &dyn Members) -> Result<bool> {
+    if replicator.is_logged_in(&present.token.info())? {
+        return Ok(false);
+    }
+    tracing::info!(member = present.name, "was logged out by another program");
+    members.renew(&present.name);
+    Ok(true)
 }
 
 /// Tells both reasons if a key can go neither wrapped nor by the members' own means.

@@ -113,29 +113,13 @@ impl Writer {
         let pool = self
             .pool()
             .ok_or_else(|| Error::lost("the pool has stopped"))?;
-        let members = pool.members();
-        let named = |name: &str| {
-            let found = members.iter().find(|member| member.name == name).cloned();
-            found.ok_or_else(|| {
-                Error::request(
-                    Kind::Invalid,
-                    format!("the pool has no member {name}; hsmux token list shows all"),
-                )
-            })
-        };
-        let source = named(source)?;
-        let targets: Vec<Member> = if targets.is_empty() {
-            let others = members.iter().filter(|m| m.name != source.name);
-            others.filter(|m| m.token.is_some()).cloned().collect()
-        } else {
-            targets
-                .iter()
-                .map(|name| named(name))
-                .collect::<Result<_>>()?
-        };
-        let cloned = self
-            .coordinator()?
-            .clone_keys(&source, &targets, selection, wrapping, progress)?;
+        let coordinator = self.coordinator()?;
+        let (mut source, mut targets) = chosen(&pool.members(), source, targets)?;
+        if coordinator.log_in_each(targets.iter().chain([&source]), &*pool) {
+            let names: Vec<_> = targets.into_iter().map(|target| target.name).collect();
+            (source, targets) = chosen(&pool.members(), &source.name, &names)?;
+        }
+        let cloned = coordinator.clone_keys(&source, &targets, selection, wrapping, progress)?;
         for target in &targets {
             pool.refresh(&target.name)?;
         }
@@ -324,6 +308,31 @@ impl Changes for Writer {
             ..seat
         }
     }
+}
+
+/// The members of these names; `targets` empty: all but the source that are in service.
+fn chosen(all: &[Member], source: &str, targets: &[String]) -> Result<(Member, Vec<Member>)> {
+    let named = |name: &str| {
+        let found = all.iter().find(|member| member.name == name).cloned();
+        found.ok_or_else(|| {
+            Error::request(
+                Kind::Invalid,
+                format!("the pool has no member {name}; hsmux token list shows all"),
+            )
+        })
+    };
+    let source = named(source)?;
+    let targets = if targets.is_empty() {
+        let others = all.iter().filter(|other| other.name != source.name);
+        others
+            .filter(|other| other.token.is_some())
+            .cloned()
+            .collect()
+    } else {
+        let each = targets.iter().map(|name| named(name));
+        each.collect::<Result<_>>()?
+    };
+    Ok((source, targets))
 }
 
 impl Members for Pool {

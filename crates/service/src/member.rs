@@ -1,12 +1,13 @@
 //! The daemon's pool as a member of a pool in this process.
 
+use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use hsmux_pool::{Care, Connector, Options, Pool, Seat};
 use hsmux_token::fork::Unshared;
-use hsmux_token::{Error, Kind, Result, Token, TokenInfo};
+use hsmux_token::{Error, Estimate, Kind, ObjectId, Result, Token, TokenInfo};
 use hsmux_wire::frame::{Message, decode_reply};
 use hsmux_wire::{
     Answer, Call, Connection, Greeting, Hello, Link, Reactor, RemoteToken, SPOKEN, ServiceClient,
@@ -14,7 +15,7 @@ use hsmux_wire::{
 };
 use parking_lot::Mutex;
 
-use crate::Daemon;
+use crate::{Daemon, Estimates};
 
 /// What it is called in messages.
 const NAME: &str = "the daemon";
@@ -22,35 +23,57 @@ const NAME: &str = "the daemon";
 /// How long the daemon may take to answer while a connection to it is made.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Keys of one question for estimates.
+const KEYS: usize = 256;
+
 /// As many connections are made at most, whatever the daemon's tokens do at once.
 const LANES: u32 = 256;
 
 /// A pool of which the daemon is the only member: each operation runs there, one at a time on each of as many connections as
 /// its tokens do at once.
-pub fn pool(daemon: &Arc<Daemon>) -> Result<Arc<Pool>> {
+pub fn pool(daemon: &Arc<Daemon>) -> Result<(Arc<Pool>, Estimates)> {
     let options = Options {
         answers: None,
         ..Options::from(&*daemon.config())
     };
+    let connector = Arc::new(DaemonConnector {
+        daemon: Arc::clone(daemon),
+        newest: Mutex::default(),
+    });
     let seat = Seat {
         name: NAME.to_owned(),
         member: NAME.to_owned(),
         weight: 1,
         timeout: options.deadline,
-        connector: Arc::new(DaemonConnector {
-            daemon: Arc::clone(daemon),
-            newest: Mutex::default(),
-        }),
+        connector: Arc::clone(&connector) as Arc<dyn Connector>,
     };
-    Pool::start(options, vec![seat])
+    let pool = Pool::start(options, vec![seat])?;
+    Ok((pool, Estimates::start(connector)?))
 }
 
-struct DaemonConnector {
+pub(crate) struct DaemonConnector {
     daemon: Arc<Daemon>,
     newest: Mutex<Weak<RemoteToken>>,
 }
 
 impl DaemonConnector {
+    /// What uses of these keys would have to wait for now. Each call asks for as many as a frame may have.
+    pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<HashMap<ObjectId, Estimate>> {
+        let token = self.newest()?;
+        let mut estimates = HashMap::with_capacity(keys.len());
+        for keys in keys.chunks(KEYS) {
+            let said = token.estimates(keys.to_vec())?;
+            estimates.extend(keys.iter().copied().zip(said));
+        }
+        Ok(estimates)
+    }
+
+    /// How many operations the daemon takes at once; 1 where there is no connection.
+    pub fn lanes(&self) -> usize {
+        let lanes = self.newest().map(|token| token.info().lanes);
+        lanes.map_or(1, |lanes| usize::try_from(lanes).unwrap_or(usize::MAX))
+    }
+
     fn newest(&self) -> Result<Arc<RemoteToken>> {
         let newest = self.newest.lock().upgrade();
         newest.ok_or_else(|| Error::lost("the connection has ended"))

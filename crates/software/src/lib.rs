@@ -24,5 +24,5 @@ pub use hash::{Hasher, digest};
 pub use identify::{identify, unidentified};
 pub use key::{PublicKey, Values};
 pub use prehash::{prehash, prehashed_input};
-pub use spec::{CURVES, Curve, KeySpec};
+pub use spec::{CURVES, Curve, KeySpec, refuses_template, with_default_uses};
 pub use unchecked::{unchecked_kind, unchecked_pair};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use hsmux_token::{Attributes, Mechanism, Operation, ck};
+use hsmux_token::{Attributes, Error, Mechanism, Operation, ck};
 use serde::{Deserialize, Serialize};
 
 /// A kind of key: `rsa:2048`, `ec:p256`, `ed25519`, `aes:256`, `generic:256`.
@@ -70,7 +70,8 @@ impl Curve {
 }
 
 impl KeySpec {
-    /// The operation that makes such a key: it never leaves the tokens, and is shown after login only.
+    /// The operation that makes such a key: it never leaves the tokens, and is shown after login only. It has no other
+    /// uses than these. A token may refuse to be told so: [`refuses_template`], [`with_default_uses`].
     pub fn operation(self, label: &str, id: &[u8]) -> Operation {
         let named = |attributes: Attributes| {
             attributes
@@ -91,26 +92,32 @@ impl KeySpec {
         };
         let secret = |mechanism, bits: u64, uses: &[u64]| Operation::Generate {
             mechanism: Mechanism::plain(mechanism),
-            template: guarded(flags(uses)).with_number(ck::CKA_VALUE_LEN, bits / 8),
+            template: guarded(only(SECRET_USES, uses)).with_number(ck::CKA_VALUE_LEN, bits / 8),
         };
         match self {
             Self::Rsa(bits) => pair(
                 ck::CKM_RSA_PKCS_KEY_PAIR_GEN,
-                flags(&[ck::CKA_VERIFY, ck::CKA_ENCRYPT])
+                only(PUBLIC_USES, &[ck::CKA_VERIFY, ck::CKA_ENCRYPT])
                     .with_number(ck::CKA_MODULUS_BITS, bits)
                     .with(ck::CKA_PUBLIC_EXPONENT, vec![1, 0, 1]),
-                flags(&[ck::CKA_SIGN, ck::CKA_DECRYPT]),
+                only(PRIVATE_USES, &[ck::CKA_SIGN, ck::CKA_DECRYPT]),
             ),
             Self::Curve(curve) => pair(
                 curve.mechanism,
-                flags(&[ck::CKA_VERIFY]).with(ck::CKA_EC_PARAMS, curve.params),
+                only(PUBLIC_USES, &[ck::CKA_VERIFY]).with(ck::CKA_EC_PARAMS, curve.params),
                 match curve.key_type {
-                    ck::CKK_EC => flags(&[ck::CKA_SIGN, ck::CKA_DERIVE]),
-                    _ => flags(&[ck::CKA_SIGN]),
+                    ck::CKK_EC => only(PRIVATE_USES, &[ck::CKA_SIGN, ck::CKA_DERIVE]),
+                    _ => only(PRIVATE_USES, &[ck::CKA_SIGN]),
                 },
             ),
             Self::Aes(bits) => {
-                let uses = [ck::CKA_ENCRYPT, ck::CKA_DECRYPT];
+                // Or for CMAC: the command does not say which.
+                let uses = [
+                    ck::CKA_ENCRYPT,
+                    ck::CKA_DECRYPT,
+                    ck::CKA_SIGN,
+                    ck::CKA_VERIFY,
+                ];
                 secret(ck::CKM_AES_KEY_GEN, bits, &uses)
             }
             Self::Generic(bits) => {
@@ -121,9 +128,71 @@ impl KeySpec {
     }
 }
 
-fn flags(uses: &[u64]) -> Attributes {
-    let with = |attributes: Attributes, kind: &u64| attributes.with_flag(*kind, true);
-    uses.iter().fold(Attributes::default(), with)
+/// The uses that each class of keys can have (PKCS#11 2.40, tables 24, 26 and 28).
+const PUBLIC_USES: &[u64] = &[
+    ck::CKA_ENCRYPT,
+    ck::CKA_VERIFY,
+    ck::CKA_VERIFY_RECOVER,
+    ck::CKA_WRAP,
+    ck::CKA_DERIVE,
+];
+const PRIVATE_USES: &[u64] = &[
+    ck::CKA_DECRYPT,
+    ck::CKA_SIGN,
+    ck::CKA_SIGN_RECOVER,
+    ck::CKA_UNWRAP,
+    ck::CKA_DERIVE,
+];
+const SECRET_USES: &[u64] = &[
+    ck::CKA_ENCRYPT,
+    ck::CKA_DECRYPT,
+    ck::CKA_SIGN,
+    ck::CKA_VERIFY,
+    ck::CKA_WRAP,
+    ck::CKA_UNWRAP,
+    ck::CKA_DERIVE,
+];
+
+/// These uses, and none of the others of `all`.
+fn only(all: &[u64], uses: &[u64]) -> Attributes {
+    let with =
+        |attributes: Attributes, kind: &u64| attributes.with_flag(*kind, uses.contains(kind));
+    all.iter().fold(Attributes::default(), with)
+}
+
+/// Whether a token has refused what a template says of a key, rather than to make the key.
+pub fn refuses_template(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(
+            ck::CKR_TEMPLATE_INCONSISTENT
+                | ck::CKR_ATTRIBUTE_TYPE_INVALID
+                | ck::CKR_ATTRIBUTE_VALUE_INVALID
+        )
+    )
+}
+
+/// The same operation with the token's defaults for all uses that it forbids.
+#[must_use]
+pub fn with_default_uses(mut operation: Operation) -> Operation {
+    let templates = match &mut operation {
+        Operation::Generate { template, .. } => vec![template],
+        Operation::GeneratePair {
+            public, private, ..
+        } => vec![public, private],
+        _ => Vec::new(),
+    };
+    for template in templates {
+        let forbidden: Vec<_> = [PUBLIC_USES, PRIVATE_USES, SECRET_USES]
+            .concat()
+            .into_iter()
+            .filter(|kind| template.flag(*kind) == Some(false))
+            .collect();
+        template
+            .0
+            .retain(|attribute| !forbidden.contains(&attribute.kind));
+    }
+    operation
 }
 
 impl FromStr for KeySpec {
@@ -210,6 +279,63 @@ impl From<KeySpec> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_has_the_uses_of_its_kind_and_no_others() {
+        let templates = |operation| match operation {
+            Operation::Generate { template, .. } => vec![template],
+            Operation::GeneratePair {
+                public, private, ..
+            } => vec![public, private],
+            other => panic!("{other:?}"),
+        };
+        let uses = |template: &Attributes, value| {
+            let all = [PUBLIC_USES, PRIVATE_USES, SECRET_USES].concat();
+            let mut uses: Vec<_> = { all.into_iter() }
+                .filter(|kind| template.flag(*kind) == Some(value))
+                .collect();
+            uses.sort_unstable();
+            uses.dedup();
+            uses
+        };
+        for (text, own) in [
+            (
+                "rsa:2048",
+                &[
+                    &[ck::CKA_ENCRYPT, ck::CKA_VERIFY][..],
+                    &[ck::CKA_DECRYPT, ck::CKA_SIGN],
+                ][..],
+            ),
+            (
+                "ec:p256",
+                &[&[ck::CKA_VERIFY], &[ck::CKA_SIGN, ck::CKA_DERIVE]],
+            ),
+            ("ed25519", &[&[ck::CKA_VERIFY], &[ck::CKA_SIGN]]),
+            (
+                "aes:256",
+                &[&[
+                    ck::CKA_ENCRYPT,
+                    ck::CKA_DECRYPT,
+                    ck::CKA_SIGN,
+                    ck::CKA_VERIFY,
+                ]],
+            ),
+            ("generic:256", &[&[ck::CKA_SIGN, ck::CKA_VERIFY]]),
+        ] {
+            let operation = text.parse::<KeySpec>().unwrap().operation("x", b"1");
+            let strict = templates(operation.clone());
+            let by_default = templates(with_default_uses(operation));
+            assert_eq!(strict.len(), own.len(), "{text}");
+            for ((strict, by_default), own) in strict.iter().zip(&by_default).zip(own) {
+                assert_eq!(uses(strict, true), *own, "{text}");
+                assert!(!uses(strict, false).is_empty(), "{text}");
+                assert_eq!(uses(by_default, true), *own, "{text}");
+                assert_eq!(uses(by_default, false), [0; 0], "{text}");
+                let refused = uses(strict, false).len();
+                assert_eq!(strict.0.len(), by_default.0.len() + refused, "{text}");
+            }
+        }
+    }
 
     #[test]
     fn kinds_by_their_names() {

@@ -83,6 +83,9 @@ pub enum Kind {
     /// A change did not reach as many members as it has to; it was undone.
     #[n(18)]
     TooFewMembers,
+    /// This user may not open the daemon's socket.
+    #[n(19)]
+    AccessDenied,
 }
 
 /// An error that says which call failed, whose fault it is, and the vendor's code.

@@ -46,6 +46,11 @@ impl<K: Copy + Eq + Hash> Shares<K> {
         had.unwrap_or_default().max(self.floor)
     }
 
+    /// The same beyond what everybody counts as having had.
+    pub fn ahead(&self, owner: K) -> u64 {
+        self.had(owner) - self.floor
+    }
+
     /// The owner is served with work of this cost.
     pub fn charge(&mut self, owner: K, cost: u64) {
         self.charge_before(owner, cost, u64::MAX);

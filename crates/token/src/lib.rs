@@ -8,6 +8,7 @@
 mod attribute;
 mod blob;
 mod error;
+mod estimate;
 mod fair;
 #[cfg(feature = "fake")]
 pub mod fake;
@@ -34,6 +35,7 @@ mod wiping;
 pub use attribute::{Attribute, Attributes};
 pub use blob::{Blob, Borrow, Secret};
 pub use error::{Error, Kind, Result, Scope};
+pub use estimate::{Estimate, Members, Room, Times};
 pub use fair::{Displaced, FairQueue, Shares, share};
 pub use hash::Hash;
 pub use mechanism::{Gcm, Mechanism, Oaep, Params, Pss};

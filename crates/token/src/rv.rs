@@ -74,7 +74,7 @@ pub fn of_error(error: &Error) -> u64 {
         ) => CKR_DEVICE_ERROR,
         Kind::Vendor(code) => code,
         Kind::Busy | Kind::Deadline | Kind::PinThrottled => CKR_FUNCTION_FAILED,
-        Kind::NoReplica | Kind::Lost | Kind::Protocol => CKR_DEVICE_REMOVED,
+        Kind::NoReplica | Kind::Lost | Kind::Protocol | Kind::AccessDenied => CKR_DEVICE_REMOVED,
         Kind::UnknownObject => CKR_OBJECT_HANDLE_INVALID,
         Kind::ReadOnly => CKR_TOKEN_WRITE_PROTECTED,
         Kind::NotLoggedIn => CKR_USER_NOT_LOGGED_IN,

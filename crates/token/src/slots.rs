@@ -9,6 +9,8 @@ pub struct Slots<K, T> {
     users: HashMap<K, BTreeMap<u64, T>>,
     /// How many each user has, so that the one with the most is found at once.
     counts: BTreeSet<(usize, K)>,
+    /// Where [`Self::evict_for`] goes on to look at each user's connections: after those that it has seen busy.
+    seen: HashMap<K, u64>,
     len: usize,
     next: u64,
 }
@@ -18,6 +20,7 @@ impl<K, T> Default for Slots<K, T> {
         Self {
             users: HashMap::new(),
             counts: BTreeSet::new(),
+            seen: HashMap::new(),
             len: 0,
             next: 0,
         }
@@ -66,6 +69,39 @@ impl<K: Copy + Ord + Hash, T> Slots<K, T> {
         self.remove(user, number)
     }
 
+    /// Frees a slot of another user, for a connection of this one that has a slot already: of the user with the most
+    /// slots, its oldest connection that may go. A user with several slots takes none from one that would have fewer
+    /// afterwards. It looks at `looks` connections at most, and first at those that it has not seen busy.
+    pub fn evict_for(
+        &mut self,
+        user: K,
+        mut looks: usize,
+        mut may_go: impl FnMut(&T) -> bool,
+    ) -> Option<T> {
+        let own = self.of(user);
+        let least = if own > 1 { own + 1 } else { 1 };
+        let all = self.counts.iter().rev();
+        let largest_first = all.take_while(|(count, _)| *count >= least);
+        for &(_, other) in largest_first.filter(|(_, other)| *other != user) {
+            let Some(all) = self.users.get(&other) else {
+                continue;
+            };
+            let seen = self.seen.entry(other).or_default();
+            let in_turn = all.range(*seen..).chain(all.range(..*seen));
+            for (&number, connection) in in_turn.take(looks) {
+                looks -= 1;
+                *seen = number + 1;
+                if may_go(connection) {
+                    return self.remove(other, number);
+                }
+            }
+            if looks == 0 {
+                break;
+            }
+        }
+        None
+    }
+
     fn change<R>(&mut self, user: K, change: impl FnOnce(&mut BTreeMap<u64, T>) -> R) -> R {
         let all = self.users.entry(user).or_default();
         let before = all.len();
@@ -75,6 +111,7 @@ impl<K: Copy + Ord + Hash, T> Slots<K, T> {
         self.counts.remove(&(before, user));
         if now == 0 {
             self.users.remove(&user);
+            self.seen.remove(&user);
         } else {
             self.counts.insert((now, user));
         }
@@ -103,6 +140,56 @@ mod tests {
     }
 
     #[test]
+    fn the_oldest_idle_one_of_the_user_with_most_gives_way() {
+        let mut slots = Slots::default();
+        for (user, busy) in [('a', true), ('a', false), ('b', false), ('b', false)] {
+            slots.insert(user, busy);
+        }
+        slots.insert('c', true);
+        slots.insert('b', false);
+        let third = slots.insert('b', true);
+        let evict = |slots: &mut Slots<_, _>, user| {
+            let before = [slots.of('a'), slots.of('b')];
+            slots.evict_for(user, 100, |busy: &bool| !busy)?;
+            Some([before[0] - slots.of('a'), before[1] - slots.of('b')])
+        };
+        // a has 2, b 4, c 1.
+        assert_eq!(evict(&mut slots, 'c'), Some([0, 1]));
+        assert_eq!(evict(&mut slots, 'a'), Some([0, 1]));
+        // One that has several takes none from one that has no more, and nobody takes its own.
+        assert_eq!(evict(&mut slots, 'a'), None);
+        assert_eq!(evict(&mut slots, 'b'), None);
+        assert_eq!(evict(&mut slots, 'c'), Some([0, 1]));
+        // All of b are busy now: a is the next.
+        assert!(slots.remove('b', third).is_some());
+        slots.insert('b', true);
+        slots.insert('b', true);
+        assert_eq!(evict(&mut slots, 'c'), Some([1, 0]));
+        assert_eq!(evict(&mut slots, 'c'), None);
+        assert_eq!(slots.of('a'), 1);
+    }
+
+    #[test]
+    fn busy_connections_are_looked_at_so_often_and_not_again_at_once() {
+        let mut slots = Slots::default();
+        for number in 0..10 {
+            slots.insert('a', number);
+        }
+        slots.insert('b', 10);
+        let mut looks = 0;
+        let mut evict = |slots: &mut Slots<_, _>| {
+            slots.evict_for('b', 4, |number| {
+                looks += 1;
+                *number == 6
+            })
+        };
+        assert_eq!(evict(&mut slots), None);
+        assert_eq!(evict(&mut slots), Some(6));
+        assert_eq!(evict(&mut slots), None);
+        assert_eq!(looks, 4 + 3 + 4);
+    }
+
+    #[test]
     fn users_without_connections_are_forgotten() {
         let mut slots = Slots::default();
         let number = slots.insert(7, ());
@@ -110,6 +197,7 @@ mod tests {
         assert_eq!(slots.remove(8, 0), None);
         assert_eq!(slots.evict(7, |()| true), None);
         assert!(slots.is_empty() && slots.users.is_empty() && slots.counts.is_empty());
+        assert!(slots.seen.is_empty());
         assert_eq!(slots.largest(), None);
     }
 }

@@ -276,15 +276,19 @@ impl Client {
     }
 
     fn unreachable(&self, error: &io::Error) -> Error {
-        let advice = match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                "this user may not open it: see `mode`, `group` and `allow_users` under [daemon]"
-            }
-            io::ErrorKind::WouldBlock => "it does not answer: is the daemon stopped?",
-            _ => "is the daemon running? Start it with `hsmux serve`",
+        let (kind, advice) = match error.kind() {
+            io::ErrorKind::PermissionDenied => (
+                Kind::AccessDenied,
+                "this user may not open it: see `mode`, `group` and `allow_users` under [daemon]",
+            ),
+            io::ErrorKind::WouldBlock => (Kind::Lost, "it does not answer: is the daemon stopped?"),
+            _ => (
+                Kind::NoReplica,
+                "is the daemon running? Start it with `hsmux serve`",
+            ),
         };
         let message = format!("cannot connect to {}: {error}; {advice}", self.endpoint);
-        Error::pool(Kind::NoReplica, message)
+        Error::pool(kind, message)
     }
 }
 
@@ -299,4 +303,25 @@ fn may_repeat(broken: &Broken, call: &Call) -> bool {
 
 fn unexpected(answer: &Answer) -> Error {
     Error::protocol(format!("an answer that was not asked for: {answer:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use std::path::Path;
+
+    /// Commands advise by the kind, which the words may not tell.
+    #[test]
+    fn the_kind_says_why_a_socket_is_not_reached() {
+        let client = Client::new(Endpoint::from(Path::new("/none")), "test").unwrap();
+        for (why, kind) in [
+            (ErrorKind::NotFound, Kind::NoReplica),
+            (ErrorKind::ConnectionRefused, Kind::NoReplica),
+            (ErrorKind::PermissionDenied, Kind::AccessDenied),
+            (ErrorKind::WouldBlock, Kind::Lost),
+        ] {
+            assert_eq!(client.unreachable(&why.into()).kind(), kind, "{why}");
+        }
+    }
 }

@@ -5,8 +5,8 @@
 //! one cannot read at all is governed by the version agreed in [`Hello`] and [`Welcome`].
 
 use hsmux_token::{
-    Blob, Borrow, Error, Object, ObjectId, Operation, Outcome, Pace, Secret, Seen, Snapshot,
-    TokenInfo,
+    Blob, Borrow, Error, Estimate, Object, ObjectId, Operation, Outcome, Pace, Secret, Seen,
+    Snapshot, TokenInfo,
 };
 use minicbor::{Decode, Encode};
 
@@ -106,6 +106,9 @@ pub enum Call {
     /// until something changes, and then ends without another word. On a refusal all is as before.
     #[n(10)]
     HandOver(#[n(0)] ObjectId),
+    /// What uses of these keys would have to wait for now; answered by [`Answer::Estimates`]. Of services.
+    #[n(11)]
+    Estimates(#[n(0)] Vec<ObjectId>),
 }
 
 /// One operation of a batch.
@@ -183,6 +186,9 @@ pub enum Answer {
     /// A worker has connected to a token elsewhere, which speaks this version on the lanes.
     #[n(11)]
     Linked(#[n(0)] TokenInfo, #[n(1)] u16),
+    /// One for each key of [`Call::Estimates`].
+    #[n(12)]
+    Estimates(#[n(0)] Vec<Estimate>),
 }
 
 /// The catalogue as one client may see it.
@@ -214,6 +220,7 @@ impl Call {
             | Self::Login(_)
             | Self::Logout
             | Self::HandOver(_)
+            | Self::Estimates(_)
             | Self::Pace => true,
             // What was seen is not seen again.
             Self::Admin(_) | Self::Start(_) | Self::Look => false,
@@ -228,6 +235,7 @@ impl Call {
                 .iter()
                 .map(|item| OPERATION + item.operation.answer_bytes())
                 .fold(0, usize::saturating_add),
+            Self::Estimates(keys) => OPERATION + keys.len() * size_of::<Estimate>(),
             _ => OPERATION,
         }
     }
@@ -248,6 +256,7 @@ impl Call {
             Self::Look => "a look at the objects",
             Self::Pace => "the pace of work",
             Self::HandOver(_) => "handing over a connection",
+            Self::Estimates(_) => "the waiting time",
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the daemon and a service that is a process of its own tell each other: packets on a pair of sockets
-//! (SOCK_SEQPACKET, unix(7)), some with a descriptor.
+//! The link between the daemon and a service in a process of its own: packets on a pair of sockets (SOCK_SEQPACKET,
+//! unix(7)), some with a descriptor.
 //!
-//! A service holds no PIN and no module. What it wants of the pool it asks over connections that it gives to the daemon
-//! here ([`FromService::Connect`]), with the frames of any program.
+//! A service holds no PIN and no module. It gives connections to the daemon here ([`FromService::Connect`]), and asks the
+//! pool over them with the frames of any program.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};

@@ -9,7 +9,8 @@ use hsmux_token::{Error, Kind, Result, Token, TokenInfo, ck};
 use hsmux_wire::{Link, Reactor, RemoteToken};
 
 use super::Environment;
-use super::orders::{LinkOptions, Order};
+use super::orders::{LinkOptions, ModuleOrder, Order};
+use super::sandbox::Sandbox;
 use super::start::start;
 use super::turns::Turn;
 use hsmux_pool::Connector;
@@ -42,7 +43,19 @@ pub struct ProcessConnector {
 impl ProcessConnector {
     /// `program` is started with the one argument `worker`, and calls [`worker_main`](super::worker_main).
     pub fn new(program: impl Into<PathBuf>, options: Options) -> Self {
-        Self::of(program, Order::Module(Box::new(options)))
+        let sandbox = Sandbox::unbounded();
+        Self::of(
+            program,
+            Order::Module(Box::new(ModuleOrder { options, sandbox })),
+        )
+    }
+
+    /// The same within a sandbox.
+    pub fn confined(program: impl Into<PathBuf>, options: Options, sandbox: Sandbox) -> Self {
+        Self::of(
+            program,
+            Order::Module(Box::new(ModuleOrder { options, sandbox })),
+        )
     }
 
     /// The same with `program link`, which calls [`serve_orders`](super::serve_orders) and connects to a token of
@@ -103,11 +116,12 @@ impl ProcessConnector {
 
 impl Connector for ProcessConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
-        let Order::Module(options) = &self.order else {
+        let Order::Module(order) = &self.order else {
             return Ok(self.start()?);
         };
+        order.sandbox.warn_if_weak();
         persist(|| {
-            let _turn = Turn::take(&options.module);
+            let _turn = Turn::take(&order.options.module);
             Ok(self.start()?)
         })
     }
@@ -185,15 +199,17 @@ mod tests {
             manufacturer: "Vendor".into(),
             ..TokenInfo::default()
         };
+        let folder = tempfile::tempdir().unwrap();
         let options = Options {
             module: "/nowhere/module.so".into(),
             slot: hsmux_token::Uri::default(),
             pin: None,
             sessions: 1,
-            state: "/nowhere".into(),
+            state: folder.path().to_owned(),
             name: "hsm1".into(),
             copies: None,
             member: None,
+            uri: None,
         };
         let connector = ThreadConnector::new(options);
         let refused = connector.connect_afresh(&of_a_vendor).map(drop);

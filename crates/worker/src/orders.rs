@@ -6,12 +6,24 @@ use hsmux_token::{Error, Result, Secret};
 use minicbor::{Decode, Encode};
 use zeroize::Zeroize;
 
+use crate::sandbox::Sandbox;
+
 /// Which token a worker is to serve.
 pub(super) enum Order {
     /// One of a vendor's module.
-    Module(Box<Options>),
+    Module(Box<ModuleOrder>),
     /// Another host's.
     Link(LinkOptions),
+}
+
+/// A token of a vendor's module, and what the module may do.
+#[derive(Clone, Debug, Encode, Decode)]
+#[cbor(array)]
+pub(super) struct ModuleOrder {
+    #[n(0)]
+    pub options: Options,
+    #[n(1)]
+    pub sandbox: Sandbox,
 }
 
 /// How a worker gets to another host.
@@ -44,7 +56,7 @@ impl Order {
     /// For messages.
     pub fn called(&self) -> String {
         match self {
-            Self::Module(options) => format!("the worker of {}", options.name),
+            Self::Module(order) => format!("the worker of {}", order.options.name),
             Self::Link(options) => format!("the link to {}", options.name),
         }
     }
@@ -52,7 +64,7 @@ impl Order {
     /// How many lanes there are to be at most.
     pub fn lanes(&self) -> u32 {
         match self {
-            Self::Module(options) => options.sessions,
+            Self::Module(order) => order.options.sessions,
             Self::Link(options) => options.lanes,
         }
     }
@@ -61,7 +73,7 @@ impl Order {
     pub fn written(&self) -> Result<Secret> {
         let mut bytes = Vec::with_capacity(4096);
         let written = match self {
-            Self::Module(options) => minicbor::encode(&**options, &mut bytes),
+            Self::Module(order) => minicbor::encode(&**order, &mut bytes),
             Self::Link(options) => minicbor::encode(options, &mut bytes),
         };
         written.map_err(|error| {

@@ -1,15 +1,16 @@
 //! Members of the configuration as seats of a pool.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use hsmux_config::{Config, Isolation, Member, PinSource};
+use hsmux_config::{Config, Isolation, Member, PinSource, User};
 use hsmux_module::Options;
 use hsmux_token::sync::Mutex;
 use hsmux_token::{Error, Result, Token, TokenInfo};
 use hsmux_wire::RemoteToken;
 
-use crate::{Environment, LinkOptions, ProcessConnector, ThreadConnector};
+use crate::{Environment, LinkOptions, ProcessConnector, Sandbox, ThreadConnector};
 use hsmux_pool::{Care, Connector, Seat};
 
 /// The seats of all members. `worker` is the executable that is started as worker process, with the one argument
@@ -26,6 +27,22 @@ pub fn seats_of(
     member: &Member,
     worker: &Path,
     isolation: Option<Isolation>,
+) -> Vec<Seat> {
+    seats_with(config, member, worker, isolation, false)
+}
+
+/// The same for a member that is added while the daemon runs. Until it serves, errors name it by its URI: commands do not
+/// know its name if it never does.
+pub fn seats_to_add(config: &Config, member: &Member, worker: &Path) -> Vec<Seat> {
+    seats_with(config, member, worker, None, true)
+}
+
+fn seats_with(
+    config: &Config,
+    member: &Member,
+    worker: &Path,
+    isolation: Option<Isolation>,
+    is_new: bool,
 ) -> Vec<Seat> {
     if let Some(seat) = node_seat(config, member, worker) {
         return vec![seat];
@@ -55,6 +72,7 @@ pub fn seats_of(
                 state: config.state.clone(),
                 worker: worker.to_owned(),
                 name: name.clone(),
+                is_new: AtomicBool::new(is_new),
             }),
             name,
             member: member.name.clone(),
@@ -92,13 +110,21 @@ fn node_seat(config: &Config, member: &Member, worker: &Path) -> Option<Seat> {
 
 /// The environment of a process that loads a member's module: the member's own variables, and none that holds a PIN.
 pub fn environment(config: &Config, member: &Member) -> Environment {
+    let home = member.user.as_ref().and_then(User::home);
+    let home = home.map(|home| ("HOME".to_owned(), home.to_string_lossy().into_owned()));
+    let set = home.into_iter().chain(member.env.iter().cloned());
+    environment_with(config, set.collect())
+}
+
+/// The same with these variables, for a process of no member.
+pub fn environment_with(config: &Config, set: Vec<(String, String)>) -> Environment {
     let pins = config.tokens.iter().map(|member| &member.pin);
     let pins = pins.chain(config.listeners.iter().map(|listener| &listener.pin));
     let withheld = pins.flatten().filter_map(|pin| match pin {
         PinSource::Env(name) => Some(name.clone()),
         PinSource::File(_) | PinSource::Credential(_) => None,
     });
-    Environment::new(member.env.clone(), withheld.collect())
+    Environment::new(set, withheld.collect())
 }
 
 /// The options of the module crate for a member's token; reads the PIN.
@@ -113,6 +139,7 @@ pub fn open_options(member: &Member, state: &Path) -> Result<Options> {
         name: member.name.clone(),
         copies: member.copies,
         member: None,
+        uri: None,
     })
 }
 
@@ -180,6 +207,8 @@ struct MemberConnector {
     state: PathBuf,
     worker: PathBuf,
     name: String,
+    /// Whether it is being added and has not been connected yet.
+    is_new: AtomicBool,
 }
 
 impl MemberConnector {
@@ -187,11 +216,13 @@ impl MemberConnector {
         let mut options = open_options(&self.member, &self.state)?;
         options.name.clone_from(&self.name);
         options.member = Some(self.member.name.clone());
+        let is_new = self.is_new.load(Ordering::Relaxed);
+        options.uri = is_new.then(|| self.member.uri.to_string());
         Ok(options)
     }
 
     fn start(&self, options: Options) -> Result<Arc<dyn Token>> {
-        ProcessConnector::new(&self.worker, options)
+        ProcessConnector::confined(&self.worker, options, Sandbox::of(&self.member))
             .environment(self.environment.clone())
             .connect()
     }
@@ -200,10 +231,12 @@ impl MemberConnector {
 impl Connector for MemberConnector {
     fn connect(&self) -> Result<Arc<dyn Token>> {
         let options = self.options()?;
-        match self.isolation {
+        let token = match self.isolation {
             Isolation::Thread => ThreadConnector::new(options).connect(),
             Isolation::Process => self.start(options),
-        }
+        }?;
+        self.is_new.store(false, Ordering::Relaxed);
+        Ok(token)
     }
 
     fn connect_afresh(&self, serving: &TokenInfo) -> Result<Arc<dyn Token>> {
@@ -266,5 +299,18 @@ mod tests {
         }
         let own = ("SOFTHSM2_CONF".as_ref(), Some("/x".as_ref()));
         assert!(told.contains(&own), "{told:?}");
+    }
+
+    #[test]
+    fn a_worker_with_a_user_of_its_own_has_its_home() {
+        let text = TWO.replacen("uri =", "user = \"root\"\nuri =", 1);
+        let config = hsmux_config::parse(Path::new("/etc/hsmux/hsmux.toml"), &text).unwrap();
+        for (member, home) in [(0, User::Id(0).home()), (1, None)] {
+            let mut worker = std::process::Command::new("worker");
+            environment(&config, &config.tokens[member]).apply(&mut worker);
+            let mut told = worker.get_envs();
+            let set = told.find(|(name, _)| *name == "HOME");
+            assert_eq!(set.and_then(|(_, value)| Some(value?.into())), home);
+        }
     }
 }

@@ -15,7 +15,8 @@ use minicbor::Decode;
 use rustix::process::Signal;
 
 use super::direct::Desk;
-use super::{handover, keep_secrets, start, take_stdin};
+use super::orders::ModuleOrder;
+use super::{handover, keep_secrets, lock_memory, start, take_stdin};
 
 /// How long a vendor's call may go on when the parent has gone: it may be writing to the token.
 const GRACE: Duration = Duration::from_secs(2);
@@ -33,6 +34,11 @@ pub fn worker_main() -> ExitCode {
     };
     let of_thread = Arc::clone(&desk);
     let carry_out = move |orders: Orders<Options>| serve_token(orders, &of_thread);
+    // Before there are other threads.
+    let enter = |order: ModuleOrder| {
+        let ModuleOrder { options, sandbox } = order;
+        sandbox.enter(options)
+    };
     let wait = move |control: &mut Connection| {
         if let Err(error) = desk.keep(control.stream()) {
             end_now(&error);
@@ -40,7 +46,7 @@ pub fn worker_main() -> ExitCode {
         end_within(GRACE);
         desk.close();
     };
-    end_of(serve(carry_out, wait))
+    end_of(serve(enter, carry_out, wait))
 }
 
 /// What a worker's parent has said.
@@ -61,7 +67,7 @@ pub fn serve_orders<T>(carry_out: impl FnOnce(Orders<T>) + Send + 'static) -> Ex
 where
     T: for<'b> Decode<'b, ()> + Send + 'static,
 {
-    end_of(serve(carry_out, |control| {
+    end_of(serve(Ok, carry_out, |control| {
         // Nothing more is said on it: what comes is its end.
         let _ = control.read(0, None);
         end_within(GRACE);
@@ -79,21 +85,31 @@ fn end_of(served: Result<()>) -> ExitCode {
     }
 }
 
-/// `wait` returns when the parent wants this process to end.
-fn serve<T>(
+/// `prepare` sees the order first, on this thread. `wait` returns when the parent wants this process to end.
+fn serve<O, T>(
+    prepare: impl FnOnce(O) -> Result<T>,
     carry_out: impl FnOnce(Orders<T>) + Send + 'static,
     wait: impl FnOnce(&mut Connection),
 ) -> Result<()>
 where
-    T: for<'b> Decode<'b, ()> + Send + 'static,
+    O: for<'b> Decode<'b, ()>,
+    T: Send + 'static,
 {
     let failed = |error: io::Error| Error::lost(format!("the worker's control socket: {error}"));
     keep_secrets();
+    lock_memory();
     let stream = UnixStream::from(take_stdin().map_err(failed)?);
     let lanes = handover::receive(&stream).map_err(failed)?;
     let answers = stream.try_clone().map_err(failed)?;
     let mut control = Connection::called(stream);
     let (version, order) = hear_start(&mut control)?;
+    let order = match prepare(order) {
+        Ok(order) => order,
+        Err(error) => {
+            let _ = control.write(&Answer::Failed(error.clone()), None);
+            return Err(error);
+        }
+    };
     let serving = std::thread::Builder::new()
         .name("hsmux-worker".into())
         .spawn(move || {

@@ -23,6 +23,9 @@ pub struct Control {
     pub crash_in_initialize: bool,
     /// C_Initialize does not return while this is set.
     pub hang_in_initialize: bool,
+    /// Tries of C_Initialize: `read:FILE`, `write:FILE`, `device:FILE`, `socket:FILE`, `connect:HOST:PORT` or `run:PROGRAM`
+    /// each. The file `reached` of the first token's state folder says of each line whether it could.
+    pub reach: Vec<String>,
     /// C_Initialize returns this code.
     pub initialize_error: u64,
     /// Settings that every token has unless it says otherwise.

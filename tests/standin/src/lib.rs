@@ -49,4 +49,5 @@ mod device;
 mod keys;
 mod objects;
 mod pins;
+mod reach;
 mod world;

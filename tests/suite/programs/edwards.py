@@ -36,17 +36,22 @@ class Parameters(Structure):
 
 
 def with_parameter(name, private, prehash, context):
-    """Whether C_SignInit takes a variant of EdDSA."""
+    """Says which call refuses a variant of EdDSA, if any does."""
     value = ctypes.create_string_buffer(context, len(context))
     parameter = Parameters(prehash, len(context), ctypes.cast(value, c_void_p) if context else None)
     kind = Mechanism(CKM_EDDSA, ctypes.cast(byref(parameter), c_void_p), ctypes.sizeof(parameter))
+    variant = f"{name} prehash {prehash} context {len(context)}"
+    room, room_length = ctypes.create_string_buffer(114), c_ulong(114)
     try:
         module.C_SignInit(session.handle, byref(kind), private)
-        room, room_length = ctypes.create_string_buffer(114), c_ulong(114)
-        module.C_Sign(session.handle, b"a text", 6, room, byref(room_length))
-        print(f"{name} prehash {prehash} context {len(context)}: taken")
     except Refused as refused:
-        print(f"{name} prehash {prehash} context {len(context)}: {refused.rv:#x}")
+        print(f"{variant}: C_SignInit says {refused.rv:#x}")
+        return
+    try:
+        module.C_Sign(session.handle, b"a text", 6, room, byref(room_length))
+        print(f"{variant}: taken")
+    except Refused as refused:
+        print(f"{variant}: C_Sign says {refused.rv:#x}")
 
 
 for name, (curve, length) in CURVES.items():

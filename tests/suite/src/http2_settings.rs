@@ -30,6 +30,11 @@ impl Http2Settings {
         self.0.get(&3).copied()
     }
 
+    /// `SETTINGS_INITIAL_WINDOW_SIZE`
+    pub fn window(&self) -> Option<u32> {
+        self.0.get(&4).copied()
+    }
+
     /// `SETTINGS_MAX_HEADER_LIST_SIZE`
     pub fn longest_head(&self) -> Option<u32> {
         self.0.get(&6).copied()

@@ -15,6 +15,17 @@ use tokio::sync::oneshot;
 use super::{CHANGE, Engine};
 use crate::traces;
 
+tokio::task_local! {
+    /// The client whose request is worked for here.
+    static CLIENT: u64;
+}
+
+/// Works for a client, by its number: its operations have a turn of their own among those of other clients. Work that
+/// is much is to be pinned where it is made, for what is passed on is copied.
+pub(crate) fn for_client<T>(client: u64, work: impl Future<Output = T>) -> impl Future<Output = T> {
+    CLIENT.scope(client, work)
+}
+
 impl Engine {
     /// Runs an operation within the pool's deadline.
     pub(crate) fn run(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
@@ -62,7 +73,8 @@ impl Engine {
             done,
         };
         let course = traced.as_ref().map(hsmux_traces::Operation::course);
-        let claim = self.pool.submit_claimed(request, Owner::Broker, course);
+        let owner = Owner::Broker(CLIENT.try_with(|client| *client).unwrap_or(0));
+        let claim = self.pool.submit_claimed(request, owner, course);
         async move {
             let _claim = claim;
             let result = told

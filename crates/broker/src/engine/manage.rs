@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hsmux_pool::{Replica, ReplicaState};
-use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope};
+use hsmux_software::{refuses_template, with_default_uses};
+use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope, ck};
 
 use super::{Engine, keyring};
 use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, Version};
@@ -167,10 +168,10 @@ impl Engine {
             };
             let id = mark.to_id()?;
             ids.push(id.clone());
-            let operation = spec.operation(key.name.as_str(), &id);
+            let operation = without_cmac(spec.operation(key.name.as_str(), &id));
             let intended = self.store.run(move |store| store.intend(&id)).await;
             let result = match intended {
-                Ok(()) => self.make(operation).await,
+                Ok(()) => self.make_for(operation).await,
                 Err(error) => Err(error),
             };
             match result {
@@ -200,7 +201,19 @@ impl Engine {
         kept
     }
 
-    /// The secret or private key that an operation makes.
+    /// The secret or private key that an operation makes; with the token's defaults for other uses, if it refuses to be
+    /// told which ones there are.
+    async fn make_for(&self, operation: Operation) -> Result<ObjectId> {
+        match self.make(operation.clone()).await {
+            Err(error) if refuses_template(&error) => {
+                tracing::warn!(%error, "the token decides what else a new key may be used for");
+                self.make(with_default_uses(operation)).await
+            }
+            made => made,
+        }
+    }
+
+    /// The same as it is asked for.
     async fn make(&self, operation: Operation) -> Result<ObjectId> {
         let made = self.change(operation).await?.into_objects()?;
         let ids = made.into_iter().map(|made| made.object.id);
@@ -277,6 +290,17 @@ impl Engine {
             catalogue.is_own(entry) && entry.replicas.iter().any(away)
         })
     }
+}
+
+/// The dialect has no CMAC: its AES keys encrypt and decrypt.
+fn without_cmac(mut operation: Operation) -> Operation {
+    if let Operation::Generate { template, .. } = &mut operation
+        && template.flag(ck::CKA_ENCRYPT) == Some(true)
+    {
+        template.set_flag(ck::CKA_SIGN, false);
+        template.set_flag(ck::CKA_VERIFY, false);
+    }
+    operation
 }
 
 /// Whether it is known that a change has touched no token.

@@ -32,6 +32,7 @@ use hsmux_token::{Class, Error, Kind, ObjectId, Result};
 
 pub use aead::{Cipher, Target};
 pub use budget::Budget;
+pub(crate) use call::for_client;
 pub use external::External;
 pub use keyring::Keyring;
 pub use mac::Mac;

@@ -13,6 +13,7 @@ use axum::routing::{MethodRouter, get, post};
 
 use super::limits::Admitted;
 use super::{Broker, Call, health, reply};
+use crate::engine::for_client;
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
 use crate::{metrics, openapi, traces};
@@ -96,7 +97,9 @@ where
             let _in_flight = broker.metrics.request();
             // Made where it is waited for: what is passed on is copied.
             let answer = pin!(handler(call));
-            let mut answer = match traces::follow(trace.clone(), answer).await {
+            let client = admitted.as_deref().map_or(0, Admitted::client);
+            let answer = traces::follow(trace.clone(), for_client(client, answer));
+            let mut answer = match answer.await {
                 Ok(reply) => reply::write(&id, reply),
                 Err(refusal) => reply::counted(&broker, &refusal),
             };

@@ -28,6 +28,11 @@ use super::{Broker, Peer};
 /// Requests of one HTTP/2 connection at once.
 const STREAMS: u32 = 256;
 
+/// Bytes of its body that one request may send before they are read, and all requests of a connection together: they
+/// count as memory of the request once they are read.
+const UPLOAD: u32 = 128 << 10;
+const UPLOADS: u32 = 2 * UPLOAD;
+
 /// A connection that is to end and on which nothing runs is given so long for its last words.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
@@ -109,6 +114,8 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS);
+        .max_concurrent_streams(STREAMS)
+        .initial_stream_window_size(UPLOAD)
+        .initial_connection_window_size(UPLOADS);
     builder
 }

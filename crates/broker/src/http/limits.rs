@@ -7,7 +7,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -58,6 +58,8 @@ pub struct Admitted {
 }
 
 struct Client {
+    /// Its own, and never again another one's.
+    number: u64,
     bucket: Option<Bucket>,
     in_flight: AtomicUsize,
     memory: Arc<ClientMemory>,
@@ -81,6 +83,9 @@ const SHARE_OF_HEADS: usize = 16;
 
 /// From so many entries on, those that nobody uses any more make room.
 const MANY: usize = 4096;
+
+/// The number of the next client.
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Usage {
     /// Nobody uses anything yet.
@@ -199,6 +204,7 @@ impl Class {
         }
         let Allowance { rate, burst, .. } = *self.allowance;
         let client = Arc::new(Client {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
             memory: Arc::default(),
@@ -209,6 +215,11 @@ impl Class {
 }
 
 impl Admitted {
+    /// The number of its client.
+    pub fn client(&self) -> u64 {
+        self.client.number
+    }
+
     /// The longest body of this request.
     pub fn max_body(&self) -> usize {
         self.allowance.max_body

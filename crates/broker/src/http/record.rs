@@ -10,9 +10,9 @@ use hsmux_audit::{Event, Trail};
 use hsmux_config::Action;
 use hsmux_token::{ObjectId, ck};
 
-use super::Call;
+use super::{Admitted, Call};
 use crate::deed;
-use crate::engine::spelling;
+use crate::engine::{for_client, spelling};
 use crate::metrics::{self, Reason, Running, Series};
 use crate::refusal::Refusal;
 use crate::traces;
@@ -125,12 +125,13 @@ impl Call {
         let event = Event::act(self.actor(), act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
         let admitted = self.admitted.clone();
+        let client = admitted.as_deref().map_or(0, Admitted::client);
         let deed = async move {
             // It runs on without its call, and is one of the client's requests until it ends.
             let _admitted = admitted;
             deed::carry_out(&audit, event, work).await
         };
-        let done = traces::follow(self.trace.clone(), deed);
+        let done = traces::follow(self.trace.clone(), for_client(client, deed));
         tokio::spawn(done).await.unwrap_or_else(|e| {
             Err(Refusal::new(
                 StatusCode::INTERNAL_SERVER_ERROR,

@@ -38,6 +38,7 @@ impl Serve {
         // It reads PINs, and keeps those of members with `isolation = "thread"`.
         keep_secrets();
         self.start_log()?;
+        hsmux_worker::allow_locked_memory();
         // Found here, so that a mistake has the exit code of one.
         context.load()?;
         let file = std::path::absolute(context.file())?;

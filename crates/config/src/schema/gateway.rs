@@ -47,7 +47,7 @@ pub(super) const GATEWAY: Section = Section {
             "connections",
             "50000",
             "50000",
-            "Connections of all clients together; past it new ones are closed at once. So are they once three quarters of the files that the process may open are taken, by them and by what is behind them.",
+            "Connections of all clients together; past it an idle one of the address with the most gives way, or the new one is closed at once. So it is once three quarters of the files that the process may open are taken, by them and by what is behind them.",
         ),
         key(
             "user",
@@ -59,7 +59,7 @@ pub(super) const GATEWAY: Section = Section {
             "handshakes",
             "16384",
             "16384",
-            "Handshakes that may be under way at once; past it new connections are closed at once.",
+            "Handshakes that may be under way at once; past it the same.",
         ),
         key(
             "memory",

@@ -74,6 +74,24 @@ pub(super) const TOKEN: Section = Section {
             "Environment variables for the worker.",
         ),
         key(
+            "sandbox",
+            r#""auto""#,
+            r#""auto""#,
+            "What the module may do to the system, from within its worker. \"file\": for SoftHSM, and \"pcsc\": for OpenSC: no network, no other program, and no file but the system's, the module's own and `folders`; \"network\": no other program; \"none\": anything. \"auto\" knows SoftHSM, OpenSC and sc-hsm-embedded by the name of the module's file, and is \"none\" for others (operations.md).",
+        ),
+        key(
+            "folders",
+            r#"["/var/lib/vendor"]"#,
+            "none",
+            "Files and folders that the module may write in a sandbox \"file\" or \"pcsc\".",
+        ),
+        key(
+            "user",
+            r#""hsm1""#,
+            "the daemon's",
+            "User of the workers, by name or number, if root has started the daemon. It needs access to what the module needs: the token folder, pcscd (operations.md).",
+        ),
+        key(
             "watch",
             "false",
             "as [pool] watch; false for a card",

@@ -93,23 +93,32 @@ fn an_error_is_new_if_the_running_configuration_does_not_have_it() {
         load(&file).unwrap()
     };
     let running = read(TEXT);
-    let lines = |text: &str| -> Vec<usize> {
-        let mistakes = new_errors(&read(text), &running);
-        mistakes.iter().map(|mistake| mistake.line).collect()
-    };
+    let of = |mistakes: &[Mistake]| mistakes.iter().map(|mistake| mistake.line).collect();
+    let lines = |text: &str| -> Vec<usize> { of(&new_errors(&read(text), &running).all) };
+    let of_sites = |text: &str| -> Vec<usize> { of(&new_errors(&read(text), &running).of_sites) };
     assert_eq!(lines(TEXT), NONE);
     // Wherever it is by now.
     assert_eq!(lines(&format!("# moved\n{TEXT}")), NONE);
     for (name, line) in NAMED {
         let missing = TEXT.replace(name, &format!("other-{name}"));
-        assert_eq!(lines(&missing), [line], "{name}");
+        // A site holds up nothing else.
+        let found = if name.starts_with("web.") {
+            (NONE.to_vec(), vec![line])
+        } else {
+            (vec![line], NONE.to_vec())
+        };
+        assert_eq!((lines(&missing), of_sites(&missing)), found, "{name}");
     }
+    // It is named again, though the running configuration has it.
+    let missing = TEXT.replace("web.pem", "other.pem");
+    let again = new_errors(&read(&missing), &read(&missing));
+    assert_eq!((again.all.len(), again.of_sites.len()), (0, 1));
     let added = TEXT.replace("vendor.so", "added.so");
     assert_eq!(lines(&added), [23]);
     // As `token add` does, of which the file's other parts are not taken over.
     let mut running = running.clone();
     running.tokens.extend(read(&added).tokens);
-    assert_eq!(new_errors(&read(&added), &running), []);
+    assert_eq!(new_errors(&read(&added), &running).all, []);
 }
 
 #[test]

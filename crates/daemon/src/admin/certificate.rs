@@ -82,30 +82,41 @@ pub fn import(
     Ok((create, key.is_none().then(|| note.to_owned())))
 }
 
-/// Programs take the certificate of a key by its CKA_ID, and cards have room for one. Tokens of other hosts are not
+/// Programs take the certificate of a key by its CKA_ID, and cards have room for one. The same certificate may have
+/// another CKA_ID: the 32 bytes that earlier versions gave it if it came before its key. Tokens of other hosts are not
 /// where it would be written.
 fn refuse_second(catalogue: &Catalogue, id: &[u8], der: &[u8]) -> Result<()> {
-    let of_id = |object: &Object| {
-        object.id.class == Class::CERTIFICATE && object.attributes.get(ck::CKA_ID) == Some(id)
-    };
     let own = |entry: &&Arc<Entry>| !entry.hidden && catalogue.is_own(entry);
-    let mut entries = catalogue.entries.values().filter(own);
-    let Some(other) = entries.find(|entry| of_id(&entry.object)) else {
+    let certificates = || {
+        let entries = catalogue.entries.values().filter(own);
+        let objects = entries.map(|entry| &entry.object);
+        objects.filter(|object| object.id.class == Class::CERTIFICATE)
+    };
+    let of_id = |object: &&Arc<Object>| object.attributes.get(ck::CKA_ID) == Some(id);
+    let same = |object: &&Arc<Object>| object.attributes.get(ck::CKA_VALUE) == Some(der);
+    let Some(other) = certificates()
+        .find(same)
+        .or_else(|| certificates().find(of_id))
+    else {
         return Ok(());
     };
-    let attributes = &other.object.attributes;
+    let attributes = &other.attributes;
     let label = attributes.text(ck::CKA_LABEL).unwrap_or_default();
-    let id = hex::encode(id);
-    let message = if attributes.get(ck::CKA_VALUE) == Some(der) {
-        format!(
-            "this certificate is in the pool already: {label:?}, id {id}. To members that lack it: hsmux key clone \
-             --id {id} --type cert"
-        )
-    } else {
-        format!(
-            "the pool has another certificate of this id: {label:?}, id {id}. Delete that one first (hsmux key delete \
-             --id {id} --type cert), or give this one an --id of its own"
-        )
+    let its = hex::encode(attributes.get(ck::CKA_ID).unwrap_or_default());
+    let message = match (same(&other), of_id(&other)) {
+        (true, true) => format!(
+            "this certificate is in the pool already: {label:?}, id {its}. To members that lack it: hsmux key clone \
+             --id {its} --type cert"
+        ),
+        (true, false) => format!(
+            "this certificate is in the pool already, with another id: {label:?}, id {its} and not {}. Delete it first \
+             (hsmux key delete --id {its} --type cert), and import it again",
+            hex::encode(id)
+        ),
+        (false, _) => format!(
+            "the pool has another certificate of this id: {label:?}, id {its}. Delete that one first (hsmux key delete \
+             --id {its} --type cert), or give this one an --id of its own"
+        ),
     };
     Err(Error::request(Kind::Invalid, message))
 }

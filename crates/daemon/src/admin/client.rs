@@ -13,9 +13,6 @@ use crate::lock::StateLock;
 /// Making an RSA key on a slow card takes minutes.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
-/// What follows the error of a socket where nobody listens.
-const ABSENT: &str = "; is the daemon running?";
-
 /// A connection to the daemon's administration.
 pub struct AdminClient(Client);
 
@@ -23,22 +20,24 @@ impl AdminClient {
     /// Connects to the administration of a configuration's daemon. If nobody listens there, the error says whether that
     /// daemon runs.
     pub fn of(config: &Config) -> Result<Self> {
-        Self::connect(&config.admin.socket.path).map_err(|error| {
-            let message = error.to_string();
-            let (what, _) = message.split_once(ABSENT).unwrap_or_default();
-            let (false, Some(pid)) = (what.is_empty(), StateLock::holder(&config.state)) else {
+        let socket = &config.admin.socket.path;
+        Self::connect(socket).map_err(|error| {
+            let nobody_listens = error.kind() == Kind::NoReplica;
+            let holder = nobody_listens.then(|| StateLock::holder(&config.state));
+            let Some(pid) = holder.flatten() else {
                 return error;
             };
-            let state = config.state.display();
+            let (socket, state) = (socket.display(), config.state.display());
             let message = format!(
-                "{what}; the daemon with pid {pid} uses {state}, but not this socket. Wait if it starts just now. If the \
-                 socket in the file has changed, restart the daemon: systemctl restart hsmux, or kill {pid} and hsmux serve"
+                "no process listens at {socket}; the daemon with pid {pid} uses {state}, but not this socket. Wait if it \
+                 starts just now. If the socket in the file has changed, restart the daemon: systemctl restart hsmux, \
+                 or kill {pid} and hsmux serve"
             );
-            Error::pool(error.kind(), message)
+            Error::pool(Kind::NoReplica, message)
         })
     }
 
-    /// Connects to the administration's socket. [`Kind::NoReplica`]: nobody listens there.
+    /// Connects to the administration's socket. [`Kind::NoReplica`]: no process listens there.
     pub fn connect(socket: &Path) -> Result<Self> {
         Client::connect(Endpoint::from(socket), "hsmux").map(Self)
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_module::Options;
 use hsmux_token::{Error, Kind, Result, Secret};
-use hsmux_worker::{Environment, keep_secrets, take_stdin};
+use hsmux_worker::{Environment, Sandbox, keep_secrets, lock_memory, take_stdin};
 use minicbor::{Decode, Encode};
 
 use crate::child::end_of;
@@ -41,6 +41,8 @@ struct Order {
     options: Options,
     #[n(1)]
     new_pin: Secret,
+    #[n(2)]
+    sandbox: Sandbox,
 }
 
 /// What came of it, on standard output.
@@ -51,6 +53,7 @@ pub fn change_pin(
     program: &Path,
     environment: &Environment,
     options: Options,
+    sandbox: Sandbox,
     new: &Secret,
 ) -> Result<()> {
     let member = options.name.clone();
@@ -60,6 +63,7 @@ pub fn change_pin(
     let order = Order {
         options,
         new_pin: new.clone(),
+        sandbox,
     };
     let mut written = Vec::with_capacity(LONGEST_ORDER);
     minicbor::encode(&order, &mut written).map_err(|e| failed("cannot be encoded", &e))?;
@@ -140,11 +144,18 @@ fn hear_order() -> io::Result<Secret> {
 /// The process: reads an order, carries it out, reports.
 pub fn desk_main() -> ExitCode {
     keep_secrets();
+    lock_memory();
     let Ok(order) = hear_order() else {
         return ExitCode::FAILURE;
     };
     let report: Report = match minicbor::decode::<Order>(order.expose()) {
-        Ok(order) => hsmux_module::change_pin(&order.options, &order.new_pin),
+        Ok(Order {
+            options,
+            new_pin,
+            sandbox,
+        }) => sandbox
+            .enter(options)
+            .and_then(|options| hsmux_module::change_pin(&options, &new_pin)),
         Err(e) => Err(Error::protocol(format!("not an order: {e}"))),
     };
     let written = minicbor::to_vec(&report)

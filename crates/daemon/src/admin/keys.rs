@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hsmux_pool::{BROKER_MARK, Catalogue, Entry, ObjectStatus, Pool, ReplicaState, SeatState};
 use hsmux_replicate::{Cloned, Fate, Selection};
-use hsmux_software::unchecked_kind;
+use hsmux_software::{refuses_template, unchecked_kind, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Outcome, Result, Token, Uri, ck};
 
 use super::status::why;
@@ -145,7 +145,18 @@ pub fn generate(
         return Err(Error::request(Kind::Invalid, why));
     }
     let namesakes = find::keys_with_label(&pool.catalogue(), label);
-    let mut rows = make(pool, &spec.operation(label, &id), deadline)?;
+    let operation = spec.operation(label, &id);
+    let mut rows = match make(pool, &operation, deadline) {
+        Err(error) if refuses_template(&error) => {
+            let mut rows = make(pool, &with_default_uses(operation), deadline)?;
+            let note = format!("the token decides what else this key may be used for: {error}");
+            for row in &mut rows {
+                row.notes.push(note.clone());
+            }
+            rows
+        }
+        made => made?,
+    };
     if let (Some(row), Some(other)) = (rows.first_mut(), namesakes.first()) {
         let others = match namesakes.len() {
             1 => format!(
@@ -378,7 +389,10 @@ pub fn until_settled(pool: &Pool, member: &str) -> Result<String> {
             SeatState::Connecting => return Ok(format!("{member} is still connecting")),
             _ => {
                 let why = why(seat).unwrap_or_default();
-                return Err(Error::token(Kind::NoReplica, format!("{member}: {why}")));
+                let last = pool.last_error(&seat.name).map(|error| error.kind());
+                let kind = last.filter(|kind| *kind == Kind::PinHeld);
+                let kind = kind.unwrap_or(Kind::NoReplica);
+                return Err(Error::token(kind, format!("{member}: {why}")));
             }
         }
     }

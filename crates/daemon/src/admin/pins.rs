@@ -198,6 +198,7 @@ impl PinChanger for Vendors<'_> {
         let mut options = hsmux_worker::open_options(member, &self.config.state)?;
         options.pin = Some(old.clone());
         let environment = hsmux_worker::environment(self.config, member);
-        desk::change_pin(&self.program, &environment, options, new)
+        let sandbox = hsmux_worker::Sandbox::of(member);
+        desk::change_pin(&self.program, &environment, options, sandbox, new)
     }
 }

@@ -3,12 +3,14 @@
 mod daemon;
 mod members;
 mod opensc;
+mod sandboxes;
 mod state;
 
 use std::path::{Path, PathBuf};
 
 use hsmux_config::Mistake;
 use hsmux_token::TokenInfo;
+use hsmux_worker::LandlockSupport;
 use serde::{Deserialize, Serialize};
 
 /// How bad a finding is.
@@ -59,6 +61,7 @@ pub fn examine(file: &Path, probe: &Probe<'_>) -> Vec<Finding> {
     if draft.mistakes.is_empty() {
         findings.extend(state::examine(config));
         findings.extend(members::examine(config, probe));
+        findings.extend(sandboxes::examine(config, LandlockSupport::of_kernel()));
     }
     // What the daemon says of a member follows from what is known of it already.
     let explained = |told: &Finding| {

@@ -4,9 +4,9 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use hsmux_config::{Config, PinSource, User};
+use hsmux_config::{Config, User};
 use hsmux_wire::ServiceLink;
-use hsmux_worker::Environment;
+use hsmux_worker::environment_with;
 
 use super::ServiceProgram;
 use crate::child::end_of;
@@ -35,7 +35,9 @@ pub fn start(
     if let Some(user) = user_of(name, config) {
         become_user(&mut command, user)?;
     }
-    let child = without_pins(config).apply(&mut command).spawn()?;
+    let child = environment_with(config, Vec::new())
+        .apply(&mut command)
+        .spawn()?;
     Ok((child, link))
 }
 
@@ -74,15 +76,4 @@ pub fn end(mut child: Child) -> String {
     let until = Instant::now() + KILLED_WITHIN;
     let fate = end_of(&mut child, until);
     fate.unwrap_or_else(|| "it hangs in the kernel, and does not end though it was killed".into())
-}
-
-/// What the daemon has, but for PINs.
-fn without_pins(config: &Config) -> Environment {
-    let members = config.tokens.iter().map(|member| &member.pin);
-    let pins = members.chain(config.listeners.iter().map(|listener| &listener.pin));
-    let withheld = pins.flatten().filter_map(|pin| match pin {
-        PinSource::Env(name) => Some(name.clone()),
-        PinSource::File(_) | PinSource::Credential(_) => None,
-    });
-    Environment::new(Vec::new(), withheld.collect())
 }

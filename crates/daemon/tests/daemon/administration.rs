@@ -258,6 +258,21 @@ fn there_is_one_daemon_and_it_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_key_has_default_uses_if_its_token_refuses_to_forbid_others() {
+    let rig = Rig::start("");
+    let generate = Request::KeyGenerate {
+        spec: "aes:256".parse().unwrap(),
+        label: "orders".into(),
+        id: None,
+    };
+    let Response::Keys(rows) = rig.ask(&generate) else {
+        panic!("no keys");
+    };
+    let notes = &rows[0].notes;
+    assert!(notes[0].contains("CKR_TEMPLATE_INCONSISTENT"), "{notes:?}");
+}
+
+#[test]
 fn a_cka_id_of_the_broker_is_for_the_broker() {
     let rig = Rig::start("");
     let generate = Request::KeyGenerate {

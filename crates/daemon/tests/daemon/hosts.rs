@@ -53,3 +53,41 @@ fn another_host_sends_one_operation_in_a_frame() {
         assert_eq!(error.kind(), Kind::Invalid);
     }
 }
+
+/// A service that was taken over could bring connections without end.
+#[test]
+fn hosts_have_twice_the_connections_of_the_configuration_at_most() {
+    let rig = Rig::start(&NODE.replace("[node]\n", "[node]\nconnections = 8\n"));
+    let running = rig.daemon.as_ref().unwrap().running();
+    let mut held = Vec::new();
+    let mut bring = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        held.push(near);
+        running.peers().serve(running, "web1", far)
+    };
+    for _ in 0..16 {
+        bring().unwrap();
+    }
+    let refused = bring().unwrap_err();
+    assert_eq!(refused.kind(), Kind::Busy, "{refused}");
+    held.clear();
+    let soon = Instant::now() + Duration::from_secs(120);
+    let serve = || {
+        let (near, far) = UnixStream::pair().unwrap();
+        running.peers().serve(running, "web1", far).map(|()| near)
+    };
+    while serve().is_err() {
+        assert!(Instant::now() < soon, "places stay taken");
+        std::thread::yield_now();
+    }
+}
+
+/// A service that was taken over could write on the administrator's terminal.
+#[test]
+fn what_is_said_of_a_refused_host_has_no_control_characters() {
+    let rig = Rig::start(NODE);
+    let peers = rig.daemon.as_ref().unwrap().running().peers();
+    peers.refuse("192.0.2.1:7", "a\u{1b}[2Jb\nc", "d");
+    let told = &peers.refused()[0].problem;
+    assert_eq!(told, "a [2Jb c");
+}

@@ -228,6 +228,14 @@ fn token(held: &Arc<Mutex<HashSet<u64>>>) -> Arc<FakeToken> {
             let session = Some(SessionObject { owner: 0, handle });
             Ok(Outcome::Objects(vec![Made { session, object }]))
         }
+        // As tokens do that do not know a use.
+        Operation::Generate { template, .. } if template.flag(ck::CKA_DERIVE).is_some() => Err(
+            Error::vendor(operation.call(), ck::CKR_TEMPLATE_INCONSISTENT),
+        ),
+        Operation::Generate { .. } => Ok(Outcome::Objects(vec![Made {
+            session: None,
+            object: data("made", false),
+        }])),
         Operation::Destroy {
             object: ObjectRef::Session(object),
         } => {

@@ -14,7 +14,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use hsmux_pool::Room;
+use hsmux_token::Room;
 
 use crate::source::{ClientSource, subnet};
 use history::Histories;
@@ -299,7 +299,7 @@ impl<T> Group<T> {
     fn has_room(&self, room: Room, in_doubt: bool) -> bool {
         let is_fast = self.took.is_some_and(|took| took < SLOW);
         let most = if in_doubt && !is_fast {
-            room.seats
+            room.members
         } else {
             usize::MAX
         };

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use super::*;
 
 const SERVICE: Duration = Duration::from_millis(200);
-const ROOM: Room = Room { uses: 4, seats: 1 };
+const ROOM: Room = Room {
+    uses: 4,
+    members: 1,
+};
 const HONEST: &str = "192.0.2.1";
 
 /// A token that does one thing at a time though it has four lanes. What waits is when it came, and whose it is.

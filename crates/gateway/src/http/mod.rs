@@ -102,6 +102,8 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
     let clock = Arc::clone(&pace);
     let last = stream.get_ref().get_ref().last();
     let account = house.memory.account();
+    let activity = Arc::clone(&held.activity);
+    activity.asks(&account);
     let forwards = !matches!(served.site.behind, Behind::Folder(_));
     let interim = (forwards && !h2).then(Arc::<Interim>::default);
     let stream = ClientStream {
@@ -170,6 +172,8 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         () = house.farewell() => {}
         () = pace.rest(patience), if h2 => {}
         () = account.ended() => return,
+        // Nothing was asked: there is nobody to tell.
+        () = activity.evicted() => if !h2 && account.requests().begun == 0 { return },
     }
     // What has been asked is answered, to who takes it.
     connection.as_mut().graceful_shutdown();
@@ -178,6 +182,7 @@ pub async fn serve(house: &Arc<House>, client: Client, held: Arc<Place>) {
         _ = connection => {}
         () = pace.rest(patience), if h2 => {}
         () = account.ended() => {}
+        () = activity.had_its_time(), if activity.is_evicted() => {}
     }
 }
 

@@ -11,7 +11,6 @@ mod redirect;
 pub use challenge::Trouble;
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -24,14 +23,12 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{copy, sink};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_io_timeout::TimeoutStream;
 
-use crate::house::{House, Place};
+use crate::house::{Accepted, House};
 use crate::http::{Answer, HTTP, Host, text};
 use crate::metrics::{Plain, Refused};
-use crate::proxy_header;
 
 /// What a head may take of memory: cookies come here, too.
 const BUFFER: usize = 16 << 10;
@@ -58,15 +55,8 @@ pub fn check(section: &GatewaySection) -> Result<(), String> {
 }
 
 /// Answers the one request of a connection.
-pub async fn serve(
-    house: &House,
-    mut stream: TcpStream,
-    from: SocketAddr,
-    place: &Place,
-) -> Result<(), Refused> {
-    let client = proxy_header::client(&house.section, &mut stream, from);
-    let client = timeout(house.section.handshake_timeout, client).await;
-    place.is_of(client.map_err(|_| Refused::Slow)??.ip(), house)?;
+pub async fn serve(house: &House, accepted: Accepted) -> Result<(), Refused> {
+    let Accepted { stream, place, .. } = accepted;
     let patience = house.section.idle_timeout;
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(patience));
@@ -74,6 +64,7 @@ pub async fn serve(
     let asked = AtomicBool::new(false);
     let service = service_fn(|request| {
         asked.store(true, Ordering::Relaxed);
+        place.activity.keep();
         async { Ok::<_, Infallible>(answer(house, request).await) }
     });
     let connection = http1::Builder::new()
@@ -86,6 +77,7 @@ pub async fn serve(
         let mut connection = pin!(connection);
         tokio::select! {
             ended = connection.as_mut() => ended,
+            () = place.activity.evicted() => return Ok(()),
             () = house.farewell() => {
                 if !asked.load(Ordering::Relaxed) {
                     return Ok(());

@@ -31,7 +31,7 @@ pub(crate) fn login(
     let pin = options.pin.as_ref().map(hsmux_token::Secret::expose);
     // Read under the lock: another process may just have used up a try.
     let token = described(&library.token_info(slot)?);
-    let attempt = Attempt::new(&token, options.member(), User::User, pin);
+    let attempt = Attempt::new(&token, options.command_name(), User::User, pin);
     match attempt.run(&mut journal, || library.login(session, CKU_USER, pin)) {
         Err(e) if e.code() == Some(CKR_USER_ALREADY_LOGGED_IN) => Ok(()),
         result => result,

@@ -41,7 +41,7 @@ impl Counter {
     }
 }
 
-/// The begin of a URI. It names a card, which is no member.
+/// The begin of a URI. It names a card or a token that is not a member.
 const CARD: &str = "pkcs11:";
 
 /// Why a PIN is not tried.
@@ -73,13 +73,20 @@ impl Hold {
 
     /// For people: what to do.
     pub(super) fn advice(self, name: &str) -> String {
+        let is_card = name.starts_with(CARD);
+        // Shells split a URI with several attributes.
+        let name = if is_card {
+            format!("'{name}'")
+        } else {
+            name.to_owned()
+        };
         match self {
             Self::Locked => "its security officer can set a new one".into(),
             Self::FinalTry => {
                 "make sure that the PIN is right, then log in once with the vendor's own tool"
                     .into()
             }
-            Self::Refused if name.starts_with(CARD) => {
+            Self::Refused if is_card => {
                 format!(
                     "give the right PIN, or run `hsmux pin release {name}` if this one is right now"
                 )

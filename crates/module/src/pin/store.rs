@@ -164,7 +164,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Record>> {
     }
 }
 
-fn unwritable(path: &Path, e: &std::io::Error) -> Error {
+pub(super) fn unwritable(path: &Path, e: &std::io::Error) -> Error {
     Error::token(
         Kind::Environment,
         format!(

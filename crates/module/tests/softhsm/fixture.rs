@@ -50,6 +50,7 @@ pub fn options(label: &str) -> Options {
         name: label.into(),
         copies: None,
         member: None,
+        uri: None,
     }
 }
 

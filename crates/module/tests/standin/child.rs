@@ -60,6 +60,7 @@ fn another_process_does_its_task() {
         name: "child".into(),
         copies: None,
         member: None,
+        uri: None,
     };
     if task == "change-pin" {
         return change_pin(&options, &Secret::new("new-pin".into())).unwrap();

@@ -52,6 +52,7 @@ impl StandIn {
             name: "member".into(),
             copies: None,
             member: None,
+            uri: None,
         }
     }
 

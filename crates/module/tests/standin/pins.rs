@@ -221,7 +221,11 @@ fn records_belong_to_the_owner_of_the_state_folder() {
         entries.map(|e| e.unwrap().path()).collect::<Vec<_>>()
     };
     let pins = within(&state.join("pins"));
-    assert_eq!(pins.len(), 3, "the key, a record and its lock: {pins:?}");
+    assert_eq!(
+        pins.len(),
+        4,
+        "the key, a record, its lock and that of starts: {pins:?}"
+    );
     for path in within(&state).iter().chain(&pins) {
         assert_eq!(owner(path), owner(&state), "{}", path.display());
     }

@@ -1,10 +1,9 @@
 //! Requests come in.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use hsmux_token::{ObjectId, Operation, Outcome, Request, Result};
+use hsmux_token::{Estimate, ObjectId, Operation, Outcome, Request, Result};
 use hsmux_wire::together;
 
 use super::Pool;
@@ -14,7 +13,6 @@ use crate::course::Course;
 use crate::dispatch::Thread;
 use crate::guest::Home;
 use crate::job::{Ask, Job};
-use crate::scheduler::Room;
 use crate::seatset::SeatSet;
 
 /// How many threads a service has that calls [`Pool::submit_claimed`] on them: one more than operations run on the
@@ -22,10 +20,6 @@ use crate::seatset::SeatSet;
 pub fn serving_threads() -> usize {
     hsmux_module::most_here() + 1
 }
-
-/// The seats where a key serves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Holders(SeatSet);
 
 impl Pool {
     /// [`Token::submit`] of one request, which is given up where the claim is dropped while it waits; changes are
@@ -58,28 +52,12 @@ impl Pool {
         self.submit_one(request, ask)
     }
 
-    /// How long a use of this key would take that came now, what it waits included, by what the tokens that hold it
-    /// have shown lately; `before`: so many come first that their callers keep back. `None`: nothing waits for them,
-    /// or nobody knows. Where nothing waits at all it costs a look at a number.
-    pub fn outlook(&self, key: &ObjectId, before: usize) -> Option<Duration> {
-        if before == 0 && self.core.queued.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let Holders(able) = self.holders(key);
-        let scheduler = self.core.scheduler.lock();
-        scheduler.outlook(&able, before, Instant::now())
-    }
-
-    /// Where a key serves now.
-    pub fn holders(&self, key: &ObjectId) -> Holders {
+    /// What a use of this key would have to wait for that came now, by what its members have shown lately.
+    pub fn estimate(&self, key: &ObjectId) -> Estimate {
         let catalogue = self.core.catalogue.load();
         let serving = catalogue.entries.get(key).map(|entry| entry.serving);
-        Holders(serving.unwrap_or(SeatSet::EMPTY).and(&catalogue.in_service))
-    }
-
-    /// How many uses keep these seats busy: a caller who has more can keep the others back.
-    pub fn room(&self, holders: &Holders) -> Room {
-        self.core.scheduler.lock().room(&holders.0)
+        let able = serving.unwrap_or(SeatSet::EMPTY).and(&catalogue.in_service);
+        self.core.scheduler.lock().estimate(&able, Instant::now())
     }
 
     /// [`Token::submit`] for a guest with this home and a connection that may end, or for nobody.

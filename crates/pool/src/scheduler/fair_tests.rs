@@ -18,6 +18,7 @@ type Request = (usize, u64);
 
 /// One token of some lanes, on which an operation takes a microsecond for each byte.
 struct World {
+    owner: fn(usize) -> Owner,
     machine: Scheduler<Request, usize>,
     now: Instant,
     demands: Vec<Demand>,
@@ -43,9 +44,14 @@ fn greedy() -> impl Strategy<Value = Demand> {
 
 impl World {
     fn new(lanes: usize, queue: usize, demands: Vec<Demand>) -> Self {
+        Self::of(lanes, queue, demands, |owner| Owner::User(owner as u32))
+    }
+
+    fn of(lanes: usize, queue: usize, demands: Vec<Demand>, owner: fn(usize) -> Owner) -> Self {
         let mut machine = Scheduler::new(Policy::LeastLoaded, queue);
         machine.open(0, 1, 0, Capacity::lanes(lanes, 0));
         let mut world = Self {
+            owner,
             machine,
             now: Instant::now(),
             asked: vec![0; demands.len()],
@@ -68,7 +74,7 @@ impl World {
             deadline: self.now + Duration::from_secs(86_400),
             patience: 1,
             cost: Cost {
-                owner: Owner::User(owner as u32),
+                owner: (self.owner)(owner),
                 bytes: request.1,
             },
         };
@@ -107,6 +113,13 @@ impl World {
     }
 }
 
+fn user_and_clients(owner: usize) -> Owner {
+    match owner {
+        0 => Owner::User(0),
+        client => Owner::Broker(client as u64),
+    }
+}
+
 proptest! {
     #[test]
     fn owners_that_always_wait_have_equal_shares(
@@ -121,6 +134,24 @@ proptest! {
         (0..steps).for_each(|_| world.step());
         let served: Vec<_> = (0..owners).map(|owner| world.served(owner)).collect();
         let (least, most) = (served.iter().min().unwrap(), served.iter().max().unwrap());
+        prop_assert!(most - least <= 5 * GREATEST, "{served:?}");
+    }
+
+    /// The first is a user, all others are clients of the broker.
+    #[test]
+    fn clients_of_the_broker_share_what_one_owner_has(
+        lanes in 1..=MOST_LANES,
+        demands in prop::collection::vec(greedy(), 3..5),
+        steps in 100..1500_usize,
+    ) {
+        let owners = demands.len();
+        let mut world = World::of(lanes, usize::MAX, demands, user_and_clients);
+        world.started.clear();
+        (0..steps).for_each(|_| world.step());
+        let served: Vec<_> = (0..owners).map(|owner| world.served(owner)).collect();
+        let all: u64 = served[1..].iter().sum();
+        prop_assert!(served[0].abs_diff(all) <= 5 * GREATEST, "{served:?}");
+        let (least, most) = (served[1..].iter().min().unwrap(), served[1..].iter().max().unwrap());
         prop_assert!(most - least <= 5 * GREATEST, "{served:?}");
     }
 
@@ -189,5 +220,24 @@ proptest! {
         // All of them wait or run.
         let left = world.machine.take_out(|(owner, _)| *owner == 1).len() + lost;
         prop_assert_eq!(left, queue / 2);
+    }
+
+    /// A client of the broker that fills the queue leaves places to another one, and all of them leave some to a user.
+    #[test]
+    fn clients_that_fill_the_queue_leave_places_to_others(
+        queue in 4..50_usize,
+        fills in 1..200_usize,
+    ) {
+        let demand = |at_once| Demand { costs: vec![1000], at_once };
+        let demands = vec![demand(0), demand(fills), demand(0)];
+        let mut world = World::of(1, queue, demands, user_and_clients);
+        let share = queue / 4;
+        (0..share).for_each(|_| world.ask(2));
+        (0..share).for_each(|_| world.ask(0));
+        prop_assert!(world.machine.waiting() <= queue);
+        let begun = |of: usize| world.started.iter().filter(|(owner, _)| *owner == of).count();
+        let begun = [begun(0), begun(2)];
+        let mut left = |of: usize| world.machine.take_out(|(owner, _)| *owner == of).len();
+        prop_assert_eq!([left(0) + begun[0], left(2) + begun[1]], [share, share]);
     }
 }

@@ -36,7 +36,6 @@ use load::Load;
 pub(crate) use load::{Capacity, Verdict};
 use queue::Queue;
 pub(crate) use queue::Ticket;
-pub use room::Room;
 pub use spread::Spread;
 
 use crate::Policy;

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use hsmux_token::{Estimate, Times};
+
 use super::Scheduler;
 use super::load::Load;
 use crate::seatset::SeatSet;
@@ -10,6 +12,27 @@ use crate::seatset::SeatSet;
 const LONGEST: f64 = 86_400.0;
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
+    /// What a use that came now would have to wait for at these seats.
+    pub fn estimate(&self, able: &SeatSet, now: Instant) -> Estimate {
+        let is_awaited = self.queue.latest_within(able).is_some();
+        let us = |wait: Duration| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let behind = |before| self.outlook(able, before, now).map(us);
+        let times = behind(1).zip(behind(2)).map(|(one, two)| {
+            let each_us = two.saturating_sub(one);
+            let alone = if is_awaited { behind(0) } else { None };
+            Times {
+                result_us: alone.unwrap_or_else(|| one.saturating_sub(each_us)),
+                each_us,
+            }
+        });
+        Estimate {
+            members: able.bits(),
+            room: self.room(able),
+            is_awaited,
+            times,
+        }
+    }
+
     /// How long a request for any of these seats would take, its own time included, if `before` others come first that
     /// wait elsewhere. `None` where no request waits for them alone, or where one of them has not shown lately how fast
     /// it is: it may be faster than all others.

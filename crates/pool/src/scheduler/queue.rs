@@ -3,7 +3,7 @@
 //! A seat that becomes free looks at the head of each line that it can serve: the numbers of owners and of
 //! distinct sets are small (keys share their replicas), the number of requests is not.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -31,7 +31,10 @@ pub(super) struct Queue<W> {
     lines: Vec<Line<W>>,
     due: BTreeMap<Ticket, SeatSet>,
     sequence: u64,
+    /// Of each group of owners.
     shares: Shares<Owner>,
+    /// Of owners within their group.
+    within: Shares<Owner>,
     /// How many wait, for those who do not hold the scheduler's lock.
     told: Arc<AtomicUsize>,
 }
@@ -55,6 +58,7 @@ impl<W> Queue<W> {
             due: BTreeMap::new(),
             sequence: 0,
             shares: Shares::default(),
+            within: Shares::default(),
             told: Arc::default(),
         }
     }
@@ -109,12 +113,13 @@ impl<W> Queue<W> {
     }
 
     /// Of the requests in such lines (their owner, and whether they are slow) that this seat can serve, the oldest one of
-    /// the owner that has had the least: its line and its cost.
+    /// the owner that has had the least, in the group that has had the least: its line and its cost.
     pub fn first(&self, seat: usize, of: impl Fn(Owner, bool) -> bool) -> Option<(usize, Cost)> {
         let heads = self.lines.iter().enumerate().filter_map(|(at, line)| {
             let fits = line.able.contains(seat) && of(line.owner, line.is_slow);
             let head = fits.then(|| line.waiting.front())??;
-            Some((self.shares.had(line.owner), head.sequence, at))
+            let group = self.shares.had(line.owner.group());
+            Some((group, self.within.ahead(line.owner), head.sequence, at))
         });
         let (.., at) = heads.min()?;
         Some((at, self.lines[at].waiting.front()?.term.cost))
@@ -122,11 +127,19 @@ impl<W> Queue<W> {
 
     /// Takes out the head of a line.
     pub fn pop(&mut self, at: usize) -> Option<Waiting<W>> {
+        let owner = self.lines[at].owner;
         let lines = self.lines.iter().filter(|line| !line.waiting.is_empty());
-        let least = lines.map(|line| self.shares.had(line.owner)).min()?;
+        let owners = lines.map(|line| line.owner);
+        let groups = owners.clone().map(|of| self.shares.had(of.group()));
+        let least = groups.min()?;
+        let beside = owners.filter(|of| of.group() == owner.group());
+        let least_beside = beside.map(|of| self.within.had(of)).min()?;
         let waiting = self.lines[at].waiting.pop_front()?;
-        let cost = waiting.term.cost;
-        self.shares.charge_before(cost.owner, cost.bytes, least);
+        let cost = waiting.term.cost.bytes;
+        self.shares.charge_before(owner.group(), cost, least);
+        if matches!(owner, Owner::Broker(_)) {
+            self.within.charge_before(owner, cost, least_beside);
+        }
         self.due.remove(&waiting.ticket());
         self.tell();
         self.tidy(at);
@@ -158,16 +171,21 @@ impl<W> Queue<W> {
         Some(waiting.work)
     }
 
-    /// Takes out the newest request of the owner that has the most, if that is more than this one would have.
+    /// Takes out the newest request of the owner that has the most, if that is more than this one would have: in the
+    /// group that has the most, or else in this one's.
     pub fn displace(&mut self, owner: Owner) -> Option<W> {
-        let len = |of: Owner| -> usize {
-            let lines = self.lines.iter().filter(|line| line.owner == of);
-            lines.map(|line| line.waiting.len()).sum()
-        };
-        let owners = self.lines.iter().map(|line| line.owner);
-        let owners = owners.filter(|of| *of != Owner::Pool);
-        let (most, loser) = owners.map(|of| (len(of), of)).max()?;
-        if most <= len(owner) + 1 {
+        let (mut owners, mut groups) = (HashMap::new(), HashMap::new());
+        for line in self.lines.iter().filter(|line| line.owner != Owner::Pool) {
+            *owners.entry(line.owner).or_insert(0) += line.waiting.len();
+            *groups.entry(line.owner.group()).or_insert(0) += line.waiting.len();
+        }
+        let has = |all: &HashMap<_, _>, of: Owner| all.get(&of).copied().unwrap_or(0);
+        let (len, largest) = groups.iter().map(|(of, len)| (*len, *of)).max()?;
+        let is_other = len > has(&groups, owner.group()) + 1;
+        let group = if is_other { largest } else { owner.group() };
+        let of_group = owners.iter().filter(|(of, _)| of.group() == group);
+        let (len, loser) = of_group.map(|(of, len)| (*len, *of)).max()?;
+        if !is_other && len <= has(&owners, owner) + 1 {
             return None;
         }
         let of_loser = self.lines.iter().filter(|line| line.owner == loser);

@@ -2,25 +2,18 @@
 
 use std::time::Duration;
 
+use hsmux_token::Room;
+
 use super::Scheduler;
 use super::load::Load;
 use crate::seatset::SeatSet;
-
-/// How many uses of a key its seats can work on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
-    /// Uses at once that leave no lane without work.
-    pub uses: usize,
-    /// Seats in service.
-    pub seats: usize,
-}
 
 /// Between two operations that take less, the way to the next one counts.
 const BRIEF: Duration = Duration::from_millis(10);
 
 impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// What keeps these seats busy; one use at least, so that somebody learns that they are away.
-    pub fn room(&self, able: &SeatSet) -> Room {
+    pub(super) fn room(&self, able: &SeatSet) -> Room {
         let seats = able
             .iter()
             .filter_map(|seat| self.seats.get(seat)?.as_ref());
@@ -29,7 +22,7 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
         });
         Room {
             uses: uses.max(1),
-            seats: count.max(1),
+            members: count.max(1),
         }
     }
 }

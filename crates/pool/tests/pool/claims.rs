@@ -21,7 +21,7 @@ fn request(key: Key) -> (Request, Receiver<Result<Outcome>>) {
 
 fn claimed(pool: &Pool, key: Key) -> (Claim, Receiver<Result<Outcome>>) {
     let (request, told) = request(key);
-    (pool.submit_claimed(request, Owner::Broker, None), told)
+    (pool.submit_claimed(request, Owner::Broker(0), None), told)
 }
 
 fn asked(visit: &Visit, key: Key) -> Receiver<Result<Outcome>> {

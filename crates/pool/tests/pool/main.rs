@@ -9,6 +9,7 @@ mod guests;
 mod health;
 mod homes;
 mod hosts;
+mod large_keys;
 mod late_look;
 mod lines;
 mod load;

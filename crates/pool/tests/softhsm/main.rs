@@ -128,6 +128,7 @@ fn open(folder: &Path, token: &str) -> Result<Arc<ModuleToken>> {
         name: token.into(),
         copies: None,
         member: None,
+        uri: None,
     })
 }
 

@@ -185,6 +185,7 @@ pub fn open(folder: &Path, name: &str) -> Member {
         name: name.to_owned(),
         copies: None,
         member: None,
+        uri: None,
     };
     Member {
         name: name.to_owned(),

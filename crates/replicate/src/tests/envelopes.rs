@@ -5,15 +5,20 @@ use super::in_own_process;
 use crate::TRANSPORT_LABEL;
 use hsmux_software::PublicKey;
 use hsmux_token::ck::*;
-use hsmux_token::{Attributes, Class, Mechanism, Object, Operation};
+use hsmux_token::{Attributes, Class, Mechanism, Object, Operation, Token};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const TWO: &[&str] = &["hsm1", "hsm2"];
 
-/// The private halves of transport keys on a token.
+/// The private halves of transport keys on a member.
 fn transport_keys(bench: &Bench, member: &str) -> Vec<Object> {
-    let mut objects = bench.token(member).objects().unwrap().objects.clone();
+    transport_keys_of(&*bench.token(member))
+}
+
+/// The same on a token.
+pub(super) fn transport_keys_of(token: &dyn Token) -> Vec<Object> {
+    let mut objects = token.objects().unwrap().objects.clone();
     objects.retain(|object| {
         let label = object.attributes.text(CKA_LABEL).unwrap_or_default();
         object.id.class == Class::PRIVATE_KEY && label.starts_with(TRANSPORT_LABEL)
@@ -22,7 +27,7 @@ fn transport_keys(bench: &Bench, member: &str) -> Vec<Object> {
 }
 
 /// Whether the journal has a key that a token's transport key opens.
-fn has_key_for(folder: &Path, transport: &Object) -> bool {
+pub(super) fn has_key_for(folder: &Path, transport: &Object) -> bool {
     let journal = std::fs::read_to_string(folder.join("state/replicate/journal.jsonl")).unwrap();
     journal.contains(&hex::encode(transport.id.name))
 }

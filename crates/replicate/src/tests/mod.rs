@@ -5,6 +5,7 @@ mod changes;
 mod clones;
 mod crash;
 mod envelopes;
+mod expiry;
 mod full;
 mod origins;
 mod passing;

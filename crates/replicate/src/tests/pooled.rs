@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 pub(super) const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 
-fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
+pub(super) fn seat(folder: &Path, name: &str, there: &Arc<AtomicBool>) -> Seat {
     let (folder, member) = (PathBuf::from(folder), name.to_owned());
     let there = Arc::clone(there);
     let connector = move || {

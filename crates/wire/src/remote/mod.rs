@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use hsmux_token::fork::Unshared;
 use hsmux_token::{
-    Batch, Error, Kind, Line, Operation, Outcome, Pace, Result, Seen, Snapshot, Token, TokenInfo,
+    Batch, Error, Estimate, Kind, Line, ObjectId, Operation, Outcome, Pace, Result, Seen, Snapshot,
+    Token, TokenInfo,
 };
 
 use crate::connection::Connection;
@@ -79,6 +80,15 @@ impl RemoteToken {
         match self.ask(&mut self.shared.admin.lock(), &Call::Info)? {
             Answer::Info(info) => Ok(info),
             other => Err(unexpected("what the token is", &other)),
+        }
+    }
+
+    /// What uses of these keys would have to wait for now, where the token is a pool that tells this client. Blocks.
+    pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<Vec<Estimate>> {
+        let count = keys.len();
+        match self.ask(&mut self.shared.admin.lock(), &Call::Estimates(keys))? {
+            Answer::Estimates(estimates) if estimates.len() == count => Ok(estimates),
+            other => Err(unexpected("an estimate for each key", &other)),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Worker processes: this program, started again.
 
 mod rig;
+mod sandbox;
 mod softhsm;
 mod turns;
 

@@ -45,11 +45,11 @@ impl StandIn {
         std::fs::rename(next, control).unwrap();
     }
 
-    fn module(&self) -> PathBuf {
+    pub fn module(&self) -> PathBuf {
         self.folder.path().join("module.so")
     }
 
-    fn state(&self) -> PathBuf {
+    pub fn state(&self) -> PathBuf {
         self.folder.path().join("state")
     }
 
@@ -91,6 +91,7 @@ pub fn options(module: &Path, label: &str, pin: &str, state: &Path) -> Options {
         name: label.into(),
         copies: None,
         member: None,
+        uri: None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! Streams of frames, of either direction.
 
 use hsmux_token::{
-    Class, Error, Kind, Made, Mechanism, Object, ObjectRef, Operation, Outcome, Secret, Seen,
-    SessionObject, Snapshot, TokenInfo, Verb,
+    Class, Error, Estimate, Kind, Made, Mechanism, Object, ObjectRef, Operation, Outcome, Room, Secret, Seen,
+    SessionObject, Snapshot, Times, TokenInfo, Verb,
 };
 use hsmux_wire::frame::encode_reply;
 use hsmux_wire::{Answer, Call, Hello, Reply, View, Welcome};
@@ -25,6 +25,7 @@ pub fn frames() {
         Call::Look,
         Call::Pace,
         Call::HandOver(KEY),
+        Call::Estimates(vec![KEY]),
         Call::Execute(uses().into_iter().map(item).collect()),
     ];
     calls.extend(
@@ -99,6 +100,18 @@ fn replies() {
         }),
         Answer::Pace(Vec::new()),
         Answer::Linked(info, 2),
+        Answer::Estimates(vec![Estimate {
+            members: [1, 0, 0, 0],
+            room: Room {
+                uses: 2,
+                members: 1,
+            },
+            is_awaited: true,
+            times: Some(Times {
+                result_us: 5,
+                each_us: 3,
+            }),
+        }]),
     ];
     for (at, answer) in answers.into_iter().enumerate() {
         let reply = Reply::new(5, answer);

@@ -71,6 +71,7 @@ pub fn begin() -> Result<(), CK_RV> {
     while Control::now()?.hang_in_initialize {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
+    crate::reach::try_all(&control);
     match control.initialize_error {
         CKR_OK => World::begin(),
         code => Err(code),

@@ -74,13 +74,19 @@ fn text(name: u8, value: &str) -> Vec<u8> {
 
 /// The next frame: its kind, its flags and its stream.
 pub fn read(stream: &mut TcpStream) -> (u8, u8, u32) {
+    let (kind, flags, of, _) = read_whole(stream);
+    (kind, flags, of)
+}
+
+/// The same with its payload.
+pub fn read_whole(stream: &mut TcpStream) -> (u8, u8, u32, Vec<u8>) {
     let mut head = [0; 9];
     stream.read_exact(&mut head).expect("a frame");
     let [a, b, c, kind, flags, of @ ..] = head;
     let length = u32::from_be_bytes([0, a, b, c]);
     let mut payload = vec![0; length as usize];
     stream.read_exact(&mut payload).expect("a frame");
-    (kind, flags, u32::from_be_bytes(of))
+    (kind, flags, u32::from_be_bytes(of), payload)
 }
 
 /// Reads what is there, without waiting; whether the connection is still open.

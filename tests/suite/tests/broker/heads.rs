@@ -1,9 +1,10 @@
-//! How long the head of a request may be, and how many requests a connection may have at once.
+//! How long the head of a request may be, how many requests a connection may have at once, and what of their bodies may
+//! come before it is read.
 
 use hsmux_suite::{Http2Settings, Rig, Setup};
 
 use crate::connection::Connection;
-use crate::frames::connect;
+use crate::frames::{WINDOW_UPDATE, connect, read_whole};
 use crate::rig::{Broker, METERED};
 
 #[test]
@@ -23,4 +24,18 @@ fn heads_and_requests_at_once_have_limits() {
     let settings = Http2Settings::read(&mut connect(&broker, &[]));
     assert_eq!(settings.longest_head(), Some(16 << 10));
     assert_eq!(settings.requests_at_once(), Some(256));
+}
+
+/// As the broker says when a connection begins (RFC 9113, section 6.9.2): 65,535 bytes of all requests, and what it adds.
+#[test]
+fn bodies_that_nobody_has_read_have_a_window() {
+    let broker = Broker::of(Rig::empty(Setup::Daemon, 1), METERED);
+    let mut client = connect(&broker, &[]);
+    assert_eq!(Http2Settings::read(&mut client).window(), Some(128 << 10));
+    let added = loop {
+        if let (WINDOW_UPDATE, _, 0, payload) = read_whole(&mut client) {
+            break u32::from_be_bytes(payload.try_into().expect("four bytes"));
+        }
+    };
+    assert_eq!(65_535 + added, 256 << 10);
 }

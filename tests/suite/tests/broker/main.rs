@@ -8,6 +8,7 @@ mod bench;
 mod budget;
 mod certificates;
 mod churn;
+mod clients;
 mod collector;
 mod connection;
 mod cost;

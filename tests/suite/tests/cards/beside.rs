@@ -74,7 +74,7 @@ fn a_refused_pin_is_tried_once_by_all_together() {
     backup(&pool, 0, "wrong.pin")
         .fails()
         .says("not tried again")
-        .says("hsmux pin release pkcs11:serial=");
+        .says("hsmux pin release 'pkcs11:serial=");
     assert_eq!(tries(&pool, 0), "2 tries left");
 
     // The daemon does not try it on that card, and is the first to try it on the other.

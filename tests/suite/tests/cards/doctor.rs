@@ -17,7 +17,8 @@ fn doctor(pool: &CardPool) -> Finished {
 fn workers_that_look_into_each_others_cards() {
     const CARDS: usize = 5;
     let mut pool = CardPool::prepare(CARDS, &Timing::None, &KEY);
-    doctor(&pool).never_says("OPENSC_CONF");
+    let said = doctor(&pool);
+    said.never_says("OPENSC_CONF").says("(pcsc)");
 
     let conf = pool.rig.path("opensc.conf");
     fs::write(&conf, "app default { }\n").unwrap();

@@ -249,7 +249,13 @@ fn the_command_returns_when_all_replicas_serve() {
     no_try_is_gone(pool);
 }
 
-/// `sc-hsm-tool` selects the application of a card, which logs out whoever was logged in to it.
+/// `sc-hsm-tool` selects the application of a card, which logs out every program.
+fn log_out(pool: &CardPool) {
+    for card in 0..2 {
+        pool.cards.sc_hsm_tool(card, "").ok();
+    }
+}
+
 #[test]
 fn a_change_is_made_though_another_program_has_logged_the_cards_out() {
     let pool = started(2);
@@ -257,15 +263,45 @@ fn a_change_is_made_though_another_program_has_logged_the_cards_out() {
     hsmux("key generate ec:p256 --label web").ok();
     hsmux("key csr --label web --type private --subject CN=web --out web.csr").ok();
     pool.rig.certify("web.csr", "web.crt");
-    let log_out = || {
-        for card in 0..2 {
-            pool.cards.sc_hsm_tool(card, "").ok();
-        }
-    };
-    log_out();
+    log_out(&pool);
     hsmux("key cert import web.crt").ok();
-    log_out();
+    log_out(&pool);
     hsmux("key delete --label web --type cert --yes").ok();
+    log_out(&pool);
+    hsmux("key generate ec:p256 --label more --id 20").ok();
+    let both = |held: &[(String, String)]| held.contains(&key("20", "more"));
+    log_out(&pool);
+    assert!(held(&pool).iter().all(|card| both(card)));
     pool.rig.wait_for_members(2);
+    no_try_is_gone(pool);
+}
+
+/// `key clone` writes beside the pool's changes.
+#[test]
+fn a_certificate_is_cloned_though_another_program_has_logged_the_cards_out() {
+    let mut pool = CardPool::prepare(2, &Timing::None, &[EC]);
+    pool.rig
+        .run("openssl")
+        .args("req -x509 -newkey rsa:2048 -nodes -keyout lone.key -subj /CN=lone")
+        .args("-outform DER -out lone.der")
+        .ok();
+    let lone = pool.rig.path("lone.der");
+    let write = format!("--write-object {} --type cert", lone.display());
+    pool.cards
+        .pkcs11_tool(0, &write)
+        .args("--id 10 --label lone")
+        .ok();
+    pool.start();
+    log_out(&pool);
+    let clone = format!(
+        "key clone --label lone --type cert --to {}",
+        Cards::serial(1)
+    );
+    pool.rig.hsmux(&clone).limit(120).ok().says("copied");
+    pool.rig.wait_for_members(2);
+    pool.cards
+        .pkcs11_tool(1, "--list-objects --type cert")
+        .ok()
+        .says("lone");
     no_try_is_gone(pool);
 }

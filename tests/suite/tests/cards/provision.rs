@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use hsmux_suite::{Cards, OPENSC, PATIENCE, Process, Program, Run, built, until, write_secret};
+use hsmux_suite::{
+    Cards, OPENSC, PATIENCE, Process, Program, Run, Terminal, built, until, write_secret,
+};
 use serde_json::Value;
 
 const PASSWORD: &str = "password-of-the-share";
@@ -46,6 +48,30 @@ fn list(cards: &Cards) -> Vec<Value> {
     let listed = hsmux(cards, "list --json").ok();
     let listed: Value = serde_json::from_str(&listed.out).unwrap();
     listed["cards"].as_array().unwrap().clone()
+}
+
+#[test]
+fn the_label_of_a_card_is_typed_before_it_is_erased() {
+    let cards = blank(1);
+    init(&cards, 0, "");
+    let label = || list(&cards)[0]["label"].as_str().map(str::to_owned);
+    let erase = || {
+        let line = format!("init --card {} --label new", serial(0));
+        hsmux(&cards, &line).args("--so-pin file:so.pin --pin file:user.pin")
+    };
+    erase()
+        .fails()
+        .says(&format!("to be erased: card {} \"card0\" in ", serial(0)))
+        .says("with its 0 keys")
+        .says("needs --yes; nothing was erased");
+    let mut wrong = Terminal::start(erase());
+    wrong.answer("type its name: ", "y");
+    assert!(wrong.fails().contains("nothing was erased"));
+    assert_eq!(label().as_deref(), Some("card0"));
+    let mut right = Terminal::start(erase());
+    right.answer("type its name: ", "card0");
+    right.ok();
+    assert_eq!(label().as_deref(), Some("new"));
 }
 
 #[test]

@@ -66,6 +66,19 @@ fn a_certificate_of_no_key_says_so_and_has_a_short_id() {
         .ok();
     rig.certify("web.csr", "web.crt");
     rig.hsmux("key cert import web.crt").ok().never_says("note");
+    rig.hsmux("key delete --label web --type cert --yes").ok();
+
+    // Earlier versions gave it 32 bytes if it came before its key: programs do not find it by the key's id.
+    let long = "ab".repeat(32);
+    rig.hsmux(&format!("key cert import web.crt --id {long}"))
+        .ok();
+    let delete = format!("key delete --id {long} --type cert");
+    rig.hsmux("key cert import web.crt")
+        .fails()
+        .says("with another id")
+        .says(&format!("hsmux {delete}"));
+    rig.hsmux(&format!("{delete} --yes")).ok();
+    rig.hsmux("key cert import web.crt").ok();
 }
 
 #[test]

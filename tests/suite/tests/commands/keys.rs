@@ -51,6 +51,12 @@ fn generated_keys_are_on_every_member_and_cannot_leave() {
             "{spec}"
         );
     }
+    // SoftHSM's defaults allow every use.
+    let objects = rig.pkcs11_tool("--list-objects").ok();
+    objects
+        .says("Usage:      encrypt, decrypt")
+        .says("Usage:      decrypt, sign")
+        .never_says("wrap");
     rig.hsmux("key verify")
         .ok()
         .says("every replica has proved itself");

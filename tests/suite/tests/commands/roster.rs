@@ -44,6 +44,32 @@ fn a_token_that_was_not_added_is_not_known_to_other_commands() {
 }
 
 #[test]
+fn a_name_that_the_file_has_is_added_by_its_name_alone() {
+    let mut rig = pool();
+    rig.softhsm.init("hsm3");
+    rig.write_pin("hsm3", "pin-of-hsm3");
+    rig.config.members.push(Member::softhsm("hsm3"));
+    rig.write_config();
+    let file = std::fs::read_to_string(rig.path("hsmux.toml")).unwrap();
+    let line = format!(
+        "token add hsm3 --module {} --uri pkcs11:token=hsm3 --pin-file hsm3.pin",
+        hsmux_suite::SOFTHSM
+    );
+    let refused = rig.hsmux(&line).fails();
+    refused
+        .says("stands already")
+        .says("`hsmux token add hsm3`");
+    assert_eq!(
+        std::fs::read_to_string(rig.path("hsmux.toml")).unwrap(),
+        file
+    );
+    rig.hsmux("token add hsm3").ok().says("hsm3 serves");
+    let refused = rig.hsmux(&line).fails();
+    refused.says("`hsmux token list`");
+    rig.wait_for_members(3);
+}
+
+#[test]
 fn a_new_member_is_not_parked_because_one_of_its_name_was() {
     let mut rig = pool();
     rig.hsmux("token park hsm2").ok();

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use hsmux_suite::{Rig, Setup};
-use hsmux_token::ck::CKM_ECDSA;
+use hsmux_token::ck::{CKM_ECDSA, CKM_RSA_PKCS};
 use hsmux_token::{Class, Mechanism, ObjectId, Operation, Secret, Verb};
 use hsmux_wire::{Call, Item, VERSION};
 
@@ -59,10 +59,14 @@ pub fn key(rig: &Rig, label: &str) -> ObjectId {
 }
 
 pub fn signatures(key: ObjectId, count: usize, bytes: usize) -> Call {
+    signatures_by(CKM_ECDSA, key, count, bytes)
+}
+
+fn signatures_by(mechanism: u64, key: ObjectId, count: usize, bytes: usize) -> Call {
     let operation = || Operation::Use {
         verb: Verb::Sign,
         key: key.into(),
-        mechanism: Mechanism::plain(CKM_ECDSA),
+        mechanism: Mechanism::plain(mechanism),
         data: vec![7; bytes].into(),
     };
     let item = |_| Item {
@@ -127,7 +131,7 @@ const WHOLE: f64 = 0.6;
 #[test]
 fn work_of_one_user_leaves_another_half_of_the_token() {
     let mut rig = rig(&["a"]);
-    let ec = key(&rig, "ec");
+    let [ec, rsa] = ["ec", "rsa"].map(|label| key(&rig, label));
     let random = |len| {
         Call::Execute(vec![Item {
             behalf: None,
@@ -138,6 +142,7 @@ fn work_of_one_user_leaves_another_half_of_the_token() {
     for (what, call) in [
         ("one signature", signatures(ec, 1, 32)),
         ("64 signatures", signatures(ec, 64, 32)),
+        ("RSA signatures", signatures_by(CKM_RSA_PKCS, rsa, 1, 32)),
         ("signatures of 64 KiB", signatures(ec, 1, 64 << 10)),
         ("random bytes", random(32)),
     ] {

@@ -18,6 +18,8 @@ mod raw;
 mod recorded;
 mod rollout;
 mod rotation;
+mod sandbox;
+mod slow_frames;
 mod state;
 mod swarm;
 mod unchecked;

@@ -65,6 +65,43 @@ fn processes_that_hold_pins_leave_no_core_and_let_nobody_look() {
     rig.stop();
 }
 
+/// A line of /proc/PID/status in KiB (proc(5)).
+fn memory(pid: u32, line: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let value = status.lines().find_map(|told| told.strip_prefix(line));
+    let value = value.and_then(|told| told.trim().strip_suffix(" kB"));
+    value.expect(line).parse().unwrap()
+}
+
+#[test]
+fn workers_lock_their_memory_where_they_may() {
+    for locks in [true, false] {
+        let mut rig = Rig::prepare(Setup::Daemon, 1);
+        let serve = if locks {
+            rig.hsmux("serve --log debug")
+        } else {
+            hand_over(&rig);
+            let limit = rig.run("prlimit").args("--memlock=8388608:8388608");
+            limit
+                .args("setpriv --reuid nobody --regid nogroup --clear-groups")
+                .arg(rig.path("hsmux"))
+                .args("serve --log debug")
+        };
+        rig.start_by(serve);
+        rig.wait_for_members(1);
+        let workers = rig.workers();
+        let [worker] = workers[..] else {
+            panic!("{workers:?}");
+        };
+        assert_eq!(memory(worker, "VmLck:") > 0, locks);
+        // Address space that is never used takes no memory though it is locked.
+        assert!(memory(worker, "VmRSS:") < 64 << 10);
+        let log = rig.daemon.as_ref().unwrap().log();
+        assert_eq!(log.contains("RLIMIT_MEMLOCK is limited"), !locks, "{log}");
+        rig.stop();
+    }
+}
+
 /// Without a configuration PINs are on record in the user's state folder, wherever the command is called.
 #[test]
 fn commands_without_a_configuration_keep_their_state_in_the_users_folder() {
@@ -117,6 +154,21 @@ fn a_daemon_reads_what_commands_of_root_have_left() {
     rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
     until("the PIN is shown again", PATIENCE, || {
         (tokens.pins_shown("one").len() == 2).then_some(())
+    });
+    rig.stop();
+}
+
+#[test]
+fn a_daemon_that_is_not_roots_gives_no_worker_to_another_user() {
+    let mut rig = Rig::prepare(Setup::Daemon, 1);
+    rig.config.members[0].more.push_str("user = \"daemon\"\n");
+    rig.write_config();
+    hand_over(&rig);
+    rig.start_by(as_nobody(&rig).arg(rig.path("hsmux")).arg("serve"));
+    until("the member says why", PATIENCE, || {
+        let status = rig.hsmux("status").finish();
+        let why = "only a daemon that root has started can give workers to a user";
+        status.out.contains(why).then_some(())
     });
     rig.stop();
 }

@@ -101,7 +101,7 @@ fn a_certificate_that_goes_is_served_until_the_next_one_is_there() {
     until("it is missed", PATIENCE, || {
         daemon
             .log()
-            .contains("the gateway's sites are as they were")
+            .contains("it is served as before")
             .then_some(())
     });
     gateway.curl("a.test", "/page.txt", "").says("a page");

@@ -18,7 +18,7 @@ use crate::rig::Gateway;
 const SERVICE: &str = "service_time_us = 200000";
 
 /// A connection from another address of this host, which has said so much.
-fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
+pub fn from(address: [u8; 4], to: &str, first: &[u8]) -> TcpStream {
     let socket = socket_with(
         AddressFamily::INET,
         SocketType::STREAM,
@@ -27,7 +27,7 @@ fn from(address: [u8; 4], gateway: &Gateway, first: &[u8]) -> TcpStream {
     )
     .expect("a socket");
     bind(&socket, &SocketAddr::from((address, 0))).expect("an address of this host");
-    let to: SocketAddr = gateway.address.parse().expect("an address");
+    let to: SocketAddr = to.parse().expect("an address");
     connect(socket.as_fd(), &to).expect("a connection");
     let mut stream = TcpStream::from(socket);
     std::io::Write::write_all(&mut stream, first).expect("a hello");
@@ -60,7 +60,7 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
     thread::scope(|scope| {
         let open = || {
             let of = |address: &[u8; 4]| {
-                let streams = (0..each).map(|_| from(*address, gateway, &hello));
+                let streams = (0..each).map(|_| from(*address, &gateway.address, &hello));
                 streams.collect::<Vec<_>>()
             };
             addresses.iter().flat_map(of).collect::<Vec<_>>()
@@ -83,7 +83,7 @@ fn beside(gateway: &Gateway, addresses: &[[u8; 4]], each: usize) -> Vec<Duration
                     if !matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
                         let at = stream.local_addr().expect("an address");
                         let SocketAddr::V4(at) = at else { continue };
-                        *stream = from(at.ip().octets(), gateway, &hello);
+                        *stream = from(at.ip().octets(), &gateway.address, &hello);
                     }
                 }
                 thread::sleep(Duration::from_millis(20));
@@ -99,10 +99,11 @@ fn signed(gateway: &Gateway) -> u64 {
     gateway.metric("hsmux_gateway_signatures_total")
 }
 
-/// In the middle: what a busy machine adds to one is no matter.
-fn typical(mut waits: Vec<Duration>) -> Duration {
+/// Of twelve all but one are faster: what a busy machine adds to one is no matter.
+fn slowest_but_one(waits: &[Duration]) -> Duration {
+    let mut waits = waits.to_vec();
     waits.sort();
-    waits[waits.len() / 2]
+    waits[waits.len() - 2]
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn handshakes_that_nobody_completes_hold_up_no_other_address() {
     let (gateway, quiet) = slow("");
     for each in [100, 300] {
         let waits = beside(&gateway, &[[127, 0, 0, 9]], each);
-        let wait = typical(waits.clone());
+        let wait = slowest_but_one(&waits);
         assert!(wait < 3 * quiet, "{each}: {waits:?}, {quiet:?} when quiet");
     }
 }
@@ -120,7 +121,7 @@ fn nor_do_those_of_some_dozens_of_addresses() {
     let (gateway, quiet) = slow("");
     let addresses: Vec<_> = (0..24).map(|last| [127, 0, 1, last + 1]).collect();
     let waits = beside(&gateway, &addresses, 10);
-    let wait = typical(waits.clone());
+    let wait = slowest_but_one(&waits);
     assert!(wait < 3 * quiet, "{waits:?}, {quiet:?} when quiet");
 }
 
@@ -137,7 +138,7 @@ fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
     };
     let waiting = || gateway.metric("hsmux_gateway_signatures_waiting");
     let held: Vec<_> = (0..30)
-        .map(|_| from([127, 0, 0, 9], &gateway, &hello))
+        .map(|_| from([127, 0, 0, 9], &gateway.address, &hello))
         .collect();
     until("some are refused", PATIENCE, || {
         (refused("busy") > 0).then_some(())
@@ -145,7 +146,7 @@ fn an_address_has_so_many_signatures_waiting_and_handshakes_under_way() {
     assert!(waiting() <= 24, "{} wait", waiting());
     handshake(&gateway);
     let silent: Vec<_> = (0..60)
-        .map(|_| from([127, 0, 0, 8], &gateway, &[]))
+        .map(|_| from([127, 0, 0, 8], &gateway.address, &[]))
         .collect();
     until("one address has all it may", PATIENCE, || {
         (refused("source") == 20).then_some(())

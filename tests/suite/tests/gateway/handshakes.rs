@@ -245,7 +245,7 @@ fn certificates_change_without_a_restart() {
     fs::write(gateway.rig.path("ec.pem"), "not a certificate").expect("write");
     until("the mistake is told", PATIENCE, || {
         let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
-        log.contains("sites are as they were").then_some(())
+        log.contains("it is served as before").then_some(())
     });
     assert_eq!(serial(), before);
     certify(&gateway.rig, "ec", "ec", 60);

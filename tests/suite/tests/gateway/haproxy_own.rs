@@ -5,7 +5,7 @@ use std::fs;
 use hsmux_suite::{Process, source};
 
 use crate::balancer::haproxy;
-use crate::restarts::stop_and_start;
+use crate::restarts::{kill_and_start, stop_and_start, stop_for_long};
 use crate::rig::Gateway;
 
 /// The `haproxy` block of the page: lines of a backend.
@@ -36,6 +36,46 @@ fn written_by_hand(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
     let rig = &hosts[0].rig;
     fs::write(rig.path("haproxy.cfg"), text).expect("a configuration");
     haproxy(rig, "")
+}
+
+/// haproxy with its defaults, which checks the port that clients use: `server NAME ADDRESS check`. It has these lines,
+/// and logs each connection.
+fn with_defaults(port: u16, hosts: &[Gateway; 2], lines: &str) -> Process {
+    let [one, other] = hosts.each_ref().map(|host| &host.address);
+    let text = format!(
+        "global\n    log stderr format raw daemon info\n\
+         defaults\n    mode tcp\n    log global\n    log-format \"client %cp had %s\"\n\
+         \x20   timeout connect 5s\n    timeout client 1m\n    timeout server 1m\n\
+         frontend clients\n    bind 127.0.0.1:{port}\n    default_backend gateways\n\
+         backend gateways\n{lines}    server host1 {one} check\n    server host2 {other} check\n"
+    );
+    let rig = &hosts[0].rig;
+    fs::write(rig.path("haproxy.cfg"), text).expect("a configuration");
+    haproxy(rig, "")
+}
+
+/// The line that haproxy's defaults lack, as the page has it.
+const REDISPATCH: &str = "    option redispatch\n";
+
+fn redispatching(port: u16, hosts: &[Gateway; 2]) -> Process {
+    with_defaults(port, hosts, REDISPATCH)
+}
+
+/// The gateways have their defaults, too.
+const NO_HEADER: &str = "proxy_protocol = false";
+
+#[test]
+fn no_request_is_lost_with_haproxys_defaults_and_redispatch() {
+    let page = fs::read_to_string(source().join("docs/gateway.md")).unwrap();
+    let line = format!("`{}`", REDISPATCH.trim());
+    assert!(page.contains(&line), "the page does not say it");
+    let failed = stop_for_long(NO_HEADER, redispatching);
+    assert!(failed.is_empty(), "{failed:#?}");
+}
+
+#[test]
+fn only_requests_under_way_are_lost_with_haproxys_defaults_and_redispatch() {
+    kill_and_start(NO_HEADER, redispatching);
 }
 
 #[test]

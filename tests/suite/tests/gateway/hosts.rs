@@ -12,12 +12,17 @@ use crate::rig::{BOTH, Gateway, certify};
 
 /// A connection with this server name and protocol, which believes every certificate.
 pub fn connect(gateway: &Gateway, name: &str, protocol: &str) -> SslStream<TcpStream> {
+    let stream = TcpStream::connect(&gateway.address).expect("a connection");
+    shake(stream, name, protocol)
+}
+
+/// The same over a connection that is there.
+pub fn shake(stream: TcpStream, name: &str, protocol: &str) -> SslStream<TcpStream> {
     let mut connector = SslConnector::builder(SslMethod::tls()).expect("a context");
     connector.set_verify(SslVerifyMode::NONE);
     let length = u8::try_from(protocol.len()).expect("a short name");
     let protocols = [&[length], protocol.as_bytes()].concat();
     connector.set_alpn_protos(&protocols).expect("a protocol");
-    let stream = TcpStream::connect(&gateway.address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
     let config = connector.build().configure().expect("a configuration");
     let config = config.verify_hostname(false);
@@ -176,20 +181,36 @@ fn a_client_says_nothing_in_the_gateways_name() {
     assert!(said.contains("x-forwarded-for: 127.0.0.1"), "{said}");
 }
 
+/// A back end of HTTP/2 that reads all it is sent and answers nothing but its settings.
+fn silent_http2(mut stream: TcpStream) {
+    let mut preface = [0; h2::PREFACE.len()];
+    if stream.read_exact(&mut preface).is_err() {
+        return;
+    }
+    let _ = h2::write(&mut stream, h2::SETTINGS, 0, h2::ALL, &[]);
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
 #[test]
 fn a_malformed_chunk_is_the_clients_mistake() {
     // One that answered before it has the whole body might be first.
     let reads = |mut stream: TcpStream| drop(stream.read_to_end(&mut Vec::new()));
-    let gateway = in_front_of("http", &backend(reads), "");
-    let chunked = "POST /private HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for body in [
-        "5\r\nhello\r\nxyz\r\n",
-        "zz\r\n",
-        "5\r\nhelloworld\r\n0\r\n\r\n",
-    ] {
-        let request = format!("{chunked}{body}");
-        let said = say(&gateway, "a.test", request.as_bytes());
-        assert!(said.starts_with("HTTP/1.1 400 "), "{body}: {said}");
+    for (scheme, address) in [("http", backend(reads)), ("h2c", backend(silent_http2))] {
+        let gateway = in_front_of(scheme, &address, "");
+        let chunked =
+            "POST /private HTTP/1.1\r\nHost: a.test\r\nTransfer-Encoding: chunked\r\n\r\n";
+        for body in [
+            "5\r\nhello\r\nxyz\r\n",
+            "zz\r\n",
+            "5\r\nhelloworld\r\n0\r\n\r\n",
+        ] {
+            let request = format!("{chunked}{body}");
+            let said = say(&gateway, "a.test", request.as_bytes());
+            assert!(
+                said.starts_with("HTTP/1.1 400 "),
+                "{scheme}, {body}: {said}"
+            );
+        }
+        assert_eq!(gateway.metric("hsmux_gateway_backend_up"), 1);
     }
-    assert_eq!(gateway.metric("hsmux_gateway_backend_up"), 1);
 }

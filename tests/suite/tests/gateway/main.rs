@@ -25,6 +25,7 @@ mod heads;
 mod hello;
 mod hosts;
 mod http2_backends;
+mod idle;
 mod kept;
 mod kinds;
 mod late;

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
 
 use boring::ssl::{SslConnector, SslMethod, SslVerifyMode};
-use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port};
+use hsmux_suite::{PATIENCE, Process, Run, on_a_free_port, until};
 
+use crate::exhaustion::from;
 use crate::rig::{ASK, BOTH, FOLDER, Gateway};
 use crate::unkind;
 
@@ -121,6 +122,46 @@ fn a_proxy_that_is_not_named_is_refused() {
     assert_eq!(refused(&gateway), 0);
     assert!(unkind::rest(unkind::client(&gateway, header)).is_empty());
     assert_eq!(refused(&gateway), 1);
+}
+
+/// An address of this host that is not for itself alone. Nothing is sent.
+fn outward() -> [u8; 4] {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let routed = socket.connect("198.51.100.1:9");
+    routed.expect("a route to other hosts, for an address that is not on loopback");
+    match socket.local_addr().expect("an address") {
+        SocketAddr::V4(at) => at.ip().octets(),
+        SocketAddr::V6(at) => panic!("{at} is no address of IPv4"),
+    }
+}
+
+/// Unless others are named, proxies are on this host's own network alone, whichever of its addresses they have.
+#[test]
+fn without_a_name_only_loopback_may_send_headers() {
+    let site = format!("[[site]]\n{BOTH}\n{FOLDER}");
+    // Of a header that is believed the address counts: one connection of it, and no more.
+    let lines = "proxy_protocol = true\nsource_connections = 1";
+    let gateway = Gateway::start(Gateway::prepare(), lines, &site);
+    let refused = |reason: &str| {
+        gateway.metric(&format!(
+            "hsmux_gateway_refused_total{{reason=\"{reason}\"}}"
+        ))
+    };
+    let header = |last: u8| format!("PROXY TCP4 203.0.113.{last} 192.0.2.9 4711 443\r\n");
+    let connect = |address, last| from(address, &gateway.address, header(last).as_bytes());
+    let _held = [[127, 0, 0, 1], [127, 0, 0, 2], [127, 255, 255, 254]]
+        .into_iter()
+        .enumerate()
+        .map(|(at, address)| connect(address, at as u8))
+        .collect::<Vec<_>>();
+    until("all are believed", PATIENCE, || {
+        (gateway.metric("hsmux_gateway_handshakes_in_flight") == 3).then_some(())
+    });
+    // By whichever proxy it comes.
+    assert!(unkind::rest(connect([127, 0, 0, 3], 0)).is_empty());
+    assert_eq!((refused("source"), refused("proxy-address")), (1, 0));
+    assert!(unkind::rest(connect(outward(), 7)).is_empty());
+    assert_eq!((refused("source"), refused("proxy-address")), (1, 1));
 }
 
 /// What a client of a site is answered that comes by a proxy with this header.

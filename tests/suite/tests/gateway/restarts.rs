@@ -18,8 +18,13 @@ fn cluster(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> (Cluster,
     let ports = [(); 2].map(|()| [Port::taken(), Port::taken()]);
     let host = |[tls, health]: &[Port; 2]| {
         let mut rig = Gateway::prepare();
+        let header = if line.contains("proxy_protocol") {
+            ""
+        } else {
+            "proxy_protocol = true\n"
+        };
         rig.config.module = format!(
-            "\n[gateway]\nlisten = [{:?}]\nmetrics = {:?}\nproxy_protocol = true\n{line}\n[[site]]\n{BOTH}\n{FOLDER}\n",
+            "\n[gateway]\nlisten = [{:?}]\nmetrics = {:?}\n{header}{line}\n[[site]]\n{BOTH}\n{FOLDER}\n",
             tls.address, health.address
         );
         Gateway::start_by(rig, Rig::start)
@@ -76,10 +81,33 @@ pub fn stop_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
     }
 }
 
-/// Not one of those that the other host has, nor one that comes when it is dead.
+/// The same with gateways that stay away until haproxy has found out; the failures.
+pub fn stop_for_long(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) -> Vec<Failure> {
+    let (mut cluster, _ports) = cluster(line, balancer);
+    let mut failed = Vec::new();
+    for (host, server) in [(0, "host1"), (1, "host2")] {
+        let crowd = cluster.crowd();
+        cluster.serves(host);
+        cluster.hosts[host].rig.stop();
+        cluster
+            .front
+            .wait_for(&format!("Server gateways/{server} is DOWN"));
+        crowd.goes_on(100);
+        cluster.comes_back(host);
+        failed.extend(crowd.stop());
+    }
+    failed
+}
+
 #[test]
 fn only_requests_under_way_are_lost_where_a_gateway_is_killed() {
-    let (mut cluster, _ports) = cluster("", logging);
+    kill_and_start("", logging);
+}
+
+/// Kills and starts both gateways while clients come. A request may fail if it runs on the one that is killed: none that
+/// the other host has, and none that comes later. The balancer logs as [`logging`] does.
+pub fn kill_and_start(line: &str, balancer: fn(u16, &[Gateway; 2]) -> Process) {
+    let (mut cluster, _ports) = cluster(line, balancer);
     for (host, server) in [(0, "host1"), (1, "host2")] {
         let crowd = cluster.crowd();
         cluster.serves(host);

@@ -178,7 +178,7 @@ fn a_list_that_cannot_be_read_changes_nothing() {
     fs::write(gateway.rig.path("clients.crl"), "no list").expect("a file");
     until("the mistake is told", PATIENCE, || {
         let log = log(&gateway);
-        (log.contains("clients.crl") && log.contains("sites are as they were")).then_some(())
+        (log.contains("clients.crl") && log.contains("it is served as before")).then_some(())
     });
     until_served(&gateway, "one", false);
     until_served(&gateway, "two", true);

@@ -178,6 +178,98 @@ fn a_reload_brings_new_sites() {
     }
 }
 
+/// A file that one site lacks holds up this site alone.
+#[test]
+fn a_reload_takes_over_the_sites_whose_files_are_there() {
+    let mut gateway = two_sites();
+    certify(&gateway.rig, "c", "ec", 30);
+    certify(&gateway.rig, "f", "ec", 30);
+    let site = |name: &str, certificate: &str, more: &str| {
+        format!(
+            "[[site]]\nnames = [\"{name}\"]\ncertificates = [\"{certificate}.pem\"]\n{more}\n{FOLDER}"
+        )
+    };
+    let write = |gateway: &mut Gateway, sites: &[String]| {
+        configure(&mut gateway.rig, "", &sites.join("\n"));
+        gateway.rig.write_config();
+    };
+    let page = |gateway: &Gateway, name: &str| gateway.curl(name, "/page.txt", "").out;
+    // The first is changed and lacks its certificate, the second is changed, the third is new and lacks its own, the
+    // last is new.
+    let sites = [
+        site("a.test", "none", "hsts = 5"),
+        site("b.test", "b", "hsts = 6"),
+        site("d.test", "gone", ""),
+        site("e.test", "c", "hsts = 7"),
+    ];
+    write(&mut gateway, &sites);
+    let refused = fs::read_to_string(gateway.rig.path("hsmux.toml")).unwrap();
+    for changed in [true, false] {
+        let reload = gateway.rig.hsmux("reload").fails();
+        reload
+            .says("none.pem: No such file")
+            .says("gone.pem: No such file");
+        assert_eq!(
+            reload.all().contains("[[site]] changed"),
+            changed,
+            "{reload}"
+        );
+        gateway
+            .rig
+            .hsmux("status --json")
+            .ok()
+            .says("none.pem: No such file");
+    }
+    for (name, age) in [("b.test", 6), ("e.test", 7)] {
+        until("the good sites are served", PATIENCE, || {
+            let told = format!("max-age={age}\r\n");
+            page(&gateway, name).contains(&told).then_some(())
+        });
+    }
+    let before = page(&gateway, "a.test");
+    assert!(before.contains("a page"), "{before}");
+    assert!(!before.contains("max-age=5\r\n"), "{before}");
+    let metric =
+        gateway.metric("hsmux_gateway_certificate_expires_seconds{key=\"rsa\",site=\"a.test\"}");
+    assert!(metric > 0, "the old certificate is not in the metrics");
+
+    // The same exit code as for a file that is refused.
+    let missing = gateway.rig.hsmux("reload").fails().code;
+    fs::write(
+        gateway.rig.path("hsmux.toml"),
+        refused.clone() + "\nnonsense = 1\n",
+    )
+    .unwrap();
+    assert_eq!(gateway.rig.hsmux("reload").fails().code, missing);
+    // With another mistake nothing is taken over.
+    let pin = refused.replace("\"hsm1.pin\"", "\"hsm9.pin\"");
+    let pin = pin.replace("hsts = 6", "hsts = 8");
+    fs::write(gateway.rig.path("hsmux.toml"), pin).unwrap();
+    let reload = gateway.rig.hsmux("reload").fails();
+    reload
+        .says("hsm9.pin")
+        .says("none.pem")
+        .never_says("[[site]] changed");
+
+    // It is served as soon as its file is there.
+    fs::write(gateway.rig.path("hsmux.toml"), &refused).unwrap();
+    for (from, to) in [("f.pem", "none.pem"), ("c.pem", "gone.pem")] {
+        fs::copy(gateway.rig.path(from), gateway.rig.path(to)).expect("a certificate");
+    }
+    until("the site is served anew", PATIENCE, || {
+        page(&gateway, "a.test")
+            .contains("max-age=5\r\n")
+            .then_some(())
+    });
+    assert!(page(&gateway, "b.test").contains("max-age=6\r\n"));
+    gateway.rig.hsmux("reload").ok().says("nothing has changed");
+    gateway
+        .rig
+        .hsmux("status --json")
+        .ok()
+        .never_says("none.pem");
+}
+
 #[test]
 fn a_reload_leaves_open_connections_as_they_are() {
     let rig = Gateway::prepare();
@@ -219,7 +311,7 @@ fn what_cannot_be_read_again_leaves_the_metrics_of_what_is_served() {
     fs::write(gateway.rig.path("ec.pem"), "not a certificate").expect("write");
     until("the mistake is told", PATIENCE, || {
         let log = gateway.rig.daemon.as_ref().expect("a daemon").log();
-        log.contains("sites are as they were").then_some(())
+        log.contains("it is served as before").then_some(())
     });
     assert_eq!(expire(), before);
 }

@@ -26,10 +26,10 @@ fn sign(setup: Setup, members: usize) {
     if setup == Setup::Bare {
         return;
     }
-    // Tokens would sign it as plain.
+    // Tokens would sign it as plain. A program must learn of it before it has hashed a document.
     for name in ["ed25519", "ed448"] {
         for variant in ["prehash 0 context 9", "prehash 1 context 0"] {
-            run.says(&format!("{name} {variant}: 0x71"));
+            run.says(&format!("{name} {variant}: C_SignInit says 0x71"));
         }
     }
 }

@@ -67,6 +67,17 @@ fn the_unit_is_what_the_daemon_needs() {
         lines.find_map(|line| line.strip_prefix(key)?.strip_prefix('='))
     };
     assert_eq!(setting("StateDirectoryMode"), Some("0700"));
+    // Else workers lock no memory, and do not start in their sandboxes.
+    assert_eq!(setting("LimitMEMLOCK"), Some("infinity"));
+    let calls = setting("SystemCallFilter").expect("a filter");
+    for call in [
+        "seccomp",
+        "landlock_create_ruleset",
+        "landlock_add_rule",
+        "landlock_restrict_self",
+    ] {
+        assert!(calls.split(' ').any(|allowed| allowed == call), "{calls}");
+    }
     let stop = setting("TimeoutStopSec");
     let stop = stop.and_then(|time| time.strip_suffix('s')?.parse::<u32>().ok());
     // As long as requests of the broker and of the gateway may take, the balancer's notice, and until the pool has ended.

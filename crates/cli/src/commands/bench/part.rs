@@ -59,6 +59,7 @@ fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
         // As any program calls it.
         copies: Some(false),
         member: None,
+        uri: None,
     })
 }
 

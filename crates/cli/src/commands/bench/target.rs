@@ -72,7 +72,9 @@ pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
     let pin = pin.map_or_else(|| own.map(PinSource::read).transpose(), |pin| Ok(Some(pin)))?;
     let admin = &config.admin.socket.path;
     let token = PoolClient::connect(socket, pin).map_err(|error| match error.kind() {
-        Kind::NoReplica | Kind::Forbidden => Exit::NoDaemon.because(error.to_string()),
+        Kind::NoReplica | Kind::Forbidden | Kind::AccessDenied | Kind::Lost => {
+            Exit::NoDaemon.because(error.to_string())
+        }
         _ => error.into(),
     })?;
     Ok(Opened {
@@ -165,6 +167,7 @@ pub fn direct(
         // As any program calls it.
         copies: Some(false),
         member: None,
+        uri: None,
     })?;
     Ok(Opened {
         token,

@@ -1,8 +1,5 @@
 //! `hsmux card init`.
 
-use std::io::{IsTerminal, Write};
-
-use anyhow::Context as _;
 use clap::Args;
 use hsmux_daemon::admin::Deed;
 use hsmux_module::pin::User;
@@ -15,6 +12,7 @@ use super::breaker::digits;
 use super::find::Found;
 use super::pin::{new_pin, so_pin};
 use super::{Breaker, Which, done};
+use crate::consent::erasure;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::pin::PinArg;
@@ -26,7 +24,8 @@ use crate::pin::PinArg;
     hsmux card init --card DENK0100001 --label web --dkek-shares 2 --so-pin file:so.pin \\\n    \
       --pin file:user.pin --yes\n\n\
     Keys go to other cards only if a card was initialised with --dkek-shares, and only to cards with the\n\
-    same shares. A new card takes the SO-PIN that it is given, and no card ever changes it for less.")]
+    same shares. A new card takes the SO-PIN that it is given, and no card ever changes it for less.\n\
+    A card is erased after its label was typed, or with --yes.")]
 pub struct Init {
     #[command(flatten)]
     which: Which,
@@ -48,7 +47,7 @@ pub struct Init {
     /// The user's new PIN, 6 to 16 characters: file:PATH, env:NAME, fd:NUMBER or prompt
     #[arg(long, value_name = "SOURCE", default_value = "prompt")]
     pin: PinArg,
-    /// Do not ask
+    /// Do not ask before the card is erased
     #[arg(long)]
     yes: bool,
 }
@@ -57,9 +56,7 @@ impl Init {
     pub fn run(self, context: &Context) -> anyhow::Result<Exit> {
         let serial = self.which.with(context, |found| {
             let before = report(&mut found.card, false)?;
-            if !self.yes {
-                ask(&before)?;
-            }
+            confirm(self.yes, &before)?;
             let so_pin = so_pin(&self.so_pin)?;
             let how = self.how(so_pin)?;
             let Self { label, which, .. } = &self;
@@ -103,8 +100,8 @@ impl Init {
     }
 }
 
-/// Names what is lost, and asks.
-fn ask(card: &CardReport) -> anyhow::Result<()> {
+/// Says what is lost, and has the card's label typed unless `yes`.
+fn confirm(yes: bool, card: &CardReport) -> anyhow::Result<()> {
     let CardReport {
         serial,
         label,
@@ -112,20 +109,10 @@ fn ask(card: &CardReport) -> anyhow::Result<()> {
         keys,
         ..
     } = card;
-    let terminal = std::io::stdin().is_terminal();
-    anyhow::ensure!(terminal, "erasing card {serial} needs --yes");
-    print!(
-        "Erase card {serial} {label:?} in {reader}, with its {} keys, for ever? [y/N] ",
-        keys.len()
-    );
-    std::io::stdout().flush()?;
-    let mut answer = String::new();
-    std::io::stdin()
-        .read_line(&mut answer)
-        .context("no answer")?;
-    anyhow::ensure!(
-        answer.trim().eq_ignore_ascii_case("y"),
-        "nothing was erased"
-    );
-    Ok(())
+    let keys = match keys.len() {
+        1 => "its key".to_owned(),
+        count => format!("its {count} keys"),
+    };
+    let lost = format!("card {serial} {label:?} in {reader}, with {keys}");
+    erasure(yes, "card", &[label, serial], &lost)
 }

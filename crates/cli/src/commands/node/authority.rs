@@ -139,6 +139,7 @@ impl Signing {
             name: "the authority's token".to_owned(),
             copies: None,
             member: None,
+            uri: None,
         })?)
     }
 }

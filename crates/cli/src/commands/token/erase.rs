@@ -6,7 +6,7 @@ use hsmux_daemon::admin::{MemberStatus, Request, Response};
 use hsmux_module::{SlotInfo, public_objects};
 use hsmux_token::Uri;
 
-use crate::consent::typed;
+use crate::consent::erasure;
 use crate::context::Context;
 use crate::exit::Exit;
 
@@ -71,17 +71,8 @@ pub fn confirm(yes: bool, module: &Path, token: &SlotInfo, slot: &Uri) -> anyhow
         Ok(count) => format!("{count} objects are"),
         Err(_) => "an unknown number of objects is".to_owned(),
     };
-    eprintln!("to be erased: {token} with all its keys; {objects} visible without login");
-    if yes {
-        return Ok(());
-    }
     let id = token.id.to_string();
-    let mut names = [&token.token.label, &token.token.serial].into_iter();
-    let name = names.find(|name| !name.is_empty()).unwrap_or(&id);
-    typed(
-        name,
-        &format!("To erase the token {name:?} for ever, type its name: "),
-        &format!("erasing the token {name:?} needs --yes"),
-        "nothing was erased",
-    )
+    let names = [&*token.token.label, &token.token.serial, &id];
+    let lost = format!("{token} with all its keys; {objects} visible without login");
+    erasure(yes, "token", &names, &lost)
 }

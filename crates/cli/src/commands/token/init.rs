@@ -81,6 +81,7 @@ impl Init {
             name: self.label.clone(),
             copies: None,
             member: None,
+            uri: None,
         };
         let token = context.recorded(&deed, || Ok(init_token(&options, &self.label, &so_pin)?))?;
         if context.json {
