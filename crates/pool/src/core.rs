@@ -30,8 +30,6 @@ pub(crate) struct Core {
     pub options: Options,
     pub base: Instant,
     pub scheduler: Mutex<Scheduler<Work, Arc<Connection>>>,
-    /// How many requests wait there.
-    pub queued: Arc<AtomicUsize>,
     pub registry: Mutex<Registry>,
     pub catalogue: ArcSwap<Catalogue>,
     pub seats: ArcSwap<Vec<Option<Arc<Record>>>>,
@@ -82,7 +80,6 @@ impl Core {
         debug_assert!(nobody.is_empty());
         Arc::new(Self {
             base: Instant::now(),
-            queued: scheduler.queued(),
             scheduler: Mutex::new(scheduler),
             registry: Mutex::new(registry),
             catalogue: ArcSwap::from_pointee(catalogue),

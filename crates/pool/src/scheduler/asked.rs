@@ -1,7 +1,5 @@
 //! What others ask of the scheduler, which changes nothing.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 
 use super::load::Load;
@@ -23,11 +21,6 @@ impl<W: Clone, C: Clone> Scheduler<W, C> {
     /// How many requests wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()
-    }
-
-    /// The same at any time, without a lock.
-    pub fn queued(&self) -> Arc<AtomicUsize> {
-        self.queue.told()
     }
 
     /// Whether the seat serves, by operations that are hardly longer than the way to it.

@@ -4,8 +4,6 @@
 //! distinct sets are small (keys share their replicas), the number of requests is not.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use hsmux_token::Shares;
@@ -35,8 +33,6 @@ pub(super) struct Queue<W> {
     shares: Shares<Owner>,
     /// Of owners within their group.
     within: Shares<Owner>,
-    /// How many wait, for those who do not hold the scheduler's lock.
-    told: Arc<AtomicUsize>,
 }
 
 struct Line<W> {
@@ -59,7 +55,6 @@ impl<W> Queue<W> {
             sequence: 0,
             shares: Shares::default(),
             within: Shares::default(),
-            told: Arc::default(),
         }
     }
 
@@ -86,11 +81,6 @@ impl<W> Queue<W> {
         let mut latest = self.due.iter().rev();
         let (ticket, _) = latest.find(|(_, able)| within(able))?;
         Some(ticket.deadline)
-    }
-
-    /// [`Self::len`], as it is at any time.
-    pub fn told(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.told)
     }
 
     pub fn nearest(&self) -> Option<Instant> {
@@ -141,7 +131,6 @@ impl<W> Queue<W> {
             self.within.charge_before(owner, cost, least_beside);
         }
         self.due.remove(&waiting.ticket());
-        self.tell();
         self.tidy(at);
         Some(waiting)
     }
@@ -157,7 +146,6 @@ impl<W> Queue<W> {
     /// Takes a request out; `None` if it no longer waits.
     pub fn cancel(&mut self, ticket: Ticket) -> Option<W> {
         let able = self.due.remove(&ticket)?;
-        self.tell();
         let found = self.lines.iter().enumerate().find_map(|(at, line)| {
             let place = || {
                 let waiting = &line.waiting;
@@ -220,7 +208,6 @@ impl<W> Queue<W> {
         let mut all: Vec<_> = self.lines.drain(..).flat_map(|line| line.waiting).collect();
         all.sort_unstable_by_key(|waiting| waiting.sequence);
         self.due.clear();
-        self.tell();
         let mut refused = Vec::new();
         for waiting in all {
             match route(&waiting.work) {
@@ -236,7 +223,6 @@ impl<W> Queue<W> {
     fn put(&mut self, able: SeatSet, waiting: Waiting<W>) -> Ticket {
         let ticket = waiting.ticket();
         self.due.insert(ticket, able);
-        self.tell();
         let (owner, is_slow) = (waiting.term.cost.owner, waiting.term.is_slow());
         let its = |line: &&mut Line<W>| {
             line.owner == owner && line.able == able && line.is_slow == is_slow
@@ -251,10 +237,6 @@ impl<W> Queue<W> {
             }),
         }
         ticket
-    }
-
-    fn tell(&self) {
-        self.told.store(self.due.len(), Ordering::Relaxed);
     }
 
     fn tidy(&mut self, at: usize) {

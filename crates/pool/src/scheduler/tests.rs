@@ -1,7 +1,6 @@
 //! The rule of the scheduler, whatever happens in whatever order.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -284,8 +283,6 @@ impl World {
             }
         }
         assert_eq!(self.machine.waiting(), self.waiting.len());
-        let queued = self.machine.queued().load(Ordering::Relaxed);
-        assert_eq!(queued, self.waiting.len());
     }
 }
 
