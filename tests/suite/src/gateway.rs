@@ -145,6 +145,15 @@ impl Gateway {
         run.finish().all()
     }
 
+    /// The gateway's process.
+    pub fn process(&self) -> u32 {
+        let status = self.rig.status();
+        let services = status["services"].as_array().expect("services");
+        let gateway = services.iter().find(|service| service["name"] == "gateway");
+        let pid = gateway.expect("the gateway")["pid"].as_u64();
+        u32::try_from(pid.expect("a process")).expect("its number")
+    }
+
     /// A number of the page of metrics: the sum of all lines that begin so.
     pub fn metric(&self, begin: &str) -> u64 {
         let page = Run::new("curl")

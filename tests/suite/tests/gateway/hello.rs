@@ -49,10 +49,10 @@ fn peak(gateway: &Gateway) -> u64 {
     status(gateway, "VmHWM:")
 }
 
-/// A number of the daemon's process, proc_pid_status(5).
+/// A number of the gateway's process, proc_pid_status(5).
 fn status(gateway: &Gateway, field: &str) -> u64 {
-    let daemon = gateway.rig.daemon.as_ref().expect("a daemon").id();
-    let status = fs::read_to_string(format!("/proc/{daemon}/status")).expect("its process");
+    let pid = gateway.process();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("its process");
     let field = status.split_once(field).expect("the field").1;
     let number = field.split_whitespace().next().expect("a number");
     number.parse().expect("a number")

@@ -50,7 +50,7 @@ fn stalled(gateway: &Gateway, window: u32, path: &str) -> SslStream<TcpStream> {
 
 /// Of the gateway's process, in bytes: now, and at most until now.
 pub fn resident(gateway: &Gateway) -> (u64, u64) {
-    let pid = gateway.rig.daemon.as_ref().expect("a daemon").id();
+    let pid = gateway.process();
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));

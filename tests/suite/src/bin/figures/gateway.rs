@@ -63,7 +63,7 @@ fn with_page(members: usize) -> Rig {
     rig
 }
 
-/// The gateway's processes: the daemon, with its workers.
+/// The gateway's processes: the daemon, with its services and workers.
 fn daemon(gateway: &Gateway) -> u32 {
     gateway.rig.daemon.as_ref().expect("a daemon").id()
 }

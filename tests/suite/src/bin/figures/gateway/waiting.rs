@@ -10,7 +10,7 @@ use hsmux_suite::gateway::{Gateway, certify_public, configure};
 use hsmux_suite::{Rig, until};
 use hsmux_token::{Error, Kind, Result};
 
-use super::{burst, daemon, with_page};
+use super::{burst, with_page};
 use crate::Effort;
 use crate::fact::Fact;
 use crate::footprint::{peak_memory, threads};
@@ -60,7 +60,7 @@ pub fn ten_thousand(_: Effort) -> Result<Vec<Fact>> {
             let all = waiting as usize + SPARE / 2 >= clients;
             (all || load.is_finished()).then_some(waiting)
         });
-        let (memory, threads) = (peak_memory(daemon(&gateway)), threads(daemon(&gateway)));
+        let (memory, threads) = (peak_memory(gateway.process()), threads(gateway.process()));
         stop.store(true, Relaxed);
         let load = load.join().expect("a thread")?;
         if let Some(fault) = load.measurement.faults.first() {
