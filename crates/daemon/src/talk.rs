@@ -7,7 +7,7 @@ use hsmux_pool::Visit;
 use hsmux_token::{
     Error, Kind, Made, ObjectRef, Operation, Outcome, Result, Scope, Secret, Snapshot,
 };
-use hsmux_wire::{Answer, Answerer, Call, Conversation, Reply};
+use hsmux_wire::{Answer, Answerer, Call, Conversation, ESTIMATED, Reply};
 use hsmux_worker::DEPTH_OF_LINKS;
 
 use crate::application::Application;
@@ -103,12 +103,16 @@ impl Conversation for Talk {
             Call::Pace if settings.clients.is_pool() => {
                 answer.send(&session.reply(Answer::Pace(Vec::new())));
             }
-            Call::Estimates(keys) if settings.clients == Clients::Gateway => {
+            Call::Estimates(keys)
+                if settings.clients == Clients::Gateway && keys.len() <= ESTIMATED =>
+            {
                 let pool = &session.application.service.shared.pool;
                 let estimates = keys.iter().map(|key| pool.estimate(key)).collect();
                 answer.send(&session.reply(Answer::Estimates(estimates)));
             }
-            Call::Estimates(_) => session.refuse("that is for services", answer),
+            Call::Estimates(_) => {
+                session.refuse("that is for services, and for so many keys at once", answer)
+            }
             Call::Objects | Call::Start(_) | Call::Look | Call::Pace => {
                 session.refuse("that is for workers", answer);
             }

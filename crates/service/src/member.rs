@@ -10,8 +10,8 @@ use hsmux_token::fork::Unshared;
 use hsmux_token::{Error, Estimate, Kind, ObjectId, Result, Token, TokenInfo};
 use hsmux_wire::frame::{Message, decode_reply};
 use hsmux_wire::{
-    Answer, Call, Connection, Greeting, Hello, Link, Reactor, RemoteToken, SPOKEN, ServiceClient,
-    decode,
+    Answer, Call, Connection, ESTIMATED, Greeting, Hello, Link, Reactor, RemoteToken, SPOKEN,
+    ServiceClient, decode,
 };
 use parking_lot::Mutex;
 
@@ -22,9 +22,6 @@ const NAME: &str = "the daemon";
 
 /// How long the daemon may take to answer while a connection to it is made.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Keys of one question for estimates.
-const KEYS: usize = 256;
 
 /// As many connections are made at most, whatever the daemon's tokens do at once.
 const LANES: u32 = 256;
@@ -57,11 +54,11 @@ pub(crate) struct DaemonConnector {
 }
 
 impl DaemonConnector {
-    /// What uses of these keys would have to wait for now. Each call asks for as many as a frame may have.
+    /// What uses of these keys would have to wait for now.
     pub fn estimates(&self, keys: Vec<ObjectId>) -> Result<HashMap<ObjectId, Estimate>> {
         let token = self.newest()?;
         let mut estimates = HashMap::with_capacity(keys.len());
-        for keys in keys.chunks(KEYS) {
+        for keys in keys.chunks(ESTIMATED) {
             let said = token.estimates(keys.to_vec())?;
             estimates.extend(keys.iter().copied().zip(said));
         }

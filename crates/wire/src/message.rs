@@ -106,7 +106,7 @@ pub enum Call {
     /// until something changes, and then ends without another word. On a refusal all is as before.
     #[n(10)]
     HandOver(#[n(0)] ObjectId),
-    /// What uses of these keys would have to wait for now; answered by [`Answer::Estimates`]. Of services.
+    /// What uses of these keys would have to wait for now, at most [`ESTIMATED`]; answered by [`Answer::Estimates`]. Of services.
     #[n(11)]
     Estimates(#[n(0)] Vec<ObjectId>),
 }
@@ -125,6 +125,9 @@ pub struct Item {
     #[n(2)]
     pub behalf: Option<String>,
 }
+
+/// Keys of one [`Call::Estimates`] at most.
+pub const ESTIMATED: usize = 256;
 
 /// The longest [`Item::behalf`], in bytes: an address and a port, or a name.
 pub const BEHALF: usize = 256;
