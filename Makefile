@@ -27,7 +27,7 @@ demo: ## A pool of four tokens, a worker killed under load, a report (KEEP=1 lea
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11
 	KEEP=$(KEEP) scripts/demo.sh
 
-bench: ## The figures of the README, measured side by side in one run (QUICK=1 for a shorter one)
+bench: ## The figures of docs/performance.md, side by side in one run (QUICK=1 for a shorter one)
 	scripts/deps.sh bench
 	cargo build --release --locked -p hsmux-cli -p hsmux-pkcs11 -p hsmux-standin -p hsmux-suite
 	QUICK=$(QUICK) scripts/bench.sh
