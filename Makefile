@@ -5,7 +5,7 @@ DESTDIR ?=
 LIBDIR  ?= $(PREFIX)/lib
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 
-.PHONY: help build test demo bench attacks cluster fuzz judges tsan advisories sbom reproduce install uninstall clean lint
+.PHONY: help build test demo bench attacks cluster fuzz judges tsan docs advisories sbom reproduce install uninstall clean lint
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,10 @@ judges: ## Other projects' PKCS#11 tests on a bare token and on pools, compared 
 
 tsan: ## The tests of wire and pool with the thread sanitizer, by a nightly toolchain with rust-src
 	scripts/tsan.sh
+
+docs: ## The book, from docs/SUMMARY.md, in target/book
+	scripts/deps.sh docs
+	target/tools/bin/mdbook build
 
 advisories: ## Known vulnerabilities of the dependencies, where RustSec's database can be reached
 	scripts/advisories.sh
