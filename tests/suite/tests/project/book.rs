@@ -14,9 +14,10 @@ fn read(page: impl AsRef<Path>) -> String {
 /// The pages in a folder, from the root.
 fn pages(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(source().join(folder)).unwrap();
-    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let pages = names.filter(|name| name.ends_with(".md"));
-    let mut pages: Vec<_> = pages.map(|name| format!("{folder}/{name}")).collect();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let paths = paths.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let names = paths.map(|path| path.file_name().unwrap().display().to_string());
+    let mut pages: Vec<_> = names.map(|name| format!("{folder}/{name}")).collect();
     pages.sort();
     pages
 }
