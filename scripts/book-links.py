@@ -33,7 +33,8 @@ def moved(page, link):
     folder = "" if page in ROOT.values() else posixpath.join("docs", posixpath.dirname(page))
     file = posixpath.normpath(posixpath.join(folder, file))
     is_folder = not posixpath.splitext(file)[1]
-    if is_folder or not (file in ROOT or file.startswith("docs/")):
+    is_page = file in ROOT or file.startswith("docs/") and file != "docs/SUMMARY.md"
+    if is_folder or not is_page:
         return text
     file = posixpath.relpath(ROOT.get(file) or file.removeprefix("docs/"), posixpath.dirname(page) or ".")
     return f"{image}[{text}]({file}{'#' + anchor if anchor else ''})"
