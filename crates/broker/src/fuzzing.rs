@@ -7,7 +7,7 @@ use hsmux_config::{JwkSet, Jwt};
 use crate::auth::jwt::Issuer;
 use crate::key::KeyName;
 use crate::transit::batch::{Batch, MOST};
-use crate::transit::{crypt, sealed::Sealed, sign};
+use crate::transit::{crypt, sealed_text::SealedText, sign};
 
 /// An issuer of JWTs.
 pub struct Jwts(Issuer);
@@ -35,13 +35,13 @@ impl Jwts {
 
 /// Version and bytes of what a key has made.
 pub fn sealed(text: &str) -> Option<(u32, Vec<u8>)> {
-    let sealed = Sealed::read(text).ok()?;
+    let sealed = SealedText::read(text).ok()?;
     Some((sealed.version, sealed.bytes))
 }
 
 /// The reverse.
 pub fn write_sealed(version: u32, bytes: &[u8]) -> String {
-    Sealed::write(version, bytes)
+    SealedText::write(version, bytes)
 }
 
 /// A key's name, managed or of others; what is written of it on the trail is short.
@@ -50,7 +50,7 @@ pub fn key_name(text: &str) {
     let spelling = crate::engine::spelling(text);
     assert!(spelling.len() <= 200, "{spelling}");
     if crate::engine::is_external(text) {
-        let _ = crate::engine::asked(text);
+        let _ = crate::engine::key_lookup(text);
     }
 }
 
@@ -64,8 +64,8 @@ pub const MOST_ITEMS: usize = MOST;
 
 /// How many items a body has, read as requests of two kinds are.
 pub fn batch(body: &[u8]) -> Option<usize> {
-    let ciphers = serde_json::from_slice::<Batch<crypt::Item>>(body);
-    let signs = serde_json::from_slice::<Batch<sign::Item>>(body);
+    let ciphers = serde_json::from_slice::<Batch<crypt::CryptItem>>(body);
+    let signs = serde_json::from_slice::<Batch<sign::SignItem>>(body);
     let items = [ciphers.ok()?.items(), signs.ok()?.items()];
     assert_eq!(items[0], items[1]);
     Some(items[0])

@@ -1,12 +1,12 @@
 //! The broker: encrypt, decrypt and sign over HTTP, with keys that never leave the pool's tokens.
 //!
 //! It speaks the Transit dialect of OpenBao and Vault ([`transit`]), so that their clients work
-//! unchanged. A request is one [`Call`]: who it is ([`auth`]), what it may ([`policy`]), which managed
+//! unchanged. A request is one [`ApiCall`]: who it is ([`auth`]), what it may ([`policy`]), which managed
 //! [`key`] it means, and what that is in operations of the pool ([`engine`]). Names and versions are
 //! in the [`store`]; keys are in the tokens.
 
+mod audited_change;
 pub mod auth;
-mod deed;
 pub mod engine;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -21,4 +21,4 @@ pub mod store;
 pub mod traces;
 pub mod transit;
 
-pub use http::{Broker, Call, Service, app};
+pub use http::{ApiCall, Broker, BrokerService, app};

@@ -2,7 +2,7 @@
 
 use hsmux_config::{Action, Rule};
 
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 use crate::refusal::Refusal;
 
 /// All rules of the configuration.
@@ -25,7 +25,7 @@ impl Policy {
     }
 
     /// Whether a client may do something with the key of that name, `""` for what needs no key.
-    pub fn allows(&self, client: &Client, action: Action, key: &str) -> bool {
+    pub fn allows(&self, client: &ClientIdentity, action: Action, key: &str) -> bool {
         let by = |rule: &Rule| {
             rule.allow.contains(&action)
                 && (key.is_empty() || names(rule, key))
@@ -35,13 +35,13 @@ impl Policy {
     }
 
     /// Whether a client may do anything with the key of that name: then it is listed.
-    pub fn names(&self, client: &Client, key: &str) -> bool {
+    pub fn names(&self, client: &ClientIdentity, key: &str) -> bool {
         let by = |rule: &Rule| names(rule, key) && rule.clients.iter().any(|who| client.is(who));
         self.dev || self.rules.iter().any(by)
     }
 
     /// The same as an answer.
-    pub fn admit(&self, client: &Client, action: Action, key: &str) -> Result<(), Refusal> {
+    pub fn admit(&self, client: &ClientIdentity, action: Action, key: &str) -> Result<(), Refusal> {
         if self.allows(client, action, key) {
             return Ok(());
         }
@@ -118,16 +118,16 @@ mod tests {
             allow: vec![Action::Encrypt, Action::Random],
         };
         let policy = Policy::new(vec![rule], false);
-        let billing = Client::new(vec!["token:billing".into()]);
+        let billing = ClientIdentity::new(vec!["token:billing".into()]);
         assert!(policy.allows(&billing, Action::Encrypt, "orders-1"));
         assert!(policy.allows(&billing, Action::Random, ""));
         assert!(!policy.allows(&billing, Action::Decrypt, "orders-1"));
         assert!(!policy.allows(&billing, Action::Encrypt, "payments"));
         assert!(policy.names(&billing, "orders-1") && !policy.names(&billing, "payments"));
-        let other = Client::new(vec!["token:bill".into()]);
+        let other = ClientIdentity::new(vec!["token:bill".into()]);
         assert!(!policy.allows(&other, Action::Encrypt, "orders-1"));
         assert!(!policy.names(&other, "orders-1"));
-        let nobody = Client::new(Vec::new());
+        let nobody = ClientIdentity::new(Vec::new());
         assert!(!policy.allows(&nobody, Action::Encrypt, "orders-1"));
         assert!(Policy::new(Vec::new(), true).allows(&nobody, Action::Delete, "x"));
     }

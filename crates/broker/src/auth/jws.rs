@@ -44,19 +44,19 @@ pub fn is_public(jwk: &Jwk) -> bool {
     !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_))
 }
 
-struct Verifier {
+struct JwsVerifier {
     algorithm: Algorithm,
     mechanism: Mechanism,
     key: PublicKey,
 }
 
-impl JwtVerifier for Verifier {
+impl JwtVerifier for JwsVerifier {
     fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 }
 
-impl signature::Verifier<Vec<u8>> for Verifier {
+impl signature::Verifier<Vec<u8>> for JwsVerifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> signature::Result<()> {
         let verified = self.key.verify(&self.mechanism, message, signature);
         verified.map_err(|_| signature::Error::new())
@@ -78,7 +78,7 @@ fn nothing_is_signed(_: &Algorithm, _: &EncodingKey) -> Result<Box<dyn JwtSigner
 fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerifier>, Error> {
     let mechanism = mechanism(*algorithm).ok_or(ErrorKind::InvalidAlgorithm)?;
     let key = public_key(*algorithm, key).ok_or(ErrorKind::InvalidKeyFormat)?;
-    Ok(Box::new(Verifier {
+    Ok(Box::new(JwsVerifier {
         algorithm: *algorithm,
         mechanism,
         key,

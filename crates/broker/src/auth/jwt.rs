@@ -22,11 +22,11 @@ pub struct Issuer {
     /// The hash of the set's text.
     text: [u8; 32],
     /// Tokens that were found good: a signature is not looked at for each request.
-    known: Mutex<Memory>,
+    known: Mutex<VerifiedTokens>,
 }
 
 /// What there is to say of a token.
-pub enum Verdict {
+pub enum JwtVerdict {
     Good(TokenOwner),
     Bad,
     /// It names a key that is not in the set.
@@ -36,12 +36,12 @@ pub enum Verdict {
 /// By their hashes. When the newer are half of what there is room for, they become the older, and the older are
 /// forgotten: nobody looks through them, and a new one always finds room.
 #[derive(Default)]
-struct Memory {
-    newer: HashMap<[u8; 32], Known>,
-    older: HashMap<[u8; 32], Known>,
+struct VerifiedTokens {
+    newer: HashMap<[u8; 32], VerifiedToken>,
+    older: HashMap<[u8; 32], VerifiedToken>,
 }
 
-struct Known {
+struct VerifiedToken {
     owner: TokenOwner,
     until: SystemTime,
 }
@@ -57,7 +57,7 @@ const MANY: usize = 10_000;
 /// By how much its clock may differ from ours.
 const LEEWAY: Duration = Duration::from_secs(60);
 
-impl Verdict {
+impl JwtVerdict {
     /// Whose it is, if it is good.
     pub fn owner(self) -> Option<TokenOwner> {
         match self {
@@ -116,13 +116,13 @@ impl Issuer {
     }
 
     /// Whether the token is good.
-    pub fn verify(&self, token: &str) -> Verdict {
+    pub fn verify(&self, token: &str) -> JwtVerdict {
         let Some((header, validation)) = self.header(token) else {
-            return Verdict::Bad;
+            return JwtVerdict::Bad;
         };
         let named = |(jwk, _): &&(Jwk, DecodingKey)| is_named(jwk, &header);
         if !self.keys.iter().any(|key| named(&key)) {
-            return Verdict::UnknownKey;
+            return JwtVerdict::UnknownKey;
         }
         let fitting = self.keys.iter().filter(named);
         let mut fitting = fitting.filter(|(jwk, _)| has_algorithm(jwk, &header));
@@ -131,7 +131,7 @@ impl Issuer {
             Some(good.claims)
         });
         let owner = claims.and_then(|claims| self.admit(token, &claims));
-        owner.map_or(Verdict::Bad, Verdict::Good)
+        owner.map_or(JwtVerdict::Bad, JwtVerdict::Good)
     }
 
     /// What is said of the signature, where that is understood. What is `crit`ical goes beyond that
@@ -161,7 +161,7 @@ impl Issuer {
                 expires: Some(expires.as_secs()),
             },
         };
-        let known = Known {
+        let known = VerifiedToken {
             owner: owner.clone(),
             until,
         };
@@ -182,18 +182,18 @@ impl Issuer {
         Some(validation)
     }
 
-    fn remember(&self, token: &str, one: Known) {
+    fn remember(&self, token: &str, one: VerifiedToken) {
         let token = digest(token.as_bytes());
         self.known.lock().insert(token, one);
     }
 }
 
-impl Memory {
-    fn get(&self, token: &[u8; 32]) -> Option<&Known> {
+impl VerifiedTokens {
+    fn get(&self, token: &[u8; 32]) -> Option<&VerifiedToken> {
         self.newer.get(token).or_else(|| self.older.get(token))
     }
 
-    fn insert(&mut self, token: [u8; 32], one: Known) {
+    fn insert(&mut self, token: [u8; 32], one: VerifiedToken) {
         if self.newer.len() >= MANY / 2 {
             self.older = std::mem::take(&mut self.newer);
         }
@@ -233,9 +233,9 @@ mod tests {
     #[test]
     fn however_many_there_were_a_new_one_is_remembered() {
         let token = |number: usize| digest(&number.to_be_bytes());
-        let mut memory = Memory::default();
+        let mut memory = VerifiedTokens::default();
         for number in 0..3 * MANY {
-            let one = Known {
+            let one = VerifiedToken {
                 owner: TokenOwner {
                     name: "jwt:app".into(),
                     lifetime: Lifetime::default(),

@@ -9,12 +9,12 @@ mod trust;
 use std::fmt;
 
 pub use certificate::identities as of_certificate;
-pub use tokens::{NewToken, Tokens, issue};
-pub use trust::Trust;
+pub use tokens::{ClientTokens, NewToken, issue};
+pub use trust::IssuerTrust;
 
 /// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Client {
+pub struct ClientIdentity {
     identities: Vec<String>,
     token: Option<Lifetime>,
 }
@@ -40,7 +40,7 @@ pub struct Lifetime {
 /// What a certificate is called by its hash.
 const FINGERPRINT: &str = "fingerprint:";
 
-impl Client {
+impl ClientIdentity {
     /// By its identities, the strongest first.
     pub fn new(identities: Vec<String>) -> Self {
         Self {
@@ -96,7 +96,7 @@ impl Client {
 }
 
 /// For the trail.
-impl fmt::Display for Client {
+impl fmt::Display for ClientIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }

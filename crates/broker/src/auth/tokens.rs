@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use crate::store::{ClientToken, Store, TokenHash, now};
 
 /// The tokens of now, as a request sees them.
-pub struct Tokens {
+pub struct ClientTokens {
     store: Arc<Store>,
     known: ArcSwap<HashMap<TokenHash, ClientToken>>,
     /// Of the store, when `known` was read.
@@ -39,7 +39,7 @@ const PREFIX: &str = "hsmb.";
 /// read meanwhile is of before, though the log is the newest.
 const SETTLED: Duration = Duration::from_secs(10);
 
-impl Tokens {
+impl ClientTokens {
     /// All tokens of the store.
     pub fn new(store: Arc<Store>) -> Result<Self> {
         let tokens = Self {
@@ -125,8 +125,8 @@ mod tests {
     fn a_token_lets_its_owner_in_until_it_is_revoked() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("broker.sqlite");
-        let tokens = Tokens::new(Arc::new(Store::open(&file).unwrap())).unwrap();
-        let beside = Store::beside(&file).unwrap();
+        let tokens = ClientTokens::new(Arc::new(Store::open(&file).unwrap())).unwrap();
+        let beside = Store::open_shared(&file).unwrap();
         let new = issue("billing", None).unwrap();
         beside.put_token(&new.kept).unwrap();
         let secret = String::from_utf8(new.secret.expose().to_vec()).unwrap();

@@ -13,20 +13,20 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::TokenOwner;
-use super::jwt::{Issuer, Verdict};
+use super::jwt::{Issuer, JwtVerdict};
 use crate::refusal::Refusal;
 
 /// Whose JWTs let clients in, if anybody's.
 #[derive(Default)]
-pub struct Trust {
-    keys: ArcSwapOption<Keys>,
-    source: Mutex<Source>,
+pub struct IssuerTrust {
+    keys: ArcSwapOption<IssuerKeys>,
+    source: Mutex<KeySource>,
     /// One asks at a time.
     turn: tokio::sync::Mutex<()>,
 }
 
 /// The issuer with the keys that it had at that moment.
-struct Keys {
+struct IssuerKeys {
     issuer: Arc<Issuer>,
     since: Instant,
     /// `None`: until their file changes.
@@ -35,7 +35,7 @@ struct Keys {
 
 /// Where the keys are to be had.
 #[derive(Default)]
-struct Source {
+struct KeySource {
     settings: Option<Jwt>,
     stamp: FileVersions,
     /// When the server was asked last, and whether in vain.
@@ -59,7 +59,7 @@ const APART: Duration = Duration::from_secs(5);
 /// How long a request waits for the server.
 const MOMENT: Duration = Duration::from_secs(2);
 
-impl Trust {
+impl IssuerTrust {
     /// Whether a token is a JWT, and there is an issuer to know it by.
     pub fn judges(&self, token: &str) -> bool {
         Issuer::is_jwt(token) && self.source.lock().settings.is_some()
@@ -74,7 +74,7 @@ impl Trust {
     /// asked.
     pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
         let judged = self.issuer().map(|issuer| issuer.verify(token));
-        if let Some(verdict @ (Verdict::Good(_) | Verdict::Bad)) = judged {
+        if let Some(verdict @ (JwtVerdict::Good(_) | JwtVerdict::Bad)) = judged {
             return Ok(verdict.owner());
         }
         self.ask_for_a_moment().await;
@@ -99,10 +99,10 @@ impl Trust {
         if source.settings.as_ref() == settings && source.stamp == now {
             return Ok(false);
         }
-        *source = Source {
+        *source = KeySource {
             settings: settings.cloned(),
             stamp: now,
-            ..Source::default()
+            ..KeySource::default()
         };
         let Some(settings) = settings else {
             self.keys.store(None);
@@ -122,7 +122,7 @@ impl Trust {
             return false;
         };
         let same = keys.issuer.is_from(settings);
-        let kept = same.then(|| Keys {
+        let kept = same.then(|| IssuerKeys {
             issuer: Arc::clone(&keys.issuer),
             since: keys.since,
             good_for: Some(max_age),
@@ -133,17 +133,17 @@ impl Trust {
 
     /// Asks the issuer's server for its keys when it is time to.
     pub async fn keep_fresh(&self) {
-        self.ask(Source::is_due).await;
+        self.ask(KeySource::is_due).await;
     }
 
     /// Asks it now, unless that was a moment ago, and does not wait longer than a moment.
     async fn ask_for_a_moment(self: &Arc<Self>) {
         let trust = Arc::clone(self);
-        let asking = tokio::spawn(async move { trust.ask(Source::is_rested).await });
+        let asking = tokio::spawn(async move { trust.ask(KeySource::is_rested).await });
         let _ = timeout(MOMENT, asking).await;
     }
 
-    async fn ask(&self, whether: fn(&Source, &JwkUrl) -> bool) {
+    async fn ask(&self, whether: fn(&KeySource, &JwkUrl) -> bool) {
         let _turn = self.turn.lock().await;
         let Some((settings, from)) = self.begin(whether) else {
             return;
@@ -186,7 +186,7 @@ impl Trust {
                 Arc::new(Issuer::new(settings.clone(), text).map_err(|e| failed(settings, &e))?)
             }
         };
-        self.keys.store(Some(Arc::new(Keys {
+        self.keys.store(Some(Arc::new(IssuerKeys {
             issuer,
             since: Instant::now(),
             good_for,
@@ -195,7 +195,7 @@ impl Trust {
     }
 
     /// Whom to ask now, if anybody.
-    fn begin(&self, whether: fn(&Source, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
+    fn begin(&self, whether: fn(&KeySource, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
         let mut source = self.source.lock();
         let settings = source.settings.clone()?;
         let JwkSet::Url(from) = &settings.keys else {
@@ -238,7 +238,7 @@ impl Trust {
     }
 }
 
-impl Source {
+impl KeySource {
     fn is_due(&self, from: &JwkUrl) -> bool {
         let pause = if self.in_vain {
             AGAIN.min(from.refresh)
@@ -304,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jwks.json");
         std::fs::write(&file, SET).unwrap();
-        let trust = Trust::default();
+        let trust = IssuerTrust::default();
         assert!(trust.refresh(Some(&jwt(JwkSet::File(file)))).unwrap());
         assert!(trust.issuer().is_some());
         trust.refresh(Some(&server("https://one/", 1))).unwrap();
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn keys_of_a_server_hold_while_it_is_the_same() {
-        let trust = Trust::default();
+        let trust = IssuerTrust::default();
         let one = server("https://one/", 1);
         trust.refresh(Some(&one)).unwrap();
         let hour = Some(Duration::from_secs(60 * 60));

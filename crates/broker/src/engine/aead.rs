@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hsmux_token::{Blob, Error, Gcm, Mechanism, ObjectId, Params, Verb, ck, ends_connection};
 use subtle::ConstantTimeEq;
 
-use super::{Budget, Engine, Padding};
+use super::{Budget, Engine, RsaPadding};
 use crate::random::{NONCE_LEN, Nonce, random};
 use crate::refusal::Refusal;
 
@@ -26,12 +26,12 @@ pub enum Cipher {
     /// AES-CBC alone.
     RawCbc,
     /// RSA.
-    Rsa(Padding),
+    Rsa(RsaPadding),
 }
 
 /// A key and how it enciphers.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct CipherKey {
     /// The key.
     pub object: ObjectId,
     /// How.
@@ -52,7 +52,7 @@ impl Engine {
     /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that is already this text's.
     pub async fn encrypt(
         &self,
-        target: &Target,
+        target: &CipherKey,
         plaintext: Bytes,
         aad: &[u8],
         drawn: Option<Nonce>,
@@ -88,7 +88,7 @@ impl Engine {
     /// answer.
     pub async fn decrypt(
         &self,
-        target: &Target,
+        target: &CipherKey,
         mut sealed: Vec<u8>,
         aad: &[u8],
     ) -> Result<Bytes, Refusal> {

@@ -9,14 +9,14 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Class, KeyKind, Object, ObjectId, Result, Uri, ck};
 use parking_lot::Mutex;
 
-use super::spelling::{Asked, asked};
+use super::external_name::{KeyLookup, key_lookup};
 use super::{Budget, Engine};
-use crate::key::{Mark, Shape};
+use crate::key::{KeyMark, Shape};
 use crate::refusal::Refusal;
 
 /// A key that others have made.
 #[derive(Clone, Debug)]
-pub struct External {
+pub struct ExternalKey {
     /// The secret or private key.
     pub object: ObjectId,
     /// What can be done with it.
@@ -26,13 +26,13 @@ pub struct External {
 /// The keys of the catalogue by label and by id. Made anew where the catalogue has changed and a name
 /// is not found in it: a name that is found costs one look, however many keys there are.
 #[derive(Default)]
-pub struct Index {
-    names: ArcSwap<Names>,
+pub struct ExternalKeys {
+    names: ArcSwap<NameIndex>,
     budgets: Mutex<HashMap<ObjectId, Arc<Budget>>>,
 }
 
 #[derive(Default)]
-struct Names {
+struct NameIndex {
     epoch: u64,
     labels: HashMap<Vec<u8>, Vec<ObjectId>>,
     ids: HashMap<Vec<u8>, Vec<ObjectId>>,
@@ -40,8 +40,8 @@ struct Names {
 
 impl Engine {
     /// The one key that a request means.
-    pub fn external(&self, name: &str) -> Result<External, Refusal> {
-        let (asked, uri) = asked(name)?;
+    pub fn external(&self, name: &str) -> Result<ExternalKey, Refusal> {
+        let (asked, uri) = key_lookup(name)?;
         let catalogue = self.pool.catalogue();
         let mut names = self.external.names.load_full();
         let mut found = names.find(&catalogue, &asked, &uri);
@@ -55,7 +55,7 @@ impl Engine {
                 many => Refusal::bad(format!("{many} keys match {name}: name one by id and type")),
             });
         };
-        Ok(External {
+        Ok(ExternalKey {
             object: object.id,
             shape: shape(object)?,
         })
@@ -90,8 +90,8 @@ impl Engine {
         ))
     }
 
-    fn refresh_names(&self, catalogue: &Catalogue) -> Arc<Names> {
-        let names = Arc::new(Names::of(catalogue));
+    fn refresh_names(&self, catalogue: &Catalogue) -> Arc<NameIndex> {
+        let names = Arc::new(NameIndex::of(catalogue));
         self.external.names.store(Arc::clone(&names));
         // Keys come and go; of one that returns the rest of its last block is lost.
         let is_there = |object: &ObjectId| catalogue.get(object).is_some();
@@ -101,14 +101,14 @@ impl Engine {
     }
 }
 
-impl Index {
+impl ExternalKeys {
     /// Budgets of keys that are no more.
     fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.budgets.lock().retain(|key, _| is_there(key));
     }
 }
 
-impl Names {
+impl NameIndex {
     fn of(catalogue: &Catalogue) -> Self {
         let mut names = Self {
             epoch: catalogue.epoch,
@@ -118,7 +118,7 @@ impl Names {
         for object in visible.map(|entry| &entry.object) {
             let usable = matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY);
             // By its own name alone, for its settings hold there.
-            if !usable || Mark::of(object).is_some() {
+            if !usable || KeyMark::of(object).is_some() {
                 continue;
             }
             let of = |kind| object.attributes.get(kind).unwrap_or_default().to_vec();
@@ -132,10 +132,10 @@ impl Names {
         names
     }
 
-    fn find(&self, catalogue: &Catalogue, asked: &Asked, uri: &Uri) -> Vec<Arc<Object>> {
+    fn find(&self, catalogue: &Catalogue, asked: &KeyLookup, uri: &Uri) -> Vec<Arc<Object>> {
         let found = match asked {
-            Asked::Label(label) => self.labels.get(label),
-            Asked::Id(id) => self.ids.get(id),
+            KeyLookup::Label(label) => self.labels.get(label),
+            KeyLookup::Id(id) => self.ids.get(id),
         };
         let ids = found.map_or(&[][..], Vec::as_slice).iter();
         let objects = ids.filter_map(|id| Some(Arc::clone(&catalogue.get(id)?.object)));
@@ -261,7 +261,7 @@ mod tests {
             class: Class::SECRET_KEY,
             name: [byte; 32],
         });
-        let index = Index::default();
+        let index = ExternalKeys::default();
         for key in [stays, gone] {
             let budget = Budget::load(&store, key).unwrap();
             index.budgets.lock().insert(key, Arc::new(budget));

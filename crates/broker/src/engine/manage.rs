@@ -8,14 +8,14 @@ use hsmux_software::{refuses_template, with_default_uses};
 use hsmux_token::{Class, Error, Kind, ObjectId, Operation, Result, Scope, ck};
 
 use super::{Engine, keyring};
-use crate::key::{Key, KeyName, KeyType, Mark, Role, Settings, Version};
+use crate::key::{KeyMark, KeyName, KeySettings, KeyType, KeyVersion, ManagedKey, Role};
 use crate::refusal::Refusal;
 use crate::store::{VersionRow, now};
 
 impl Engine {
     /// Makes a key with one version. One that is there already stays as it is; one of which nothing is left
     /// on the tokens has a new version, for a number is never used again.
-    pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<Key>, Refusal> {
+    pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         if let Some(there) = self.keyring.get(name.as_str()) {
             let (left, same) = (self.is_left(&there), there.kind == kind);
@@ -32,17 +32,17 @@ impl Engine {
                 ))),
             };
         }
-        let key = Key {
+        let key = ManagedKey {
             name: name.clone(),
             kind,
-            settings: Settings::default(),
+            settings: KeySettings::default(),
             versions: BTreeMap::new(),
         };
         self.add_version(&key).await
     }
 
     /// Makes the next version.
-    pub async fn rotate(&self, name: &str) -> Result<Arc<Key>, Refusal> {
+    pub async fn rotate(&self, name: &str) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
         self.add_version(&key).await
@@ -52,8 +52,8 @@ impl Engine {
     pub async fn configure(
         &self,
         name: &str,
-        change: impl FnOnce(&Key) -> Result<Settings, Refusal> + Send,
-    ) -> Result<Arc<Key>, Refusal> {
+        change: impl FnOnce(&ManagedKey) -> Result<KeySettings, Refusal> + Send,
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
         let settings = change(&key)?;
@@ -61,10 +61,10 @@ impl Engine {
     }
 
     /// Destroys all versions below this one.
-    pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<Key>, Refusal> {
+    pub async fn trim(&self, name: &str, min_available: u32) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
-        let Settings {
+        let KeySettings {
             min_decryption,
             min_encryption,
             min_available: before,
@@ -88,13 +88,13 @@ impl Engine {
         if let Some(wrong) = wrong {
             return Err(Refusal::bad(wrong));
         }
-        let settings = Settings {
+        let settings = KeySettings {
             min_available,
             ..key.settings
         };
-        let mut trimmed = Key {
+        let mut trimmed = ManagedKey {
             settings,
-            ..Key::clone(&key)
+            ..ManagedKey::clone(&key)
         };
         let kept = trimmed.versions.split_off(&min_available);
         let objects = objects(&trimmed.versions);
@@ -147,7 +147,7 @@ impl Engine {
         self.keep(&key, row, Vec::new()).await.map(drop)
     }
 
-    async fn add_version(&self, key: &Key) -> Result<Arc<Key>, Refusal> {
+    async fn add_version(&self, key: &ManagedKey) -> Result<Arc<ManagedKey>, Refusal> {
         // Any program may write any number on a token.
         let number = key.latest().checked_add(1).ok_or_else(|| {
             Refusal::bad(format!(
@@ -161,7 +161,7 @@ impl Engine {
         let specs = [(Some(main), Role::Main), (second, Role::Mac)];
         for (spec, role) in specs {
             let Some(spec) = spec else { continue };
-            let mark = Mark {
+            let mark = KeyMark {
                 kind: key.kind,
                 role,
                 version: number,
@@ -237,10 +237,10 @@ impl Engine {
     /// Writes a version down, and shows it to requests.
     async fn keep(
         &self,
-        key: &Key,
+        key: &ManagedKey,
         row: VersionRow,
         ids: Vec<Vec<u8>>,
-    ) -> Result<Arc<Key>, Refusal> {
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let (name, kind, settings) = (key.name.clone(), key.kind, key.settings);
         let version = self
             .store
@@ -255,12 +255,16 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    async fn save(&self, key: &Key, settings: Settings) -> Result<Arc<Key>, Refusal> {
+    async fn save(
+        &self,
+        key: &ManagedKey,
+        settings: KeySettings,
+    ) -> Result<Arc<ManagedKey>, Refusal> {
         let (name, kind) = (key.name.clone(), key.kind);
         self.store
             .run(move |store| store.put_key(&name, kind, &settings))
             .await?;
-        self.keyring.put(Key {
+        self.keyring.put(ManagedKey {
             settings,
             ..key.clone()
         });
@@ -309,7 +313,7 @@ fn has_not_begun(error: &Error) -> bool {
 }
 
 /// All that versions are made of.
-fn objects(versions: &BTreeMap<u32, Arc<Version>>) -> Vec<ObjectId> {
+fn objects(versions: &BTreeMap<u32, Arc<KeyVersion>>) -> Vec<ObjectId> {
     versions
         .values()
         .flat_map(|version| version.objects())

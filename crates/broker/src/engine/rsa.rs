@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 
 /// How a text is padded.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Padding {
+pub enum RsaPadding {
     /// OAEP (RFC 8017, section 7.1), MGF1 with the same hash.
     Oaep(Hash),
     /// PKCS#1 v1.5.
@@ -27,18 +27,18 @@ pub enum Padding {
 
 /// A bad PKCS#1 v1.5 padding is answered with a text that looks like any other, always the same for the
 /// same ciphertext: nothing tells the two apart (draft-irtf-cfrg-rsa-guidance, section 7).
-pub struct Rejection {
+pub struct ImplicitRejection {
     /// By key: what the texts are made from.
-    secrets: Mutex<HashMap<ObjectId, Secret>>,
+    secrets: Mutex<HashMap<ObjectId, RejectionSecret>>,
     /// For keys that do not sign.
-    own: Secret,
+    own: RejectionSecret,
     /// Keys and paddings that were seen to decipher.
-    readable: Mutex<HashSet<(ObjectId, Padding)>>,
+    readable: Mutex<HashSet<(ObjectId, RsaPadding)>>,
     /// By key: the hashes that its tokens have for OAEP, in the dialect's words, once somebody asked for another.
     hashes: Mutex<HashMap<ObjectId, Vec<&'static str>>>,
 }
 
-type Secret = Zeroizing<[u8; 32]>;
+type RejectionSecret = Zeroizing<[u8; 32]>;
 
 /// What a key signs for its secret, which is then the same after a restart and on every host; and for nobody else.
 pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
@@ -47,7 +47,7 @@ pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padd
 /// same for both.
 const BEAT: Duration = Duration::from_millis(100);
 
-impl Rejection {
+impl ImplicitRejection {
     pub fn new() -> Result<Self> {
         Ok(Self {
             secrets: Mutex::default(),
@@ -66,7 +66,7 @@ impl Rejection {
 }
 
 /// What is answered in place of a text of at most `room` bytes.
-fn made_up(secret: &Secret, sealed: &[u8], room: usize) -> Vec<u8> {
+fn made_up(secret: &RejectionSecret, sealed: &[u8], room: usize) -> Vec<u8> {
     let block = |number: u32| {
         let mut hash = Sha256::new();
         hash.update(**secret);
@@ -83,7 +83,7 @@ impl Engine {
     pub(super) async fn rsa_encrypt(
         &self,
         key: ObjectId,
-        padding: Padding,
+        padding: RsaPadding,
         plaintext: &[u8],
     ) -> Result<Vec<u8>, Refusal> {
         let public = self.public_key(key)?;
@@ -104,13 +104,13 @@ impl Engine {
     pub(super) async fn rsa_decrypt(
         &self,
         key: ObjectId,
-        padding: Padding,
+        padding: RsaPadding,
         sealed: Vec<u8>,
     ) -> Result<Bytes, Refusal> {
         let sealed = Bytes::from(sealed);
         let instead = match padding {
-            Padding::Oaep(_) => Vec::new(),
-            Padding::Pkcs1 => {
+            RsaPadding::Oaep(_) => Vec::new(),
+            RsaPadding::Pkcs1 => {
                 let room = self.public_key(key)?.signature_len().saturating_sub(11);
                 made_up(&self.rejection_secret(key).await?, &sealed, room)
             }
@@ -119,7 +119,7 @@ impl Engine {
         let opened = self
             .with_key(Verb::Decrypt, key, padding.mechanism(), sealed.clone())
             .await;
-        if padding != Padding::Pkcs1 {
+        if padding != RsaPadding::Pkcs1 {
             return match opened {
                 Err(error) => Err(self.unpadded((key, padding), &error).await),
                 Ok(opened) => Ok(opened),
@@ -136,8 +136,8 @@ impl Engine {
 
     /// Why a text was not deciphered: tokens refuse a hash that they do not have in the parameter as a bad argument,
     /// and some of them a text, too.
-    async fn unpadded(&self, (key, padding): (ObjectId, Padding), error: &Error) -> Refusal {
-        let Padding::Oaep(hash) = padding else {
+    async fn unpadded(&self, (key, padding): (ObjectId, RsaPadding), error: &Error) -> Refusal {
+        let RsaPadding::Oaep(hash) = padding else {
             return judged(error);
         };
         let can_read = || self.rejection.readable.lock().contains(&(key, padding));
@@ -163,7 +163,7 @@ impl Engine {
         let public = self.public_key(key)?;
         let mut there = Vec::new();
         for (word, hash, _) in &HASHES {
-            let mechanism = Padding::Oaep(*hash).mechanism();
+            let mechanism = RsaPadding::Oaep(*hash).mechanism();
             // A short key has no room for a long hash.
             let Ok(sealed) = public.encrypt(&mechanism, b"hsmux") else {
                 continue;
@@ -178,7 +178,7 @@ impl Engine {
         Ok(there)
     }
 
-    async fn rejection_secret(&self, key: ObjectId) -> Result<Secret> {
+    async fn rejection_secret(&self, key: ObjectId) -> Result<RejectionSecret> {
         if let Some(known) = self.rejection.secrets.lock().get(&key) {
             return Ok(known.clone());
         }
@@ -194,7 +194,7 @@ impl Engine {
     }
 }
 
-impl Padding {
+impl RsaPadding {
     fn mechanism(self) -> Mechanism {
         match self {
             Self::Pkcs1 => Mechanism::plain(ck::CKM_RSA_PKCS),
@@ -236,10 +236,13 @@ mod tests {
             class: Class::PRIVATE_KEY,
             name: [byte; 32],
         });
-        let rejection = Rejection::new().unwrap();
+        let rejection = ImplicitRejection::new().unwrap();
         for key in [stays, gone] {
-            rejection.secrets.lock().insert(key, Secret::default());
-            rejection.readable.lock().insert((key, Padding::Pkcs1));
+            rejection
+                .secrets
+                .lock()
+                .insert(key, RejectionSecret::default());
+            rejection.readable.lock().insert((key, RsaPadding::Pkcs1));
             rejection.hashes.lock().insert(key, vec!["sha1"]);
         }
         rejection.forget_but(|key| *key == stays);
@@ -250,7 +253,7 @@ mod tests {
                 .readable
                 .lock()
                 .iter()
-                .eq([&(stays, Padding::Pkcs1)])
+                .eq([&(stays, RsaPadding::Pkcs1)])
         );
     }
 }

@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 
 /// How an RSA key signs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
+pub enum RsaScheme {
     /// RSASSA-PSS with so many bytes of salt; `None`: as many as fit, and any when verifying.
     Pss(Option<u64>),
     /// RSASSA-PKCS1-v1_5.
@@ -22,16 +22,16 @@ pub enum Scheme {
 
 /// How data becomes what a token signs.
 #[derive(Clone, Copy, Debug)]
-pub struct Recipe {
+pub struct SigningOptions {
     /// By which hash; `None`: the data is signed as it is, as PKCS#1 v1.5 can.
     pub hash: Option<Hash>,
     /// Whether the data is the hash already.
     pub prehashed: bool,
     /// For RSA.
-    pub scheme: Scheme,
+    pub scheme: RsaScheme,
 }
 
-impl Recipe {
+impl SigningOptions {
     /// The mechanism and what it takes.
     fn apply<'a>(
         &self,
@@ -75,8 +75,8 @@ impl Recipe {
     fn mechanism(&self, shape: Shape, key: &PublicKey) -> Result<Mechanism, Refusal> {
         Ok(match (shape, self.scheme) {
             (Shape::Ecdsa(_), _) => Mechanism::plain(ck::CKM_ECDSA),
-            (Shape::Rsa { .. }, Scheme::Pkcs1) => Mechanism::plain(ck::CKM_RSA_PKCS),
-            (Shape::Rsa { .. }, Scheme::Pss(salt)) => {
+            (Shape::Rsa { .. }, RsaScheme::Pkcs1) => Mechanism::plain(ck::CKM_RSA_PKCS),
+            (Shape::Rsa { .. }, RsaScheme::Pss(salt)) => {
                 let hash = self
                     .hash
                     .ok_or_else(|| Refusal::bad("PSS needs a hash_algorithm"))?;
@@ -116,7 +116,7 @@ impl Engine {
         &self,
         (object, shape): (ObjectId, Shape),
         public: &PublicKey,
-        recipe: Recipe,
+        recipe: SigningOptions,
         data: &[u8],
     ) -> Result<Bytes, Refusal> {
         let (mechanism, input) = recipe.apply(shape, public, data)?;
@@ -143,13 +143,14 @@ impl Engine {
 pub fn verify(
     shape: Shape,
     public: &PublicKey,
-    recipe: Recipe,
+    recipe: SigningOptions,
     data: &[u8],
     signature: &[u8],
 ) -> Result<bool, Refusal> {
     let (mut mechanism, input) = recipe.apply(shape, public, data)?;
     let mut fits = || {
-        if let (Params::Pss(params), Scheme::Pss(None)) = (&mut mechanism.params, recipe.scheme) {
+        if let (Params::Pss(params), RsaScheme::Pss(None)) = (&mut mechanism.params, recipe.scheme)
+        {
             // The signature says it; what says nothing is no signature, with any salt.
             params.salt = public.salt(params, signature)?.unwrap_or(params.salt);
         }

@@ -11,8 +11,8 @@ use axum::http::Uri;
 use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
-use super::limits::Admitted;
-use super::{Broker, Call, health, reply};
+use super::limits::AdmittedRequest;
+use super::{ApiCall, Broker, health, reply};
 use crate::engine::for_client;
 use crate::refusal::Refusal;
 use crate::transit::{Reply, certificate, crypt, hmac, keys, plain, sign};
@@ -70,7 +70,7 @@ pub fn app(broker: Arc<Broker>) -> Router {
 
 /// The dialect's clients write with POST and with PUT.
 fn on<Answer>(
-    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
+    handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
 ) -> MethodRouter<Arc<Broker>>
 where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
@@ -84,12 +84,12 @@ type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// A handler of a call as axum has them.
 fn act<Answer>(
-    handler: impl Fn(Call) -> Answer + Clone + Send + Sync + 'static,
-) -> impl Fn(Call) -> Answered + Clone + Send + Sync + 'static
+    handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
+) -> impl Fn(ApiCall) -> Answered + Clone + Send + Sync + 'static
 where
     Answer: Future<Output = Result<Reply, Refusal>> + Send + 'static,
 {
-    move |call: Call| {
+    move |call: ApiCall| {
         let handler = handler.clone();
         Box::pin(async move {
             let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
@@ -97,7 +97,7 @@ where
             let _in_flight = broker.metrics.request();
             // Made where it is waited for: what is passed on is copied.
             let answer = pin!(handler(call));
-            let client = admitted.as_deref().map_or(0, Admitted::client);
+            let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
             let answer = traces::follow(trace.clone(), for_client(client, answer));
             let mut answer = match answer.await {
                 Ok(reply) => reply::write(&id, reply),
@@ -111,7 +111,7 @@ where
     }
 }
 
-async fn readings(call: Call) -> Response {
+async fn readings(call: ApiCall) -> Response {
     let (broker, trace) = (Arc::clone(call.broker()), call.trace.clone());
     let admitted = match call.admitted.clone() {
         Some(admitted) => Ok(admitted),
@@ -131,7 +131,7 @@ async fn readings(call: Call) -> Response {
 
 /// An answer which its request holds, and costs what it costs, until the client has taken it; if it has no room, a
 /// refusal in its place.
-fn held(broker: &Broker, admitted: Arc<Admitted>, mut answer: Response) -> Response {
+fn held(broker: &Broker, admitted: Arc<AdmittedRequest>, mut answer: Response) -> Response {
     let bytes = answer.body().size_hint().lower();
     if let Err(refusal) = admitted.hold_answer(usize::try_from(bytes).unwrap_or(usize::MAX)) {
         answer = reply::counted(broker, &refusal);
@@ -142,7 +142,7 @@ fn held(broker: &Broker, admitted: Arc<Admitted>, mut answer: Response) -> Respo
 
 /// LIST is no method that a router knows: it comes by the fallback.
 fn all_keys() -> MethodRouter<Arc<Broker>> {
-    let list = act(|call: Call| async move {
+    let list = act(|call: ApiCall| async move {
         let asked = match call.method().as_str() {
             "LIST" => true,
             "GET" => call.query("list") == Some("true"),
@@ -166,7 +166,7 @@ fn one_key() -> MethodRouter<Arc<Broker>> {
 mod tests {
     use super::*;
 
-    fn size<Answer>(_: impl Fn(Call) -> Answer) -> usize {
+    fn size<Answer>(_: impl Fn(ApiCall) -> Answer) -> usize {
         size_of::<Answer>()
     }
 

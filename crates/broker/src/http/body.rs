@@ -8,12 +8,12 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
-use super::Call;
-use super::limits::Admitted;
+use super::ApiCall;
+use super::limits::AdmittedRequest;
 use crate::refusal::Refusal;
 use crate::traces;
 
-impl Call {
+impl ApiCall {
     /// The body. An empty one is an empty object, and so is `null`: the dialect's own clients send it.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
@@ -36,7 +36,7 @@ impl Call {
     async fn collect(&self, body: Body) -> Result<Bytes, Refusal> {
         let usage = self.broker.usage.load_full();
         let limits = usage.limits();
-        let own = self.admitted.as_deref().map(Admitted::max_body);
+        let own = self.admitted.as_deref().map(AdmittedRequest::max_body);
         let longest = own.unwrap_or(limits.each.max_body);
         let too_long = || {
             let message = format!("a request has at most {longest} bytes");

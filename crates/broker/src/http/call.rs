@@ -15,12 +15,12 @@ use hsmux_traces::Trace;
 use parking_lot::Mutex;
 
 use super::identify::identify;
-use super::limits::Admitted;
+use super::limits::AdmittedRequest;
 use super::{Broker, reply};
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 use crate::engine::Engine;
 use crate::key::KeyName;
-use crate::metrics::Series;
+use crate::metrics::KeySeries;
 use crate::random::request_name;
 use crate::refusal::Refusal;
 use crate::traces;
@@ -39,10 +39,10 @@ pub struct Peer {
 }
 
 /// A request of a client that is known as far as it has shown who it is.
-pub struct Call {
+pub struct ApiCall {
     pub(super) broker: Arc<Broker>,
-    client: Client,
-    pub(super) admitted: Option<Arc<Admitted>>,
+    client: ClientIdentity,
+    pub(super) admitted: Option<Arc<AdmittedRequest>>,
     peer: Arc<Peer>,
     /// Made once somebody has to know who it was.
     actor: OnceLock<Arc<Actor>>,
@@ -53,7 +53,7 @@ pub struct Call {
     variant: Option<String>,
     source: Option<String>,
     /// Where uses of the key are counted, once there is one.
-    pub(super) series: OnceLock<Arc<Series>>,
+    pub(super) series: OnceLock<Arc<KeySeries>>,
     /// The key that it means, where others have made that.
     pub(super) object: OnceLock<ObjectId>,
     /// If it is traced.
@@ -62,7 +62,7 @@ pub struct Call {
     pub(super) body: Mutex<Option<Body>>,
 }
 
-impl FromRequest<Arc<Broker>> for Call {
+impl FromRequest<Arc<Broker>> for ApiCall {
     type Rejection = Response;
 
     async fn from_request(request: Request, broker: &Arc<Broker>) -> Result<Self, Response> {
@@ -72,7 +72,7 @@ impl FromRequest<Arc<Broker>> for Call {
     }
 }
 
-impl Call {
+impl ApiCall {
     async fn read(request: Request, broker: &Arc<Broker>) -> Result<Self, Refusal> {
         use axum::RequestExt;
         let (mut request, id) = (request, request_id()?);
@@ -147,12 +147,12 @@ impl Call {
     }
 
     /// Who asks.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &ClientIdentity {
         &self.client
     }
 
     /// What it may cost; `None`: it is of somebody whom no policy allows anything.
-    pub fn admitted(&self) -> Option<&Admitted> {
+    pub fn admitted(&self) -> Option<&AdmittedRequest> {
         self.admitted.as_deref()
     }
 

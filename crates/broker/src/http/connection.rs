@@ -18,11 +18,11 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
-use super::connections::Place;
-use super::limits::Admitted;
-use super::patience::Patient;
-use super::sent::Sent;
-use super::unread;
+use super::answer_body::AnswerBody;
+use super::connections::ConnectionSlot;
+use super::limits::AdmittedRequest;
+use super::timeout_stream::TimeoutStream;
+use super::unread_body;
 use super::{Broker, Peer};
 
 /// Requests of one HTTP/2 connection at once.
@@ -40,9 +40,9 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub async fn serve(
     app: Router,
     broker: &Arc<Broker>,
-    stream: Patient<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
+    stream: TimeoutStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     peer: Peer,
-    place: &Place,
+    place: &ConnectionSlot,
     mut closing: watch::Receiver<bool>,
 ) {
     let (peer, activity) = (Arc::new(peer), Arc::clone(place.activity()));
@@ -51,7 +51,7 @@ pub async fn serve(
         let running = activity.begin();
         let (one_by_one, leaving) = (request.version() < Version::HTTP_2, Arc::clone(&leaving));
         request.extensions_mut().insert(Arc::clone(&peer));
-        let (request, rest) = unread::lend(request);
+        let (request, rest) = unread_body::lend(request);
         let answer = app.clone().oneshot(request);
         async move {
             let Ok(mut answer) = answer.await;
@@ -62,8 +62,8 @@ pub async fn serve(
                 let close = HeaderValue::from_static("close");
                 answer.headers_mut().insert(header::CONNECTION, close);
             }
-            let admitted = answer.extensions_mut().remove::<Arc<Admitted>>();
-            Ok::<_, Infallible>(answer.map(|body| Sent::new(body, running, admitted)))
+            let admitted = answer.extensions_mut().remove::<Arc<AdmittedRequest>>();
+            Ok::<_, Infallible>(answer.map(|body| AnswerBody::new(body, running, admitted)))
         }
     });
     let builder = builder();
@@ -88,7 +88,7 @@ pub async fn serve(
 }
 
 /// What the connection holds of heads of HTTP/1.1.
-fn head_limit(broker: &Arc<Broker>, place: &Place) -> HeadLimit {
+fn head_limit(broker: &Arc<Broker>, place: &ConnectionSlot) -> HeadLimit {
     let heads = Arc::clone(broker.usage.load().heads());
     let (activity, broker) = (Arc::clone(place.activity()), Arc::clone(broker));
     let requests = move || Requests {

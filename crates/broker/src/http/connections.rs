@@ -12,21 +12,21 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 pub struct Connections {
     most: usize,
     places: Arc<Semaphore>,
-    open: Mutex<HashMap<u64, Arc<Activity>>>,
+    open: Mutex<HashMap<u64, Arc<ConnectionActivity>>>,
     next: AtomicU64,
     leaving: Arc<AtomicBool>,
 }
 
 /// A connection's place among them, until this is dropped.
-pub struct Place {
+pub struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     _permit: OwnedSemaphorePermit,
 }
 
 /// What a connection does.
-pub struct Activity {
+pub struct ConnectionActivity {
     opened: Instant,
     /// Requests whose answer the client has not taken.
     running: AtomicUsize,
@@ -43,8 +43,8 @@ pub struct Activity {
 }
 
 /// A request that runs on a connection, until this is dropped.
-pub struct Running {
-    activity: Arc<Activity>,
+pub struct RunningRequest {
+    activity: Arc<ConnectionActivity>,
     owed: bool,
 }
 
@@ -65,7 +65,7 @@ impl Connections {
 
     /// A place for a new connection. Where there is none the one that has been idle longest loses its own;
     /// where all are busy, this waits.
-    pub async fn place(self: &Arc<Self>) -> Place {
+    pub async fn place(self: &Arc<Self>) -> ConnectionSlot {
         let permit = loop {
             let places = || Arc::clone(&self.places);
             if let Ok(permit) = places().try_acquire_owned() {
@@ -76,7 +76,7 @@ impl Connections {
                 break permit;
             }
         };
-        let activity = Arc::new(Activity {
+        let activity = Arc::new(ConnectionActivity {
             opened: Instant::now(),
             running: AtomicUsize::new(0),
             owed: AtomicUsize::new(0),
@@ -88,7 +88,7 @@ impl Connections {
         });
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.open.lock().insert(number, Arc::clone(&activity));
-        Place {
+        ConnectionSlot {
             all: Arc::clone(self),
             number,
             activity,
@@ -120,9 +120,9 @@ impl Connections {
     }
 }
 
-impl Place {
+impl ConnectionSlot {
     /// What the connection does.
-    pub fn activity(&self) -> &Arc<Activity> {
+    pub fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
     }
 
@@ -137,19 +137,19 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.all.open.lock().remove(&self.number);
     }
 }
 
-impl Activity {
+impl ConnectionActivity {
     /// A request begins.
-    pub fn begin(self: &Arc<Self>) -> Running {
+    pub fn begin(self: &Arc<Self>) -> RunningRequest {
         self.running.fetch_add(1, Ordering::AcqRel);
         self.owed.fetch_add(1, Ordering::AcqRel);
         self.requests.fetch_add(1, Ordering::AcqRel);
-        Running {
+        RunningRequest {
             activity: Arc::clone(self),
             owed: true,
         }
@@ -189,7 +189,7 @@ impl Activity {
     }
 }
 
-impl Running {
+impl RunningRequest {
     /// There is an answer: from now on the client is waited for.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.owed) {
@@ -204,7 +204,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.answered();
         self.moved();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use hsmux_audit::{Actor, Count, Event, Repeats};
 
 use super::limits::{Address, network};
-use crate::auth::Client;
+use crate::auth::ClientIdentity;
 
 /// Addresses and clients of now, each with what has been denied since its first.
 #[derive(Default)]
@@ -21,7 +21,7 @@ const LINES: u64 = 100;
 
 impl Denials {
     /// Counts a denial; whether it is one that has a line of its own.
-    pub fn has_line(&self, client: &Client, address: Address) -> bool {
+    pub fn has_line(&self, client: &ClientIdentity, address: Address) -> bool {
         if client.is_known() {
             return self.known.is_among(Some(client.name().to_owned()), LINES);
         }
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn the_first_of_each_address_and_the_number_of_the_others() {
         let denials = Denials::default();
-        let nobody = Client::new(Vec::new());
+        let nobody = ClientIdentity::new(Vec::new());
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse::<IpAddr>().ok());
         let has_line = |address| denials.has_line(&nobody, address);
         assert!(has_line(one) && has_line(other));
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn the_first_hundred_of_a_client_and_the_number_of_the_others() {
         let denials = Denials::default();
-        let [one, other] = ["cn:one", "uid:7"].map(|name| Client::new(vec![name.into()]));
+        let [one, other] = ["cn:one", "uid:7"].map(|name| ClientIdentity::new(vec![name.into()]));
         let lines = (0..LINES + 3).filter(|_| denials.has_line(&one, None));
         assert_eq!(lines.count() as u64, LINES);
         assert!(denials.has_line(&other, None), "another's lines");

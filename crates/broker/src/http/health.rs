@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use serde_json::json;
 
-use super::{Broker, Call, reply};
+use super::{ApiCall, Broker, reply};
 use crate::auth::Lifetime;
 use crate::refusal::Refusal;
 use crate::store::now;
@@ -36,7 +36,7 @@ pub fn dialect() -> Response {
 }
 
 /// `auth/token/lookup-self`: who the client is.
-pub fn lookup_self(call: &Call) -> Result<Reply, Refusal> {
+pub fn lookup_self(call: &ApiCall) -> Result<Reply, Refusal> {
     if !call.client().is_known() {
         return Err(Refusal::denied());
     }

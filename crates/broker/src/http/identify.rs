@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 
-use super::limits::Admitted;
+use super::limits::AdmittedRequest;
 use super::{Broker, Peer};
-use crate::auth::{Client, Lifetime, TokenOwner};
-use crate::deed::blocking;
+use crate::audited_change::blocking;
+use crate::auth::{ClientIdentity, Lifetime, TokenOwner};
 use crate::refusal::Refusal;
 
 /// The client, and its request's place among its others; nobody has none, whom no policy allows anything.
@@ -15,7 +15,7 @@ pub async fn identify(
     broker: &Arc<Broker>,
     headers: &HeaderMap,
     peer: &Peer,
-) -> Result<(Client, Option<Admitted>), Refusal> {
+) -> Result<(ClientIdentity, Option<AdmittedRequest>), Refusal> {
     let usage = broker.usage.load_full();
     let mut identities = peer.identities.clone();
     let token = shown(headers);
@@ -29,7 +29,7 @@ pub async fn identify(
     }
     let lifetime = owner.as_ref().map(|owner| owner.lifetime);
     identities.splice(0..0, owner.map(|owner| owner.name));
-    let client = Client::new(identities).with_token(lifetime);
+    let client = ClientIdentity::new(identities).with_token(lifetime);
     let admitted = if client.is_known() {
         Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {

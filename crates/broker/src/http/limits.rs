@@ -19,45 +19,45 @@ use hsmux_config::{Allowance, Limit, Limits};
 use hsmux_edge::HeadMemory;
 use parking_lot::Mutex;
 
-use crate::auth::Client as Identified;
+use crate::auth::ClientIdentity;
 use crate::refusal::Refusal;
 
-use memory::{Charge, ClientMemory, Full, Memory};
+use memory::{ClientMemory, MemoryCharge, MemoryFull, RequestMemory};
 
 /// The clients of now, each with what it uses.
-pub struct Usage {
+pub struct UsageLimits {
     limits: Limits,
     /// Of each `[[limit]]`, and last of those clients that none of them means.
-    classes: Vec<Class>,
-    strangers: Buckets<Address>,
+    classes: Vec<ClientClass>,
+    strangers: RateBuckets<Address>,
     /// Of those who are known, for tokens that are not.
-    tokens: Buckets<String>,
+    tokens: RateBuckets<String>,
     /// Those who are nobody, for what they may read.
-    nobody: Class,
-    memory: Arc<Memory>,
+    nobody: ClientClass,
+    memory: Arc<RequestMemory>,
     /// Of those who are nobody: they take none of the clients'.
-    memory_of_nobody: Arc<Memory>,
+    memory_of_nobody: Arc<RequestMemory>,
     /// Of connections of HTTP/1.1, for heads.
     heads: Arc<HeadMemory>,
 }
 
 /// A bucket for each.
-struct Buckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
+struct RateBuckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
 
 /// Clients that may cost the same, by their names.
-struct Class {
+struct ClientClass {
     allowance: Arc<Allowance>,
-    clients: Mutex<HashMap<String, Arc<Client>>>,
+    clients: Mutex<HashMap<String, Arc<ClientUsage>>>,
 }
 
 /// A request that counts as one of its client's until this is dropped.
-pub struct Admitted {
-    client: Arc<Client>,
+pub struct AdmittedRequest {
+    client: Arc<ClientUsage>,
     allowance: Arc<Allowance>,
-    charge: Charge,
+    charge: MemoryCharge,
 }
 
-struct Client {
+struct ClientUsage {
     /// Its own, and never again another one's.
     number: u64,
     bucket: Option<Bucket>,
@@ -87,25 +87,28 @@ const MANY: usize = 4096;
 /// The number of the next client.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-impl Usage {
+impl UsageLimits {
     /// Nobody uses anything yet.
     pub fn new(limits: Limits) -> Self {
         let special = limits.special.iter().map(|limit| &limit.allowance);
-        let classes: Vec<Class> = special.chain([&limits.each]).map(Class::new).collect();
+        let classes: Vec<ClientClass> = special
+            .chain([&limits.each])
+            .map(ClientClass::new)
+            .collect();
         let longest = classes.iter().map(|class| class.allowance.max_body).max();
         Self {
-            memory: Memory::new(limits.max_bodies.max(longest.unwrap_or_default())),
-            memory_of_nobody: Memory::new(limits.max_bodies / SHARE_OF_NOBODY),
+            memory: RequestMemory::new(limits.max_bodies.max(longest.unwrap_or_default())),
+            memory_of_nobody: RequestMemory::new(limits.max_bodies / SHARE_OF_NOBODY),
             heads: HeadMemory::new(limits.max_bodies / SHARE_OF_HEADS),
             classes,
-            nobody: Class::new(&Allowance {
+            nobody: ClientClass::new(&Allowance {
                 in_flight: usize::MAX,
                 rate: None,
                 max_body: 0,
                 ..limits.each.clone()
             }),
-            strangers: Buckets(Mutex::default()),
-            tokens: Buckets(Mutex::default()),
+            strangers: RateBuckets(Mutex::default()),
+            tokens: RateBuckets(Mutex::default()),
             limits,
         }
     }
@@ -126,7 +129,7 @@ impl Usage {
     }
 
     /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
-    pub fn admit(&self, client: &Identified, name: &str) -> Result<Admitted, Refusal> {
+    pub fn admit(&self, client: &ClientIdentity, name: &str) -> Result<AdmittedRequest, Refusal> {
         let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
         let special = &self.limits.special;
         let class = special.iter().position(means).unwrap_or(special.len());
@@ -134,7 +137,7 @@ impl Usage {
     }
 
     /// Counts a request of somebody whom nobody knows. Their answers are held by network, and not with those of clients.
-    pub fn admit_nobody(&self, address: Address) -> Result<Admitted, Refusal> {
+    pub fn admit_nobody(&self, address: Address) -> Result<AdmittedRequest, Refusal> {
         let network = network(address).map_or_else(String::new, |network| network.to_string());
         self.nobody.admit(&network, &self.memory_of_nobody)
     }
@@ -153,7 +156,7 @@ impl Usage {
     }
 }
 
-impl<K: Eq + Hash> Buckets<K> {
+impl<K: Eq + Hash> RateBuckets<K> {
     fn take(&self, who: K, rate: NonZeroU32) -> Result<(), Refusal> {
         let bucket = {
             let mut buckets = self.0.lock();
@@ -167,7 +170,7 @@ impl<K: Eq + Hash> Buckets<K> {
     }
 }
 
-impl Class {
+impl ClientClass {
     fn new(allowance: &Allowance) -> Self {
         Self {
             allowance: Arc::new(allowance.clone()),
@@ -175,11 +178,11 @@ impl Class {
         }
     }
 
-    fn admit(&self, name: &str, memory: &Arc<Memory>) -> Result<Admitted, Refusal> {
+    fn admit(&self, name: &str, memory: &Arc<RequestMemory>) -> Result<AdmittedRequest, Refusal> {
         let client = self.client(name);
         let before = client.in_flight.fetch_add(1, Ordering::AcqRel);
-        let admitted = Admitted {
-            charge: Charge::new(memory, &client.memory, self.allowance.max_body),
+        let admitted = AdmittedRequest {
+            charge: MemoryCharge::new(memory, &client.memory, self.allowance.max_body),
             client,
             allowance: Arc::clone(&self.allowance),
         };
@@ -194,7 +197,7 @@ impl Class {
         Ok(admitted)
     }
 
-    fn client(&self, name: &str) -> Arc<Client> {
+    fn client(&self, name: &str) -> Arc<ClientUsage> {
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(name) {
             return Arc::clone(client);
@@ -203,7 +206,7 @@ impl Class {
             clients.retain(|_, client| client.is_in_use());
         }
         let Allowance { rate, burst, .. } = *self.allowance;
-        let client = Arc::new(Client {
+        let client = Arc::new(ClientUsage {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             bucket: rate.map(|rate| bucket(rate, burst)),
             in_flight: AtomicUsize::new(0),
@@ -214,7 +217,7 @@ impl Class {
     }
 }
 
-impl Admitted {
+impl AdmittedRequest {
     /// The number of its client.
     pub fn client(&self) -> u64 {
         self.client.number
@@ -230,10 +233,10 @@ impl Admitted {
         self.charge.grow(bytes).map_err(|full| {
             Refusal::later(
                 match full {
-                    Full::Client => {
+                    MemoryFull::Client => {
                         "there is no room for this request beside the others of this client"
                     }
-                    Full::All => "there is no room for this request beside those of others",
+                    MemoryFull::All => "there is no room for this request beside those of others",
                 },
                 None,
             )
@@ -245,10 +248,10 @@ impl Admitted {
         self.charge.answer(bytes).map_err(|full| {
             Refusal::later(
                 match full {
-                    Full::Client => {
+                    MemoryFull::Client => {
                         "there is no room for the answer beside those that this client has not taken yet"
                     }
-                    Full::All => {
+                    MemoryFull::All => {
                         "there is no room for the answer beside those that clients have not taken yet"
                     }
                 },
@@ -258,7 +261,7 @@ impl Admitted {
     }
 }
 
-impl Client {
+impl ClientUsage {
     /// Whether to forget it would forgive it something.
     fn is_in_use(&self) -> bool {
         let spent = || {
@@ -270,7 +273,7 @@ impl Client {
     }
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedRequest {
     fn drop(&mut self) {
         self.client.in_flight.fetch_sub(1, Ordering::AcqRel);
     }

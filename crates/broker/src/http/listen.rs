@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::connection::{said, serve};
-use super::connections::{Connections, Place};
-use super::patience::Patient;
+use super::connections::{ConnectionSlot, Connections};
+use super::timeout_stream::TimeoutStream;
 use super::tls::Https;
 use super::{Broker, Peer};
 use crate::auth;
@@ -24,11 +24,11 @@ use crate::auth;
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
-const LAST_CALL: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
+const DRAIN_GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
 /// What all listeners share.
 #[derive(Clone)]
-pub struct House {
+pub struct AppState {
     pub broker: Arc<Broker>,
     pub app: Router,
     pub connections: Arc<Connections>,
@@ -76,26 +76,26 @@ impl Listener {
     }
 
     /// Serves until `end` says so.
-    pub async fn serve(self, house: House) -> std::io::Result<()> {
-        let open = Open::of(self)?;
-        let mut end = house.end.clone();
+    pub async fn serve(self, state: AppState) -> std::io::Result<()> {
+        let open = AsyncListener::of(self)?;
+        let mut end = state.end.clone();
         loop {
             tokio::select! {
                 () = said(&mut end) => break,
-                accepted = open.accept() => house.take_in(accepted).await,
+                accepted = open.accept() => state.handle(accepted).await,
             }
         }
-        let (all, next) = LAST_CALL;
+        let (all, next) = DRAIN_GRACE;
         let last = Instant::now() + all;
         while let Ok(accepted) = timeout_at(last.min(Instant::now() + next), open.accept()).await {
-            house.take_in(accepted).await;
+            state.handle(accepted).await;
         }
         Ok(())
     }
 }
 
-impl House {
-    async fn take_in(&self, accepted: std::io::Result<Stream>) {
+impl AppState {
+    async fn handle(&self, accepted: std::io::Result<AcceptedStream>) {
         let stream = match accepted {
             Ok(stream) => stream,
             // The system has no more descriptors, for example: a little later again.
@@ -110,16 +110,16 @@ impl House {
             // All are busy to the last.
             () = said(&mut closing) => return,
         };
-        let house = self.clone();
+        let state = self.clone();
         tokio::spawn(async move {
-            let _counted = house.broker.metrics.connection();
-            stream.serve(&house, &place).await;
+            let _counted = state.broker.metrics.connection();
+            stream.serve(&state, &place).await;
         });
     }
 }
 
 /// A listener on the runtime.
-enum Open {
+enum AsyncListener {
     Tcp(TcpListener, Option<Arc<Https>>),
     Unix(
         UnixListener,
@@ -128,12 +128,12 @@ enum Open {
 }
 
 /// A connection.
-enum Stream {
+enum AcceptedStream {
     Tcp(TcpStream, Peer, Option<Arc<Https>>),
     Unix(UnixStream, Peer),
 }
 
-impl Open {
+impl AsyncListener {
     fn of(listener: Listener) -> std::io::Result<Self> {
         Ok(match listener {
             Listener::Tcp(listener, https) => Self::Tcp(TcpListener::from_std(listener)?, https),
@@ -141,7 +141,7 @@ impl Open {
         })
     }
 
-    async fn accept(&self) -> std::io::Result<Stream> {
+    async fn accept(&self) -> std::io::Result<AcceptedStream> {
         match self {
             Self::Tcp(listener, https) => {
                 let (stream, address) = listener.accept().await?;
@@ -151,7 +151,7 @@ impl Open {
                     secure: https.is_some(),
                     identities: Vec::new(),
                 };
-                Ok(Stream::Tcp(stream, peer, https.clone()))
+                Ok(AcceptedStream::Tcp(stream, peer, https.clone()))
             }
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
@@ -162,25 +162,25 @@ impl Open {
                     secure: false,
                     identities: vec![format!("uid:{user}")],
                 };
-                Ok(Stream::Unix(stream, peer))
+                Ok(AcceptedStream::Unix(stream, peer))
             }
         }
     }
 }
 
-impl Stream {
-    async fn serve(self, house: &House, place: &Place) {
-        let limits = house.broker.usage.load().limits().clone();
-        let (app, closing) = (house.app.clone(), house.closing.clone());
+impl AcceptedStream {
+    async fn serve(self, state: &AppState, place: &ConnectionSlot) {
+        let limits = state.broker.usage.load().limits().clone();
+        let (app, closing) = (state.app.clone(), state.closing.clone());
         let activity = || Arc::clone(place.activity());
         match self {
             Self::Unix(stream, peer) => {
-                let stream = Patient::new(stream, activity(), &limits);
-                serve(app, &house.broker, stream, peer, place, closing).await;
+                let stream = TimeoutStream::new(stream, activity(), &limits);
+                serve(app, &state.broker, stream, peer, place, closing).await;
             }
             Self::Tcp(stream, peer, None) => {
-                let stream = Patient::new(stream, activity(), &limits);
-                serve(app, &house.broker, stream, peer, place, closing).await;
+                let stream = TimeoutStream::new(stream, activity(), &limits);
+                serve(app, &state.broker, stream, peer, place, closing).await;
             }
             Self::Tcp(stream, mut peer, Some(https)) => {
                 let shaken = tokio::select! {
@@ -193,9 +193,9 @@ impl Stream {
                 let shown = shown.map_or_else(Vec::new, <[_]>::to_vec);
                 let own = shown.first();
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
-                let stream = Patient::new(stream, activity(), &limits);
+                let stream = TimeoutStream::new(stream, activity(), &limits);
                 tokio::select! {
-                    () = serve(app, &house.broker, stream, peer, place, closing) => {}
+                    () = serve(app, &state.broker, stream, peer, place, closing) => {}
                     () = https.refused(&shown) => {}
                 }
             }

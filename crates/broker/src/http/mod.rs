@@ -12,15 +12,17 @@
 //! | `limits` | what one client may cost |
 //! | `denials` | what is denied, summed up |
 //! | `service` | start and end |
-//! | `watch` | what changes while it runs |
+//! | `change_watcher` | what changes while it runs |
 //! | `listen`, `tls` | sockets |
-//! | `connection`, `connections`, `patience` | one connection; how many there may be; how long it is waited for |
-//! | `sent` | an answer on its way |
-//! | `unread` | a body that nobody has read |
+//! | `connection`, `connections`, `timeout_stream` | one connection; how many there may be; how long it is waited for |
+//! | `answer_body` | an answer on its way |
+//! | `unread_body` | a body that nobody has read |
 
+mod answer_body;
 mod app;
 mod body;
 mod call;
+mod change_watcher;
 mod connection;
 mod connections;
 mod denials;
@@ -28,14 +30,12 @@ mod health;
 mod identify;
 mod limits;
 mod listen;
-mod patience;
 mod record;
 mod reply;
-mod sent;
 mod service;
+mod timeout_stream;
 mod tls;
-mod unread;
-mod watch;
+mod unread_body;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ use hsmux_config::Limits;
 use hsmux_token::Result;
 use hsmux_traces::Traces;
 
-use crate::auth::{Tokens, Trust};
+use crate::auth::{ClientTokens, IssuerTrust};
 use crate::engine::Engine;
 use crate::metrics::Metrics;
 use crate::policy::Policy;
@@ -54,24 +54,24 @@ use crate::policy::Policy;
 use denials::Denials;
 
 pub use app::app;
-pub use call::{Call, Peer};
-pub use limits::{Admitted, Usage};
-pub use record::Used;
+pub use call::{ApiCall, Peer};
+pub use limits::{AdmittedRequest, UsageLimits};
+pub use record::UseDetails;
 pub(crate) use reply::text;
-pub use service::Service;
+pub use service::BrokerService;
 
 /// What all requests share.
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
-    pub(crate) tokens: Tokens,
+    pub(crate) tokens: ClientTokens,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) audit: Arc<Trail>,
     pub(crate) metrics: Metrics,
     /// Whether everybody may read them.
     pub(crate) open_metrics: AtomicBool,
-    pub(crate) usage: ArcSwap<Usage>,
+    pub(crate) usage: ArcSwap<UsageLimits>,
     pub(crate) denials: Denials,
-    pub(crate) trust: Arc<Trust>,
+    pub(crate) trust: Arc<IssuerTrust>,
     pub(crate) traces: Arc<Traces>,
 }
 
@@ -85,13 +85,13 @@ impl Broker {
         traces: Arc<Traces>,
     ) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            tokens: Tokens::new(Arc::clone(engine.store()))?,
+            tokens: ClientTokens::new(Arc::clone(engine.store()))?,
             policy: ArcSwap::from_pointee(policy),
             metrics: Metrics::new()?,
             open_metrics: AtomicBool::new(false),
             engine,
             audit,
-            usage: ArcSwap::from_pointee(Usage::new(limits)),
+            usage: ArcSwap::from_pointee(UsageLimits::new(limits)),
             denials: Denials::default(),
             trust: Arc::default(),
             traces,

@@ -10,23 +10,23 @@ use hsmux_audit::{Event, Trail};
 use hsmux_config::Action;
 use hsmux_token::{ObjectId, ck};
 
-use super::{Admitted, Call};
-use crate::deed;
+use super::{AdmittedRequest, ApiCall};
+use crate::audited_change;
 use crate::engine::{for_client, spelling};
-use crate::metrics::{self, Reason, Running, Series};
+use crate::metrics::{self, KeySeries, Reason, RunningOperation};
 use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::Data;
 
 /// What an operation has used of its key, for its line on the trail.
 #[derive(Default)]
-pub struct Used {
+pub struct UseDetails {
     /// 0: nothing yet, or a key that has no versions.
     version: AtomicU32,
     mechanism: OnceLock<&'static str>,
 }
 
-impl Used {
+impl UseDetails {
     /// It uses this version of the key.
     pub fn version(&self, number: u32) {
         self.version.store(number, Ordering::Relaxed);
@@ -38,13 +38,13 @@ impl Used {
     }
 }
 
-impl Call {
+impl ApiCall {
     /// Uses the key: counted, and on the trail; also where the client goes away meanwhile. The work is pinned where it
     /// is made: a future that is passed on is copied, and made room for again.
     pub async fn using<T>(
         &self,
         call: &'static str,
-        used: &Used,
+        used: &UseDetails,
         work: Pin<&mut impl Future<Output = Result<T, Refusal>>>,
     ) -> Result<T, Refusal> {
         let mut running = self.series().begin(call);
@@ -52,7 +52,7 @@ impl Call {
         let result = if audit.wants_uses() {
             match audit.admit() {
                 Ok(()) => {
-                    let mut line = Line {
+                    let mut line = UseLine {
                         audit,
                         event: Some(self.use_of_key(call)),
                         used,
@@ -109,7 +109,7 @@ impl Call {
         let _ = self.object.set(object);
     }
 
-    fn series(&self) -> &Series {
+    fn series(&self) -> &KeySeries {
         self.series
             .get_or_init(|| self.broker().metrics.of_key(self.key()))
     }
@@ -125,11 +125,11 @@ impl Call {
         let event = Event::act(self.actor(), act, fields.into()).request(self.id());
         let audit = Arc::clone(&self.broker().audit);
         let admitted = self.admitted.clone();
-        let client = admitted.as_deref().map_or(0, Admitted::client);
+        let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
         let deed = async move {
             // It runs on without its call, and is one of the client's requests until it ends.
             let _admitted = admitted;
-            deed::carry_out(&audit, event, work).await
+            audited_change::carry_out(&audit, event, work).await
         };
         let done = traces::follow(self.trace.clone(), for_client(client, deed));
         tokio::spawn(done).await.unwrap_or_else(|e| {
@@ -142,15 +142,15 @@ impl Call {
 }
 
 /// A use of a key on its way to the trail.
-struct Line<'a> {
+struct UseLine<'a> {
     audit: &'a Trail,
     event: Option<Event>,
-    used: &'a Used,
-    running: &'a Running<'a>,
+    used: &'a UseDetails,
+    running: &'a RunningOperation<'a>,
     outcome: Option<String>,
 }
 
-impl Drop for Line<'_> {
+impl Drop for UseLine<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             let took = self.running.begun.elapsed().as_micros();

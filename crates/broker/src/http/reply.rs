@@ -28,7 +28,7 @@ struct Envelope<'a, T> {
 }
 
 #[derive(Serialize)]
-struct Results {
+struct BatchResults {
     batch_results: Vec<Data>,
 }
 
@@ -53,9 +53,10 @@ pub fn write(id: &str, reply: Reply) -> Response {
     match reply {
         Reply::Nothing => empty(StatusCode::NO_CONTENT),
         Reply::Data(status, data) => body(status, &Envelope::around(id, data)),
-        Reply::Batch(status, batch_results) => {
-            body(status, &Envelope::around(id, Results { batch_results }))
-        }
+        Reply::Batch(status, batch_results) => body(
+            status,
+            &Envelope::around(id, BatchResults { batch_results }),
+        ),
     }
 }
 

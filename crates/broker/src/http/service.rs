@@ -15,17 +15,17 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::change_watcher::ChangeWatcher;
 use super::connections::Connections;
-use super::listen::{House, Listener};
+use super::listen::{AppState, Listener};
 use super::tls::Https;
-use super::watch::Watch;
 use super::{Broker, app};
 use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
 
 /// A running broker, with threads of its own. Dropping it ends it: no new requests, then what runs.
-pub struct Service {
+pub struct BrokerService {
     broker: Arc<Broker>,
     addresses: Vec<SocketAddr>,
     connections: Arc<Connections>,
@@ -39,7 +39,7 @@ pub struct Service {
 /// a client that asks all the time learns in time to ask elsewhere.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-impl Service {
+impl BrokerService {
     /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
     /// policies, limits, certificates and issuers are taken over, all else needs a restart.
     pub fn start(
@@ -75,7 +75,7 @@ impl Service {
         runtime.block_on(broker.trust.keep_fresh());
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
-        let house = House {
+        let state = AppState {
             app: app(Arc::clone(&broker)),
             broker: Arc::clone(&broker),
             connections: Connections::new(
@@ -84,10 +84,10 @@ impl Service {
             end: ended,
             closing: closes,
         };
-        let connections = Arc::clone(&house.connections);
+        let connections = Arc::clone(&state.connections);
         let mut serving = JoinSet::new();
         for listener in listeners {
-            let work = listener.serve(house.clone());
+            let work = listener.serve(state.clone());
             let work = async {
                 if let Err(error) = work.await {
                     tracing::error!(%error, "the broker does not listen");
@@ -95,7 +95,7 @@ impl Service {
             };
             serving.spawn_on(work, runtime.handle());
         }
-        let watch = Watch::new(Arc::clone(&broker), https, section.clone());
+        let watch = ChangeWatcher::new(Arc::clone(&broker), https, section.clone());
         runtime.spawn(watch.run(current));
         let handle = runtime.handle().clone();
         let pulse = Pulse::start(move |beat| {
@@ -139,7 +139,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for BrokerService {
     fn drop(&mut self) {
         if let Some((runtime, serving)) = self.serving.take() {
             runtime.block_on(self.drain(serving));
@@ -149,7 +149,7 @@ impl Drop for Service {
     }
 }
 
-impl Service {
+impl BrokerService {
     /// No more connections, then no more requests, then what runs: none takes longer than the pool lets it.
     async fn drain(&self, mut serving: JoinSet<()>) {
         let patience = self.broker.engine.pool().options().deadline;

@@ -27,14 +27,14 @@ use tokio_rustls::TlsAcceptor;
 /// HTTPS with the certificates of now: new connections have them, those that are open stay as they are.
 pub struct Https {
     current: ArcSwap<(Tls, FileVersions)>,
-    server: ArcSwap<Server>,
+    server: ArcSwap<TlsState>,
     /// It is another one, or a list of revoked certificates has expired.
     changes: watch::Sender<()>,
     expired: AtomicUsize,
 }
 
 /// What one state of the files says.
-struct Server {
+struct TlsState {
     config: Arc<ServerConfig>,
     revocation: Arc<Revocation>,
 }
@@ -185,7 +185,7 @@ fn versions(files: &Tls) -> FileVersions {
 
 /// TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A client without a certificate may show a token. Lists of revoked
 /// certificates never become older.
-fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
+fn server(tls: &Tls, before: &Revocation) -> Result<TlsState> {
     let mut revocation = Arc::default();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let chain = certificates(&tls.certificate)?;
@@ -234,7 +234,7 @@ fn server(tls: &Tls, before: &Revocation) -> Result<Server> {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    Ok(Server {
+    Ok(TlsState {
         config: Arc::new(config),
         revocation,
     })

@@ -9,10 +9,10 @@ use serde::{Serialize, Serializer};
 
 /// A type of key, as the dialect names it; `aes256-cbc` is an extension.
 #[derive(Clone, Copy)]
-pub struct KeyType(&'static Row);
+pub struct KeyType(&'static KeyTypeRow);
 
 /// What a type means.
-pub struct Row {
+pub struct KeyTypeRow {
     /// The dialect's word.
     pub word: &'static str,
     /// Its number in the CKA_ID of managed keys, for ever.
@@ -44,11 +44,11 @@ pub enum Shape {
     Hmac,
 }
 
-const fn row(word: &'static str, code: u8, shape: Shape) -> Row {
-    Row { word, code, shape }
+const fn row(word: &'static str, code: u8, shape: Shape) -> KeyTypeRow {
+    KeyTypeRow { word, code, shape }
 }
 
-static TABLE: [Row; 11] = [
+static TABLE: [KeyTypeRow; 11] = [
     row("aes128-gcm96", 1, Shape::AesGcm { bits: 128 }),
     row("aes256-gcm96", 2, Shape::AesGcm { bits: 256 }),
     row("aes256-cbc", 3, Shape::AesCbcHmac),
@@ -222,7 +222,7 @@ mod tests {
     #[test]
     fn words_and_codes_are_unique() {
         for (at, row) in TABLE.iter().enumerate() {
-            let twin = |other: &Row| other.word == row.word || other.code == row.code;
+            let twin = |other: &KeyTypeRow| other.word == row.word || other.code == row.code;
             assert!(!TABLE[..at].iter().any(twin), "{}", row.word);
             assert_eq!(row.word.parse::<KeyType>().unwrap().code(), row.code);
             assert_eq!(row.shape.word(), row.word);

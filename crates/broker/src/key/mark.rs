@@ -10,7 +10,7 @@ use super::{KeyName, KeyType};
 /// `hsmb`, 1, the type's number, the role, the version in 4 bytes, 8 random bytes: a name that is
 /// used again after a deletion never gives the same object again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct KeyMark {
     /// The key's type.
     pub kind: KeyType,
     /// Which of the version's keys it is.
@@ -30,7 +30,7 @@ pub enum Role {
 
 const LENGTH: usize = BROKER_MARK.len() + 2 + 4 + 8;
 
-impl Mark {
+impl KeyMark {
     /// A new CKA_ID.
     pub fn to_id(self) -> Result<Vec<u8>> {
         let mut id = BROKER_MARK.to_vec();
@@ -84,17 +84,17 @@ mod tests {
 
     #[test]
     fn an_object_says_which_key_it_is_of() {
-        let mark = Mark {
+        let mark = KeyMark {
             kind: "aes256-cbc".parse().unwrap(),
             role: Role::Mac,
             version: 7,
         };
         let id = mark.to_id().unwrap();
         assert_ne!(id, mark.to_id().unwrap());
-        let (name, read) = Mark::of(&object(&id)).unwrap();
+        let (name, read) = KeyMark::of(&object(&id)).unwrap();
         assert_eq!((name.as_str(), read), ("orders", mark));
         for end in 0..id.len() {
-            assert_eq!(Mark::of(&object(&id[..end])), None);
+            assert_eq!(KeyMark::of(&object(&id[..end])), None);
         }
     }
 }

@@ -11,28 +11,28 @@ use hsmux_software::PublicKey;
 use hsmux_token::{Class, ObjectId};
 
 pub(crate) use kind::{HASHES, hash_word};
-pub use kind::{KeyType, Row, Shape};
-pub use mark::{Mark, Role};
+pub use kind::{KeyType, KeyTypeRow, Shape};
+pub use mark::{KeyMark, Role};
 pub use name::KeyName;
 
 use crate::engine::Budget;
 
 /// A managed key with all its versions, as it is at one moment.
 #[derive(Clone, Debug)]
-pub struct Key {
+pub struct ManagedKey {
     /// Its name.
     pub name: KeyName,
     /// Its type, the same for all versions.
     pub kind: KeyType,
     /// What its owner allows.
-    pub settings: Settings,
+    pub settings: KeySettings,
     /// From 1 up; those that were trimmed are gone.
-    pub versions: BTreeMap<u32, Arc<Version>>,
+    pub versions: BTreeMap<u32, Arc<KeyVersion>>,
 }
 
 /// What the owner of a key allows (the dialect's `keys/:name/config`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct KeySettings {
     /// Whether the key may be deleted.
     pub deletion_allowed: bool,
     /// Older versions no longer decrypt or verify, and make nothing new.
@@ -45,7 +45,7 @@ pub struct Settings {
 
 /// One version of a key: the objects of the tokens behind it.
 #[derive(Debug)]
-pub struct Version {
+pub struct KeyVersion {
     /// From 1.
     pub number: u32,
     /// Seconds after 1970.
@@ -62,7 +62,7 @@ pub struct Version {
     pub public: OnceLock<PublicKey>,
 }
 
-impl Default for Settings {
+impl Default for KeySettings {
     /// What holds for a new key, and for one whose settings were lost: it cannot be deleted.
     fn default() -> Self {
         Self {
@@ -74,7 +74,7 @@ impl Default for Settings {
     }
 }
 
-impl Key {
+impl ManagedKey {
     /// The number of the newest version.
     pub fn latest(&self) -> u32 {
         self.versions
@@ -84,14 +84,14 @@ impl Key {
 
     /// The same key with a version more, or in the place of one.
     #[must_use]
-    pub fn with(&self, version: Version) -> Self {
+    pub fn with(&self, version: KeyVersion) -> Self {
         let mut key = self.clone();
         key.versions.insert(version.number, Arc::new(version));
         key
     }
 }
 
-impl Version {
+impl KeyVersion {
     /// All objects of the tokens that it is made of.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         halves(self.object).chain(self.mac)

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | `series` | what is counted of one key; an operation costs a few atomic additions |
 //! | `reason` | why something was refused, in few words |
-//! | `tokens` | what is read of the pool and the trail when somebody asks |
+//! | `scrape` | what is read of the pool and the trail when somebody asks |
 //! | `page` | `/metrics`, and who may read it |
 
 mod page;
 mod reason;
+mod scrape;
 mod series;
-mod tokens;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,20 +22,20 @@ use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
 
 pub use page::{external, page};
 pub use reason::Reason;
-pub use series::{Running, Series};
+pub use series::{KeySeries, RunningOperation};
 
-use series::Families;
+use series::MetricFamilies;
 
 /// All that is counted.
 pub struct Metrics {
     registry: Registry,
-    families: Arc<Families>,
+    families: Arc<MetricFamilies>,
     /// By what a key is called on the page. Replaced as a whole, so that a look takes no lock.
-    keys: ArcSwap<HashMap<Arc<str>, Arc<Series>>>,
+    keys: ArcSwap<HashMap<Arc<str>, Arc<KeySeries>>>,
     /// Held by whoever adds to `keys` or takes away.
     turn: Mutex<()>,
     /// Of all keys that are too many.
-    others: Arc<Series>,
+    others: Arc<KeySeries>,
     refusals: [IntCounter; Reason::ALL.len()],
     requests: IntGauge,
     connections: IntGauge,
@@ -59,7 +59,7 @@ impl Metrics {
 
     fn build() -> prometheus::Result<Self> {
         let registry = Registry::new();
-        let families = Arc::new(Families::register(&registry)?);
+        let families = Arc::new(MetricFamilies::register(&registry)?);
         let refusals = IntCounterVec::new(
             Opts::new(
                 "hsmux_broker_refusals_total",
@@ -89,7 +89,7 @@ impl Metrics {
         Ok(Self {
             keys: ArcSwap::default(),
             turn: Mutex::new(()),
-            others: Arc::new(Series::new(OTHERS.into(), Arc::clone(&families))),
+            others: Arc::new(KeySeries::new(OTHERS.into(), Arc::clone(&families))),
             refusals: Reason::ALL.map(|reason| refusals.with_label_values(&[reason.word()])),
             requests: gauge(
                 "hsmux_broker_requests_in_flight",
@@ -109,7 +109,7 @@ impl Metrics {
     }
 
     /// What is counted of a key, by what it is called on the page; `""` is for what needs no key.
-    pub fn of_key(&self, key: &str) -> Arc<Series> {
+    pub fn of_key(&self, key: &str) -> Arc<KeySeries> {
         if let Some(known) = self.keys.load().get(key) {
             return Arc::clone(known);
         }
@@ -121,7 +121,7 @@ impl Metrics {
         if keys.len() >= MOST_KEYS {
             return Arc::clone(&self.others);
         }
-        let series = Arc::new(Series::new(key.into(), Arc::clone(&self.families)));
+        let series = Arc::new(KeySeries::new(key.into(), Arc::clone(&self.families)));
         let mut more = HashMap::clone(&keys);
         more.insert(key.into(), Arc::clone(&series));
         self.keys.store(Arc::new(more));
@@ -153,8 +153,8 @@ impl Metrics {
     }
 
     /// A request is in flight for as long as this lives.
-    pub fn request(&self) -> Held {
-        Held::new(&self.requests)
+    pub fn request(&self) -> GaugeGuard {
+        GaugeGuard::new(&self.requests)
     }
 
     /// A connection was closed, whose client had sent too many small frames.
@@ -173,23 +173,23 @@ impl Metrics {
     }
 
     /// A connection is open for as long as this lives.
-    pub fn connection(&self) -> Held {
+    pub fn connection(&self) -> GaugeGuard {
         self.accepted.inc();
-        Held::new(&self.connections)
+        GaugeGuard::new(&self.connections)
     }
 }
 
 /// One more of something that is counted while it lasts.
-pub struct Held(IntGauge);
+pub struct GaugeGuard(IntGauge);
 
-impl Held {
+impl GaugeGuard {
     fn new(gauge: &IntGauge) -> Self {
         gauge.inc();
         Self(gauge.clone())
     }
 }
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }

@@ -11,7 +11,7 @@ use hsmux_token::ObjectId;
 use prometheus::{TEXT_FORMAT, TextEncoder};
 
 use crate::Broker;
-use crate::http::{self, Call};
+use crate::http::{self, ApiCall};
 use crate::refusal::Refusal;
 
 /// Keys that others have made are called by what they are, however a client names them, as the beginning
@@ -25,7 +25,7 @@ pub fn external(object: &ObjectId) -> String {
 
 /// `/metrics`: for whoever is on this machine's socket, or is allowed to, or for everybody where the
 /// configuration says so.
-pub async fn page(call: Call) -> Result<Response, Refusal> {
+pub async fn page(call: ApiCall) -> Result<Response, Refusal> {
     let broker = Arc::clone(call.broker());
     let open = broker.open_metrics.load(Ordering::Relaxed);
     if !open && !call.client().is_local() {
@@ -56,7 +56,7 @@ fn write(broker: &Broker) -> prometheus::Result<String> {
     let traffic = broker.engine.pool().traffic();
     let traces = broker.traces.counts();
     let audit = broker.audit.status();
-    families.extend(super::tokens::families(
+    families.extend(super::scrape::families(
         &traffic,
         &audit,
         traces,

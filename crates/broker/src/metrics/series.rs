@@ -12,14 +12,14 @@ use prometheus::{
 use super::Reason;
 
 /// What is counted of every key.
-pub struct Families {
+pub struct MetricFamilies {
     operations: IntCounterVec,
     errors: IntCounterVec,
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
 }
 
-impl Families {
+impl MetricFamilies {
     pub fn register(registry: &Registry) -> prometheus::Result<Self> {
         let bounds = Spread::BOUNDS_US.map(|us| Duration::from_micros(us).as_secs_f64());
         let families = Self {
@@ -67,22 +67,22 @@ const OPERATIONS: [&str; 10] = [
 ];
 
 /// What is counted of one key.
-pub struct Series {
+pub struct KeySeries {
     key: Arc<str>,
-    families: Arc<Families>,
+    families: Arc<MetricFamilies>,
     in_flight: IntGauge,
     /// Of each operation, once there was one.
-    of: [OnceLock<Operation>; OPERATIONS.len()],
+    of: [OnceLock<OperationSeries>; OPERATIONS.len()],
 }
 
-struct Operation {
+struct OperationSeries {
     count: IntCounter,
     seconds: Histogram,
 }
 
-impl Series {
+impl KeySeries {
     /// Nothing is counted yet.
-    pub fn new(key: Arc<str>, families: Arc<Families>) -> Self {
+    pub fn new(key: Arc<str>, families: Arc<MetricFamilies>) -> Self {
         Self {
             in_flight: families.in_flight.with_label_values(&[&*key]),
             of: [const { OnceLock::new() }; OPERATIONS.len()],
@@ -92,9 +92,9 @@ impl Series {
     }
 
     /// An operation begins.
-    pub fn begin(&self, operation: &'static str) -> Running<'_> {
+    pub fn begin(&self, operation: &'static str) -> RunningOperation<'_> {
         self.in_flight.inc();
-        Running {
+        RunningOperation {
             series: self,
             operation,
             begun: Instant::now(),
@@ -102,11 +102,11 @@ impl Series {
         }
     }
 
-    fn end(&self, running: &Running<'_>) {
+    fn end(&self, running: &RunningOperation<'_>) {
         self.in_flight.dec();
         let word = running.operation;
         if let Some(at) = OPERATIONS.iter().position(|known| *known == word) {
-            let of = self.of[at].get_or_init(|| Operation {
+            let of = self.of[at].get_or_init(|| OperationSeries {
                 count: self
                     .families
                     .operations
@@ -140,8 +140,8 @@ impl Series {
 }
 
 /// An operation under way; it is counted when this is dropped.
-pub struct Running<'a> {
-    series: &'a Series,
+pub struct RunningOperation<'a> {
+    series: &'a KeySeries,
     operation: &'static str,
     /// When it began.
     pub begun: Instant,
@@ -149,7 +149,7 @@ pub struct Running<'a> {
     pub outcome: Result<(), Reason>,
 }
 
-impl Drop for Running<'_> {
+impl Drop for RunningOperation<'_> {
     fn drop(&mut self) {
         self.series.end(self);
     }

@@ -8,14 +8,14 @@ use crate::transit::batch::MOST;
 /// A member of an object, or a parameter.
 pub struct Field {
     name: &'static str,
-    kind: Kind,
+    kind: FieldKind,
     /// Of an answer: not in each.
     optional: bool,
 }
 
 /// What it may be.
 #[derive(Clone, Copy)]
-pub enum Kind {
+pub enum FieldKind {
     Text,
     /// Of a request: a number, also as text.
     Number,
@@ -45,14 +45,14 @@ pub enum Kind {
 
 /// The body of a request.
 #[derive(Clone, Copy)]
-pub enum Body {
+pub enum ApiBody {
     /// An object of these.
     One(&'static [Field]),
     /// The same, or many in `batch_input`.
     Batch(&'static [Field]),
 }
 
-pub const fn field(name: &'static str, kind: Kind) -> Field {
+pub const fn field(name: &'static str, kind: FieldKind) -> Field {
     Field {
         name,
         kind,
@@ -67,7 +67,7 @@ impl Field {
     }
 }
 
-impl Kind {
+impl FieldKind {
     fn schema(self) -> Value {
         let hashes = || HASHES.iter().map(|(word, ..)| *word);
         match self {
@@ -149,12 +149,12 @@ pub fn object(fields: &[Field]) -> Value {
 }
 
 /// What a request takes.
-pub fn request(body: Body) -> Value {
+pub fn request(body: ApiBody) -> Value {
     let fields = match body {
-        Body::One(fields) | Body::Batch(fields) => fields,
+        ApiBody::One(fields) | ApiBody::Batch(fields) => fields,
     };
     let mut members = properties(fields);
-    if matches!(body, Body::Batch(_)) {
+    if matches!(body, ApiBody::Batch(_)) {
         let mut item = properties(fields);
         item.insert("reference".into(), json!({ "type": "string" }));
         let items = json!({ "type": "object", "properties": item });
@@ -174,7 +174,7 @@ pub fn parameters(path: &str, query: &[Field]) -> Value {
         Some(json!({ "name": name, "in": "path", "required": true, "schema": schema }))
     });
     let in_query = query.iter().map(|field| {
-        let required = matches!(field.kind, Kind::Only(_));
+        let required = matches!(field.kind, FieldKind::Only(_));
         let schema = field.kind.schema();
         json!({ "name": field.name, "in": "query", "required": required, "schema": schema })
     });
@@ -194,6 +194,6 @@ fn in_path(path: &str, name: &str) -> Value {
         _ if path.contains("/random/") => {
             json!({ "type": "integer", "minimum": 1, "maximum": 128 * 1024 })
         }
-        _ => Kind::Hash.schema(),
+        _ => FieldKind::Hash.schema(),
     }
 }

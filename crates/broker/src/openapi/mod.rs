@@ -16,7 +16,7 @@ use axum::response::Response;
 use serde_json::{Map, Value, json};
 
 use crate::http;
-use paths::{Operation, PATHS};
+use paths::{ApiOperation, PATHS};
 
 /// `/v1/openapi.json`.
 pub fn page() -> Response {
@@ -73,7 +73,7 @@ pub fn document() -> Value {
     })
 }
 
-fn describe(path: &str, operation: &Operation) -> Value {
+fn describe(path: &str, operation: &ApiOperation) -> Value {
     let id: String =
         operation.method.to_owned() + &path.replace(['{', '}', '.'], "").replace('/', "-");
     let mut described = json!({

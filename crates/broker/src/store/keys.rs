@@ -4,7 +4,7 @@ use hsmux_token::{ObjectId, Result};
 use rusqlite::{Row, Transaction, params};
 
 use super::{Store, object_blob, object_of_blob, pending};
-use crate::key::{KeyName, KeyType, Settings};
+use crate::key::{KeyName, KeySettings, KeyType};
 
 /// A key as the store has it.
 pub struct KeyRow {
@@ -13,7 +13,7 @@ pub struct KeyRow {
     /// Its type.
     pub kind: KeyType,
     /// What its owner allows.
-    pub settings: Settings,
+    pub settings: KeySettings,
     /// In their order.
     pub versions: Vec<VersionRow>,
 }
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// A key or its settings, as they are now; its versions stay as they are.
-    pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &Settings) -> Result<()> {
+    pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &KeySettings) -> Result<()> {
         self.write(|write| put_key(write, name, kind, settings))
     }
 
@@ -68,7 +68,7 @@ impl Store {
         &self,
         name: &KeyName,
         kind: KeyType,
-        settings: &Settings,
+        settings: &KeySettings,
         version: &VersionRow,
         made: &[Vec<u8>],
     ) -> Result<()> {
@@ -94,7 +94,7 @@ impl Store {
         &self,
         name: &KeyName,
         kind: KeyType,
-        settings: &Settings,
+        settings: &KeySettings,
         objects: &[ObjectId],
     ) -> Result<()> {
         self.write(|write| {
@@ -118,7 +118,7 @@ fn put_key(
     write: &Transaction<'_>,
     name: &KeyName,
     kind: KeyType,
-    settings: &Settings,
+    settings: &KeySettings,
 ) -> rusqlite::Result<()> {
     write.execute(
         "INSERT INTO keys VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (name) DO UPDATE SET
@@ -138,7 +138,7 @@ fn put_key(
 fn key(row: &Row<'_>) -> rusqlite::Result<(String, Option<KeyRow>)> {
     let text: String = row.get("name")?;
     let kind: String = row.get("kind")?;
-    let settings = Settings {
+    let settings = KeySettings {
         deletion_allowed: row.get("deletion_allowed")?,
         min_decryption: row.get("min_decryption")?,
         min_encryption: row.get("min_encryption")?,

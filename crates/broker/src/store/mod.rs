@@ -30,7 +30,7 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 pub use budgets::{BLOCK, LIMIT};
 pub use keys::{KeyRow, VersionRow};
-pub use open::Trust;
+pub use open::StoreOrigin;
 pub use tokens::{ClientToken, TokenHash};
 
 use crate::traces;
@@ -41,7 +41,7 @@ pub struct Store {
     /// In WAL mode whoever reads waits for nobody who writes.
     reading: Mutex<Connection>,
     writing: Mutex<Connection>,
-    trust: Trust,
+    origin: StoreOrigin,
     /// Nobody else serves from this file.
     _owner: Option<FileLock>,
 }
@@ -54,20 +54,20 @@ impl Store {
     /// missing; one that is damaged is refused.
     pub fn open(file: &Path) -> Result<Self> {
         let owner = open::own(file)?;
-        let (writing, trust) = open::open(file)?;
-        Self::over(file, writing, trust, Some(owner))
+        let (writing, origin) = open::open(file)?;
+        Self::over(file, writing, origin, Some(owner))
     }
 
     /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
-    pub fn beside(file: &Path) -> Result<Self> {
-        let writing = open::beside(file).map_err(|e| failed(file, &e))?;
-        Self::over(file, writing, Trust::Own, None)
+    pub fn open_shared(file: &Path) -> Result<Self> {
+        let writing = open::open_shared(file).map_err(|e| failed(file, &e))?;
+        Self::over(file, writing, StoreOrigin::Own, None)
     }
 
     fn over(
         file: &Path,
         writing: Connection,
-        trust: Trust,
+        origin: StoreOrigin,
         owner: Option<FileLock>,
     ) -> Result<Self> {
         let reading = open::connect(file).map_err(|e| failed(file, &e))?;
@@ -75,14 +75,14 @@ impl Store {
             file: file.to_owned(),
             reading: Mutex::new(reading),
             writing: Mutex::new(writing),
-            trust,
+            origin,
             _owner: owner,
         })
     }
 
     /// What the file was worth when it was opened.
-    pub fn trust(&self) -> Trust {
-        self.trust
+    pub fn origin(&self) -> StoreOrigin {
+        self.origin
     }
 
     /// Does something with the store on a thread that may block.

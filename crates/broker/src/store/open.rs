@@ -17,7 +17,7 @@ use super::{PATIENCE, failed, schema};
 
 /// What the file is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trust {
+pub enum StoreOrigin {
     /// It is the file that was written here last.
     Own,
     /// It is new, and there was none.
@@ -38,7 +38,7 @@ const LOCKED_FOR: Duration = Duration::from_secs(60);
 const MOMENT: Duration = Duration::from_secs(1);
 
 /// Opens the file, or makes it. A damaged one is for a person to decide about.
-pub fn open(file: &Path) -> Result<(Connection, Trust)> {
+pub fn open(file: &Path) -> Result<(Connection, StoreOrigin)> {
     let failed = |e: rusqlite::Error| failed(file, &e);
     let turn = alone(file).map_err(failed)?;
     let stamps = fs::read(stamp_file(file)).ok();
@@ -52,26 +52,26 @@ pub fn open(file: &Path) -> Result<(Connection, Trust)> {
         let stamps = stamps.as_deref().unwrap_or_default();
         stamps.chunks(STAMP).any(|known| known == stamp)
     };
-    let trust = match (there, &stamps, &within) {
-        (true, _, Some(stamp)) if known(stamp) => Trust::Own,
-        (true, ..) => Trust::Restored,
-        (false, None, _) => Trust::New,
-        (false, Some(_), _) => Trust::Lost,
+    let origin = match (there, &stamps, &within) {
+        (true, _, Some(stamp)) if known(stamp) => StoreOrigin::Own,
+        (true, ..) => StoreOrigin::Restored,
+        (false, None, _) => StoreOrigin::New,
+        (false, Some(_), _) => StoreOrigin::Lost,
     };
-    renew(&mut connection, file, trust, within).map_err(failed)?;
-    Ok((connection, trust))
+    renew(&mut connection, file, origin, within).map_err(failed)?;
+    Ok((connection, origin))
 }
 
 /// Opens the file for a command. Where there has never been one it makes it, with a stamp as of a start: the broker
 /// would take one without for a copy, of which nobody knows how often keys were used since. Where only the file is
 /// missing it was lost, and what is made has no stamp.
-pub fn beside(file: &Path) -> rusqlite::Result<Connection> {
+pub fn open_shared(file: &Path) -> rusqlite::Result<Connection> {
     let _alone = alone(file)?;
     let is_first = !file.exists() && !stamp_file(file).exists();
     let mut connection = connected(file)?;
     schema::migrate(&mut connection)?;
     if is_first {
-        renew(&mut connection, file, Trust::New, None)?;
+        renew(&mut connection, file, StoreOrigin::New, None)?;
     }
     Ok(connection)
 }
@@ -146,19 +146,19 @@ fn own_stamp(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
 fn renew(
     connection: &mut Connection,
     file: &Path,
-    trust: Trust,
+    origin: StoreOrigin,
     within: Option<Vec<u8>>,
 ) -> rusqlite::Result<()> {
     let mut stamp = vec![0; STAMP];
     getrandom::fill(&mut stamp).map_err(|e| schema::other(format!("no random bytes: {e}")))?;
-    if let Some(within) = within.filter(|_| trust == Trust::Own) {
+    if let Some(within) = within.filter(|_| origin == StoreOrigin::Own) {
         replace(&stamp_file(file), &[&within[..], &stamp].concat())?;
     }
     let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if trust == Trust::Restored {
+    if origin == StoreOrigin::Restored {
         distrust(&write)?;
     }
-    if matches!(trust, Trust::Restored | Trust::Lost) {
+    if matches!(origin, StoreOrigin::Restored | StoreOrigin::Lost) {
         write.execute("UPDATE origin SET uses_forgotten = 1", [])?;
     }
     write.execute("UPDATE origin SET stamp = ?1", [&stamp])?;

@@ -10,53 +10,53 @@ use axum::http::StatusCode;
 use hsmux_pool::together;
 use serde::de::{Deserialize, Deserializer, MapAccess};
 
-use super::beside::{self, Beside};
-use super::bounded::Bounded;
+use super::batch_yield::BatchYield;
+use super::bounded_list::BoundedList;
+use super::extra_members::{self, ExtraMembers};
 use super::in_order::in_order;
-use super::turn::Turn;
 use super::{Data, Reply, loose};
-use crate::http::Admitted;
+use crate::http::AdmittedRequest;
 use crate::refusal::Refusal;
 
 /// The body of a request that may be a batch.
 pub struct Batch<Item> {
     single: Item,
-    whole: Whole<Item>,
+    whole: BatchFields<Item>,
 }
 
 /// What is said of a batch outside of its items, and these.
-struct Whole<Item> {
-    entries: Option<Bounded<Entry<Item>, MOST>>,
+struct BatchFields<Item> {
+    entries: Option<BoundedList<BatchItem<Item>, MOST>>,
     partial_failure_response_code: Option<u16>,
 }
 
-struct Entry<Item> {
+struct BatchItem<Item> {
     item: Item,
-    named: Named,
+    named: ItemReference,
 }
 
 /// What is said of an item that is not its own.
 #[derive(Default)]
-struct Named {
+struct ItemReference {
     reference: Option<String>,
 }
 
 impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Batch<Item> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (single, whole) = beside::read(deserializer)?;
+        let (single, whole) = extra_members::read(deserializer)?;
         Ok(Self { single, whole })
     }
 }
 
-impl<'de, Item: Deserialize<'de>> Deserialize<'de> for Entry<Item> {
+impl<'de, Item: Deserialize<'de>> Deserialize<'de> for BatchItem<Item> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (item, named) = beside::read(deserializer)?;
+        let (item, named) = extra_members::read(deserializer)?;
         Ok(Self { item, named })
     }
 }
 
 /// An item needs no default.
-impl<Item> Default for Whole<Item> {
+impl<Item> Default for BatchFields<Item> {
     fn default() -> Self {
         Self {
             entries: None,
@@ -65,7 +65,7 @@ impl<Item> Default for Whole<Item> {
     }
 }
 
-impl<'de, Item: Deserialize<'de>> Beside<'de> for Whole<Item> {
+impl<'de, Item: Deserialize<'de>> ExtraMembers<'de> for BatchFields<Item> {
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
         /// A number, as the dialect's clients write it.
         #[derive(serde::Deserialize)]
@@ -84,7 +84,7 @@ impl<'de, Item: Deserialize<'de>> Beside<'de> for Whole<Item> {
     }
 }
 
-impl<'de> Beside<'de> for Named {
+impl<'de> ExtraMembers<'de> for ItemReference {
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error> {
         let own = member == "reference";
         if own {
@@ -127,13 +127,13 @@ impl<Item> Batch<Item> {
     /// How many there are, one where it is no batch.
     pub fn items(&self) -> usize {
         let entries = self.whole.entries.as_ref();
-        entries.map_or(1, |Bounded(entries)| entries.len())
+        entries.map_or(1, |BoundedList(entries)| entries.len())
     }
 
     /// The items of a batch, in their order; none of a single one.
     pub fn entries_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Item> {
         let entries = self.whole.entries.as_mut();
-        let entries = entries.map_or(&mut [][..], |Bounded(entries)| entries);
+        let entries = entries.map_or(&mut [][..], |BoundedList(entries)| entries);
         entries.iter_mut().map(|entry| &mut entry.item)
     }
 
@@ -142,24 +142,24 @@ impl<Item> Batch<Item> {
     pub async fn answer<Working>(
         self,
         failures: Failures,
-        admitted: Option<&Admitted>,
+        admitted: Option<&AdmittedRequest>,
         work: impl Fn(Item) -> Working,
     ) -> Result<Reply, Refusal>
     where
         Working: Future<Output = Result<Data, Refusal>>,
     {
-        let Some(Bounded(entries)) = self.whole.entries else {
+        let Some(BoundedList(entries)) = self.whole.entries else {
             return Ok(Reply::ok(work(self.single).await?));
         };
         if entries.is_empty() {
             return Err(Refusal::bad("missing batch input to process"));
         }
         let hold = |bytes| admitted.map_or(Ok(()), |admitted| admitted.hold(bytes));
-        hold(entries.len() * (size_of::<Entry<Item>>() + size_of::<Answer>()))?;
-        let turn = &Turn::new();
-        let in_vain = &InVain::default();
+        hold(entries.len() * (size_of::<BatchItem<Item>>() + size_of::<ItemAnswer>()))?;
+        let turn = &BatchYield::new();
+        let in_vain = &SharedFailure::default();
         let no_room = &OnceLock::new();
-        let each = entries.into_iter().map(|Entry { item, named }| {
+        let each = entries.into_iter().map(|BatchItem { item, named }| {
             // Passed on from here as a pointer.
             let working = Box::pin(work(item));
             async move {
@@ -192,9 +192,9 @@ impl<Item> Batch<Item> {
 /// What an item has waited for in vain, for a long time: nobody serves now, and those behind it do not wait for
 /// that anew.
 #[derive(Default)]
-struct InVain(OnceLock<Refusal>);
+struct SharedFailure(OnceLock<Refusal>);
 
-impl InVain {
+impl SharedFailure {
     async fn unless(
         &self,
         working: impl Future<Output = Result<Data, Refusal>>,
@@ -214,16 +214,16 @@ impl InVain {
     }
 }
 
-type Answer = (Option<String>, Result<Data, Refusal>);
+type ItemAnswer = (Option<String>, Result<Data, Refusal>);
 
 /// Bytes that it takes in memory, about.
-fn size((reference, result): &Answer) -> usize {
+fn size((reference, result): &ItemAnswer) -> usize {
     let reference = reference.as_ref().map_or(0, String::len);
     let result = result.as_ref();
     reference + result.map_or_else(|refusal| refusal.text().len(), Data::size)
 }
 
-fn one((reference, result): Answer) -> Data {
+fn one((reference, result): ItemAnswer) -> Data {
     let mut members =
         result.unwrap_or_else(|refusal| Data::from([("error", refusal.text().into())]));
     if let Some(reference) = reference {
@@ -235,7 +235,7 @@ fn one((reference, result): Answer) -> Data {
 /// 200 where all went well; else the client's error before ours, unless the client has said which status
 /// it wants for a batch of which a part went well.
 fn status(
-    answers: &[Answer],
+    answers: &[ItemAnswer],
     failures: Failures,
     partial: Option<u16>,
 ) -> Result<StatusCode, Refusal> {

@@ -2,39 +2,39 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `sealed` | `vault:v1:...` |
+//! | `sealed_text` | `vault:v1:...` |
 //! | `answer` | what is answered |
 //! | `batch` | one item or many, each with its own answer |
-//! | `bounded` | a list that is not too long |
+//! | `bounded_list` | a list that is not too long |
 //! | `in_order` | many answers, some of them waited for at once |
-//! | `turn` | others have their turn between the items of a batch |
-//! | `beside` | what is said of an item and is not its own |
+//! | `batch_yield` | others have their turn between the items of a batch |
+//! | `extra_members` | what is said of an item and is not its own |
 //! | `loose` | numbers and flags as the dialect's clients write them |
-//! | `named` | the key that a request means, managed or not |
+//! | `requested_key` | the key that a request means, managed or not |
 //! | `crypt` | encrypt, decrypt, rewrap, datakey |
 //! | `sign`, `marshal` | sign, verify; the forms of signatures |
 //! | `hmac` | hmac, and its part of verify |
 //! | `keys`, `certificate` | keys and what is kept with them |
-//! | `shown` | a key as it is shown |
+//! | `key_view` | a key as it is shown |
 //! | `plain` | random, hash: what needs no key |
 
 mod answer;
 pub mod batch;
-mod beside;
-mod bounded;
+mod batch_yield;
+mod bounded_list;
 pub mod certificate;
 pub mod crypt;
+mod extra_members;
 pub mod hmac;
 mod in_order;
+mod key_view;
 pub mod keys;
 mod loose;
 pub(crate) mod marshal;
-mod named;
 pub mod plain;
-pub(crate) mod sealed;
-mod shown;
+mod requested_key;
+pub(crate) mod sealed_text;
 pub mod sign;
-mod turn;
 
 use axum::http::StatusCode;
 use base64::Engine as _;
@@ -44,7 +44,7 @@ use serde_json::Value;
 use crate::refusal::Refusal;
 
 pub use answer::{Data, Reply};
-pub(crate) use shown::time;
+pub(crate) use key_view::time;
 
 /// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all that belongs to it.
 const LONGEST_INPUT: usize = (16 << 20) - (64 << 10);

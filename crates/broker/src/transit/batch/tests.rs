@@ -1,8 +1,8 @@
 use hsmux_config::{Allowance, Limits};
 
 use super::*;
-use crate::auth::Client;
-use crate::http::Usage;
+use crate::auth::ClientIdentity;
+use crate::http::UsageLimits;
 
 #[derive(serde::Deserialize)]
 struct Item {
@@ -102,7 +102,7 @@ async fn what_some_items_have_waited_for_in_vain_the_others_do_not_wait_for() {
 
 #[tokio::test]
 async fn a_batch_is_given_up_when_its_answers_have_no_room() {
-    let usage = Usage::new(Limits {
+    let usage = UsageLimits::new(Limits {
         each: Allowance {
             max_body: 0,
             ..Allowance::default()
@@ -111,7 +111,7 @@ async fn a_batch_is_given_up_when_its_answers_have_no_room() {
         ..Limits::default()
     });
     let admit = |name: &str| {
-        let client = Client::new(vec![name.into()]);
+        let client = ClientIdentity::new(vec![name.into()]);
         usage.admit(&client, name).unwrap()
     };
     let other = admit("other");

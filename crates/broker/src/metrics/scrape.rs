@@ -10,7 +10,7 @@ use prometheus::proto::{
 };
 
 /// What a number says of something.
-struct Row<Of> {
+struct MetricRow<Of> {
     name: &'static str,
     help: &'static str,
     kind: MetricType,
@@ -20,8 +20,8 @@ struct Row<Of> {
 /// Tables of rows: what each number says, its name, its help and how it is read.
 macro_rules! tables {
     ($($table:ident of $of:ty { $($kind:ident $name:literal $help:literal $value:expr;)* })*) => {
-        $(static $table: &[Row<$of>] = &[$(
-            Row { name: $name, help: $help, kind: MetricType::$kind, value: $value },
+        $(static $table: &[MetricRow<$of>] = &[$(
+            MetricRow { name: $name, help: $help, kind: MetricType::$kind, value: $value },
         )*];)*
     };
 }
@@ -104,7 +104,7 @@ pub fn families(
 }
 
 /// What there is one of, if it is there.
-fn alone<Of>(rows: &[Row<Of>], of: Option<&Of>) -> impl Iterator<Item = MetricFamily> {
+fn alone<Of>(rows: &[MetricRow<Of>], of: Option<&Of>) -> impl Iterator<Item = MetricFamily> {
     let of = of.into_iter();
     of.flat_map(move |of| {
         rows.iter().map(move |row| {
@@ -114,7 +114,7 @@ fn alone<Of>(rows: &[Row<Of>], of: Option<&Of>) -> impl Iterator<Item = MetricFa
     })
 }
 
-impl<Of> Row<Of> {
+impl<Of> MetricRow<Of> {
     fn of(&self, of: &Of, labels: Vec<LabelPair>) -> Metric {
         let (value, mut metric) = ((self.value)(of), Metric::from_label(labels));
         if self.kind == MetricType::COUNTER {

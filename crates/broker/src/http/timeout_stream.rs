@@ -10,16 +10,16 @@ use hsmux_config::Limits;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::connections::Activity;
+use super::connections::ConnectionActivity;
 
 /// A stream that ends for its reader when the client takes too long: for the head of a request, for the
 /// next request, for reading an answer. How long a body takes is the request's own affair.
 ///
 /// It holds for every protocol and from the first byte on, where hyper's own time-out begins only when
 /// it knows which protocol it is, and makes no difference between half a head and none.
-pub struct Patient<S> {
+pub struct TimeoutStream<S> {
     stream: S,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     /// For a head, and for an answer to be taken.
     read: Duration,
     idle: Duration,
@@ -35,8 +35,8 @@ pub struct Patient<S> {
 /// A client that still writes when its connection is closed may lose the answer (RFC 9112, section 9.6).
 const LINGER: Duration = Duration::from_millis(500);
 
-impl<S> Patient<S> {
-    pub fn new(stream: S, activity: Arc<Activity>, limits: &Limits) -> Self {
+impl<S> TimeoutStream<S> {
+    pub fn new(stream: S, activity: Arc<ConnectionActivity>, limits: &Limits) -> Self {
         let soon = Instant::now() + limits.read_timeout.min(limits.idle_timeout);
         Self {
             stream,
@@ -83,7 +83,7 @@ impl<S> Patient<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -111,7 +111,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -159,7 +159,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-impl<S> Patient<S> {
+impl<S> TimeoutStream<S> {
     fn unless_stuck<T>(
         &mut self,
         done: Poll<io::Result<T>>,

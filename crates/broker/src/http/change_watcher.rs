@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::Broker;
-use super::limits::Usage;
+use super::limits::UsageLimits;
 use super::tls::Https;
 use crate::engine::Engine;
 use crate::policy::Policy;
 
 /// Who looks.
-pub struct Watch {
+pub struct ChangeWatcher {
     broker: Arc<Broker>,
     https: Option<Arc<Https>>,
     /// As it was taken over last.
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(500);
 /// When that is tried again which could not be taken from the tokens, though nothing has changed there.
 const AGAIN: Duration = Duration::from_secs(60);
 
-impl Watch {
+impl ChangeWatcher {
     pub fn new(broker: Arc<Broker>, https: Option<Arc<Https>>, section: BrokerSection) -> Self {
         Self {
             seen: watch::Sender::new(broker.engine.pool().catalogue().epoch),
@@ -69,7 +69,7 @@ impl Watch {
         if now.limits != self.section.limits {
             self.broker
                 .usage
-                .store(Arc::new(Usage::new(now.limits.clone())));
+                .store(Arc::new(UsageLimits::new(now.limits.clone())));
             tracing::info!("the broker has other limits");
         }
         self.broker.open_metrics(now.metrics);

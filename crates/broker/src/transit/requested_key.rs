@@ -7,41 +7,41 @@ use hsmux_config::Action;
 use hsmux_software::PublicKey;
 use hsmux_token::{Hash, ObjectId};
 
-use crate::engine::{Cipher, External, Padding, Target, is_external};
-use crate::http::{Call, Used};
-use crate::key::{HASHES, Key, Shape, Version};
+use crate::engine::{Cipher, CipherKey, ExternalKey, RsaPadding, is_external};
+use crate::http::{ApiCall, UseDetails};
+use crate::key::{HASHES, KeyVersion, ManagedKey, Shape};
 use crate::refusal::Refusal;
 
 /// The key of a request.
-pub enum Named {
+pub enum RequestedKey {
     /// One that the broker has made.
-    Managed(Arc<Key>),
+    Managed(Arc<ManagedKey>),
     /// One that others have made; it has one version.
-    External(External),
+    External(ExternalKey),
 }
 
 /// One use of a request's key: all of the request, or an item of its batch.
-pub struct Use<'a> {
+pub struct KeyUse<'a> {
     /// The request.
-    pub call: &'a Call,
-    key: &'a Named,
-    used: Used,
+    pub call: &'a ApiCall,
+    key: &'a RequestedKey,
+    used: UseDetails,
 }
 
 /// A version of either.
-pub struct Chosen {
+pub struct ChosenVersion {
     /// From 1.
     pub number: u32,
     /// The secret or private key.
     pub object: ObjectId,
     /// What can be done with it.
     pub shape: Shape,
-    version: Option<Arc<Version>>,
+    version: Option<Arc<KeyVersion>>,
 }
 
 /// How a request wants a text to be enciphered, where the key leaves a choice.
 #[derive(Default)]
-pub struct Choice<'a> {
+pub struct CipherOptions<'a> {
     /// `oaep` or `pkcs1v15`.
     pub padding: Option<&'a str>,
     /// The hash of OAEP.
@@ -50,9 +50,9 @@ pub struct Choice<'a> {
     pub mode: Option<&'a str>,
 }
 
-impl Named {
+impl RequestedKey {
     /// Looks the key up.
-    pub fn find(call: &Call) -> Result<Self, Refusal> {
+    pub fn find(call: &ApiCall) -> Result<Self, Refusal> {
         let name = call.key();
         let engine = call.engine();
         if is_external(name) {
@@ -63,32 +63,32 @@ impl Named {
         engine.keyring().find(name).map(Self::Managed)
     }
 
-    fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
+    fn to_make(&self, asked: Option<u32>) -> Result<ChosenVersion, Refusal> {
         match self {
-            Self::Managed(key) => Ok(Chosen::of(key, key.to_make(asked)?)),
+            Self::Managed(key) => Ok(ChosenVersion::of(key, key.to_make(asked)?)),
             Self::External(external) => match asked {
-                None | Some(0 | 1) => Ok(Chosen::external(external)),
+                None | Some(0 | 1) => Ok(ChosenVersion::external(external)),
                 Some(_) => Err(Refusal::bad("a key that others have made has one version")),
             },
         }
     }
 
-    fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
+    fn to_read(&self, number: u32) -> Result<ChosenVersion, Refusal> {
         match self {
-            Self::Managed(key) => Ok(Chosen::of(key, key.to_read(number)?)),
-            Self::External(external) if number == 1 => Ok(Chosen::external(external)),
+            Self::Managed(key) => Ok(ChosenVersion::of(key, key.to_read(number)?)),
+            Self::External(external) if number == 1 => Ok(ChosenVersion::external(external)),
             Self::External(_) => Err(Refusal::bad("invalid ciphertext: version is too new")),
         }
     }
 }
 
-impl<'a> Use<'a> {
+impl<'a> KeyUse<'a> {
     /// It has not begun.
-    pub fn new(call: &'a Call, key: &'a Named) -> Self {
+    pub fn new(call: &'a ApiCall, key: &'a RequestedKey) -> Self {
         Self {
             call,
             key,
-            used: Used::default(),
+            used: UseDetails::default(),
         }
     }
 
@@ -102,24 +102,24 @@ impl<'a> Use<'a> {
     }
 
     /// The version that makes something new.
-    pub fn to_make(&self, asked: Option<u32>) -> Result<Chosen, Refusal> {
+    pub fn to_make(&self, asked: Option<u32>) -> Result<ChosenVersion, Refusal> {
         self.key.to_make(asked).inspect(|chosen| self.note(chosen))
     }
 
     /// The version that has made something.
-    pub fn to_read(&self, number: u32) -> Result<Chosen, Refusal> {
+    pub fn to_read(&self, number: u32) -> Result<ChosenVersion, Refusal> {
         self.key.to_read(number).inspect(|chosen| self.note(chosen))
     }
 
-    fn note(&self, chosen: &Chosen) {
+    fn note(&self, chosen: &ChosenVersion) {
         if chosen.version.is_some() {
             self.used.version(chosen.number);
         }
     }
 }
 
-impl Chosen {
-    fn of(key: &Key, version: &Arc<Version>) -> Self {
+impl ChosenVersion {
+    fn of(key: &ManagedKey, version: &Arc<KeyVersion>) -> Self {
         Self {
             number: version.number,
             object: version.object,
@@ -128,7 +128,7 @@ impl Chosen {
         }
     }
 
-    fn external(external: &External) -> Self {
+    fn external(external: &ExternalKey) -> Self {
         Self {
             number: 1,
             object: external.object,
@@ -140,10 +140,10 @@ impl Chosen {
     /// How it enciphers; what a policy has to allow by name is asked here.
     pub async fn target(
         &self,
-        Use { call, used, .. }: &Use<'_>,
-        choice: &Choice<'_>,
+        KeyUse { call, used, .. }: &KeyUse<'_>,
+        choice: &CipherOptions<'_>,
         action: Action,
-    ) -> Result<Target, Refusal> {
+    ) -> Result<CipherKey, Refusal> {
         let version = self.version.as_ref();
         let cipher = match (self.shape, choice.mode) {
             (Shape::AesGcm { .. }, Some("cbc")) if version.is_none() => {
@@ -171,7 +171,7 @@ impl Chosen {
             }
             (Shape::Rsa { .. }, _) => {
                 let padding = padding(choice)?;
-                if padding == Padding::Pkcs1 && action != Action::Encrypt {
+                if padding == RsaPadding::Pkcs1 && action != Action::Encrypt {
                     call.may_within(Action::Pkcs1Decrypt)?;
                     used.mechanism("CKM_RSA_PKCS");
                 }
@@ -179,14 +179,14 @@ impl Chosen {
             }
             _ => return Err(Refusal::bad("keys of this type do not encrypt or decrypt")),
         };
-        Ok(Target {
+        Ok(CipherKey {
             object: self.object,
             cipher,
         })
     }
 
     /// The public half.
-    pub fn public(&self, call: &Call) -> Result<PublicKey, Refusal> {
+    pub fn public(&self, call: &ApiCall) -> Result<PublicKey, Refusal> {
         match &self.version {
             Some(version) => call.engine().public_half(version),
             None => Ok(call.engine().public_key(self.object)?),
@@ -194,13 +194,13 @@ impl Chosen {
     }
 }
 
-fn padding(choice: &Choice<'_>) -> Result<Padding, Refusal> {
+fn padding(choice: &CipherOptions<'_>) -> Result<RsaPadding, Refusal> {
     match choice.padding {
         None | Some("" | "oaep") => {
             let hash = hash(choice.oaep_hash.unwrap_or("sha2-256"))?;
-            Ok(Padding::Oaep(hash))
+            Ok(RsaPadding::Oaep(hash))
         }
-        Some("pkcs1v15") => Ok(Padding::Pkcs1),
+        Some("pkcs1v15") => Ok(RsaPadding::Pkcs1),
         Some(other) => Err(Refusal::bad(format!(
             "padding_scheme {other:?}: there are oaep and pkcs1v15"
         ))),

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
 /// What is read of an object beside the item in it.
-pub trait Beside<'de>: Default {
+pub trait ExtraMembers<'de>: Default {
     /// Reads the value of a member, if that is one of its own.
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error>;
 }
@@ -19,14 +19,16 @@ pub fn read<'de, D, Item, Other>(deserializer: D) -> Result<(Item, Other), D::Er
 where
     D: Deserializer<'de>,
     Item: Deserialize<'de>,
-    Other: Beside<'de>,
+    Other: ExtraMembers<'de>,
 {
-    deserializer.deserialize_map(Object(PhantomData))
+    deserializer.deserialize_map(ItemVisitor(PhantomData))
 }
 
-struct Object<Item, Other>(PhantomData<(Item, Other)>);
+struct ItemVisitor<Item, Other>(PhantomData<(Item, Other)>);
 
-impl<'de, Item: Deserialize<'de>, Other: Beside<'de>> Visitor<'de> for Object<Item, Other> {
+impl<'de, Item: Deserialize<'de>, Other: ExtraMembers<'de>> Visitor<'de>
+    for ItemVisitor<Item, Other>
+{
     type Value = (Item, Other);
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -35,7 +37,7 @@ impl<'de, Item: Deserialize<'de>, Other: Beside<'de>> Visitor<'de> for Object<It
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
         let mut other = Other::default();
-        let members = Members {
+        let members = ItemMembers {
             map,
             other: &mut other,
             _item: PhantomData,
@@ -46,20 +48,22 @@ impl<'de, Item: Deserialize<'de>, Other: Beside<'de>> Visitor<'de> for Object<It
 }
 
 /// The members that are the item's.
-struct Members<'a, 'de, A, Other> {
+struct ItemMembers<'a, 'de, A, Other> {
     map: A,
     other: &'a mut Other,
     _item: PhantomData<&'de ()>,
 }
 
-impl<'de, A: MapAccess<'de>, Other: Beside<'de>> MapAccess<'de> for Members<'_, 'de, A, Other> {
+impl<'de, A: MapAccess<'de>, Other: ExtraMembers<'de>> MapAccess<'de>
+    for ItemMembers<'_, 'de, A, Other>
+{
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
     ) -> Result<Option<K::Value>, A::Error> {
-        while let Some(Name(name)) = self.map.next_key()? {
+        while let Some(MemberName(name)) = self.map.next_key()? {
             if !self.other.take(&name, &mut self.map)? {
                 return seed.deserialize(name.into_deserializer()).map(Some);
             }
@@ -75,4 +79,4 @@ impl<'de, A: MapAccess<'de>, Other: Beside<'de>> MapAccess<'de> for Members<'_, 
 /// Of a member; a copy only where it is written with escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);

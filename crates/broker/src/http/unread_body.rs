@@ -21,51 +21,51 @@ const SHORT: u64 = 16 << 10;
 const MOMENT: Duration = Duration::from_millis(200);
 
 /// A request's body, which comes back when it is dropped before its end.
-pub struct Lent {
+pub struct RecoverableBody {
     body: Option<Incoming>,
-    home: Arc<Mutex<State>>,
+    home: Arc<Mutex<BodyState>>,
 }
 
 /// What becomes of a body that was lent.
-pub struct Rest {
-    state: Arc<Mutex<State>>,
+pub struct UnreadBody {
+    state: Arc<Mutex<BodyState>>,
     /// Until somebody reads it, the client does not send it (RFC 9110, section 10.1.1).
     on_demand: bool,
 }
 
-enum State {
+enum BodyState {
     Away,
     Read,
     Back(Incoming),
 }
 
 /// The request with its body on loan.
-pub fn lend(request: Request<Incoming>) -> (Request<Lent>, Rest) {
-    let state = Arc::new(Mutex::new(State::Away));
-    let rest = Rest {
+pub fn lend(request: Request<Incoming>) -> (Request<RecoverableBody>, UnreadBody) {
+    let state = Arc::new(Mutex::new(BodyState::Away));
+    let rest = UnreadBody {
         state: Arc::clone(&state),
         on_demand: request.headers().contains_key(header::EXPECT),
     };
-    let lent = |body| Lent {
+    let lent = |body| RecoverableBody {
         body: Some(body),
         home: state,
     };
     (request.map(lent), rest)
 }
 
-impl Rest {
+impl UnreadBody {
     /// Whether another request can follow: the body is read to its end, here if need be.
     pub async fn read_out(self) -> bool {
-        let state = std::mem::replace(&mut *self.state.lock(), State::Away);
+        let state = std::mem::replace(&mut *self.state.lock(), BodyState::Away);
         match state {
-            State::Read => true,
-            State::Back(body) if body.is_end_stream() => true,
-            State::Back(body) => {
+            BodyState::Read => true,
+            BodyState::Back(body) if body.is_end_stream() => true,
+            BodyState::Back(body) => {
                 let length = body.size_hint().upper();
                 let short = !self.on_demand && length.is_some_and(|length| length <= SHORT);
                 short && matches!(timeout(MOMENT, discard(body)).await, Ok(true))
             }
-            State::Away => false,
+            BodyState::Away => false,
         }
     }
 }
@@ -81,7 +81,7 @@ async fn discard(mut body: Incoming) -> bool {
     }
 }
 
-impl Body for Lent {
+impl Body for RecoverableBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -109,8 +109,8 @@ impl Body for Lent {
     }
 }
 
-impl Drop for Lent {
+impl Drop for RecoverableBody {
     fn drop(&mut self) {
-        *self.home.lock() = self.body.take().map_or(State::Read, State::Back);
+        *self.home.lock() = self.body.take().map_or(BodyState::Read, BodyState::Back);
     }
 }

@@ -7,7 +7,7 @@ use crate::key::KeyName;
 use crate::refusal::Refusal;
 
 /// What a key is looked for by.
-pub enum Asked {
+pub enum KeyLookup {
     /// Its CKA_LABEL.
     Label(Vec<u8>),
     /// Its CKA_ID.
@@ -50,13 +50,13 @@ pub fn spelling(name: &str) -> String {
 }
 
 /// What a name asks for, and what else the key has to match.
-pub fn asked(name: &str) -> Result<(Asked, Uri), Refusal> {
+pub fn key_lookup(name: &str) -> Result<(KeyLookup, Uri), Refusal> {
     if let Some(label) = name.strip_prefix("label:") {
-        return Ok((Asked::Label(label.into()), Uri::default()));
+        return Ok((KeyLookup::Label(label.into()), Uri::default()));
     }
     if let Some(id) = name.strip_prefix("id:") {
         let id = hex::decode(id).map_err(|e| Refusal::bad(format!("{name}: {e}")))?;
-        return Ok((Asked::Id(id), Uri::default()));
+        return Ok((KeyLookup::Id(id), Uri::default()));
     }
     let uri: Uri = name
         .parse()
@@ -67,8 +67,8 @@ pub fn asked(name: &str) -> Result<(Asked, Uri), Refusal> {
         ));
     }
     let asked = match (&uri.id, &uri.object) {
-        (Some(id), _) => Asked::Id(id.clone()),
-        (None, Some(label)) => Asked::Label(label.clone().into_bytes()),
+        (Some(id), _) => KeyLookup::Id(id.clone()),
+        (None, Some(label)) => KeyLookup::Label(label.clone().into_bytes()),
         (None, None) => {
             return Err(Refusal::bad(format!(
                 "{name} names no key: give object or id"

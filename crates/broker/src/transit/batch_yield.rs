@@ -11,13 +11,13 @@ use tokio::task::yield_now;
 const LONG_ENOUGH: Duration = Duration::from_millis(2);
 
 /// A batch's turn on a thread.
-pub struct Turn {
+pub struct BatchYield {
     first: Instant,
     /// When this one has begun, in microseconds after the first.
     begun: AtomicU64,
 }
 
-impl Turn {
+impl BatchYield {
     /// The first one begins.
     pub fn new() -> Self {
         Self {

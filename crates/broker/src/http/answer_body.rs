@@ -8,40 +8,44 @@ use axum::body::{Body, HttpBody};
 use bytes::{Buf, Bytes};
 use hyper::body::{Frame, SizeHint};
 
-use super::connections::Running;
-use super::limits::Admitted;
+use super::connections::RunningRequest;
+use super::limits::AdmittedRequest;
 
 /// hyper asks for the next part where the client has taken what there was. One frame of HTTP/2 has no more by default.
 const PART: usize = 16 << 10;
 
 /// An answer's body, in parts.
-pub struct Sent {
+pub struct AnswerBody {
     body: Body,
     /// Of the body, and not asked for yet.
     rest: Bytes,
-    request: Arc<Unfinished>,
+    request: Arc<UnfinishedRequest>,
 }
 
 /// A request whose answer the client has not taken: it is one of its client's, with its memory, until then.
-struct Unfinished {
-    running: Running,
-    _admitted: Option<Arc<Admitted>>,
+struct UnfinishedRequest {
+    running: RunningRequest,
+    _admitted: Option<Arc<AdmittedRequest>>,
 }
 
 /// A part of an answer, which hyper keeps until it is written to the connection.
 pub struct AnswerPart {
     bytes: Bytes,
-    _request: Arc<Unfinished>,
+    _request: Arc<UnfinishedRequest>,
 }
 
-impl Sent {
+impl AnswerBody {
     /// The answer to a request that has run until now.
-    pub fn new(body: Body, mut running: Running, admitted: Option<Arc<Admitted>>) -> Self {
+    pub fn new(
+        body: Body,
+        mut running: RunningRequest,
+        admitted: Option<Arc<AdmittedRequest>>,
+    ) -> Self {
         running.answered();
         Self {
             body,
             rest: Bytes::new(),
-            request: Arc::new(Unfinished {
+            request: Arc::new(UnfinishedRequest {
                 running,
                 _admitted: admitted,
             }),
@@ -49,7 +53,7 @@ impl Sent {
     }
 }
 
-impl HttpBody for Sent {
+impl HttpBody for AnswerBody {
     type Data = AnswerPart;
     type Error = axum::Error;
 

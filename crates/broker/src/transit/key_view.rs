@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use x509_cert::der::pem::{LineEnding, encode_string};
 
 use super::Data;
-use crate::engine::{Engine, External};
-use crate::key::{Key, Settings, Shape, Version};
+use crate::engine::{Engine, ExternalKey};
+use crate::key::{KeySettings, KeyVersion, ManagedKey, Shape};
 
 /// A managed key. Versions that another program has taken from the tokens are left out, and so is a public half that
 /// is on no token now.
-pub fn managed(engine: &Engine, key: &Key) -> Data {
+pub fn managed(engine: &Engine, key: &ManagedKey) -> Data {
     let shape = key.kind.shape();
     let versions = key.versions.values().filter(|version| engine.has(version));
     let versions = versions.map(|version| {
@@ -30,7 +30,7 @@ pub fn managed(engine: &Engine, key: &Key) -> Data {
 }
 
 /// A key that others have made, under the name by which it was asked for. When it was made nobody knows.
-pub fn external(engine: &Engine, name: &str, key: &External) -> Data {
+pub fn external(engine: &Engine, name: &str, key: &ExternalKey) -> Data {
     let version = if key.shape.signs() {
         let public = engine.public_key(key.object).ok();
         Map::from(asymmetric(key.shape, public.as_ref())).into()
@@ -38,7 +38,7 @@ pub fn external(engine: &Engine, name: &str, key: &External) -> Data {
         Value::from(0)
     };
     let versions = [("1".to_owned(), version)].into_iter().collect();
-    let mut data = data(name, key.shape, versions, 1, Settings::default());
+    let mut data = data(name, key.shape, versions, 1, KeySettings::default());
     data.add("object", key.object.to_string());
     data
 }
@@ -48,7 +48,7 @@ fn data(
     shape: Shape,
     versions: Map<String, Value>,
     latest: u32,
-    settings: Settings,
+    settings: KeySettings,
 ) -> Data {
     Data::from([
         ("name", name.into()),
@@ -71,7 +71,7 @@ fn data(
     ])
 }
 
-fn of_managed(engine: &Engine, shape: Shape, version: &Version) -> Value {
+fn of_managed(engine: &Engine, shape: Shape, version: &KeyVersion) -> Value {
     if !shape.signs() {
         return version.created.into();
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
 
-use super::{Store, Trust, object, remove, with_a_key};
+use super::{Store, StoreOrigin, object, remove, with_a_key};
 
 /// A command may come before the broker's first start. A copy of what it has made is a copy all the same.
 #[test]
@@ -12,10 +12,10 @@ fn what_a_command_makes_is_new() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("broker.sqlite");
     let copy = folder.path().join("copy.sqlite");
-    drop(Store::beside(&file).unwrap());
+    drop(Store::open_shared(&file).unwrap());
     fs::copy(&file, &copy).unwrap();
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::Own);
+    assert_eq!(store.origin(), StoreOrigin::Own);
     assert!(!store.forgets(&object(9)).unwrap());
     drop(store);
     // First beside the stamp of that start, then beside none.
@@ -23,7 +23,7 @@ fn what_a_command_makes_is_new() {
         remove(&file);
         fs::copy(&copy, &file).unwrap();
         let store = Store::open(&file).unwrap();
-        assert_eq!(store.trust(), Trust::Restored);
+        assert_eq!(store.origin(), StoreOrigin::Restored);
         assert!(store.forgets(&object(9)).unwrap());
         fs::remove_file(file.with_extension("stamp")).unwrap();
     }
@@ -35,9 +35,9 @@ fn a_command_hides_no_loss() {
     let file = folder.path().join("broker.sqlite");
     with_a_key(&Store::open(&file).unwrap());
     remove(&file);
-    drop(Store::beside(&file).unwrap());
+    drop(Store::open_shared(&file).unwrap());
     let store = Store::open(&file).unwrap();
-    assert_eq!(store.trust(), Trust::Restored);
+    assert_eq!(store.origin(), StoreOrigin::Restored);
     assert!(store.forgets(&object(1)).unwrap());
 }
 
@@ -47,7 +47,7 @@ fn what_a_command_makes_belongs_to_the_owner_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
     let other = rustix::process::geteuid().is_root().then_some(65534);
     chown(folder.path(), other, other).unwrap();
-    let _store = Store::beside(&folder.path().join("broker.sqlite")).unwrap();
+    let _store = Store::open_shared(&folder.path().join("broker.sqlite")).unwrap();
     let owner = |path: &Path| path.metadata().map(|is| (is.uid(), is.gid())).unwrap();
     let made = fs::read_dir(folder.path()).unwrap();
     let made: Vec<_> = made.map(|entry| entry.unwrap().path()).collect();
@@ -67,11 +67,11 @@ fn a_new_file_is_made_once_by_many() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("broker.sqlite");
         std::thread::scope(|scope| {
-            let broker = scope.spawn(|| Store::open(&file).map(|store| store.trust()));
+            let broker = scope.spawn(|| Store::open(&file).map(|store| store.origin()));
             let commands: Vec<_> = (0..3)
-                .map(|_| scope.spawn(|| Store::beside(&file)?.tokens()))
+                .map(|_| scope.spawn(|| Store::open_shared(&file)?.tokens()))
                 .collect();
-            assert_ne!(broker.join().unwrap().unwrap(), Trust::Restored);
+            assert_ne!(broker.join().unwrap().unwrap(), StoreOrigin::Restored);
             for command in commands {
                 assert_eq!(command.join().unwrap().unwrap(), []);
             }

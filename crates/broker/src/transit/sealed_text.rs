@@ -8,14 +8,14 @@ use crate::refusal::Refusal;
 
 /// What a version of a key has made.
 #[derive(PartialEq, Eq, Debug)]
-pub struct Sealed {
+pub struct SealedText {
     /// From 1.
     pub version: u32,
     /// What was made.
     pub bytes: Vec<u8>,
 }
 
-impl Sealed {
+impl SealedText {
     /// As the dialect writes it.
     pub fn write(version: u32, bytes: &[u8]) -> String {
         Self::write_by(version, bytes, &STANDARD)
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn there_and_back() {
-        let text = Sealed::write(12, b"abc");
+        let text = SealedText::write(12, b"abc");
         assert_eq!(text, "vault:v12:YWJj");
-        let sealed = Sealed::read(&text).unwrap();
+        let sealed = SealedText::read(&text).unwrap();
         assert_eq!((sealed.version, &sealed.bytes[..]), (12, &b"abc"[..]));
     }
 
@@ -74,7 +74,7 @@ mod tests {
             ("vault:v1:YWJ", "base64"),
             ("vault:v1:YW Jj", "base64"),
         ] {
-            let refused = Sealed::read(text).unwrap_err();
+            let refused = SealedText::read(text).unwrap_err();
             assert!(refused.text().contains(why), "{text}: {refused:?}");
             assert_eq!(refused.status.as_u16(), 400);
         }

@@ -5,15 +5,15 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 /// At most so many.
-pub struct Bounded<T, const MOST: usize>(pub Vec<T>);
+pub struct BoundedList<T, const MOST: usize>(pub Vec<T>);
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for Bounded<T, MOST> {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Deserialize<'de> for BoundedList<T, MOST> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_seq(Self(Vec::new()))
     }
 }
 
-impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for Bounded<T, MOST> {
+impl<'de, T: Deserialize<'de>, const MOST: usize> Visitor<'de> for BoundedList<T, MOST> {
     type Value = Self;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn what_follows_the_last_that_may_be_is_not_read() {
-        let read = |json: &str| serde_json::from_str::<Bounded<u8, 2>>(json).map(|list| list.0);
+        let read = |json: &str| serde_json::from_str::<BoundedList<u8, 2>>(json).map(|list| list.0);
         assert!(read("[]").unwrap().is_empty());
         assert_eq!(read("[1, 2]").unwrap(), [1, 2]);
         let error = read("[1, 2, 3, what is no JSON").err().unwrap();
