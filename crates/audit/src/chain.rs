@@ -18,8 +18,8 @@ use serde::Serialize;
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use crate::keys::Signer;
-use crate::line::{self, Checkpoint, Found, Mac, Why};
+use crate::keys::CheckpointSigner;
+use crate::line::{self, Checkpoint, CheckpointReason, Mac, StartFindings};
 
 /// Checkpoints of a hundred years at one a minute.
 const MOST_STEPS: u64 = 52_560_000;
@@ -126,9 +126,15 @@ impl Chain {
     }
 
     /// Appends a checkpoint to `block`: the epoch ends with it.
-    pub fn checkpoint(&mut self, signer: &Signer, why: Why, found: Found, block: &mut Vec<u8>) {
+    pub fn checkpoint(
+        &mut self,
+        signer: &CheckpointSigner,
+        why: CheckpointReason,
+        found: StartFindings,
+        block: &mut Vec<u8>,
+    ) {
         #[derive(Serialize)]
-        struct What {
+        struct CheckpointLine {
             checkpoint: Checkpoint,
         }
         let start = block.len();
@@ -139,7 +145,7 @@ impl Chain {
             key: *self.epoch.lines(),
             found,
         };
-        self.begin(SystemTime::now(), &What { checkpoint }, block);
+        self.begin(SystemTime::now(), &CheckpointLine { checkpoint }, block);
         let seal = self.epoch.seal(&block[start..]);
         line::field(block, "seal", &seal);
         let sig = signer.sign(&block[start..]);

@@ -77,7 +77,7 @@ pub struct Event {
     #[serde(flatten, serialize_with = "inner")]
     actor: Arc<Actor>,
     #[serde(flatten)]
-    what: What,
+    what: EventKind,
     #[serde(skip_serializing_if = "Option::is_none")]
     request: Option<String>,
     outcome: String,
@@ -89,7 +89,7 @@ fn inner<S: Serializer>(actor: &Arc<Actor>, to: S) -> Result<S::Ok, S::Error> {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-enum What {
+enum EventKind {
     Act(Map<String, Value>),
     Use {
         call: &'static str,
@@ -115,7 +115,7 @@ impl Event {
     pub fn key_use(actor: &Arc<Actor>, call: &'static str, key: impl Into<String>) -> Self {
         Self::new(
             actor,
-            What::Use {
+            EventKind::Use {
                 call,
                 key: key.into(),
                 label: None,
@@ -134,10 +134,10 @@ impl Event {
         let mut map = fields;
         map.retain(|name, _| !OWN.contains(&name.as_str()));
         map.insert("act".into(), act.into());
-        Self::new(actor, What::Act(map))
+        Self::new(actor, EventKind::Act(map))
     }
 
-    fn new(actor: &Arc<Actor>, what: What) -> Self {
+    fn new(actor: &Arc<Actor>, what: EventKind) -> Self {
         Self {
             time: SystemTime::now(),
             actor: Arc::clone(actor),
@@ -150,7 +150,7 @@ impl Event {
     /// With the key's label.
     #[must_use]
     pub fn label(mut self, name: Option<String>) -> Self {
-        if let What::Use { label, .. } = &mut self.what {
+        if let EventKind::Use { label, .. } = &mut self.what {
             *label = name;
         }
         self
@@ -159,7 +159,7 @@ impl Event {
     /// With the class of the object that is changed, `private key`: both halves of a pair have one name.
     #[must_use]
     pub fn class(mut self, name: Option<&'static str>) -> Self {
-        if let What::Use { class, .. } = &mut self.what {
+        if let EventKind::Use { class, .. } = &mut self.what {
             *class = name;
         }
         self
@@ -168,7 +168,7 @@ impl Event {
     /// With the name of the token's object that was made.
     #[must_use]
     pub fn made(mut self, name: Option<String>) -> Self {
-        if let What::Use { made, .. } = &mut self.what {
+        if let EventKind::Use { made, .. } = &mut self.what {
             *made = name;
         }
         self
@@ -177,7 +177,7 @@ impl Event {
     /// With the version of the key, where it has some.
     #[must_use]
     pub fn version(mut self, number: Option<u32>) -> Self {
-        if let What::Use { version, .. } = &mut self.what {
+        if let EventKind::Use { version, .. } = &mut self.what {
             *version = number;
         }
         self
@@ -186,7 +186,7 @@ impl Event {
     /// With the mechanism, `CKM_ECDSA`.
     #[must_use]
     pub fn mechanism(mut self, name: Option<String>) -> Self {
-        if let What::Use { mechanism, .. } = &mut self.what {
+        if let EventKind::Use { mechanism, .. } = &mut self.what {
             *mechanism = name;
         }
         self
@@ -195,7 +195,7 @@ impl Event {
     /// With the microseconds from the request to its answer.
     #[must_use]
     pub fn took(mut self, us: u64) -> Self {
-        if let What::Use { micros, .. } = &mut self.what {
+        if let EventKind::Use { micros, .. } = &mut self.what {
             *micros = Some(us);
         }
         self

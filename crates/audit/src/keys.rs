@@ -19,9 +19,9 @@ const CONTEXT: &[u8] = b"hsmux audit checkpoint 1\n";
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
 
 /// Signs checkpoints.
-pub struct Signer(SigningKey);
+pub struct CheckpointSigner(SigningKey);
 
-impl Signer {
+impl CheckpointSigner {
     /// From its 32 secret bytes.
     pub fn new(secret: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(secret))
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn keys_are_text_and_come_back() {
-        let signer = Signer::new(&[7; 32]);
+        let signer = CheckpointSigner::new(&[7; 32]);
         let public = signer.public();
         assert_eq!(public.to_string().parse::<PublicKey>().unwrap(), public);
         let sig = signer.sign(b"line");

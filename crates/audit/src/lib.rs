@@ -11,6 +11,7 @@
 //! too, can sign what he likes; the secret there goes only forward, so that the past stands against
 //! him where somebody keeps an earlier [`SealKey`] elsewhere.
 
+mod audit_folder;
 mod chain;
 mod event;
 mod file;
@@ -21,13 +22,12 @@ mod line;
 mod queue;
 mod recover;
 mod repeats;
-mod state;
 mod trail;
 pub mod verify;
 mod writer;
 
+pub use audit_folder::{AuditFolder, Head};
 pub use event::{Actor, Event};
 pub use keys::{PublicKey, SealKey};
-pub use repeats::{Count, Repeats};
-pub use state::{Head, Keeper};
-pub use trail::{OnFailure, Settings, Status, Trail};
+pub use repeats::{RepeatCount, Repeats};
+pub use trail::{OnFailure, Settings, Trail, TrailStatus};

@@ -20,7 +20,7 @@ pub type Mac = [u8; 32];
 
 /// What a line begins with, and what it says.
 #[derive(Serialize)]
-struct Body<'a, T: Serialize> {
+struct AuditLine<'a, T: Serialize> {
     v: u32,
     seq: u64,
     time: &'a str,
@@ -32,7 +32,7 @@ struct Body<'a, T: Serialize> {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Why there is one now.
-    pub why: Why,
+    pub why: CheckpointReason,
     /// How many checkpoints there were before it.
     pub epoch: u64,
     /// The MAC of the line before it, which may be in another file.
@@ -43,13 +43,13 @@ pub struct Checkpoint {
     pub key: Mac,
     /// What a start found.
     #[serde(flatten)]
-    pub found: Found,
+    pub found: StartFindings,
 }
 
 /// Why there is a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Why {
+pub enum CheckpointReason {
     /// The trail was opened.
     Start,
     /// There were enough lines.
@@ -66,13 +66,13 @@ pub enum Why {
 
 /// What a start found of the run before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Found {
+pub struct StartFindings {
     /// The run before did not end in order: its last lines may be lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unclean: bool,
     /// The file ended within a line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub torn: Option<Torn>,
+    pub torn: Option<TornLine>,
     /// The trail was not as it was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
@@ -80,7 +80,7 @@ pub struct Found {
 
 /// What is left of a line that was not written to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Torn {
+pub struct TornLine {
     /// Its bytes.
     pub bytes: u64,
     /// Their SHA-256.
@@ -103,7 +103,7 @@ pub struct Gap {
 
 /// What verification reads of a line.
 #[derive(Debug, Deserialize)]
-pub struct Parsed {
+pub struct ParsedLine {
     pub v: u32,
     pub seq: u64,
     pub time: String,
@@ -113,18 +113,18 @@ pub struct Parsed {
 
 /// A line's parts, from its end.
 #[derive(Debug)]
-pub struct Parts<'a> {
+pub struct LineParts<'a> {
     /// The bytes that the MAC is over.
     pub body: &'a [u8],
     /// The chain's MAC.
     pub mac: Mac,
     /// A checkpoint's.
-    pub signed: Option<Signed<'a>>,
+    pub signed: Option<CheckpointParts<'a>>,
 }
 
 /// What a checkpoint has beyond other lines.
 #[derive(Debug)]
-pub struct Signed<'a> {
+pub struct CheckpointParts<'a> {
     /// The bytes that the seal is over.
     pub sealed: &'a [u8],
     /// HMAC with the epoch's seal key.
@@ -139,7 +139,7 @@ pub struct Signed<'a> {
 pub fn begin(block: &mut Vec<u8>, seq: u64, time: SystemTime, what: &impl Serialize) {
     let time = humantime::format_rfc3339_micros(time).to_string();
     let start = block.len();
-    let body = Body {
+    let body = AuditLine {
         v: VERSION,
         seq,
         time: &time,
@@ -167,13 +167,13 @@ pub fn end(block: &mut Vec<u8>) {
 }
 
 /// Takes a line apart, without its newline; `None` where it has not the form.
-pub fn parts(line: &[u8]) -> Option<Parts<'_>> {
+pub fn parts(line: &[u8]) -> Option<LineParts<'_>> {
     let rest = line.strip_suffix(b"}")?;
     let mut signed = None;
     let mut rest = rest;
     if let Some((before, sig)) = take(rest, "sig") {
         let (sealed, seal) = take(before, "seal")?;
-        signed = Some(Signed {
+        signed = Some(CheckpointParts {
             sealed,
             seal,
             before,
@@ -182,7 +182,7 @@ pub fn parts(line: &[u8]) -> Option<Parts<'_>> {
         rest = sealed;
     }
     let (body, mac) = take(rest, "mac")?;
-    Some(Parts { body, mac, signed })
+    Some(LineParts { body, mac, signed })
 }
 
 /// Takes `,"name":"hex"` from the end. Only lower case is the form, so that no byte can be another.

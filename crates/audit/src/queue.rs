@@ -21,17 +21,17 @@ pub const BATCH: usize = 10_000;
 pub type Ticket = SyncSender<Result<()>>;
 
 /// A line to be.
-pub struct Entry {
+pub struct QueueEntry {
     pub event: Event,
     /// Who waits until it is on disk.
     pub ticket: Option<Ticket>,
     /// What becomes of it when it cannot be written.
-    pub fate: Fate,
+    pub fate: OnWriteError,
 }
 
 /// What becomes of a line that cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
+pub enum OnWriteError {
     /// It is tried again.
     Stays,
     /// It is tried again, or counted as lost, as the configuration says.
@@ -42,8 +42,8 @@ pub enum Fate {
 
 /// What there is to do.
 #[derive(Default)]
-pub struct Work {
-    pub entries: Vec<Entry>,
+pub struct WriteBatch {
+    pub entries: Vec<QueueEntry>,
     pub reopen: Option<Ticket>,
     /// The end: nothing comes after these entries.
     pub last: bool,
@@ -51,7 +51,7 @@ pub struct Work {
 
 /// Shared by the trail and its writer.
 pub struct Queue {
-    inner: Mutex<Inner>,
+    inner: Mutex<QueueState>,
     wake: Condvar,
     /// Whether the trail cannot be written, or not as fast as it would have to be.
     trouble: AtomicBool,
@@ -59,25 +59,25 @@ pub struct Queue {
     pub stops: AtomicBool,
     /// How long lines stay without a checkpoint, in milliseconds.
     pub checkpoint_ms: AtomicU64,
-    gap: Mutex<Option<Missed>>,
+    gap: Mutex<Option<LostLines>>,
     lost: AtomicU64,
     refused: AtomicU64,
 }
 
 #[derive(Default)]
-struct Inner {
-    entries: VecDeque<Entry>,
+struct QueueState {
+    entries: VecDeque<QueueEntry>,
     reopen: Option<Ticket>,
     /// Somebody waits.
     urgent: bool,
-    writer: Life,
+    writer: WriterState,
     /// Whether the writer sleeps until it is woken: it is then woken once, which costs a system call.
     asleep: bool,
 }
 
 /// The writer's.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Life {
+enum WriterState {
     #[default]
     Writes,
     /// It ends when all is written.
@@ -88,7 +88,7 @@ enum Life {
 
 /// What a gap's line will say.
 #[derive(Clone)]
-struct Missed {
+struct LostLines {
     since: SystemTime,
     lost: u64,
     refused: u64,
@@ -110,9 +110,9 @@ impl Queue {
     }
 
     /// Puts a line in, and never waits. One for which there is no place is counted as lost.
-    pub fn put(&self, entry: Entry) {
+    pub fn put(&self, entry: QueueEntry) {
         let mut inner = self.inner.lock();
-        if inner.writer == Life::Ended {
+        if inner.writer == WriterState::Ended {
             // Whoever waits for it is told by the end of the ticket.
             return;
         }
@@ -123,7 +123,7 @@ impl Queue {
         if waiting >= WAITING {
             self.trouble.store(true, Ordering::Relaxed);
         }
-        if waiting >= places && entry.fate == Fate::ByPolicy {
+        if waiting >= places && entry.fate == OnWriteError::ByPolicy {
             drop(inner);
             return self.miss("lines came faster than they could be written", 1, 0);
         }
@@ -135,7 +135,7 @@ impl Queue {
     /// Has the writer look whether the file is still in its place.
     pub fn reopen(&self, ticket: Ticket) {
         let mut inner = self.inner.lock();
-        if inner.writer == Life::Ended {
+        if inner.writer == WriterState::Ended {
             return;
         }
         inner.reopen = Some(ticket);
@@ -146,12 +146,12 @@ impl Queue {
     /// Has the writer end when all is written.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
-        inner.writer = Life::Stops;
+        inner.writer = WriterState::Stops;
         inner.urgent = true;
         self.rouse(inner);
     }
 
-    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, Inner>) {
+    fn rouse(&self, mut inner: parking_lot::MutexGuard<'_, QueueState>) {
         let wake = inner.urgent || inner.asleep;
         inner.asleep = false;
         drop(inner);
@@ -162,7 +162,7 @@ impl Queue {
 
     /// For the writer: waits for something to do, or until `deadline`. Lines gather until `not_before`, if
     /// nobody waits for one.
-    pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> Work {
+    pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> WriteBatch {
         let mut inner = self.inner.lock();
         while !inner.urgent && Instant::now() < not_before {
             self.wake.wait_until(&mut inner, not_before);
@@ -180,15 +180,15 @@ impl Queue {
         let entries = inner.entries.drain(..count).collect();
         let more = !inner.entries.is_empty();
         inner.urgent = more && inner.urgent;
-        Work {
+        WriteBatch {
             entries,
             reopen: inner.reopen.take(),
-            last: inner.writer == Life::Stops && !more,
+            last: inner.writer == WriterState::Stops && !more,
         }
     }
 
     /// Puts back what could not be written.
-    pub fn put_back(&self, entries: Vec<Entry>) {
+    pub fn put_back(&self, entries: Vec<QueueEntry>) {
         let mut inner = self.inner.lock();
         for entry in entries.into_iter().rev() {
             inner.entries.push_front(entry);
@@ -198,7 +198,7 @@ impl Queue {
     /// The writer ends; answers how many lines are lost with it.
     pub fn end(&self) -> usize {
         let mut inner = self.inner.lock();
-        inner.writer = Life::Ended;
+        inner.writer = WriterState::Ended;
         std::mem::take(&mut inner.entries).len()
     }
 
@@ -223,7 +223,7 @@ impl Queue {
     /// Counts what is not there, or was not done.
     pub fn miss(&self, why: &str, lost: u64, refused: u64) {
         let mut gap = self.gap.lock();
-        let gap = gap.get_or_insert_with(|| Missed {
+        let gap = gap.get_or_insert_with(|| LostLines {
             since: SystemTime::now(),
             lost: 0,
             refused: 0,
@@ -251,7 +251,7 @@ impl Queue {
         let mut gap = self.gap.lock();
         let left = gap.take().and_then(|gap| {
             let (lost, refused) = (gap.lost - told.lost, gap.refused - told.refused);
-            (lost + refused > 0).then_some(Missed {
+            (lost + refused > 0).then_some(LostLines {
                 lost,
                 refused,
                 ..gap

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
 /// Those of now, each with how often they have come since their first time.
-pub struct Repeats<K>(Mutex<HashMap<Option<K>, Tally>>);
+pub struct Repeats<K>(Mutex<HashMap<Option<K>, RepeatTally>>);
 
-struct Tally {
+struct RepeatTally {
     since: Instant,
     heard: u64,
     more: u64,
@@ -19,7 +19,7 @@ struct Tally {
 
 /// How often something has come since its first time, and in how many seconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Count {
+pub struct RepeatCount {
     more: u64,
     seconds: u64,
 }
@@ -46,11 +46,13 @@ impl<K: Eq + Hash> Repeats<K> {
     pub fn is_among(&self, who: Option<K>, lines: u64) -> bool {
         let mut tallies = self.0.lock();
         let crowded = tallies.len() >= MANY && !tallies.contains_key(&who);
-        let tally = tallies.entry(who.filter(|_| !crowded)).or_insert(Tally {
-            since: Instant::now(),
-            heard: 0,
-            more: 0,
-        });
+        let tally = tallies
+            .entry(who.filter(|_| !crowded))
+            .or_insert(RepeatTally {
+                since: Instant::now(),
+                heard: 0,
+                more: 0,
+            });
         let heard = tally.heard < lines;
         tally.heard += u64::from(heard);
         tally.more += u64::from(!heard);
@@ -58,7 +60,7 @@ impl<K: Eq + Hash> Repeats<K> {
     }
 
     /// What was counted of those whose minute is over; of all at the end.
-    pub fn over(&self, end: bool) -> Vec<(Option<K>, Count)> {
+    pub fn over(&self, end: bool) -> Vec<(Option<K>, RepeatCount)> {
         let mut tallies = self.0.lock();
         let over = tallies.extract_if(|_, tally| end || tally.since.elapsed() >= MINUTE);
         let counted = over.filter(|(_, tally)| tally.more > 0);
@@ -66,16 +68,16 @@ impl<K: Eq + Hash> Repeats<K> {
     }
 }
 
-impl Tally {
-    fn count(&self) -> Count {
-        Count {
+impl RepeatTally {
+    fn count(&self) -> RepeatCount {
+        RepeatCount {
             more: self.more,
             seconds: self.since.elapsed().as_secs().max(1),
         }
     }
 }
 
-impl Count {
+impl RepeatCount {
     /// The fields of a line that says so.
     pub fn fields(self) -> Map<String, Value> {
         let fields = [("count", self.more), ("seconds", self.seconds)];

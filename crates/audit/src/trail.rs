@@ -11,10 +11,10 @@ use hsmux_token::{Error, Kind, Result, Scope, ck};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
+use crate::audit_folder::{AuditFolder, Head};
 use crate::event::Event;
-use crate::queue::{Entry, Fate, Queue, Ticket};
-use crate::state::{Head, Keeper};
-use crate::writer::Writer;
+use crate::queue::{OnWriteError, Queue, QueueEntry, Ticket};
+use crate::writer::TrailWriter;
 
 /// What becomes of the use of keys when the trail cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Settings {
 
 /// How a trail is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct TrailStatus {
     /// Its file.
     pub file: PathBuf,
     /// The last line that is written.
@@ -73,12 +73,12 @@ pub struct Status {
 pub struct Trail {
     file: PathBuf,
     uses: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<TrailState>,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// What the trail's writer tells.
-pub struct Shared {
+pub struct TrailState {
     pub queue: Queue,
     pub head: Mutex<Head>,
     pub problem: Mutex<Option<String>>,
@@ -88,8 +88,8 @@ impl Trail {
     /// Opens the trail where its last run has left it. Fails where the file cannot be opened, or
     /// another process writes it; that the disk is full is no reason, but a [problem](Status).
     pub fn open(settings: &Settings) -> Result<Self> {
-        let keeper = Keeper::of(&settings.state);
-        let shared = Arc::new(Shared {
+        let folder = AuditFolder::of(&settings.state);
+        let shared = Arc::new(TrailState {
             queue: Queue::new(),
             head: Mutex::new(Head {
                 seq: 0,
@@ -97,7 +97,7 @@ impl Trail {
             }),
             problem: Mutex::default(),
         });
-        let mut writer = Writer::open(&settings.file, keeper, Arc::clone(&shared))?;
+        let mut writer = TrailWriter::open(&settings.file, folder, Arc::clone(&shared))?;
         let trail = Self {
             file: settings.file.clone(),
             uses: AtomicBool::new(false),
@@ -153,29 +153,29 @@ impl Trail {
     /// Records what has happened. Never waits; a few milliseconds later it is in the file, a second
     /// later on disk.
     pub fn record(&self, event: Event) {
-        self.shared.queue.put(Entry {
+        self.shared.queue.put(QueueEntry {
             event,
             ticket: None,
-            fate: Fate::ByPolicy,
+            fate: OnWriteError::ByPolicy,
         });
     }
 
     /// Records what has been done; on disk when this returns. After an error the line is tried again.
     pub fn commit(&self, event: Event) -> Result<()> {
-        self.wait_for(event, Fate::Stays)
+        self.wait_for(event, OnWriteError::Stays)
     }
 
     /// Records what is about to be done; on disk when this returns. After an error it must not be done,
     /// and there is no line.
     pub fn announce(&self, event: Event) -> Result<()> {
-        let announced = self.wait_for(event, Fate::Withdrawn);
+        let announced = self.wait_for(event, OnWriteError::Withdrawn);
         announced.map_err(|error| not_begun(&error, ""))
     }
 
     /// The same of what is done all the same with [`OnFailure::Continue`]: a line that cannot be written is then
     /// counted as lost, and no error.
     pub fn announce_by_policy(&self, event: Event) -> Result<()> {
-        let Err(error) = self.wait_for(event, Fate::Withdrawn) else {
+        let Err(error) = self.wait_for(event, OnWriteError::Withdrawn) else {
             return Ok(());
         };
         let queue = &self.shared.queue;
@@ -189,9 +189,9 @@ impl Trail {
         Err(not_begun(&error, or))
     }
 
-    fn wait_for(&self, event: Event, fate: Fate) -> Result<()> {
+    fn wait_for(&self, event: Event, fate: OnWriteError) -> Result<()> {
         let (ticket, answer) = sync_channel(1);
-        self.shared.queue.put(Entry {
+        self.shared.queue.put(QueueEntry {
             event,
             ticket: Some(ticket),
             fate,
@@ -224,11 +224,11 @@ impl Trail {
     }
 
     /// How it is.
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> TrailStatus {
         let queue = &self.shared.queue;
         let (lost, refused) = queue.missed();
         let stops = queue.stops.load(Ordering::Relaxed);
-        Status {
+        TrailStatus {
             file: self.file.clone(),
             head: self.shared.head.lock().clone(),
             uses: self.wants_uses(),

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime};
 use hsmux_token::Result;
 use serde::Serialize;
 
+use crate::audit_folder::{AuditFolder, Head, SavedChain, WriterLock};
 use crate::chain::Chain;
 use crate::file::TrailFile;
-use crate::keys::Signer;
-use crate::line::{Found, Gap, Why};
-use crate::queue::{Entry, Fate, Work};
+use crate::keys::CheckpointSigner;
+use crate::line::{CheckpointReason, Gap, StartFindings};
+use crate::queue::{OnWriteError, QueueEntry, WriteBatch};
 use crate::recover::recover;
-use crate::state::{Head, Keeper, Kept, Turn};
-use crate::trail::{Shared, failed};
+use crate::trail::{TrailState, failed};
 
 /// Lines gather for so long, if nobody waits for one.
 const LINGER: Duration = Duration::from_millis(5);
@@ -31,15 +31,15 @@ const LINES: u64 = 10_000;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// All that is needed to write.
-pub struct Writer {
-    shared: Arc<Shared>,
-    keeper: Keeper,
-    _turn: Turn,
-    signer: Signer,
+pub struct TrailWriter {
+    shared: Arc<TrailState>,
+    folder: AuditFolder,
+    _lock: WriterLock,
+    signer: CheckpointSigner,
     chain: Chain,
     file: TrailFile,
     /// The checkpoint that has to come before anything else.
-    first: Option<(Why, Found)>,
+    first: Option<(CheckpointReason, StartFindings)>,
     /// Lines since the last checkpoint, and the time of the first of them.
     open: (u64, Option<Instant>),
     /// Since when there are lines in the file that may not be on disk.
@@ -52,16 +52,16 @@ pub struct Writer {
 
 /// The line that says what is missing.
 #[derive(Serialize)]
-struct Missing<'a> {
+struct GapLine<'a> {
     gap: &'a Gap,
 }
 
-impl Writer {
+impl TrailWriter {
     /// Goes on where the last run has ended. Nothing is written yet.
-    pub fn open(path: &Path, keeper: Keeper, shared: Arc<Shared>) -> Result<Self> {
-        let turn = keeper.take()?;
-        let kept = keeper.load()?;
-        let signer = keeper.signer_or_new()?;
+    pub fn open(path: &Path, folder: AuditFolder, shared: Arc<TrailState>) -> Result<Self> {
+        let turn = folder.take()?;
+        let kept = folder.load()?;
+        let signer = folder.signer_or_new()?;
         let recovered = recover(kept.as_ref(), path)?;
         if let Some(why) = &recovered.found.broken {
             tracing::error!(
@@ -73,18 +73,18 @@ impl Writer {
         let chain = recovered.chain;
         if kept.is_none() {
             // Without the secret nobody could tell later that a first line is the trail's own.
-            let kept = Kept::new(&chain, path, file.len(), false);
-            keeper.save(&kept).map_err(|e| failed(path, &e))?;
+            let kept = SavedChain::new(&chain, path, file.len(), false);
+            folder.save(&kept).map_err(|e| failed(path, &e))?;
         }
         *shared.head.lock() = head(&chain);
         Ok(Self {
             shared,
-            keeper,
-            _turn: turn,
+            folder,
+            _lock: turn,
             signer,
             chain,
             file,
-            first: Some((Why::Start, recovered.found)),
+            first: Some((CheckpointReason::Start, recovered.found)),
             open: (0, None),
             unsynced: None,
             unsaved: None,
@@ -99,12 +99,12 @@ impl Writer {
         loop {
             let pause = if self.fails { PAUSE } else { LINGER };
             let work = self.shared.queue.take(self.wrote + pause, self.deadline());
-            let Work {
+            let WriteBatch {
                 entries,
                 reopen,
                 last,
             } = work;
-            let end = last.then_some(Why::Stop);
+            let end = last.then_some(CheckpointReason::Stop);
             self.write(entries, end);
             if let Some(ticket) = reopen {
                 let turned = self.turn_over().and_then(|()| self.save());
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     /// Writes lines, and whatever is due; tells those who wait.
-    fn write(&mut self, entries: Vec<Entry>, end: Option<Why>) {
+    fn write(&mut self, entries: Vec<QueueEntry>, end: Option<CheckpointReason>) {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
         self.wrote = Instant::now();
@@ -148,24 +148,24 @@ impl Writer {
     }
 
     /// The checkpoint that is due without anybody's asking. One that is written shows that it works again.
-    fn due(&self, more: u64) -> Option<Why> {
+    fn due(&self, more: u64) -> Option<CheckpointReason> {
         let (lines, since) = self.open;
         let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
         if lines + more >= LINES {
-            return Some(Why::Lines);
+            return Some(CheckpointReason::Lines);
         }
-        (old || self.fails).then_some(Why::Time)
+        (old || self.fails).then_some(CheckpointReason::Time)
     }
 
     /// Where the file is not in its place any more, the next lines go to a new one.
-    fn in_place(&mut self, due: Option<Why>) -> io::Result<()> {
+    fn in_place(&mut self, due: Option<CheckpointReason>) -> io::Result<()> {
         if due.is_some() && !self.file.is_in_place() {
             return self.turn_over();
         }
         Ok(())
     }
 
-    fn append(&mut self, entries: &[Entry], due: Option<Why>) -> io::Result<()> {
+    fn append(&mut self, entries: &[QueueEntry], due: Option<CheckpointReason>) -> io::Result<()> {
         let mut chain = self.chain.clone();
         let mut block = Vec::new();
         if let Some((why, found)) = &self.first {
@@ -173,9 +173,9 @@ impl Writer {
         }
         let gap = self.shared.queue.gap();
         if let Some(gap) = &gap {
-            chain.add(SystemTime::now(), &Missing { gap }, &mut block);
+            chain.add(SystemTime::now(), &GapLine { gap }, &mut block);
         }
-        for Entry { event, .. } in entries {
+        for QueueEntry { event, .. } in entries {
             chain.add(event.time, event, &mut block);
         }
         // The epoch that a checkpoint has just begun is empty unless there are lines.
@@ -187,9 +187,10 @@ impl Writer {
         };
         // Nothing else would show whether writing works again.
         let untried = block.is_empty() && self.unsaved.is_none();
-        let due = due.filter(|why| *why == Why::Stop || open > 0 || self.fails && untried);
+        let due =
+            due.filter(|why| *why == CheckpointReason::Stop || open > 0 || self.fails && untried);
         if let Some(why) = due {
-            chain.checkpoint(&self.signer, why, Found::default(), &mut block);
+            chain.checkpoint(&self.signer, why, StartFindings::default(), &mut block);
         }
         let closed = due.is_some() || self.first.is_some();
         let waits = entries.iter().any(|entry| entry.ticket.is_some());
@@ -205,14 +206,21 @@ impl Writer {
         Ok(())
     }
 
-    fn appended(&mut self, chain: Chain, sync: bool, lines: u64, due: Option<Why>, closed: bool) {
+    fn appended(
+        &mut self,
+        chain: Chain,
+        sync: bool,
+        lines: u64,
+        due: Option<CheckpointReason>,
+        closed: bool,
+    ) {
         let now = Instant::now();
         self.chain = chain;
         *self.shared.head.lock() = head(&self.chain);
         if closed {
             self.first = None;
             self.open = (0, None);
-            self.unsaved = Some(due == Some(Why::Stop));
+            self.unsaved = Some(due == Some(CheckpointReason::Stop));
         }
         if lines > 0 && due.is_none() {
             self.open = (self.open.0 + lines, self.open.1.or(Some(now)));
@@ -227,8 +235,8 @@ impl Writer {
     /// Leaves the end of the chain in the state folder; what comes after it is found by the next start.
     fn save(&mut self) -> io::Result<()> {
         if let Some(stopped) = self.unsaved {
-            let kept = Kept::new(&self.chain, self.file.path(), self.file.len(), stopped);
-            self.keeper.save(&kept)?;
+            let kept = SavedChain::new(&self.chain, self.file.path(), self.file.len(), stopped);
+            self.folder.save(&kept)?;
             self.unsaved = None;
         }
         Ok(())
@@ -240,16 +248,17 @@ impl Writer {
             return Ok(());
         }
         let file = TrailFile::open(self.file.path())?;
-        if let Err(error) = self.append(&[], Some(Why::Close)) {
+        if let Err(error) = self.append(&[], Some(CheckpointReason::Close)) {
             tracing::warn!(%error, "the old file of the audit trail ends without a checkpoint");
         }
         self.file = file;
-        self.first.get_or_insert((Why::Open, Found::default()));
+        self.first
+            .get_or_insert((CheckpointReason::Open, StartFindings::default()));
         self.append(&[], None)
     }
 
     /// What becomes of lines that could not be written.
-    fn keep(&self, entries: Vec<Entry>, error: &io::Error) {
+    fn keep(&self, entries: Vec<QueueEntry>, error: &io::Error) {
         let queue = &self.shared.queue;
         let stops = queue.stops.load(Ordering::Relaxed);
         let mut kept = Vec::new();
@@ -258,9 +267,9 @@ impl Writer {
                 let _ = ticket.send(Err(failed(self.file.path(), error)));
             }
             match entry.fate {
-                Fate::Withdrawn => {}
-                Fate::ByPolicy if !stops => queue.miss(&error.to_string(), 1, 0),
-                Fate::ByPolicy | Fate::Stays => kept.push(entry),
+                OnWriteError::Withdrawn => {}
+                OnWriteError::ByPolicy if !stops => queue.miss(&error.to_string(), 1, 0),
+                OnWriteError::ByPolicy | OnWriteError::Stays => kept.push(entry),
             }
         }
         queue.put_back(kept);

@@ -3,11 +3,11 @@
 //! A checkpoint discloses the key of the lines before it, so lines are held back until the next
 //! checkpoint has come, then looked at [together](segment).
 
+mod line_check;
 mod report;
 mod segment;
 #[cfg(test)]
 mod tests;
-mod walk;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -16,17 +16,17 @@ use std::path::{Path, PathBuf};
 use hsmux_token::{Error, Kind as ErrorKind, Result};
 
 pub use crate::recover::siblings as rotated;
-pub use report::{Finding, Kind, Report, Verdict};
+pub use report::{AuditFinding, FindingKind, TrailVerdict, VerificationReport};
 
+use crate::audit_folder::Head;
 use crate::chain::Epoch;
 use crate::keys::{PublicKey, SealKey};
-use crate::line::{self, Mac, Parsed};
-use crate::state::Head;
-use segment::Held;
+use crate::line::{self, Mac, ParsedLine};
+use segment::UncheckedLine;
 
 /// What is known of a trail besides its files.
 #[derive(Default)]
-pub struct Known {
+pub struct TrustAnchors {
     /// The keys that sign it: one, or several where its state folder was lost once.
     pub keys: Vec<PublicKey>,
     /// A secret of this trail: with it the seals from its epoch on are looked at, too, and the lines
@@ -40,14 +40,18 @@ pub struct Known {
 
 /// Reads files in the order of their lines, whatever order they are named in. `progress` is told how
 /// many bytes were read.
-pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result<Report> {
+pub fn verify(
+    files: &[PathBuf],
+    known: TrustAnchors,
+    progress: &dyn Fn(u64),
+) -> Result<VerificationReport> {
     let mut sorted = files
         .iter()
         .map(|file| Ok((first_line(file)?, file)))
         .collect::<Result<Vec<_>>>()?;
     // Files without a chain are older than it.
     sorted.sort_by_key(|(seq, _)| *seq);
-    let mut verifier = Verifier::new(known);
+    let mut verifier = TrailVerifier::new(known);
     for (_, file) in sorted {
         verifier.read(file, progress)?;
     }
@@ -55,8 +59,12 @@ pub fn verify(files: &[PathBuf], known: Known, progress: &dyn Fn(u64)) -> Result
 }
 
 /// The lines of one file.
-pub(crate) fn verify_lines(lines: impl BufRead, file: &Path, known: Known) -> Result<Report> {
-    let mut verifier = Verifier::new(known);
+pub(crate) fn verify_lines(
+    lines: impl BufRead,
+    file: &Path,
+    known: TrustAnchors,
+) -> Result<VerificationReport> {
+    let mut verifier = TrailVerifier::new(known);
     verifier.read_lines(lines, file, &|_| {})?;
     Ok(verifier.finish())
 }
@@ -90,12 +98,12 @@ fn read(lines: &mut impl BufRead, line: &mut Vec<u8>, file: &Path) -> Result<usi
         .map_err(|e| unreadable(file, &e))
 }
 
-pub(crate) fn parse(line: &[u8]) -> serde_json::Result<Parsed> {
+pub(crate) fn parse(line: &[u8]) -> serde_json::Result<ParsedLine> {
     serde_json::from_slice(line)
 }
 
 /// A line that has the form of a chain's: checkpoints are signed, and nothing else is.
-pub(crate) fn parse_chained(text: &[u8]) -> Option<Parsed> {
+pub(crate) fn parse_chained(text: &[u8]) -> Option<ParsedLine> {
     let (parsed, parts) = (parse(text).ok()?, line::parts(text)?);
     (parts.signed.is_some() == parsed.checkpoint.is_some()).then_some(parsed)
 }
@@ -107,22 +115,22 @@ fn unreadable(file: &Path, why: &std::io::Error) -> Error {
 
 /// Where the trail is good to.
 #[derive(Clone)]
-struct Edge {
+struct VerifiedEnd {
     seq: u64,
     mac: Mac,
     /// The epoch that begins here.
     epoch: u64,
 }
 
-struct Verifier {
-    known: Known,
-    report: Report,
+struct TrailVerifier {
+    known: TrustAnchors,
+    report: VerificationReport,
     /// The secret of the newest epoch that was looked at.
     secret: Option<Epoch>,
     /// The last checkpoint; `None` before the first.
-    edge: Option<Edge>,
+    edge: Option<VerifiedEnd>,
     /// Lines since then.
-    held: Vec<Held>,
+    held: Vec<UncheckedLine>,
     /// Where the last line stood, for what is said of the end.
     at: (PathBuf, u64),
     /// Lines of an older hsmux.
@@ -131,11 +139,11 @@ struct Verifier {
     head: Option<Mac>,
 }
 
-impl Verifier {
-    fn new(known: Known) -> Self {
-        let report = Report {
+impl TrailVerifier {
+    fn new(known: TrustAnchors) -> Self {
+        let report = VerificationReport {
             sealed_from: known.seal.as_ref().map(SealKey::epoch),
-            ..Report::default()
+            ..VerificationReport::default()
         };
         Self {
             secret: known.seal.as_ref().map(|seal| seal.0.clone()),
@@ -183,7 +191,7 @@ impl Verifier {
         let closes = parsed
             .as_ref()
             .is_some_and(|line| line.checkpoint.is_some() && !broken_off);
-        self.held.push(Held {
+        self.held.push(UncheckedLine {
             file: self.report.files.len() - 1,
             line: self.at.1,
             text: text.to_owned(),
@@ -195,11 +203,14 @@ impl Verifier {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> VerificationReport {
         self.tail();
         self.say_unchained();
         if self.report.checkpoints == 0 && self.report.findings.is_empty() {
-            self.at_the_end(Kind::CutOff, "there is no checkpoint of a trail".into());
+            self.at_the_end(
+                FindingKind::CutOff,
+                "there is no checkpoint of a trail".into(),
+            );
         }
         self.check_head();
         self.report
@@ -211,7 +222,7 @@ impl Verifier {
         if lines == 0 {
             return;
         }
-        let at = |kind, message| Finding {
+        let at = |kind, message| AuditFinding {
             kind,
             file: self.report.files.first().cloned().unwrap_or_default(),
             line: 1,
@@ -219,10 +230,10 @@ impl Verifier {
         };
         if self.report.first == Some(1) {
             let message = format!("{lines} lines are older than the chain: nothing proves them");
-            self.report.remark(at(Kind::Unchained, message));
+            self.report.remark(at(FindingKind::Unchained, message));
         } else {
             let message = format!("{lines} lines at the beginning are not this trail's");
-            self.report.find(at(Kind::Foreign, message));
+            self.report.find(at(FindingKind::Foreign, message));
         }
     }
 
@@ -237,19 +248,19 @@ impl Verifier {
                 last + 1,
                 head.seq
             );
-            self.at_the_end(Kind::CutOff, message);
+            self.at_the_end(FindingKind::CutOff, message);
         } else if self.head != Some(head.mac) {
             let message = format!(
                 "line {} is not the one that the daemon has written",
                 head.seq
             );
-            self.at_the_end(Kind::Changed, message);
+            self.at_the_end(FindingKind::Changed, message);
         }
     }
 
-    fn at_the_end(&mut self, kind: Kind, message: String) {
+    fn at_the_end(&mut self, kind: FindingKind, message: String) {
         let file = self.at.0.clone();
-        self.report.find(Finding {
+        self.report.find(AuditFinding {
             kind,
             file,
             line: 0,

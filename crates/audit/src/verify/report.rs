@@ -10,9 +10,9 @@ const LISTED: usize = 1000;
 
 /// All that is known of a trail.
 #[derive(Debug, Default, Serialize)]
-pub struct Report {
+pub struct VerificationReport {
     /// Whether it is whole.
-    pub verdict: Verdict,
+    pub verdict: TrailVerdict,
     /// Its files, in order.
     pub files: Vec<PathBuf>,
     /// Lines read.
@@ -30,17 +30,17 @@ pub struct Report {
     /// The first epoch whose seal was looked at, too.
     pub sealed_from: Option<u64>,
     /// What is wrong.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<AuditFinding>,
     /// How much is wrong: not all need be listed.
     pub findings_total: usize,
     /// What is not wrong, but not proved either.
-    pub remarks: Vec<Finding>,
+    pub remarks: Vec<AuditFinding>,
 }
 
 /// Whether a trail is whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum TrailVerdict {
     /// Every line is there as it was written.
     #[default]
     Whole,
@@ -52,9 +52,9 @@ pub enum Verdict {
 
 /// One thing that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Finding {
+pub struct AuditFinding {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The file.
     pub file: PathBuf,
     /// The line in it, from 1; 0 for what follows its last line.
@@ -66,7 +66,7 @@ pub struct Finding {
 /// Kinds of findings, and below them of remarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum FindingKind {
     /// The line is not as it was written.
     Changed,
     /// Lines are not there.
@@ -95,18 +95,18 @@ pub enum Kind {
     Unsigned,
 }
 
-impl Report {
-    pub(super) fn find(&mut self, finding: Finding) {
+impl VerificationReport {
+    pub(super) fn find(&mut self, finding: AuditFinding) {
         self.findings_total += 1;
-        self.verdict = Verdict::Altered;
+        self.verdict = TrailVerdict::Altered;
         if self.findings.len() < LISTED {
             self.findings.push(finding);
         }
     }
 
-    pub(super) fn remark(&mut self, remark: Finding) {
-        if self.verdict == Verdict::Whole {
-            self.verdict = Verdict::Remarks;
+    pub(super) fn remark(&mut self, remark: AuditFinding) {
+        if self.verdict == TrailVerdict::Whole {
+            self.verdict = TrailVerdict::Remarks;
         }
         if self.remarks.len() < LISTED {
             self.remarks.push(remark);
@@ -114,7 +114,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for AuditFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;
         if self.line > 0 {
@@ -124,7 +124,7 @@ impl fmt::Display for Finding {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for VerificationReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in &self.findings {
             writeln!(f, "{finding}")?;
@@ -137,9 +137,9 @@ impl fmt::Display for Report {
             writeln!(f, "{remark}")?;
         }
         let verdict = match self.verdict {
-            Verdict::Whole => "whole",
-            Verdict::Remarks => "whole, as far as that can be proved",
-            Verdict::Altered => "NOT as it was written",
+            TrailVerdict::Whole => "whole",
+            TrailVerdict::Remarks => "whole, as far as that can be proved",
+            TrailVerdict::Altered => "NOT as it was written",
         };
         write!(f, "the trail is {verdict}")?;
         if let (Some(first), Some(last)) = (self.first, self.last) {

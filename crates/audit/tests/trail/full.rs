@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use hsmux_audit::verify::Kind;
+use hsmux_audit::verify::FindingKind;
 use hsmux_audit::{OnFailure, Trail};
 use hsmux_token::ck;
 
@@ -72,7 +72,7 @@ fn or_it_does_not_and_lost_lines_are_counted() {
     assert!(lines.iter().any(|line| line["act"] == "done"));
     assert!(!lines.iter().any(|line| line["act"] == "not done"));
     let report = rig.verify(&["audit.log", "audit.log.1"]);
-    assert_eq!(remarks(&report), [Kind::Lost], "{report}");
+    assert_eq!(remarks(&report), [FindingKind::Lost], "{report}");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use hsmux_audit::{Actor, Count, Event, Repeats};
+use hsmux_audit::{Actor, Event, RepeatCount, Repeats};
 
 use super::limits::{Address, network};
 use crate::auth::ClientIdentity;
@@ -48,7 +48,7 @@ impl Denials {
     }
 }
 
-fn line(actor: Actor, count: Count) -> Event {
+fn line(actor: Actor, count: RepeatCount) -> Event {
     Event::act(&Arc::new(actor), "broker-denied", count.fields()).outcome("permission denied")
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hsmux_audit::Status;
+use hsmux_audit::TrailStatus;
 use hsmux_pool::{SeatTraffic, Traffic};
 use hsmux_traces::Counts;
 use prometheus::proto::{
@@ -47,7 +47,7 @@ tables! {
         GAUGE "hsmux_pool_changes" "Changes of keys that wait for the one under way."
             |traffic| traffic.changes as f64;
     }
-    AUDIT of Status {
+    AUDIT of TrailStatus {
         GAUGE "hsmux_audit_queue" "Lines that wait to be written."
             |status| status.waiting as f64;
         GAUGE "hsmux_audit_up" "Whether the trail can be written."
@@ -74,7 +74,7 @@ tables! {
 /// All of it as it is now.
 pub fn families(
     traffic: &Traffic,
-    audit: &Status,
+    audit: &TrailStatus,
     traces: Option<Counts>,
     jwt_keys: Option<Duration>,
 ) -> Vec<MetricFamily> {

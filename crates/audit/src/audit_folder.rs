@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use crate::chain::{Chain, Epoch, Secret};
-use crate::keys::{PublicKey, SealKey, Signer};
+use crate::keys::{CheckpointSigner, PublicKey, SealKey};
 use crate::line::{Mac, hex_field};
 
 /// How long another one who writes the trail is waited for: a child that a killed daemon was about to start, or a
@@ -20,10 +20,10 @@ const MOMENT: Duration = Duration::from_secs(1);
 
 /// The folder `audit` (0700) of the state folder.
 #[derive(Clone, Debug)]
-pub struct Keeper(PathBuf);
+pub struct AuditFolder(PathBuf);
 
 /// Held by whoever writes the trail.
-pub struct Turn(#[allow(dead_code, reason = "held, not read")] FileLock);
+pub struct WriterLock(#[allow(dead_code, reason = "held, not read")] FileLock);
 
 /// The last line of a trail.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ pub struct Head {
 
 /// The chain as the last checkpoint left it.
 #[derive(Serialize, Deserialize)]
-pub struct Kept {
+pub struct SavedChain {
     v: u32,
     /// The epoch that began then.
     epoch: u64,
@@ -54,7 +54,7 @@ pub struct Kept {
     pub stopped: bool,
 }
 
-impl Kept {
+impl SavedChain {
     /// A chain that goes on at the end of a file.
     pub fn new(chain: &Chain, file: &Path, offset: u64, stopped: bool) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Kept {
     }
 }
 
-impl Keeper {
+impl AuditFolder {
     /// Of this state folder; nothing is read or made.
     pub fn of(state: &Path) -> Self {
         Self(state.join("audit"))
@@ -107,10 +107,10 @@ impl Keeper {
     }
 
     /// Makes the folder, and has nobody else write the trail meanwhile.
-    pub(crate) fn take(&self) -> Result<Turn> {
+    pub(crate) fn take(&self) -> Result<WriterLock> {
         hsmux_state::private_folder(&self.0).map_err(|e| self.failed(&e))?;
         match FileLock::take(&self.0.join("lock"), MOMENT) {
-            Ok(lock) => Ok(Turn(lock)),
+            Ok(lock) => Ok(WriterLock(lock)),
             Err(LockFailed::File(error)) => Err(self.failed(&error)),
             Err(LockFailed::Held(_)) => {
                 let folder = self.0.display();
@@ -121,7 +121,7 @@ impl Keeper {
     }
 
     /// The key that signs, random, made at first use.
-    pub(crate) fn signer_or_new(&self) -> Result<Signer> {
+    pub(crate) fn signer_or_new(&self) -> Result<CheckpointSigner> {
         if let Some(signer) = self.signer()? {
             return Ok(signer);
         }
@@ -129,21 +129,21 @@ impl Keeper {
         let text = Zeroizing::new(hex::encode(&secret[..]));
         hsmux_state::replace(&self.0.join("signing.key"), text.as_bytes(), 0o600)
             .map_err(|e| self.failed(&e))?;
-        Ok(Signer::new(&secret))
+        Ok(CheckpointSigner::new(&secret))
     }
 
-    fn signer(&self) -> Result<Option<Signer>> {
+    fn signer(&self) -> Result<Option<CheckpointSigner>> {
         let Some(text) = self.read("signing.key")? else {
             return Ok(None);
         };
         let mut secret = Secret::default();
         hex::decode_to_slice(text.trim_ascii(), &mut secret[..])
             .map_err(|e| self.failed(&io::Error::other(format!("signing.key: {e}"))))?;
-        Ok(Some(Signer::new(&secret)))
+        Ok(Some(CheckpointSigner::new(&secret)))
     }
 
     /// Where the chain was left.
-    pub(crate) fn load(&self) -> Result<Option<Kept>> {
+    pub(crate) fn load(&self) -> Result<Option<SavedChain>> {
         let Some(text) = self.read("head.json")? else {
             return Ok(None);
         };
@@ -153,7 +153,7 @@ impl Keeper {
     }
 
     /// Leaves the chain there, durably.
-    pub(crate) fn save(&self, kept: &Kept) -> io::Result<()> {
+    pub(crate) fn save(&self, kept: &SavedChain) -> io::Result<()> {
         let text = Zeroizing::new(serde_json::to_vec(kept)?);
         hsmux_state::replace(&self.0.join("head.json"), &text, 0o600)
             .map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", self.0.display())))

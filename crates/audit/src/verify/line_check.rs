@@ -2,36 +2,39 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::report::Kind;
-use super::segment::Held;
-use super::{Edge, Verifier};
+use super::report::FindingKind;
+use super::segment::UncheckedLine;
+use super::{TrailVerifier, VerifiedEnd};
 use crate::chain::hmac;
 use crate::line::{self, Mac, VERSION};
 
 /// Lines between two checkpoints.
-pub struct Walk<'a> {
-    pub held: &'a [Held],
+pub struct LineCheck<'a> {
+    pub held: &'a [UncheckedLine],
     /// Where they begin, if that is known.
-    pub edge: Option<&'a Edge>,
+    pub edge: Option<&'a VerifiedEnd>,
     /// The key of their MACs; without it only their numbers are looked at.
     pub key: Option<&'a Mac>,
     /// The number of the checkpoint after them, and the MAC that it follows.
     pub end: Option<(u64, Mac)>,
     /// Where to say what is missing at the end.
-    pub last: &'a Held,
+    pub last: &'a UncheckedLine,
 }
 
-impl Verifier {
+impl TrailVerifier {
     /// Looks at the lines of a segment.
-    pub(super) fn walk(&mut self, segment: &Walk<'_>) {
-        let Walk {
+    pub(super) fn walk(&mut self, segment: &LineCheck<'_>) {
+        let LineCheck {
             held,
             edge,
             key,
             end,
             last,
         } = *segment;
-        let first = held.first().map(Held::seq).or(end.map(|(seq, _)| seq));
+        let first = held
+            .first()
+            .map(UncheckedLine::seq)
+            .or(end.map(|(seq, _)| seq));
         let before = edge.map_or_else(|| first.unwrap_or(1).saturating_sub(1), |edge| edge.seq);
         self.report.first.get_or_insert(before + 1);
         let placed = self.place(held, before, end.map(|(seq, _)| seq));
@@ -53,7 +56,7 @@ impl Verifier {
             self.missing(expected, end - 1, last);
         } else if end < expected {
             let message = format!("line {end} stands in the place of line {expected}");
-            self.find(Kind::Foreign, last, message);
+            self.find(FindingKind::Foreign, last, message);
         } else if key.is_some() && !prevs.is_empty() && !prevs.contains(&prev) {
             let message = format!(
                 "some of the lines {} to {} were changed: they do not lead to the checkpoint that \
@@ -61,18 +64,18 @@ impl Verifier {
                 before + 1,
                 end - 1
             );
-            self.find(Kind::Changed, last, message);
+            self.find(FindingKind::Changed, last, message);
         }
     }
 
     /// Lines by their numbers; what is there twice, in another order, or not a line, is found.
     fn place<'h>(
         &mut self,
-        held: &'h [Held],
+        held: &'h [UncheckedLine],
         before: u64,
         end: Option<u64>,
-    ) -> BTreeMap<u64, &'h Held> {
-        let numbers: HashSet<u64> = held.iter().map(Held::seq).collect();
+    ) -> BTreeMap<u64, &'h UncheckedLine> {
+        let numbers: HashSet<u64> = held.iter().map(UncheckedLine::seq).collect();
         let mut placed = BTreeMap::new();
         let mut expected = before + 1;
         for (index, line) in held.iter().enumerate() {
@@ -88,13 +91,13 @@ impl Verifier {
                     None => "not a line of this trail".to_owned(),
                     Some(seq) => format!("line {seq} does not belong here, or stands here again"),
                 };
-                self.find(Kind::Foreign, line, message);
+                self.find(FindingKind::Foreign, line, message);
                 continue;
             };
             placed.insert(seq, line);
             if seq < expected {
                 let message = format!("line {seq} stands after line {}", expected - 1);
-                self.find(Kind::Moved, line, message);
+                self.find(FindingKind::Moved, line, message);
             }
             expected = expected.max(seq + 1);
         }
@@ -102,11 +105,17 @@ impl Verifier {
     }
 
     /// Whether the line follows one with one of these MACs; answers which MACs the next may follow.
-    fn check(&mut self, line: &Held, seq: u64, key: Option<&Mac>, prevs: &[Mac]) -> Vec<Mac> {
+    fn check(
+        &mut self,
+        line: &UncheckedLine,
+        seq: u64,
+        key: Option<&Mac>,
+        prevs: &[Mac],
+    ) -> Vec<Mac> {
         self.seen(line, seq);
         let Some((parts, parsed)) = line::parts(&line.text).zip(line.parsed.as_ref()) else {
             self.find(
-                Kind::Changed,
+                FindingKind::Changed,
                 line,
                 format!("line {seq} was changed: it is no line any more"),
             );
@@ -117,7 +126,7 @@ impl Verifier {
                 "{} lines were lost after {}, as line {seq} says: {}",
                 gap.lost, gap.since, gap.why
             );
-            self.remark(Kind::Lost, line, message);
+            self.remark(FindingKind::Lost, line, message);
         }
         let Some(key) = key else {
             return Vec::new();
@@ -129,22 +138,26 @@ impl Verifier {
                 "line {seq} has version {}: a newer hsmux can verify it",
                 parsed.v
             );
-            self.find(Kind::Foreign, line, message);
+            self.find(FindingKind::Foreign, line, message);
         } else if prevs.is_empty() || own.contains(&parts.mac) && parsed.seq == seq {
             return vec![parts.mac];
         } else {
-            self.find(Kind::Changed, line, format!("line {seq} was changed"));
+            self.find(
+                FindingKind::Changed,
+                line,
+                format!("line {seq} was changed"),
+            );
         }
         // Whether its MAC was changed, or something else, the line after it shows.
         own.into_iter().chain([parts.mac]).collect()
     }
 
-    fn missing(&mut self, from: u64, to: u64, before: &Held) {
+    fn missing(&mut self, from: u64, to: u64, before: &UncheckedLine) {
         let message = if from == to {
             format!("line {from} is missing before this one")
         } else {
             format!("lines {from} to {to} are missing before this one")
         };
-        self.find(Kind::Missing, before, message);
+        self.find(FindingKind::Missing, before, message);
     }
 }
