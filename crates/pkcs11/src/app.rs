@@ -8,7 +8,7 @@ use hsmux_token::{Class, ObjectRef, Operation};
 
 use crate::backend::Backend;
 use crate::crypt::InitChecks;
-use crate::object::{Entry, Home, Objects};
+use crate::object::{ObjectEntry, ObjectLocation, Objects};
 use crate::rv::{Result, Rv};
 use crate::session::Sessions;
 
@@ -63,7 +63,7 @@ impl App {
     }
 
     /// The object of a handle that was given as a key's.
-    pub fn key(&self, handle: u64) -> Result<Arc<Entry>> {
+    pub fn key(&self, handle: u64) -> Result<Arc<ObjectEntry>> {
         let entry = self
             .objects
             .get(handle)
@@ -90,9 +90,9 @@ impl App {
     }
 
     /// Ends session objects: in this process, and on the members that hold them.
-    pub(crate) fn end_objects(&self, goes: impl Fn(&Entry) -> bool) {
+    pub(crate) fn end_objects(&self, goes: impl Fn(&ObjectEntry) -> bool) {
         for entry in self.objects.remove_all(goes) {
-            if let Home::Member(object) = entry.home {
+            if let ObjectLocation::Member(object) = entry.location {
                 let object = ObjectRef::Session(object);
                 // It dies with its worker at the latest; there is nobody to tell.
                 let _ = self.backend.execute(&Operation::Destroy { object });

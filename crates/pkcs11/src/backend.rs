@@ -6,8 +6,8 @@ mod embedded;
 use hsmux_token::{Error, Kind, Operation, Outcome, Result, Secret};
 use hsmux_wire::View;
 
-pub use daemon::Daemon;
-pub use embedded::Embedded;
+pub use daemon::DaemonBackend;
+pub use embedded::EmbeddedBackend;
 
 /// The pool, as one application sees it.
 pub trait Backend: Send + Sync {

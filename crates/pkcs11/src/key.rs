@@ -5,7 +5,7 @@ use hsmux_token::{Attributes, Class, Mechanism, ObjectRef, Operation, Uses};
 
 use crate::app::App;
 use crate::crypt::of_key;
-use crate::object::{Entry, is_token};
+use crate::object::{ObjectEntry, is_token};
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -124,7 +124,7 @@ impl App {
     fn wrap_with_local(
         &self,
         mechanism: Mechanism,
-        wrapping: &Entry,
+        wrapping: &ObjectEntry,
         key: ObjectRef,
     ) -> Result<bytes::Bytes> {
         if !wrapping.permits(CKA_WRAP) {
@@ -172,7 +172,7 @@ impl App {
     }
 }
 
-fn member_key(key: &Entry, usage: CK_ATTRIBUTE_TYPE, elsewhere: CK_RV) -> Result<ObjectRef> {
+fn member_key(key: &ObjectEntry, usage: CK_ATTRIBUTE_TYPE, elsewhere: CK_RV) -> Result<ObjectRef> {
     if !key.permits(usage) {
         return Err(Rv(CKR_KEY_FUNCTION_NOT_PERMITTED));
     }

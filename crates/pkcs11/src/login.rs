@@ -6,7 +6,7 @@ use hsmux_token::Secret;
 use hsmux_token::ck::*;
 
 use crate::app::App;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
 impl App {
@@ -85,7 +85,7 @@ impl App {
     /// The login has ended here, whatever the backend says: one that has gone knows of none.
     fn forget_user(&self) {
         self.sessions.end_private();
-        self.end_objects(Entry::is_private);
+        self.end_objects(ObjectEntry::is_private);
         self.set_user(false);
         self.objects.forget();
         let _ = self.backend.logout();

@@ -8,7 +8,7 @@ use hsmux_token::ck::CKR_SESSION_HANDLE_INVALID;
 use hsmux_token::sync::{Mutex, MutexGuard, RwLock};
 use smallvec::SmallVec;
 
-use crate::crypt::Active;
+use crate::crypt::ActiveOperation;
 use crate::rv::{Result, Rv};
 
 /// An open session.
@@ -17,21 +17,21 @@ pub struct Session {
     pub handle: u64,
     /// CKF_RW_SESSION.
     pub writes: bool,
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
 }
 
 /// What a session has under way.
 #[derive(Default)]
-pub struct State {
+pub struct SessionState {
     /// Cryptographic operations, at most one of each function; one is the common case.
-    pub active: SmallVec<[Active; 1]>,
+    pub active: SmallVec<[ActiveOperation; 1]>,
     /// What C_FindObjects has still to give.
     pub search: Option<std::vec::IntoIter<u64>>,
 }
 
 impl Session {
     /// Two calls on one session are one after the other.
-    pub fn state(&self) -> MutexGuard<'_, State> {
+    pub fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock()
     }
 }

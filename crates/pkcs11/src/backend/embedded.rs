@@ -14,7 +14,7 @@ use super::{Backend, same};
 use crate::object::template::is_private;
 
 /// A token in this process.
-pub struct Embedded {
+pub struct EmbeddedBackend {
     token: Arc<dyn Token>,
     /// The PIN of C_Login; `None`: that it is called is enough.
     pin: Option<Secret>,
@@ -22,7 +22,7 @@ pub struct Embedded {
     user: AtomicBool,
 }
 
-impl Embedded {
+impl EmbeddedBackend {
     /// Takes a token that serves already, or will.
     pub fn new(token: Arc<dyn Token>, pin: Option<Secret>, patience: Duration) -> Self {
         Self {
@@ -44,7 +44,7 @@ fn is_broker_key(attributes: &Attributes) -> bool {
     has_broker_mark(attributes) && attributes.number(ck::CKA_CLASS) != certificate
 }
 
-impl Backend for Embedded {
+impl Backend for EmbeddedBackend {
     fn execute(&self, operation: &Operation) -> Result<Outcome> {
         if operation.templates().any(is_broker_key) {
             let why = "such a CKA_ID is the broker's own: choose another one";

@@ -23,7 +23,7 @@ pub enum Function {
 }
 
 /// What a function asks of a mechanism and of a key.
-struct Needs {
+struct FunctionNeeds {
     flag: CK_FLAGS,
     usage: CK_ATTRIBUTE_TYPE,
     classes: &'static [Class],
@@ -44,7 +44,7 @@ impl Function {
     ];
 
     #[rustfmt::skip]
-    fn needs(self) -> Needs {
+    fn needs(self) -> FunctionNeeds {
         const PUBLIC: Class = Class::PUBLIC_KEY;
         const PRIVATE: Class = Class::PRIVATE_KEY;
         const SECRET: Class = Class::SECRET_KEY;
@@ -57,7 +57,7 @@ impl Function {
             Self::Encrypt => (CKF_ENCRYPT, CKA_ENCRYPT, &[PUBLIC, SECRET], Some(Verb::Encrypt)),
             Self::Decrypt => (CKF_DECRYPT, CKA_DECRYPT, &[PRIVATE, SECRET], Some(Verb::Decrypt)),
         };
-        Needs { flag, usage, classes, verb }
+        FunctionNeeds { flag, usage, classes, verb }
     }
 
     /// The mechanism's flag.

@@ -14,7 +14,7 @@ const LIMIT: usize = (16 << 20) - (64 << 10);
 
 /// Data on its way.
 #[derive(Clone)]
-pub enum Input {
+pub enum OperationInput {
     /// Gathered, for mechanisms that want all of it.
     Gather(Vec<u8>),
     /// Hashed in this process: only the digest goes on.
@@ -23,7 +23,7 @@ pub enum Input {
     Blocks(Box<Blocks>),
 }
 
-impl Input {
+impl OperationInput {
     /// Takes a part that has no output; block ciphers take theirs in [`Blocks::update`].
     pub fn feed(&mut self, part: &[u8]) -> Result {
         match self {
@@ -78,7 +78,7 @@ mod tests {
     fn data_that_is_wanted_at_once_has_a_limit() {
         let raw = Mechanism::plain(CKM_ECDSA);
         let too_long = Err(Rv(CKR_DATA_LEN_RANGE));
-        let mut input = Input::Gather(vec![0; LIMIT - 1]);
+        let mut input = OperationInput::Gather(vec![0; LIMIT - 1]);
         assert_eq!(input.feed(&[0; 2]), too_long);
         assert_eq!(input.all(&[0; 2], &raw, None).map(drop), too_long);
         assert_eq!(input.all(&[0], &raw, None).unwrap().len(), LIMIT);

@@ -5,7 +5,7 @@ use hsmux_token::{Hash, Mechanism, Params};
 
 /// What is known of an answer's length beforehand, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Length {
+pub enum AnswerLength {
     /// This long.
     Exact(usize),
     /// Not longer.
@@ -14,7 +14,7 @@ pub enum Length {
     Unknown,
 }
 
-impl Length {
+impl AnswerLength {
     /// Exact, if it is known at all.
     pub fn exact(len: Option<usize>) -> Self {
         len.map_or(Self::Unknown, Self::Exact)

@@ -4,9 +4,9 @@
 //! ([`hsmux_software::reference`]) in place of the key. The provider decodes it, signs and deciphers with the key,
 //! and shows its public half. Whatever else is done with public keys is left to OpenSSL's own provider.
 //!
-//! As `crate::entry` is for PKCS#11, `entry` is the thin shell with the pointers. Beneath it a `key::Key` holds what
+//! As `crate::entry` is for PKCS#11, `entry` is the thin shell with the pointers. Beneath it a `key::ProviderKey` holds what
 //! the key is, no handle and no connection, so that it serves in a fork's child as in its parent; and
-//! `context::Context` has the way to the pool, for each process its own.
+//! `context::ProviderContext` has the way to the pool, for each process its own.
 
 #[allow(unsafe_code)]
 pub mod entry;

@@ -4,14 +4,14 @@ use std::fmt::Write;
 
 use hsmux_software::Values;
 
-use super::key::Key;
+use super::key::ProviderKey;
 use super::names;
 
 /// Octets in a line.
 const WIDTH: usize = 15;
 
 /// The public values, and for a private key where that is.
-pub fn of(key: &Key) -> String {
+pub fn of(key: &ProviderKey) -> String {
     let bits = key.public.bits();
     let mut text = match &key.private {
         Some(private) => format!(

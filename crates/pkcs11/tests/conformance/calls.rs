@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use hsmux_pkcs11::backend::Embedded;
+use hsmux_pkcs11::backend::EmbeddedBackend;
 use hsmux_pkcs11::entry::*;
 use hsmux_pkcs11::library;
 use hsmux_token::ck::*;
@@ -50,7 +50,7 @@ pub fn library() -> Library {
 pub fn initialise(soft: &Soft) -> Answer {
     let token = soft.token.clone();
     let pin = Secret::new(PIN.to_vec());
-    let backend = Embedded::new(token, Some(pin), Duration::from_secs(60));
+    let backend = EmbeddedBackend::new(token, Some(pin), Duration::from_secs(60));
     library::initialise(|| Ok(Box::new(backend))).map_err(|rv| rv.0)
 }
 

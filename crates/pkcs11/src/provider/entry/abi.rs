@@ -27,7 +27,7 @@ pub struct Algorithm {
 
 /// OSSL_ITEM: a number with its text; a table of them ends with number 0.
 #[repr(C)]
-pub struct Item {
+pub struct OsslItem {
     pub id: c_uint,
     pub text: *const c_char,
 }
@@ -47,7 +47,7 @@ unsafe impl Sync for Dispatch {}
 // SAFETY: as above.
 unsafe impl Sync for Algorithm {}
 // SAFETY: as above.
-unsafe impl Sync for Item {}
+unsafe impl Sync for OsslItem {}
 // SAFETY: as above; those that are written to are OpenSSL's, and of one call.
 unsafe impl Sync for Param {}
 

@@ -10,9 +10,9 @@ use zeroize::Zeroizing;
 use super::abi::{Algorithm, Callback, Dispatch, OCTETS, Opaque, Param};
 use super::guard::callbacks;
 use super::init::Provider;
-use super::keymgmt::Held;
-use super::param::Array;
-use crate::provider::value::Value;
+use super::keymgmt::KeyData;
+use super::param::ParamArray;
+use crate::provider::value::ParamValue;
 use crate::provider::{names, pem as block};
 
 /// What a decoder says that has found nothing for it: others are asked.
@@ -89,9 +89,9 @@ callbacks! {
                 return GO_ON;
             }
         };
-        let array = Array::of([
-            (c"data", Value::Bytes(der.into())),
-            (c"data-structure", Value::Name(names::STRUCTURE)),
+        let array = ParamArray::of([
+            (c"data", ParamValue::Bytes(der.into())),
+            (c"data-structure", ParamValue::Name(names::STRUCTURE)),
         ]);
         take(array.as_ptr(), argument)
     }
@@ -163,18 +163,18 @@ unsafe fn der_to_key(
         return GO_ON;
     }
     // Who loads the key takes it out of its place.
-    let held = Held {
+    let held = KeyData {
         core: provider.core,
         key: Some(Arc::new(key)),
     };
-    let mut place: *mut Held = Box::into_raw(Box::new(held));
+    let mut place: *mut KeyData = Box::into_raw(Box::new(held));
     let values = [
-        (c"type", Value::Int(KEY)),
-        (c"data-type", Value::Name(name)),
+        (c"type", ParamValue::Int(KEY)),
+        (c"data-type", ParamValue::Name(name)),
     ];
-    let size = size_of::<*mut Held>();
+    let size = size_of::<*mut KeyData>();
     let reference = Param::new(c"reference", OCTETS, (&raw mut place).cast(), size);
-    let array = Array::of(values).with(reference);
+    let array = ParamArray::of(values).with(reference);
     // SAFETY: OpenSSL's own callback with its own argument.
     let answer = unsafe { take(array.as_ptr(), argument) };
     if !place.is_null() {

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use hsmux_token::{Error, Kind, Result};
 
-use super::core::Core;
+use super::core::OpensslCore;
 
 /// What a pointer and a length mean.
 ///
@@ -41,7 +41,7 @@ impl OutputBuffer {
     /// Both pointers are null or can be written to, the data for as much as there is room.
     pub unsafe fn fill(
         self,
-        core: &Core,
+        core: &OpensslCore,
         most: usize,
         answer: impl FnOnce(usize) -> Result<Vec<u8>>,
     ) -> c_int {

@@ -6,12 +6,12 @@ use hsmux_token::ObjectId;
 
 /// Gives out handles; 0 is none's (CK_INVALID_HANDLE).
 #[derive(Default)]
-pub struct Numbers {
+pub struct HandleNumbers {
     last: u64,
     of: HashMap<ObjectId, u64>,
 }
 
-impl Numbers {
+impl HandleNumbers {
     /// The handle of a token object, also when it was away in between.
     pub fn of(&mut self, id: ObjectId) -> u64 {
         let last = &mut self.last;

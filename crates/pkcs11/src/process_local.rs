@@ -19,19 +19,19 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static CLOSING: AtomicU32 = AtomicU32::new(0);
 
 /// A place for one value, which belongs to the process that has put it there.
-pub struct Place<T> {
-    current: ArcSwapOption<Owned<T>>,
+pub struct ProcessLocal<T> {
+    current: ArcSwapOption<ProcessOwned<T>>,
     /// The process that is making a value at this moment; 0 for none.
     making: AtomicU32,
 }
 
 /// A value with the process that has made it; a fork's child is another.
-pub struct Owned<T> {
+pub struct ProcessOwned<T> {
     process: u32,
     value: T,
 }
 
-impl<T> Deref for Owned<T> {
+impl<T> Deref for ProcessOwned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -39,7 +39,7 @@ impl<T> Deref for Owned<T> {
     }
 }
 
-impl<T> Place<T> {
+impl<T> ProcessLocal<T> {
     /// Nothing.
     pub const fn empty() -> Self {
         Self {
@@ -49,7 +49,7 @@ impl<T> Place<T> {
     }
 
     /// The value of this process.
-    pub fn get(&self) -> Guard<Option<Arc<Owned<T>>>> {
+    pub fn get(&self) -> Guard<Option<Arc<ProcessOwned<T>>>> {
         let current = self.current.load();
         match &*current {
             Some(owned) if owned.process != std::process::id() => {
@@ -62,29 +62,30 @@ impl<T> Place<T> {
     }
 
     /// Puts a value there, unless this process has one. One thread at a time makes it.
-    pub fn put<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<Put, E> {
+    pub fn put<E>(&self, make: impl FnOnce() -> Result<T, E>) -> Result<PutOutcome, E> {
         let process = std::process::id();
-        let turn = Turn::take(&self.making, process);
+        let turn = MakingGuard::take(&self.making, process);
         if self.get().is_some() {
-            return Ok(Put::Already);
+            return Ok(PutOutcome::Already);
         }
         // Whatever is marked from here on is this process's own.
         close_inherited();
         let value = make()?;
-        self.current.store(Some(Arc::new(Owned { process, value })));
+        self.current
+            .store(Some(Arc::new(ProcessOwned { process, value })));
         drop(turn);
-        Ok(Put::Done)
+        Ok(PutOutcome::Done)
     }
 
     /// Takes the value of this process out.
-    pub fn take(&self) -> Option<Arc<Owned<T>>> {
+    pub fn take(&self) -> Option<Arc<ProcessOwned<T>>> {
         drop(self.get());
         self.current.swap(None)
     }
 
     /// In a fork's child: what was inherited is the parent's. It stays as it is, and is never dropped: destructors
     /// would lock and talk.
-    fn leave_to_parent(&self, inherited: &Guard<Option<Arc<Owned<T>>>>) {
+    fn leave_to_parent(&self, inherited: &Guard<Option<Arc<ProcessOwned<T>>>>) {
         // Of the child's threads one does it; another may have put the child's own there already, which stays.
         let was = Guard::into_inner(self.current.compare_and_swap(inherited, None));
         if was
@@ -97,15 +98,15 @@ impl<T> Place<T> {
     }
 }
 
-impl<T> Drop for Place<T> {
+impl<T> Drop for ProcessLocal<T> {
     fn drop(&mut self) {
         drop(self.take());
     }
 }
 
-/// What [`Place::put`] has found.
+/// What [`ProcessLocal::put`] has found.
 #[derive(PartialEq, Eq, Debug)]
-pub enum Put {
+pub enum PutOutcome {
     /// Nothing: the value is the new one.
     Done,
     /// A value of this process, which stays.
@@ -120,7 +121,7 @@ fn close_inherited() {
     if OWNER.load(Ordering::Acquire) == process {
         return;
     }
-    let _turn = Turn::take(&CLOSING, process);
+    let _turn = MakingGuard::take(&CLOSING, process);
     let owner = OWNER.load(Ordering::Acquire);
     if owner == 0 {
         heed_forks();
@@ -154,9 +155,9 @@ fn heed_forks() {
 }
 
 /// Only one thread of a process goes on at a time. A lock would do, but for a fork in the middle.
-struct Turn<'a>(&'a AtomicU32);
+struct MakingGuard<'a>(&'a AtomicU32);
 
-impl<'a> Turn<'a> {
+impl<'a> MakingGuard<'a> {
     fn take(busy: &'a AtomicU32, process: u32) -> Self {
         loop {
             let seen = busy.load(Ordering::Acquire);
@@ -173,7 +174,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for MakingGuard<'_> {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Release);
     }

@@ -7,30 +7,30 @@ use hsmux_token::ck::*;
 use hsmux_token::{Error, Kind, Mechanism, ObjectRef, Operation, Outcome, Verb};
 
 use crate::app::App;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
 /// What does the keyed step.
 #[derive(Clone)]
-pub enum Target {
+pub enum KeyedStep {
     /// Nothing: the digest is the answer.
     Digest,
     /// A member, with a key that does not leave it.
-    Member(Asked),
+    Member(MemberStep),
     /// The public key, here.
-    Public(Arc<Entry>),
+    Public(Arc<ObjectEntry>),
 }
 
 /// What a member is asked to do, and with which key.
 #[derive(Clone, Copy)]
-pub struct Asked {
+pub struct MemberStep {
     /// What.
     pub verb: Verb,
     /// With which key.
     pub key: ObjectRef,
 }
 
-impl Asked {
+impl MemberStep {
     /// What that is for these data.
     pub fn operation(self, mechanism: &Mechanism, data: Bytes) -> Operation {
         Operation::Use {
@@ -47,7 +47,7 @@ impl Asked {
     }
 }
 
-impl Target {
+impl KeyedStep {
     /// Digests, signs, enciphers or deciphers.
     pub fn run(&self, app: &App, mechanism: &Mechanism, data: Bytes) -> Result<Bytes> {
         match self {

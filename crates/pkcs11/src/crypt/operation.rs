@@ -7,51 +7,51 @@ use hsmux_token::ck::*;
 use hsmux_token::{KeyKind, Mechanism, Operation};
 
 use super::function::Function;
-use super::input::Input;
-use super::length::{self, Length};
-use super::target::Target;
+use super::input::OperationInput;
+use super::keyed_step::KeyedStep;
+use super::length::{self, AnswerLength};
 use crate::app::App;
 use crate::entry::Output;
-use crate::object::Entry;
+use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
 /// An operation under way. After an error other than CKR_BUFFER_TOO_SMALL it is over.
 #[derive(Clone)]
-pub struct Active {
+pub struct ActiveOperation {
     /// Which function it is of.
     pub function: Function,
     /// What the key's owner is asked for: of the application's mechanism, the part behind the hash.
     pub(super) mechanism: Mechanism,
-    pub(super) input: Input,
-    pub(super) target: Target,
-    pub(super) key: Option<Arc<Entry>>,
+    pub(super) input: OperationInput,
+    pub(super) target: KeyedStep,
+    pub(super) key: Option<Arc<ObjectEntry>>,
     /// Whether parts have come.
     pub(super) begun: bool,
     /// Whether the key still waits for C_Login as CKU_CONTEXT_SPECIFIC.
     pub(super) locked: bool,
     /// An answer whose length could not be foretold, and for which there was no room.
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<PendingAnswer>,
 }
 
 /// An answer that waits for a larger buffer.
 #[derive(Clone)]
-pub(super) struct Kept {
+pub(super) struct PendingAnswer {
     data: Bytes,
     answer: Bytes,
 }
 
-impl Active {
+impl ActiveOperation {
     /// C_Sign, C_Encrypt and their like: all data at once.
     pub fn whole(&mut self, app: &App, data: &[u8], out: &mut Output) -> Result {
         if self.begun {
             return Err(Rv(CKR_OPERATION_ACTIVE));
         }
         let length = match &self.input {
-            Input::Blocks(blocks) => blocks.whole_length(data.len())?,
+            OperationInput::Blocks(blocks) => blocks.whole_length(data.len())?,
             _ => self.length(data.len()),
         };
         self.deliver(data, out, length, |this| match &this.input {
-            Input::Blocks(blocks) => blocks.whole(data, &|mechanism, data| {
+            OperationInput::Blocks(blocks) => blocks.whole(data, &|mechanism, data| {
                 this.target.run(app, mechanism, data)
             }),
             _ if this.function == Function::VerifyRecover => {
@@ -71,7 +71,7 @@ impl Active {
         out: &mut Output,
         also: impl FnOnce(&[u8]) -> Result,
     ) -> Result {
-        let Input::Blocks(blocks) = &mut self.input else {
+        let OperationInput::Blocks(blocks) = &mut self.input else {
             if !out.is_query() {
                 self.feed(part)?;
             }
@@ -94,8 +94,10 @@ impl Active {
     /// Refuses what answers at its end only: nobody else could follow its plain text.
     pub fn in_parts(&self) -> Result {
         match self.input {
-            Input::Blocks(_) => Ok(()),
-            Input::Gather(_) | Input::Hash(_) => Err(Rv(CKR_FUNCTION_NOT_SUPPORTED)),
+            OperationInput::Blocks(_) => Ok(()),
+            OperationInput::Gather(_) | OperationInput::Hash(_) => {
+                Err(Rv(CKR_FUNCTION_NOT_SUPPORTED))
+            }
         }
     }
 
@@ -108,11 +110,11 @@ impl Active {
     /// The Final functions: C_SignFinal, C_EncryptFinal and their like.
     pub fn finish(&mut self, app: &App, out: &mut Output) -> Result {
         let length = match &self.input {
-            Input::Blocks(blocks) => blocks.finish_length(),
+            OperationInput::Blocks(blocks) => blocks.finish_length(),
             _ => self.length(0),
         };
         self.deliver(&[], out, length, |this| match &this.input {
-            Input::Blocks(blocks) => {
+            OperationInput::Blocks(blocks) => {
                 blocks.finish(&|mechanism, data| this.target.run(app, mechanism, data))
             }
             _ => this.target.run(app, &this.mechanism, this.data(&[])?),
@@ -134,8 +136,8 @@ impl Active {
     /// What a member is asked in the end, for who asks by himself.
     pub fn operation(&self, last: &[u8]) -> Result<Operation> {
         match &self.target {
-            Target::Member(asked) => Ok(asked.operation(&self.mechanism, self.data(last)?)),
-            Target::Digest | Target::Public(_) => Err(Rv(CKR_KEY_TYPE_INCONSISTENT)),
+            KeyedStep::Member(asked) => Ok(asked.operation(&self.mechanism, self.data(last)?)),
+            KeyedStep::Digest | KeyedStep::Public(_) => Err(Rv(CKR_KEY_TYPE_INCONSISTENT)),
         }
     }
 
@@ -164,12 +166,14 @@ impl Active {
         &mut self,
         data: &[u8],
         out: &mut Output,
-        length: Length,
+        length: AnswerLength,
         work: impl FnOnce(&Self) -> Result<Bytes>,
     ) -> Result {
         match length {
-            Length::Exact(len) if out.is_query() || out.room() < len => return out.put_length(len),
-            Length::AtMost(len) if out.is_query() => return out.put_length(len),
+            AnswerLength::Exact(len) if out.is_query() || out.room() < len => {
+                return out.put_length(len);
+            }
+            AnswerLength::AtMost(len) if out.is_query() => return out.put_length(len),
             _ => {}
         }
         if let Some(kept) = self.kept.take_if(|kept| *kept.data == *data) {
@@ -183,36 +187,36 @@ impl Active {
             return out.put(&answer);
         }
         let data = Bytes::copy_from_slice(data);
-        self.give(Kept { data, answer }, out)
+        self.give(PendingAnswer { data, answer }, out)
     }
 
-    fn give(&mut self, kept: Kept, out: &mut Output) -> Result {
+    fn give(&mut self, kept: PendingAnswer, out: &mut Output) -> Result {
         let given = out.put(&kept.answer);
         self.kept = Some(kept);
         given
     }
 
     /// Length of the answer to what has come and `more` bytes, for what is not done in blocks.
-    fn length(&self, more: usize) -> Length {
+    fn length(&self, more: usize) -> AnswerLength {
         let len = self.input.gathered() + more;
         let of_key = self.key.as_ref().and_then(|key| key.signature_len());
         let tag = length::of_tag(&self.mechanism);
         match (&self.target, self.function) {
-            (Target::Digest, _) => match &self.input {
-                Input::Hash(hasher) => Length::Exact(hasher.hash().len()),
-                _ => Length::Unknown,
+            (KeyedStep::Digest, _) => match &self.input {
+                OperationInput::Hash(hasher) => AnswerLength::Exact(hasher.hash().len()),
+                _ => AnswerLength::Unknown,
             },
             // The token knows; on a curve it may be DER.
             (_, Function::Sign) if Mechanism::is_vendor_defined(self.mechanism.kind) => {
                 let ec = self.key.as_ref().is_some_and(|key| key.kind == KeyKind::Ec);
-                Length::at_most(of_key.map(|len| if ec { len + length::DER } else { len }))
+                AnswerLength::at_most(of_key.map(|len| if ec { len + length::DER } else { len }))
             }
-            (_, Function::Sign) => Length::exact(length::of_mac(&self.mechanism).or(of_key)),
-            (_, Function::Encrypt) => Length::exact(tag.map(|tag| len + tag).or(of_key)),
+            (_, Function::Sign) => AnswerLength::exact(length::of_mac(&self.mechanism).or(of_key)),
+            (_, Function::Encrypt) => AnswerLength::exact(tag.map(|tag| len + tag).or(of_key)),
             (_, Function::Decrypt) if tag.is_some() => {
-                Length::exact(tag.map(|tag| len.saturating_sub(tag)))
+                AnswerLength::exact(tag.map(|tag| len.saturating_sub(tag)))
             }
-            _ => Length::at_most(of_key),
+            _ => AnswerLength::at_most(of_key),
         }
     }
 }
