@@ -16,7 +16,7 @@ pub type Serial = String;
 
 /// Whose certificate it is.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct PeerCertificate {
     /// Its first DNS name (subjectAltName), in lower case.
     pub name: String,
     /// Its serial number.
@@ -29,7 +29,7 @@ pub struct Shown {
     pub others: Arc<[CertificateDer<'static>]>,
 }
 
-impl Shown {
+impl PeerCertificate {
     /// Reads the first certificate of a chain that has been verified.
     pub fn of(chain: &[CertificateDer<'static>]) -> Result<Self, String> {
         let (der, others) = chain.split_first().ok_or("no certificate")?;

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::refusal::Refusal;
+use crate::connect_failure::ConnectFailure;
 use crate::stream::{hear, prepare, say};
 
 /// How long a connection may take, its handshake included.
@@ -25,7 +25,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 
 /// What each connection is made of.
-pub struct Wanted<'a> {
+pub struct ConnectRequest<'a> {
     pub address: &'a str,
     pub connector: &'a TlsConnector,
     pub server: &'a ServerName<'static>,
@@ -33,7 +33,7 @@ pub struct Wanted<'a> {
     pub versions: RangeInclusive<u16>,
 }
 
-impl Wanted<'_> {
+impl ConnectRequest<'_> {
     /// A connection that has been greeted, and its frame version.
     pub async fn connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
         in_time(async {
@@ -108,7 +108,7 @@ async fn in_time<T>(connecting: impl Future<Output = Result<T>>) -> Result<T> {
 }
 
 fn refused(error: &io::Error) -> Error {
-    Error::lost(Refusal::of(error).to_string())
+    Error::lost(ConnectFailure::of(error).to_string())
 }
 
 #[cfg(test)]

@@ -19,11 +19,11 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use crate::certificate::{self, Serial, Shown};
+use crate::certificate::{self, PeerCertificate, Serial};
 use crate::revocation;
 
 /// A host's files, read.
-pub struct Loaded {
+pub struct TlsIdentity {
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
@@ -33,15 +33,15 @@ pub struct Loaded {
     /// Whether it has a place for lists, and so exchanges them with other hosts.
     exchanges: bool,
     /// This host's own certificate.
-    pub own: Shown,
+    pub own: PeerCertificate,
     provider: Arc<CryptoProvider>,
 }
 
-impl Loaded {
+impl TlsIdentity {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
-        let own = Shown::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
+        let own = PeerCertificate::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
         // Who has a host's key is that host.
         let key = SecretReaders::Owner
             .read(&identity.key)

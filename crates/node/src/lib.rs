@@ -8,34 +8,34 @@
 //! | file | one idea |
 //! |---|---|
 //! | `service` | start and end of the serving side, a process of its own |
-//! | `gate` | a connection from its first byte until it is served |
-//! | `lobby` | connections that nobody knows yet |
-//! | `guests` | connections that are open, and who has to go |
-//! | `watch` | files and configuration that change while it runs |
+//! | `server` | a connection from its first byte until it is served |
+//! | `pending_connections` | connections that nobody knows yet |
+//! | `peer_connections` | connections that are open, and who has to go |
+//! | `watcher` | files and configuration that change while it runs |
 //! | `link`, `connect` | the using side: a worker process, its lanes, how it connects |
-//! | `pulse` | whether the other host is alive, and to be believed |
+//! | `heartbeat` | whether the other host is alive, and to be believed |
 //! | `identity`, `certificate` | what a host shows, and what others show |
 //! | `stream` | sockets that notice a cut cable, frames on them |
 //! | `revocation` | lists of revoked certificates, from host to host |
 //! | `signature` | whether something is signed by a key |
-//! | `refusal` | what went wrong in a handshake, and what to do |
+//! | `connect_failure` | what went wrong in a handshake, and what to do |
 //! | `ca` | the authority: certificates, their list, revocation |
 
 pub mod ca;
 mod certificate;
 mod connect;
-mod gate;
-mod guests;
+mod connect_failure;
+mod heartbeat;
 mod identity;
 mod link;
-mod lobby;
-mod pulse;
-mod refusal;
+mod peer_connections;
+mod pending_connections;
 mod revocation;
+mod server;
 mod service;
 mod signature;
 mod stream;
-mod watch;
+mod watcher;
 
 pub use link::link_main;
 pub use service::serve;

@@ -9,7 +9,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use zeroize::Zeroizing;
 
-use super::key::Key;
+use super::key::AuthorityKey;
 use super::ledger::Ledger;
 use super::now;
 
@@ -34,12 +34,12 @@ pub struct Subject<'a> {
 /// An authority that can sign.
 pub struct Issuer {
     params: CertificateParams,
-    key: Key,
+    key: AuthorityKey,
 }
 
 impl Issuer {
     /// The authority of this ledger, with its key.
-    pub fn new(ledger: &Ledger, key: Key) -> Self {
+    pub fn new(ledger: &Ledger, key: AuthorityKey) -> Self {
         let mut params = CertificateParams::default();
         params.distinguished_name = named(&ledger.authority);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -103,7 +103,7 @@ impl Issuer {
         signed.pem().map_err(|e| refused(&e))
     }
 
-    fn signer(&self) -> rcgen::Issuer<'_, &Key> {
+    fn signer(&self) -> rcgen::Issuer<'_, &AuthorityKey> {
         rcgen::Issuer::from_params(&self.params, &self.key)
     }
 

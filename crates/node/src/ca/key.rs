@@ -14,7 +14,7 @@ use super::public::PublicHalf;
 const SIGN_WITHIN: Duration = Duration::from_secs(60);
 
 /// The key of an authority.
-pub enum Key {
+pub enum AuthorityKey {
     /// From a file.
     File(KeyPair),
     /// In a token.
@@ -32,7 +32,7 @@ pub struct TokenKey {
     failure: Mutex<Option<Error>>,
 }
 
-impl Key {
+impl AuthorityKey {
     /// Why the token has not signed, if it has not.
     pub fn failure(&self) -> Option<Error> {
         match self {
@@ -82,7 +82,7 @@ impl TokenKey {
     }
 }
 
-impl PublicKeyData for Key {
+impl PublicKeyData for AuthorityKey {
     fn der_bytes(&self) -> &[u8] {
         match self {
             Self::File(key) => key.der_bytes(),
@@ -98,7 +98,7 @@ impl PublicKeyData for Key {
     }
 }
 
-impl SigningKey for Key {
+impl SigningKey for AuthorityKey {
     fn sign(&self, data: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         match self {
             Self::File(key) => key.sign(data),

@@ -22,14 +22,14 @@ pub struct Ledger {
     pub lists: u64,
     /// Where its key is, if that is a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<InToken>,
+    pub key: Option<TokenKeyRef>,
     /// What it has issued, in order.
-    pub issued: Vec<Issued>,
+    pub issued: Vec<IssuedCertificate>,
 }
 
 /// A key in a token.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct InToken {
+pub struct TokenKeyRef {
     /// The private key, and the token that has it, as a PKCS#11 URI.
     pub uri: String,
     /// The vendor's module; without one it is in the pool.
@@ -38,7 +38,7 @@ pub struct InToken {
 
 /// A certificate of a host. Times are seconds after 1970.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Issued {
+pub struct IssuedCertificate {
     /// The host's name.
     pub name: String,
     /// Its serial number, in hexadecimal digits.
@@ -53,7 +53,7 @@ pub struct Issued {
 
 impl Ledger {
     /// Nothing is issued yet.
-    pub fn new(authority: &str, until: u64, key: Option<InToken>) -> Self {
+    pub fn new(authority: &str, until: u64, key: Option<TokenKeyRef>) -> Self {
         Self {
             authority: authority.to_owned(),
             since: now(),
@@ -72,8 +72,8 @@ impl Ledger {
     }
 
     /// A certificate is issued.
-    pub fn add(&mut self, subject: &Subject<'_>) -> Issued {
-        let issued = Issued {
+    pub fn add(&mut self, subject: &Subject<'_>) -> IssuedCertificate {
+        let issued = IssuedCertificate {
             name: subject.name.to_owned(),
             serial: serial(&subject.serial),
             since: now(),
@@ -85,16 +85,17 @@ impl Ledger {
     }
 
     /// It was not handed out.
-    pub fn forget(&mut self, issued: &Issued) {
+    pub fn forget(&mut self, issued: &IssuedCertificate) {
         self.issued.retain(|other| other.serial != issued.serial);
     }
 
     /// Takes back what has this name or serial number; answers what was good until now.
-    pub fn revoke(&mut self, which: &str) -> Result<Vec<Issued>> {
+    pub fn revoke(&mut self, which: &str) -> Result<Vec<IssuedCertificate>> {
         let digits = which.to_ascii_lowercase().replace(':', "");
         let digits = digits.trim_start_matches('0');
         let name = which.to_ascii_lowercase();
-        let meant = |issued: &&mut Issued| issued.name == name || issued.serial == digits;
+        let meant =
+            |issued: &&mut IssuedCertificate| issued.name == name || issued.serial == digits;
         let mut known = false;
         let mut taken = Vec::new();
         for issued in self.issued.iter_mut().filter(meant) {

@@ -25,9 +25,9 @@ use hsmux_token::{Error, Kind, Result, Token, Uri};
 use crate::certificate;
 use files::{NewFolder, PRIVATE, PUBLIC, failed, lock, read, replace, sync_parent};
 use issue::{Issuer, Subject};
-use key::{Key, TokenKey};
+use key::{AuthorityKey, TokenKey};
 use ledger::Ledger;
-pub use ledger::{InToken, Issued};
+pub use ledger::{IssuedCertificate, TokenKeyRef};
 use public::PublicHalf;
 
 const CERTIFICATE: &str = "ca.pem";
@@ -43,7 +43,7 @@ pub struct Authority {
 }
 
 /// What a host wants of an authority.
-pub struct Wanted<'a> {
+pub struct EnrollmentRequest<'a> {
     /// Its name.
     pub name: &'a str,
     /// Names and IP addresses beside that.
@@ -55,20 +55,20 @@ pub struct Wanted<'a> {
 }
 
 /// What a new host gets.
-pub struct Enrolled {
+pub struct Enrollment {
     /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` where the host has not made that
     /// itself.
     pub folder: PathBuf,
     /// The certificate.
-    pub issued: Issued,
+    pub issued: IssuedCertificate,
 }
 
 /// What a revocation has changed.
-pub struct Revoked {
+pub struct RevocationResult {
     /// The new list, for every host.
     pub list: PathBuf,
     /// What is on it now that was not before.
-    pub certificates: Vec<Issued>,
+    pub certificates: Vec<IssuedCertificate>,
 }
 
 impl Authority {
@@ -77,17 +77,17 @@ impl Authority {
         folder: &Path,
         name: &str,
         life: Duration,
-        key: Option<(InToken, Arc<dyn Token>)>,
+        key: Option<(TokenKeyRef, Arc<dyn Token>)>,
     ) -> Result<Self> {
         let new = NewFolder::beside(folder)?;
         let (place, token) = key.unzip();
         let ledger = Ledger::new(name, until(life)?, place);
         let key = if let Some(token) = &token {
-            Key::Token(ledger.key_in(token)?)
+            AuthorityKey::Token(ledger.key_in(token)?)
         } else {
             let (key, pem) = issue::new_key()?;
             new.write(KEY, pem.as_bytes(), PRIVATE)?;
-            Key::File(key)
+            AuthorityKey::File(key)
         };
         let issuer = Issuer::new(&ledger, key);
         new.write(CERTIFICATE, issuer.own_certificate()?.as_bytes(), PUBLIC)?;
@@ -113,7 +113,7 @@ impl Authority {
     }
 
     /// Where its key is, if that is a token.
-    pub fn place(&self) -> Result<Option<InToken>> {
+    pub fn place(&self) -> Result<Option<TokenKeyRef>> {
         Ok(self.ledger()?.key)
     }
 
@@ -125,7 +125,7 @@ impl Authority {
     }
 
     /// Makes a certificate for a host, in a folder that is not there yet.
-    pub fn enroll(&self, wanted: &Wanted<'_>, into: &Path) -> Result<Enrolled> {
+    pub fn enroll(&self, wanted: &EnrollmentRequest<'_>, into: &Path) -> Result<Enrollment> {
         let name = known_as(wanted.name)?;
         let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
@@ -163,25 +163,25 @@ impl Authority {
         // From here on somebody may have it: it stays on record, whatever comes.
         sync_parent(into)?;
         let folder = into.to_owned();
-        Ok(Enrolled {
+        Ok(Enrollment {
             folder,
             issued: added,
         })
     }
 
     /// Takes back all certificates of a host, or the one of a serial number.
-    pub fn revoke(&self, which: &str) -> Result<Revoked> {
+    pub fn revoke(&self, which: &str) -> Result<RevocationResult> {
         let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
         let certificates = ledger.revoke(which)?;
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
         let list = self.folder.join(REVOKED);
         replace(&list, self.issuer(&ledger)?.revoked(&ledger)?.as_bytes())?;
-        Ok(Revoked { list, certificates })
+        Ok(RevocationResult { list, certificates })
     }
 
     /// What it has issued, in order.
-    pub fn issued(&self) -> Result<Vec<Issued>> {
+    pub fn issued(&self) -> Result<Vec<IssuedCertificate>> {
         Ok(self.ledger()?.issued)
     }
 
@@ -202,8 +202,8 @@ impl Authority {
 
     fn issuer(&self, ledger: &Ledger) -> Result<Issuer> {
         let key = match (&ledger.key, &self.token) {
-            (None, _) => Key::File(self.key_in_file()?),
-            (Some(_), Some(token)) => Key::Token(self.key_in(token, ledger)?),
+            (None, _) => AuthorityKey::File(self.key_in_file()?),
+            (Some(_), Some(token)) => AuthorityKey::Token(self.key_in(token, ledger)?),
             (Some(place), None) => {
                 let message = format!("{}: nobody has opened the token", place.uri);
                 return Err(Error::request(Kind::Environment, message));

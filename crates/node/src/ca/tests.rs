@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use hsmux_config::Identity;
 
 use super::*;
-use crate::certificate::Shown;
-use crate::identity::Loaded;
+use crate::certificate::PeerCertificate;
+use crate::identity::TlsIdentity;
 use crate::identity::revoked;
 
 /// An authority whose key is a file.
@@ -13,8 +13,8 @@ fn authority(folder: &Path, name: &str, life: Duration) -> Result<Authority> {
     Authority::init(folder, name, life, None)
 }
 
-fn wanted<'a>(name: &'a str, addresses: &'a [String], life: Duration) -> Wanted<'a> {
-    Wanted {
+fn wanted<'a>(name: &'a str, addresses: &'a [String], life: Duration) -> EnrollmentRequest<'a> {
+    EnrollmentRequest {
         name,
         addresses,
         life,
@@ -41,10 +41,10 @@ fn a_host_gets_all_that_tls_needs() {
     let enrolled = ca
         .enroll(&wanted("Web1", &["10.0.0.1".into()], DAY), &into)
         .unwrap();
-    let loaded = Loaded::read(&identity(&enrolled.folder)).unwrap();
+    let loaded = TlsIdentity::read(&identity(&enrolled.folder)).unwrap();
     loaded.server().unwrap();
     loaded.client().unwrap();
-    let Shown { name, serial, .. } = loaded.own;
+    let PeerCertificate { name, serial, .. } = loaded.own;
     assert_eq!((name.as_str(), &serial), ("web1", &enrolled.issued.serial));
     let mode = |file: &str| {
         let of = std::fs::metadata(folder.path().join(file)).unwrap();
@@ -107,9 +107,12 @@ fn a_key_that_everybody_reads_is_not_served() {
         .enroll(&wanted("web1", &[], DAY), &folder.path().join("web1"))
         .unwrap();
     let identity = identity(&enrolled.folder);
-    Loaded::read(&identity).unwrap();
+    TlsIdentity::read(&identity).unwrap();
     std::fs::set_permissions(&identity.key, PermissionsExt::from_mode(0o644)).unwrap();
-    let error = Loaded::read(&identity).map(drop).unwrap_err().to_string();
+    let error = TlsIdentity::read(&identity)
+        .map(drop)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("node.key") && error.contains("chmod 600"),
         "{error}"
@@ -158,7 +161,7 @@ fn authorities_of_one_name_are_not_believed_together() {
     let mut host = identity(&ca.enroll(&wanted("web1", &[], DAY), &into).unwrap().folder);
     let believing = |host: &Identity, more: &str| {
         std::fs::write(&host.ca, format!("{own}{more}")).unwrap();
-        Loaded::read(host).map(drop)
+        TlsIdentity::read(host).map(drop)
     };
     believing(&host, &certificate("other", &new_name().unwrap())).unwrap();
     believing(&host, &own).unwrap();
@@ -183,7 +186,7 @@ fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
         std::fs::write(&list, nothing).unwrap();
         for error in [
             revoked(&list).map(drop).unwrap_err(),
-            Loaded::read(&identity(&enrolled.folder))
+            TlsIdentity::read(&identity(&enrolled.folder))
                 .map(drop)
                 .unwrap_err(),
         ] {
@@ -194,7 +197,7 @@ fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
     // One that revokes nobody is a list.
     std::fs::copy(folder.path().join("ca").join(REVOKED), &list).unwrap();
     assert!(revoked(&list).unwrap().is_empty());
-    Loaded::read(&identity(&enrolled.folder)).unwrap();
+    TlsIdentity::read(&identity(&enrolled.folder)).unwrap();
 }
 
 #[test]
@@ -268,7 +271,7 @@ fn a_host_makes_its_own_key() {
     request("Web1", &host).unwrap();
     assert!(request("web1", &host).is_err(), "nothing is written over");
     let text = std::fs::read_to_string(host.join("node.csr")).unwrap();
-    let order = |request| Wanted {
+    let order = |request| EnrollmentRequest {
         request: Some(request),
         ..wanted("web1", &[], DAY)
     };
@@ -278,8 +281,11 @@ fn a_host_makes_its_own_key() {
         std::fs::copy(enrolled.folder.join(file), host.join(file)).unwrap();
     }
     // The certificate is of the key that has never left.
-    Loaded::read(&identity(&host)).unwrap().client().unwrap();
-    let other = Wanted {
+    TlsIdentity::read(&identity(&host))
+        .unwrap()
+        .client()
+        .unwrap();
+    let other = EnrollmentRequest {
         name: "web2",
         ..order(&text)
     };

@@ -7,13 +7,13 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `list` | a list, checked: whose it is, and how new |
-//! | `shelf` | the lists of a host in their file |
-//! | `desk` | one end of an exchange |
+//! | `crl` | a list, checked: whose it is, and how new |
+//! | `crl_store` | the lists of a host in their file |
+//! | `crl_exchange` | one end of an exchange |
 
-mod desk;
-mod list;
-mod shelf;
+mod crl;
+mod crl_exchange;
+mod crl_store;
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -36,10 +36,10 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::connect::secure;
-use crate::identity::{Loaded, unfit};
+use crate::identity::{TlsIdentity, unfit};
 use crate::stream::{hear, lost, say};
-use desk::Desk;
-pub use shelf::look_at;
+use crl_exchange::CrlExchange;
+pub use crl_store::look_at;
 
 /// What a connection for lists is known by.
 pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
@@ -68,13 +68,13 @@ const MUCH_LATER: Duration = Duration::from_secs(60);
 /// What travels on such a connection, either way.
 #[derive(Encode, Decode)]
 #[cbor(array)]
-struct Told {
+struct CrlMessage {
     /// A list, DER.
     #[cbor(n(0), with = "minicbor::bytes")]
     list: Vec<u8>,
 }
 
-impl Message for Told {}
+impl Message for CrlMessage {}
 
 /// Exchanges lists with the host of this name for as long as the connection lasts, and this host has an
 /// `identity`. Where the other has told what cannot be taken, `complain` hears why, once.
@@ -107,23 +107,23 @@ async fn exchange_within(
         }
     };
     let settle = async {
-        let mut desk = Desk::new(name);
+        let mut exchange = CrlExchange::new(name);
         let mut news = None;
         loop {
             let identity = identity();
             let identity = identity.ok_or_else(|| Error::lost("this host is no node any more"))?;
-            if news.is_some() || !desk.is_settled(&identity) {
+            if news.is_some() || !exchange.is_settled(&identity) {
                 // It writes to a disk.
                 let settled = spawn_blocking(move || {
-                    let step = desk.settle(&identity, news);
-                    (desk, step)
+                    let step = exchange.settle(&identity, news);
+                    (exchange, step)
                 });
                 let (back, step) = settled.await.map_err(|e| Error::lost(e.to_string()))?;
-                desk = back;
+                exchange = back;
                 step.problem.iter().for_each(|problem| complain(problem));
                 for list in step.news {
                     let list = list.der.to_vec();
-                    let told = timeout(read_within, say(&mut to, &Told { list })).await;
+                    let told = timeout(read_within, say(&mut to, &CrlMessage { list })).await;
                     told.map_err(|_| Error::lost("does not read a list"))??;
                 }
             }
@@ -182,7 +182,7 @@ async fn agree(
     options: &LinkOptions,
     server: &ServerName<'static>,
 ) -> Result<Option<TlsStream<TcpStream>>> {
-    let loaded = Loaded::read(&options.identity)?;
+    let loaded = TlsIdentity::read(&options.identity)?;
     let config = loaded.client().map_err(|e| unfit(&options.identity, &e))?;
     let mut config = ClientConfig::clone(&config);
     config.alpn_protocols = vec![PROTOCOL.to_vec()];

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::certificate::Shown;
+use crate::certificate::PeerCertificate;
 
 /// All open connections.
-pub struct Guests {
-    open: Mutex<HashMap<u64, Guest>>,
+pub struct PeerConnections {
+    open: Mutex<HashMap<u64, PeerConnection>>,
     next: AtomicU64,
     most: usize,
 }
 
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ConnectionPurpose {
     /// To use tokens.
     Work,
     /// To exchange lists of revoked certificates.
@@ -28,21 +28,21 @@ pub enum Purpose {
 /// Connections of one host for lists: one for each of its links, of which one may take over from another.
 const FOR_LISTS: usize = 4;
 
-struct Guest {
-    shown: Shown,
-    purpose: Purpose,
+struct PeerConnection {
+    shown: PeerCertificate,
+    purpose: ConnectionPurpose,
     leave: Arc<Notify>,
 }
 
 /// One of them, for as long as it is open.
-pub struct Stay {
-    guests: Arc<Guests>,
+pub struct ConnectionPermit {
+    peers: Arc<PeerConnections>,
     number: u64,
     /// Told when it has to go.
     pub leave: Arc<Notify>,
 }
 
-impl Guests {
+impl PeerConnections {
     /// Nobody is there yet, and so many may come.
     pub fn new(most: usize) -> Self {
         Self {
@@ -56,41 +56,43 @@ impl Guests {
     /// that for lists; `Err` says how many connections there may be.
     pub fn enter(
         self: &Arc<Self>,
-        shown: Shown,
-        purpose: Purpose,
+        shown: PeerCertificate,
+        purpose: ConnectionPurpose,
         peers: usize,
-    ) -> Result<Stay, usize> {
+    ) -> Result<ConnectionPermit, usize> {
         let share = match purpose {
-            Purpose::Work => self.most.checked_div(peers).unwrap_or(0).max(1),
-            Purpose::Lists => FOR_LISTS,
+            ConnectionPurpose::Work => self.most.checked_div(peers).unwrap_or(0).max(1),
+            ConnectionPurpose::Lists => FOR_LISTS,
         };
         let mut open = self.open.lock();
-        let same = |guest: &&Guest| guest.purpose == purpose && guest.shown.name == shown.name;
+        let same = |connection: &&PeerConnection| {
+            connection.purpose == purpose && connection.shown.name == shown.name
+        };
         if open.values().filter(same).count() >= share {
             return Err(share);
         }
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let leave = Arc::new(Notify::new());
-        let guest = Guest {
+        let connection = PeerConnection {
             shown,
             purpose,
             leave: Arc::clone(&leave),
         };
-        open.insert(number, guest);
-        Ok(Stay {
-            guests: Arc::clone(self),
+        open.insert(number, connection);
+        Ok(ConnectionPermit {
+            peers: Arc::clone(self),
             number,
             leave,
         })
     }
 
     /// Sends those away who may not stay; answers their names.
-    pub fn dismiss(&self, stays: impl Fn(&Shown) -> bool) -> Vec<String> {
+    pub fn dismiss(&self, may_stay: impl Fn(&PeerCertificate) -> bool) -> Vec<String> {
         let mut names = Vec::new();
-        for guest in self.open.lock().values() {
-            if !stays(&guest.shown) {
-                guest.leave.notify_one();
-                names.push(guest.shown.name.clone());
+        for connection in self.open.lock().values() {
+            if !may_stay(&connection.shown) {
+                connection.leave.notify_one();
+                names.push(connection.shown.name.clone());
             }
         }
         names.sort_unstable();
@@ -99,9 +101,9 @@ impl Guests {
     }
 }
 
-impl Drop for Stay {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.guests.open.lock().remove(&self.number);
+        self.peers.open.lock().remove(&self.number);
     }
 }
 
@@ -113,24 +115,24 @@ mod tests {
 
     #[test]
     fn no_peer_takes_the_places_of_another() {
-        let guests = Arc::new(Guests::new(5));
+        let peers = Arc::new(PeerConnections::new(5));
         let enter_for = |purpose, name: &str| {
             let (name, serial) = (name.to_owned(), String::new());
-            let shown = Shown {
+            let shown = PeerCertificate {
                 name,
                 serial,
                 until: 0,
                 der: CertificateDer::from(Vec::new()),
                 others: Arc::default(),
             };
-            guests.enter(shown, purpose, 2)
+            peers.enter(shown, purpose, 2)
         };
-        let enter = |name| enter_for(Purpose::Work, name);
+        let enter = |name| enter_for(ConnectionPurpose::Work, name);
         let mut first: Vec<_> = (0..2).map(|_| enter("web1").ok().unwrap()).collect();
         assert_eq!(enter("web1").err(), Some(2));
         let _second = enter("web2").ok().unwrap();
         // Lists have places of their own.
-        let for_lists = || enter_for(Purpose::Lists, "web1");
+        let for_lists = || enter_for(ConnectionPurpose::Lists, "web1");
         let lists: Vec<_> = (0..FOR_LISTS).map(|_| for_lists().ok().unwrap()).collect();
         assert_eq!(for_lists().err(), Some(FOR_LISTS));
         assert_eq!(lists.len(), FOR_LISTS);

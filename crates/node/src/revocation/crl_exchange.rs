@@ -7,26 +7,26 @@ use hsmux_state::FileVersions;
 use hsmux_token::Error;
 use hsmux_wire::decode;
 
-use super::list::{Believed, List};
-use super::shelf::{ADVICE, Shelf};
-use super::{MOST, Told};
+use super::crl::{Crl, TrustedAuthorities};
+use super::crl_store::{ADVICE, CrlStore};
+use super::{CrlMessage, MOST};
 
 /// The other end tells a list once: so many that could not be verified are kept for when files have changed.
-const KEPT: usize = 4;
+const MAX_UNVERIFIED: usize = 4;
 
 /// What one end knows.
-pub struct Desk {
+pub struct CrlExchange {
     /// The other host, for the log.
     name: String,
     /// Files as they were read.
     seen: Option<(Identity, FileVersions)>,
-    believed: Believed,
+    believed: TrustedAuthorities,
     /// The newest that this host has had, whatever has become of its file since.
-    own: Vec<List>,
+    own: Vec<Crl>,
     /// What the other end has, as far as is known.
-    theirs: Vec<List>,
+    theirs: Vec<Crl>,
     /// Newer than what is here, and not in place yet.
-    untaken: Vec<List>,
+    untaken: Vec<Crl>,
     /// Why not.
     trouble: Option<String>,
     /// Not verified by the files as they are (DER).
@@ -36,20 +36,20 @@ pub struct Desk {
 
 /// What is to be done now.
 #[derive(Default)]
-pub struct Step {
+pub struct ExchangeStep {
     /// Lists that the other end is to be told.
-    pub news: Vec<List>,
+    pub news: Vec<Crl>,
     /// What was wrong with what it has told; only the first time.
     pub problem: Option<String>,
 }
 
-impl Desk {
+impl CrlExchange {
     /// Nothing is known yet.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.to_owned(),
             seen: None,
-            believed: Believed::nobody(),
+            believed: TrustedAuthorities::nobody(),
             own: Vec::new(),
             theirs: Vec::new(),
             untaken: Vec::new(),
@@ -65,14 +65,14 @@ impl Desk {
     }
 
     /// Looks at the files and at what the other end has told.
-    pub fn settle(&mut self, identity: &Identity, told: Option<Vec<u8>>) -> Step {
+    pub fn settle(&mut self, identity: &Identity, told: Option<Vec<u8>>) -> ExchangeStep {
         let Some(file) = &identity.revoked else {
-            return Step::default();
+            return ExchangeStep::default();
         };
         self.look(identity, file);
         let problem = told.and_then(|told| self.hear(told).err());
         self.take(identity, file);
-        Step {
+        ExchangeStep {
             news: self.news(),
             problem: problem.filter(|_| !std::mem::replace(&mut self.complained, true)),
         }
@@ -87,9 +87,9 @@ impl Desk {
         }
         self.seen = now;
         // What cannot be read is told by whoever needs it to go on; what was known stays known.
-        if let Ok(shelf) = Shelf::read(identity, file) {
-            self.believed = shelf.believed;
-            for list in shelf.lists {
+        if let Ok(store) = CrlStore::read(identity, file) {
+            self.believed = store.believed;
+            for list in store.lists {
                 list.join(&mut self.own);
             }
         }
@@ -100,15 +100,15 @@ impl Desk {
     }
 
     fn hear(&mut self, told: Vec<u8>) -> Result<(), String> {
-        let told: Told = decode(told).map_err(|e| e.to_string())?;
+        let told: CrlMessage = decode(told).map_err(|e| e.to_string())?;
         self.verify(told.list)
     }
 
     fn verify(&mut self, der: Vec<u8>) -> Result<(), String> {
-        let list = match List::checked(&der, &self.believed) {
+        let list = match Crl::checked(&der, &self.believed) {
             Ok(list) => list,
             Err(problem) => {
-                if self.refused.len() == KEPT {
+                if self.refused.len() == MAX_UNVERIFIED {
                     self.refused.remove(0);
                 }
                 self.refused.push(der);
@@ -125,7 +125,7 @@ impl Desk {
     /// Puts in place what is newer; what cannot be is tried again.
     fn take(&mut self, identity: &Identity, file: &Path) {
         for list in std::mem::take(&mut self.untaken) {
-            match Shelf::put(identity, file, &list) {
+            match CrlStore::put(identity, file, &list) {
                 Ok(put) => {
                     if put {
                         let from = &self.name;
@@ -155,7 +155,7 @@ impl Desk {
     }
 
     /// What the other end has not got; it has when this is told.
-    fn news(&mut self) -> Vec<List> {
+    fn news(&mut self) -> Vec<Crl> {
         let own = self.own.iter();
         let news = own.filter(|list| list.is_news_to(&self.theirs));
         let news: Vec<_> = news.cloned().collect();

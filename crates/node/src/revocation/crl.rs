@@ -19,31 +19,31 @@ use crate::identity::{certificates, failed};
 use crate::signature;
 
 /// The authorities that a host believes.
-pub struct Believed {
+pub struct TrustedAuthorities {
     certificates: Vec<Certificate>,
     roots: Arc<RootCertStore>,
 }
 
 /// A list that one of them has signed, and that TLS can use.
 #[derive(Clone)]
-pub struct List {
+pub struct Crl {
     /// As it was signed.
     pub der: Arc<[u8]>,
     /// Name and key of the authority.
     authority: Vec<u8>,
-    edition: Edition,
+    edition: CrlVersion,
 }
 
 /// Later ones are greater.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Edition {
+struct CrlVersion {
     /// The CRL number, its length first; nothing for a list without one.
     number: (usize, Vec<u8>),
     /// When it was made (thisUpdate), after 1970.
     since: Duration,
 }
 
-impl Believed {
+impl TrustedAuthorities {
     /// None of them yet.
     pub fn nobody() -> Self {
         Self {
@@ -93,9 +93,9 @@ impl Believed {
     }
 }
 
-impl List {
+impl Crl {
     /// Checks one; `Err` says what is wrong with it.
-    pub fn checked(der: &[u8], believed: &Believed) -> Result<Self, String> {
+    pub fn checked(der: &[u8], believed: &TrustedAuthorities) -> Result<Self, String> {
         let list = list(der)?;
         // So that what is signed is what is read, to the last byte.
         if !list.is_der {
@@ -107,7 +107,7 @@ impl List {
         Ok(Self {
             der: der.into(),
             authority,
-            edition: Edition::of(&list)?,
+            edition: CrlVersion::of(&list)?,
         })
     }
 
@@ -133,7 +133,7 @@ impl List {
     }
 }
 
-impl Edition {
+impl CrlVersion {
     fn of(list: &Parsed) -> Result<Self, String> {
         if list.is_part {
             return Err("it is perhaps a part of a list: it has a critical extension".into());

@@ -9,11 +9,11 @@ use hsmux_wire::Call;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
-use crate::link::Link;
+use crate::link::NodeLink;
 use crate::stream::ask;
 
 /// Between two questions.
-const BEAT: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// An other end that has not answered for so long is taken for dead.
 const DEAD_AFTER: Duration = Duration::from_secs(5);
@@ -22,20 +22,20 @@ const DEAD_AFTER: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(400);
 
 /// Goes on for as long as the other host answers and is to be believed; says why no longer.
-pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &Link) -> Error {
+pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &NodeLink) -> Error {
     // Who is not believed any more does not put that off by answers that are slow.
     tokio::select! {
         biased;
         error = believe(link) => error,
-        error = beat(over, link.version) => error,
+        error = ping(over, link.version) => error,
     }
 }
 
 /// Goes on for as long as the other host answers.
-async fn beat(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) -> Error {
+async fn ping(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) -> Error {
     let nothing = Call::Execute(Vec::new());
     loop {
-        sleep(BEAT).await;
+        sleep(INTERVAL).await;
         let asked = timeout(DEAD_AFTER, ask(over, version, &nothing));
         match asked.await {
             Ok(Ok(_)) => {}
@@ -50,7 +50,7 @@ async fn beat(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) ->
 
 /// Goes on for as long as the other host is to be believed, by files that are read again when they have changed.
 /// With other ones this host shows itself anew.
-async fn believe(link: &Link) -> Error {
+async fn believe(link: &NodeLink) -> Error {
     let mut seen = link.stamp.clone();
     let mut failed = None;
     loop {
@@ -88,13 +88,13 @@ mod tests {
     use tokio::io::duplex;
 
     use super::*;
-    use crate::ca::{Authority, Wanted};
-    use crate::identity::Loaded;
+    use crate::ca::{Authority, EnrollmentRequest};
+    use crate::identity::TlsIdentity;
 
     /// From `web1`, in this folder, to `web2`.
-    fn link(authority: &Authority, folder: &Path) -> Link {
+    fn link(authority: &Authority, folder: &Path) -> NodeLink {
         let host = |name: &str| {
-            let wanted = Wanted {
+            let wanted = EnrollmentRequest {
                 name,
                 addresses: &[],
                 life: Duration::from_secs(3600),
@@ -110,12 +110,12 @@ mod tests {
             }
         };
         let identity = host("web1");
-        Link {
+        NodeLink {
             server: "web2".try_into().unwrap(),
             version: *SPOKEN.end(),
             stamp: FileVersions::of(identity.files()),
-            shown: Loaded::read(&host("web2")).unwrap().own,
-            own: Loaded::read(&identity).unwrap().own,
+            shown: TlsIdentity::read(&host("web2")).unwrap().own,
+            own: TlsIdentity::read(&identity).unwrap().own,
             options: LinkOptions {
                 name: "web2".to_owned(),
                 address: String::new(),

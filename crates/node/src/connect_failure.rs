@@ -5,7 +5,7 @@ use std::io;
 use rustls::{AlertDescription, CertificateError, Error as Tls};
 
 /// Why hosts do not come together.
-pub struct Refusal {
+pub struct ConnectFailure {
     /// What is wrong.
     pub problem: String,
     /// What to do.
@@ -19,7 +19,7 @@ const NAMES: &str =
 const CLOCK: &str = "set the clocks of both hosts";
 const LOOK: &str = "see the log of the other host, and hsmux status there";
 
-impl Refusal {
+impl ConnectFailure {
     /// What a failed handshake, or reading after it, means.
     pub fn of(error: &io::Error) -> Self {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
@@ -109,7 +109,7 @@ impl Refusal {
     }
 }
 
-impl std::fmt::Display for Refusal {
+impl std::fmt::Display for ConnectFailure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}; {}", self.problem, self.advice)
     }

@@ -8,24 +8,24 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// Places of a lobby. One that has said something costs a few dozen kilobytes.
-const PLACES: usize = 512;
+const MAX_PENDING: usize = 512;
 
 /// All that wait to be known: nobody knows their users, so they count as one.
 #[derive(Default)]
-pub struct Lobby(Mutex<Slots<(), Arc<Notify>>>);
+pub struct PendingConnections(Mutex<Slots<(), Arc<Notify>>>);
 
 /// The place of one of them.
-pub struct Place {
-    lobby: Arc<Lobby>,
+pub struct PendingSlot {
+    pending: Arc<PendingConnections>,
     number: u64,
     leave: Arc<Notify>,
 }
 
-impl Lobby {
+impl PendingConnections {
     /// Takes one in.
-    pub fn enter(self: &Arc<Self>) -> Place {
+    pub fn enter(self: &Arc<Self>) -> PendingSlot {
         let mut waiting = self.0.lock();
-        if waiting.len() == PLACES
+        if waiting.len() == MAX_PENDING
             && let Some(leave) = waiting.evict((), |_| true)
         {
             leave.notify_one();
@@ -33,24 +33,24 @@ impl Lobby {
         let leave = Arc::new(Notify::new());
         let number = waiting.insert((), Arc::clone(&leave));
         drop(waiting);
-        Place {
-            lobby: Arc::clone(self),
+        PendingSlot {
+            pending: Arc::clone(self),
             number,
             leave,
         }
     }
 }
 
-impl Place {
+impl PendingSlot {
     /// Comes when another one needs the place.
     pub async fn needed(&self) {
         self.leave.notified().await;
     }
 }
 
-impl Drop for Place {
+impl Drop for PendingSlot {
     fn drop(&mut self) {
-        self.lobby.0.lock().remove((), self.number);
+        self.pending.0.lock().remove((), self.number);
     }
 }
 
@@ -62,8 +62,8 @@ mod tests {
 
     use super::*;
 
-    fn has_to_go(place: &Place) -> bool {
-        let needed = pin!(place.needed());
+    fn has_to_go(slot: &PendingSlot) -> bool {
+        let needed = pin!(slot.needed());
         needed
             .poll(&mut Context::from_waker(Waker::noop()))
             .is_ready()
@@ -71,18 +71,18 @@ mod tests {
 
     #[test]
     fn who_has_been_there_longest_makes_room() {
-        let lobby = Arc::new(Lobby::default());
-        let mut places: Vec<_> = (0..PLACES).map(|_| lobby.enter()).collect();
-        assert!(!places.iter().any(has_to_go));
+        let pending = Arc::new(PendingConnections::default());
+        let mut slots: Vec<_> = (0..MAX_PENDING).map(|_| pending.enter()).collect();
+        assert!(!slots.iter().any(has_to_go));
         // Who is known by now has left.
-        drop(places.remove(0));
-        places.push(lobby.enter());
-        assert!(!places.iter().any(has_to_go));
-        places.push(lobby.enter());
-        let gone: Vec<_> = places.iter().map(has_to_go).collect();
+        drop(slots.remove(0));
+        slots.push(pending.enter());
+        assert!(!slots.iter().any(has_to_go));
+        slots.push(pending.enter());
+        let gone: Vec<_> = slots.iter().map(has_to_go).collect();
         assert!(gone[0] && !gone[1..].contains(&true));
         // It leaves when it hears that: nobody else has to go for it.
-        drop(places.remove(0));
-        assert_eq!(lobby.0.lock().len(), PLACES);
+        drop(slots.remove(0));
+        assert_eq!(pending.0.lock().len(), MAX_PENDING);
     }
 }

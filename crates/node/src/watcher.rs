@@ -12,15 +12,15 @@ use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use rustls::server::danger::ClientCertVerifier;
 
-use crate::certificate::{Serial, Shown};
-use crate::gate::Gate;
-use crate::identity::{self, Loaded, unfit};
+use crate::certificate::{PeerCertificate, Serial};
+use crate::identity::{self, TlsIdentity, unfit};
+use crate::server::NodeServer;
 
 /// How often.
 const LOOK: Duration = Duration::from_millis(400);
 
 /// Certificates as they are now.
-pub struct Current {
+pub struct TlsState {
     /// For new connections.
     pub server: Arc<ServerConfig>,
     clients: Arc<dyn ClientCertVerifier>,
@@ -29,12 +29,12 @@ pub struct Current {
     seen: (Identity, FileVersions),
 }
 
-impl Current {
+impl TlsState {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
         // Before they are read: what changes meanwhile is read again.
         let seen = (identity.clone(), FileVersions::of(identity.files()));
-        let loaded = Loaded::read(identity)?;
+        let loaded = TlsIdentity::read(identity)?;
         Ok(Self {
             server: loaded.server().map_err(|e| unfit(identity, &e))?,
             clients: loaded.clients().map_err(|e| unfit(identity, &e))?,
@@ -44,7 +44,7 @@ impl Current {
     }
 
     /// Whether who has shown this would be let in with it now.
-    pub fn believes(&self, shown: &Shown) -> bool {
+    pub fn believes(&self, shown: &PeerCertificate) -> bool {
         let now = UnixTime::now();
         let verified = self
             .clients
@@ -54,44 +54,44 @@ impl Current {
 }
 
 /// Takes over what has changed, for ever.
-pub async fn run(gate: Arc<Gate>) {
+pub async fn run(server: Arc<NodeServer>) {
     let mut failed: Option<(Identity, FileVersions)> = None;
     loop {
         tokio::time::sleep(LOOK).await;
         // Without the section nobody is let in.
-        let config = gate.daemon.config();
+        let config = server.daemon.config();
         let Some(node) = &config.node else {
-            gate.guests.dismiss(|_| false);
+            server.peers.dismiss(|_| false);
             continue;
         };
         let now = (
             node.identity.clone(),
             FileVersions::of(node.identity.files()),
         );
-        let news = gate.current.load().seen != now && failed.as_ref() != Some(&now);
+        let news = server.current.load().seen != now && failed.as_ref() != Some(&now);
         if news {
-            match Current::read(&node.identity) {
+            match TlsState::read(&node.identity) {
                 Ok(current) => {
-                    gate.current.store(Arc::new(current));
+                    server.current.store(Arc::new(current));
                     tracing::info!("the node has read its certificates again");
                 }
                 Err(error) => {
                     tracing::warn!(%error, "the node's certificates are as they were");
                     failed = Some(now);
-                    revoke_all_the_same(&gate, &node.identity);
+                    revoke_all_the_same(&server, &node.identity);
                 }
             }
         }
-        dismiss(&gate, node, news);
+        dismiss(&server, node, news);
     }
 }
 
 /// Whatever is wrong with the other files, who is on the list goes.
-fn revoke_all_the_same(gate: &Gate, identity: &Identity) {
+fn revoke_all_the_same(server: &NodeServer, identity: &Identity) {
     let revoked = identity.revoked.as_deref().map(identity::revoked);
     let Some(Ok(revoked)) = revoked else { return };
-    let old = gate.current.load();
-    gate.current.store(Arc::new(Current {
+    let old = server.current.load();
+    server.current.store(Arc::new(TlsState {
         server: Arc::clone(&old.server),
         clients: Arc::clone(&old.clients),
         revoked,
@@ -101,14 +101,14 @@ fn revoke_all_the_same(gate: &Gate, identity: &Identity) {
 
 /// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired; after
 /// `news` also of those whose authority is not believed any more.
-fn dismiss(gate: &Gate, node: &NodeSection, news: bool) {
-    let current = gate.current.load();
-    let stays = |shown: &Shown| {
+fn dismiss(server: &NodeServer, node: &NodeSection, news: bool) {
+    let current = server.current.load();
+    let may_stay = |shown: &PeerCertificate| {
         let named = node.peers.iter().any(|peer| peer.name == shown.name);
         let good = !shown.has_expired() && !current.revoked.contains(&shown.serial);
         named && good && (!news || current.believes(shown))
     };
-    for name in gate.guests.dismiss(stays) {
+    for name in server.peers.dismiss(may_stay) {
         tracing::warn!(
             name,
             "the connections of this host are ended: it may not stay"

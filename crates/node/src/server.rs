@@ -16,13 +16,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::certificate::Shown;
-use crate::guests::{Guests, Purpose, Stay};
-use crate::lobby::{Lobby, Place};
-use crate::refusal::Refusal;
+use crate::certificate::PeerCertificate;
+use crate::connect_failure::ConnectFailure;
+use crate::peer_connections::{ConnectionPermit, ConnectionPurpose, PeerConnections};
+use crate::pending_connections::{PendingConnections, PendingSlot};
 use crate::revocation::{self, NOT_TAKEN, SAME_CA};
 use crate::stream::{lost, pass, prepare, say};
-use crate::watch::Current;
+use crate::watcher::TlsState;
 
 /// How long a handshake may take.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
@@ -31,26 +31,26 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 const LINGER: Duration = Duration::from_secs(1);
 
 /// What all connections share.
-pub struct Gate {
+pub struct NodeServer {
     /// Who serves them.
     pub daemon: Arc<Daemon>,
     /// Certificates as they are now.
-    pub current: ArcSwap<Current>,
+    pub current: ArcSwap<TlsState>,
     /// Connections that are served.
-    pub guests: Arc<Guests>,
+    pub peers: Arc<PeerConnections>,
     /// Connections whose handshake is not done.
-    pub lobby: Arc<Lobby>,
+    pub pending: Arc<PendingConnections>,
 }
 
-impl Gate {
+impl NodeServer {
     /// Takes connections for ever.
     pub async fn listen(self: Arc<Self>, listener: TcpListener) {
         loop {
             match listener.accept().await {
                 Ok((stream, from)) => {
-                    let place = self.lobby.enter();
-                    let gate = Arc::clone(&self);
-                    tokio::spawn(async move { gate.receive(stream, from, place).await });
+                    let slot = self.pending.enter();
+                    let server = Arc::clone(&self);
+                    tokio::spawn(async move { server.receive(stream, from, slot).await });
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection of a host");
@@ -60,15 +60,15 @@ impl Gate {
         }
     }
 
-    async fn receive(&self, stream: TcpStream, from: SocketAddr, place: Place) {
+    async fn receive(&self, stream: TcpStream, from: SocketAddr, slot: PendingSlot) {
         let admitted = tokio::select! {
             admitted = timeout(HANDSHAKE_WITHIN, self.admit(stream, from)) => admitted,
-            () = place.needed() => {
+            () = slot.needed() => {
                 let problem = "it was not done with its handshake when too many others came";
                 return self.refuse(from, problem, "let nobody but hosts reach this port");
             }
         };
-        drop(place);
+        drop(slot);
         let Ok(Some(admitted)) = admitted else {
             return;
         };
@@ -78,12 +78,12 @@ impl Gate {
     }
 
     /// Until one side has ended, or it has to go.
-    async fn serve(&self, admitted: Admitted, from: SocketAddr) -> Result<()> {
-        let Admitted {
+    async fn serve(&self, admitted: AdmittedPeer, from: SocketAddr) -> Result<()> {
+        let AdmittedPeer {
             mut far,
             near,
             name,
-            stay,
+            permit,
         } = admitted;
         let served = async {
             match near {
@@ -93,7 +93,7 @@ impl Gate {
         };
         tokio::select! {
             served = served => served,
-            () = stay.leave.notified() => Ok(()),
+            () = permit.leave.notified() => Ok(()),
         }
     }
 
@@ -111,27 +111,27 @@ impl Gate {
     }
 
     /// All that comes before a connection is served; who is refused is told why.
-    async fn admit(&self, stream: TcpStream, from: SocketAddr) -> Option<Admitted> {
+    async fn admit(&self, stream: TcpStream, from: SocketAddr) -> Option<AdmittedPeer> {
         let (mut far, shown) = self.shake_hands(stream, from).await?;
         let purpose = match far.get_ref().1.alpn_protocol() {
-            None => Purpose::Work,
-            Some(_) => Purpose::Lists,
+            None => ConnectionPurpose::Work,
+            Some(_) => ConnectionPurpose::Lists,
         };
         match self.enter(&shown, purpose, from) {
             // Files may have changed since its handshake began, and before it was among the guests.
             Ok(_) if !self.current.load().believes(&shown) => None,
-            Ok((stay, near)) => {
+            Ok((permit, near)) => {
                 let name = shown.name;
-                Some(Admitted {
+                Some(AdmittedPeer {
                     far,
                     near,
                     name,
-                    stay,
+                    permit,
                 })
             }
             Err(error) => {
                 self.refuse(from, &error.to_string(), "or leave it as it is");
-                if purpose == Purpose::Work
+                if purpose == ConnectionPurpose::Work
                     && say(&mut far, &Greeting::Refused(error)).await.is_ok()
                 {
                     linger(&mut far).await;
@@ -146,7 +146,7 @@ impl Gate {
         &self,
         stream: TcpStream,
         from: SocketAddr,
-    ) -> Option<(TlsStream<TcpStream>, Shown)> {
+    ) -> Option<(TlsStream<TcpStream>, PeerCertificate)> {
         prepare(&stream).ok()?;
         // Who says nothing costs no more than a socket.
         if stream.peek(&mut [0]).await.ok()? == 0 {
@@ -155,7 +155,7 @@ impl Gate {
         let acceptor = TlsAcceptor::from(Arc::clone(&self.current.load().server));
         match acceptor.accept(stream).into_fallible().await {
             Ok(stream) => {
-                let shown = Shown::of(stream.get_ref().1.peer_certificates()?);
+                let shown = PeerCertificate::of(stream.get_ref().1.peer_certificates()?);
                 match shown {
                     Ok(shown) => Some((stream, shown)),
                     Err(problem) => {
@@ -167,7 +167,7 @@ impl Gate {
             // A connection that brings nothing: somebody looks whether the port is open.
             Err((error, _)) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err((error, mut stream)) => {
-                let Refusal { problem, advice } = Refusal::of(&error);
+                let ConnectFailure { problem, advice } = ConnectFailure::of(&error);
                 self.refuse(from, &problem, advice);
                 linger(&mut stream).await;
                 None
@@ -182,18 +182,18 @@ impl Gate {
     /// A place among those that are served, and the daemon's end where it is to serve.
     fn enter(
         &self,
-        shown: &Shown,
-        purpose: Purpose,
+        shown: &PeerCertificate,
+        purpose: ConnectionPurpose,
         from: SocketAddr,
-    ) -> Result<(Stay, Option<UnixStream>)> {
+    ) -> Result<(ConnectionPermit, Option<UnixStream>)> {
         // The daemon looks at that, too, and knows best; but a host that it refuses may not hear why.
         let config = self.daemon.config();
         let section = config.node.as_ref();
         let peer = section.and_then(|node| node.peer(&shown.name));
         peer.ok_or_else(|| no_peer(&shown.name))?;
         let peers = section.map_or(0, |node| node.peers.len());
-        let entered = self.guests.enter(shown.clone(), purpose, peers);
-        let stay = entered.map_err(|share| {
+        let entered = self.peers.enter(shown.clone(), purpose, peers);
+        let permit = entered.map_err(|share| {
             let message = format!(
                 "{} has {share} connections here, which is its share: give [node] more `connections`, or its \
                  [[token]] fewer `sessions`",
@@ -202,14 +202,14 @@ impl Gate {
             Error::token(Kind::Busy, message)
         })?;
         let near = match purpose {
-            Purpose::Work => Some(self.served(shown, from)?),
-            Purpose::Lists => None,
+            ConnectionPurpose::Work => Some(self.served(shown, from)?),
+            ConnectionPurpose::Lists => None,
         };
-        Ok((stay, near))
+        Ok((permit, near))
     }
 
     /// The end of a connection that the daemon serves.
-    fn served(&self, shown: &Shown, from: SocketAddr) -> Result<UnixStream> {
+    fn served(&self, shown: &PeerCertificate, from: SocketAddr) -> Result<UnixStream> {
         let near = self.daemon.connect(ServiceClient::Host {
             name: shown.name.clone(),
             from: from.to_string(),
@@ -222,12 +222,12 @@ impl Gate {
 }
 
 /// A connection of a host that may have it.
-struct Admitted {
+struct AdmittedPeer {
     far: TlsStream<TcpStream>,
     /// The daemon's end is served by the daemon. Without one it is for lists.
     near: Option<UnixStream>,
     name: String,
-    stay: Stay,
+    permit: ConnectionPermit,
 }
 
 /// Closed at once, with something unread, a connection would take away the last word.

@@ -7,46 +7,46 @@ use hsmux_token::Result;
 use rustix::fs::{Access, access};
 use x509_cert::der::pem::{self, LineEnding};
 
-use super::list::{Believed, List};
+use super::crl::{Crl, TrustedAuthorities};
 use crate::ca::files::{lock, replace};
 use crate::identity::{failed, lists};
 
 /// What is in the file.
-pub struct Shelf {
+pub struct CrlStore {
     /// Who may have signed lists.
-    pub believed: Believed,
+    pub believed: TrustedAuthorities,
     /// The newest of each authority.
-    pub lists: Vec<List>,
+    pub lists: Vec<Crl>,
     /// What else is there, which is left alone (DER).
     others: Vec<Vec<u8>>,
 }
 
-impl Shelf {
+impl CrlStore {
     /// Reads it.
     pub fn read(identity: &Identity, file: &Path) -> Result<Self> {
-        let mut shelf = Self {
-            believed: Believed::read(&identity.ca)?,
+        let mut store = Self {
+            believed: TrustedAuthorities::read(&identity.ca)?,
             lists: Vec::new(),
             others: Vec::new(),
         };
         for der in lists(file)? {
-            match List::checked(&der, &shelf.believed) {
-                Ok(list) => drop(list.join(&mut shelf.lists)),
-                Err(_) => shelf.others.push(der.to_vec()),
+            match Crl::checked(&der, &store.believed) {
+                Ok(list) => drop(list.join(&mut store.lists)),
+                Err(_) => store.others.push(der.to_vec()),
             }
         }
-        Ok(shelf)
+        Ok(store)
     }
 
     /// Puts a list in its place, unless one as new is there by now; whether it is there now by this.
-    pub fn put(identity: &Identity, file: &Path, list: &List) -> Result<bool> {
+    pub fn put(identity: &Identity, file: &Path, list: &Crl) -> Result<bool> {
         // Where the name is that of another file, that is the one that its owner changes.
         let file = &file.canonicalize().map_err(|e| failed(file, &e))?;
         let _lock = lock(folder(file))?;
-        let mut shelf = Self::read(identity, file)?;
-        let put = list.join(&mut shelf.lists);
+        let mut store = Self::read(identity, file)?;
+        let put = list.join(&mut store.lists);
         if put {
-            replace(file, shelf.written(file)?.as_bytes())?;
+            replace(file, store.written(file)?.as_bytes())?;
         }
         Ok(put)
     }
