@@ -20,7 +20,7 @@
 //! # fn main() -> Result<(), CardError> {
 //! # let pin = hsmux_token::Secret::new(Vec::new());
 //! # let digest = [0; 32];
-//! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::Limits::default())?);
+//! let mut card = Card::new(pcsc::Channel::open("Nitrokey HSM", pcsc::CardTimeouts::default())?);
 //! card.exclusively(|card| {
 //!     let version = card.select()?.version;
 //!     println!("version {version:?}, PIN {:?}", card.pin_status(Pin::User)?);

@@ -5,12 +5,12 @@
 //! place of 150.5). And each has a thread of its own, since a transmission, or the wait for another program's
 //! transaction, cannot be given up: whoever waits for it can.
 
+mod card_thread;
 mod channel;
 mod error;
 mod readers;
-mod service;
 mod watch;
 
-pub use channel::{Channel, Limits};
+pub use channel::{CardTimeouts, Channel};
 pub use readers::{CardState, Reader, readers};
-pub use watch::{Canceller, Watch};
+pub use watch::{ReaderWatch, WatchCanceller};

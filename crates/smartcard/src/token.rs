@@ -24,11 +24,11 @@ pub struct CardToken<C> {
     card: Mutex<Card<C>>,
     info: Arc<TokenInfo>,
     objects: Arc<Snapshot>,
-    keys: HashMap<ObjectId, Pair>,
+    keys: HashMap<ObjectId, CardKeyPair>,
 }
 
 /// A key pair of the card.
-struct Pair {
+struct CardKeyPair {
     reference: KeyReference,
     kind: KeyKind,
     /// Bytes of a coordinate, of a key on a curve.
@@ -55,7 +55,7 @@ impl<C: CardChannel> CardToken<C> {
                 continue;
             };
             attributes.extend(both_halves(reference, &public));
-            found.push(Pair {
+            found.push(CardKeyPair {
                 reference,
                 kind: public.kind(),
                 field_len: public.bits().div_ceil(8),
@@ -79,7 +79,7 @@ impl<C: CardChannel> CardToken<C> {
         })
     }
 
-    fn sign(&self, pair: &Pair, mechanism: &Mechanism, data: &[u8]) -> Result<Vec<u8>> {
+    fn sign(&self, pair: &CardKeyPair, mechanism: &Mechanism, data: &[u8]) -> Result<Vec<u8>> {
         let hashed = prehash(mechanism);
         let (raw, input) = match &hashed {
             Some((hash, raw)) => {

@@ -20,17 +20,17 @@ pub struct Access<C> {
 
 /// Logins of several cards, one after the other: a PIN that one of them refuses costs no other a try.
 #[derive(Default)]
-pub(super) struct Gate(Mutex<bool>);
+pub(super) struct PinTryGuard(Mutex<bool>);
 
 impl<C: CardChannel> Access<C> {
     /// Runs `work` in a transaction, logged in; logged out afterwards.
     pub fn logged_in<T>(&mut self, work: impl FnOnce(&mut Card<C>) -> Result<T>) -> Result<T> {
-        self.logged_in_through(&Gate::default(), work)
+        self.logged_in_through(&PinTryGuard::default(), work)
     }
 
     pub(super) fn logged_in_through<T>(
         &mut self,
-        gate: &Gate,
+        gate: &PinTryGuard,
         work: impl FnOnce(&mut Card<C>) -> Result<T>,
     ) -> Result<T> {
         let Self {
@@ -47,7 +47,7 @@ impl<C: CardChannel> Access<C> {
     }
 }
 
-impl Gate {
+impl PinTryGuard {
     fn pass(&self, serial: &str, log_in: impl FnOnce() -> Result<()>) -> Result<()> {
         let mut refused = self.0.lock();
         if *refused {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver as Queue, channel};
 use std::thread;
 
-use super::access::{Access, Gate, may_try};
-use super::receive::{self, Item, Progress, Received, Receiver};
+use super::access::{Access, PinTryGuard, may_try};
+use super::receive::{self, CardProgress, ReceiveResult, Receiver, TransferItem};
 use super::{ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
 use crate::{CardChannel, Pin};
@@ -48,17 +48,17 @@ pub fn check<C: CardChannel>(
 
 /// What a clone came to.
 #[derive(Debug)]
-pub struct Cloned {
+pub struct CloneResult {
     /// One for each target, in their order.
-    pub targets: Vec<Received>,
+    pub targets: Vec<ReceiveResult>,
     /// Keys that did not leave the source, and why it ended early, if it did.
     pub failures: Vec<ProvisionError>,
 }
 
-impl Cloned {
+impl CloneResult {
     /// Whether every target holds every key.
     pub fn is_whole(&self) -> bool {
-        let whole = |received: &Received| received.failures.is_empty();
+        let whole = |received: &ReceiveResult| received.failures.is_empty();
         self.failures.is_empty() && self.targets.iter().all(whole)
     }
 }
@@ -70,9 +70,9 @@ impl Cloned {
 pub fn run<C: CardChannel>(
     source: &mut Access<C>,
     targets: &mut [Access<C>],
-    progress: &(dyn Fn(Progress<'_>) + Sync),
-) -> Result<Cloned> {
-    let gate = Gate::default();
+    progress: &(dyn Fn(CardProgress<'_>) + Sync),
+) -> Result<CloneResult> {
+    let gate = PinTryGuard::default();
     let serial = source.serial.clone();
     source.logged_in_through(&gate, |card| {
         let there = domain::check_value(card, &serial)?;
@@ -82,7 +82,7 @@ pub fn run<C: CardChannel>(
         let total = wanted.len() * targets.len();
         let report = |card: &str| {
             let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress(Progress { card, done, total });
+            progress(CardProgress { card, done, total });
         };
         thread::scope(|scope| {
             let (gate, report) = (&gate, &report);
@@ -113,7 +113,7 @@ pub fn run<C: CardChannel>(
             }
             drop(senders);
             let targets = threads.into_iter().filter_map(|thread| thread.join().ok());
-            Ok(Cloned {
+            Ok(CloneResult {
                 targets: targets.collect(),
                 failures,
             })
@@ -124,13 +124,13 @@ pub fn run<C: CardChannel>(
 /// One target: takes in what comes until the source has nothing more.
 fn receive_all<C: CardChannel>(
     target: &mut Access<C>,
-    gate: &Gate,
+    gate: &PinTryGuard,
     there: CheckValue,
-    queue: &Queue<Arc<Item>>,
+    queue: &Queue<Arc<TransferItem>>,
     report: &dyn Fn(&str),
-) -> Received {
+) -> ReceiveResult {
     let serial = target.serial.clone();
-    let mut gain = Received::new(&serial);
+    let mut gain = ReceiveResult::new(&serial);
     let outcome = target.logged_in_through(gate, |card| {
         domain::expect(card, &serial, there)?;
         let mut receiver = Receiver::new(card, &mut gain)?;

@@ -4,7 +4,7 @@ mod cbor;
 
 use minicbor::{Decode, Encode};
 
-use super::witness::Witness;
+use super::key_proof::KeyProof;
 use super::{Access, ProvisionError, Result, domain};
 use crate::dkek::{WrappedKey, WrappedKeyFile};
 use crate::tlv::Tlv;
@@ -27,12 +27,12 @@ pub struct KeyPackage {
     pub certificate: Option<Vec<u8>>,
     /// How a copy proves itself; nothing where nobody can say.
     #[n(4)]
-    pub witness: Option<Witness>,
+    pub proof: Option<KeyProof>,
 }
 
 /// What installing a key came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Installed {
+pub enum InstallOutcome {
     /// It was not there.
     Copied,
     /// The key was there and has proved itself; its description or certificate were missing or old.
@@ -62,13 +62,13 @@ impl KeyPackage {
         let key = WrappedKey::parse(&wrapped?)?;
         let description = content(card, reference.file(FileKind::KeyDescription))?;
         let certificate = content(card, reference.file(FileKind::Certificate))?;
-        let witness = Witness::of(card, serial, reference, &key, certificate.as_deref())?;
+        let proof = KeyProof::of(card, serial, reference, &key, certificate.as_deref())?;
         Ok(Self {
             reference,
             key,
             description,
             certificate,
-            witness: Some(witness),
+            proof: Some(proof),
         })
     }
 
@@ -78,7 +78,7 @@ impl KeyPackage {
         let public = public.and_then(|file| cvc::public_key_of(file).ok());
         Self {
             reference,
-            witness: public.as_ref().map(Witness::of_public),
+            proof: public.as_ref().map(KeyProof::of_public),
             key: file.key,
             description: file.description,
             certificate: file.certificate,
@@ -104,14 +104,14 @@ impl KeyPackage {
         card: &mut Card<C>,
         serial: &str,
         present: bool,
-    ) -> Result<Installed> {
+    ) -> Result<InstallOutcome> {
         if present {
             self.recognise(card, serial)?;
             let changed = self.write_files(card)?;
             return Ok(if changed {
-                Installed::Completed
+                InstallOutcome::Completed
             } else {
-                Installed::Present
+                InstallOutcome::Present
             });
         }
         let made = self.make(card, serial);
@@ -119,7 +119,7 @@ impl KeyPackage {
             // A card that is gone cannot be tidied up; see above.
             let _ = remove(card, self.reference);
         }
-        made.map(|()| Installed::Copied)
+        made.map(|()| InstallOutcome::Copied)
     }
 
     /// The number is taken: by this very key?
@@ -128,9 +128,9 @@ impl KeyPackage {
             card: serial.to_owned(),
             key: self.reference,
         };
-        match &self.witness {
+        match &self.proof {
             None => Err(taken),
-            Some(witness) => match witness.check(card, serial, self.reference) {
+            Some(proof) => match proof.check(card, serial, self.reference) {
                 Err(error) if error.is_answer() => Err(taken),
                 outcome => outcome,
             },
@@ -139,8 +139,8 @@ impl KeyPackage {
 
     fn make<C: CardChannel>(&self, card: &mut Card<C>, serial: &str) -> Result<()> {
         card.unwrap_key(self.reference, self.key.as_bytes())?;
-        if let Some(witness) = &self.witness {
-            witness.check(card, serial, self.reference)?;
+        if let Some(proof) = &self.proof {
+            proof.check(card, serial, self.reference)?;
         }
         self.write_files(card).map(drop)
     }
@@ -175,7 +175,10 @@ pub fn wrap<C: CardChannel>(source: &mut Access<C>, key: KeyReference) -> Result
 }
 
 /// Puts one key onto a card with the DKEK that it was wrapped under.
-pub fn unwrap<C: CardChannel>(target: &mut Access<C>, package: &KeyPackage) -> Result<Installed> {
+pub fn unwrap<C: CardChannel>(
+    target: &mut Access<C>,
+    package: &KeyPackage,
+) -> Result<InstallOutcome> {
     let serial = target.serial.clone();
     target.logged_in(|card| {
         domain::expect(card, &serial, package.key.check_value())?;

@@ -9,7 +9,7 @@ use hsmux_vcard::{Fault, MemoryChannel, Profile};
 
 use crate::rig::{Plugged, how, shares};
 
-const QUIET: &(dyn Fn(hsmux_smartcard::provision::Progress<'_>) + Sync) = &|_| {};
+const QUIET: &(dyn Fn(hsmux_smartcard::provision::CardProgress<'_>) + Sync) = &|_| {};
 /// SIGN.
 const SIGN: u8 = 0x68;
 

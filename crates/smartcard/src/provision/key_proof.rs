@@ -20,7 +20,7 @@ const DOMAIN: &[u8] = b"hsmux: proof of a copied key\0";
 /// What a key is asked to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
-enum Method {
+enum ProofMethod {
     /// PKCS#1 v1.5 with SHA-256.
     #[n(0)]
     RsaSign,
@@ -37,7 +37,7 @@ enum Method {
     CbcEncrypt,
 }
 
-impl Method {
+impl ProofMethod {
     /// Which methods keys of a kind have, the best one first.
     fn of(kind: WrappedKind) -> &'static [Self] {
         match kind {
@@ -62,9 +62,9 @@ impl Method {
 
 /// What a copy of a key must be able to do.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct Witness {
+pub struct KeyProof {
     #[n(0)]
-    method: Method,
+    method: ProofMethod,
     /// What the key is given; empty: something fresh, to sign.
     #[cbor(n(1), with = "minicbor::bytes")]
     given: Vec<u8>,
@@ -73,7 +73,7 @@ pub struct Witness {
     expected: Vec<u8>,
 }
 
-impl Witness {
+impl KeyProof {
     /// Asks the original, on a card that is logged in. `certificate` is the key's certificate or request.
     pub(super) fn of<C: CardChannel>(
         card: &mut Card<C>,
@@ -83,22 +83,23 @@ impl Witness {
         certificate: Option<&[u8]>,
     ) -> Result<Self> {
         let allowed = wrapped.allowed_algorithms();
-        let may = |method: &Method| allowed.is_empty() || allowed.contains(&method.algorithm());
+        let may =
+            |method: &ProofMethod| allowed.is_empty() || allowed.contains(&method.algorithm());
         let mut public = certificate.and_then(|file| cvc::public_key_of(file).ok());
         let on_a_curve = wrapped.kind() == WrappedKind::Ec;
-        if public.is_none() && on_a_curve && may(&Method::Agree) && may(&Method::Ecdsa) {
+        if public.is_none() && on_a_curve && may(&ProofMethod::Agree) && may(&ProofMethod::Ecdsa) {
             public = public_half(card, key)?;
         }
         let mut why = String::from("it may do nothing that can be compared");
-        for method in Method::of(wrapped.kind())
+        for method in ProofMethod::of(wrapped.kind())
             .iter()
             .filter(|method| may(method))
         {
             match method.ask(card, key, public.as_ref()) {
-                Ok(witness) => return Ok(witness),
-                Err(NotAsked::Why(reason)) => why = reason,
-                Err(NotAsked::Error(error)) if error.is_answer() => why = error.to_string(),
-                Err(NotAsked::Error(error)) => return Err(error),
+                Ok(proof) => return Ok(proof),
+                Err(ProofUnavailable::Why(reason)) => why = reason,
+                Err(ProofUnavailable::Error(error)) if error.is_answer() => why = error.to_string(),
+                Err(ProofUnavailable::Error(error)) => return Err(error),
             }
         }
         let card = serial.to_owned();
@@ -109,7 +110,11 @@ impl Witness {
     pub(super) fn of_public(public: &PublicKey) -> Self {
         let rsa = public.kind() == hsmux_token::KeyKind::Rsa;
         Self {
-            method: if rsa { Method::RsaSign } else { Method::Ecdsa },
+            method: if rsa {
+                ProofMethod::RsaSign
+            } else {
+                ProofMethod::Ecdsa
+            },
             given: Vec::new(),
             expected: public.spki().to_vec(),
         }
@@ -151,30 +156,33 @@ impl Witness {
 }
 
 /// Why a method will not do.
-enum NotAsked {
+enum ProofUnavailable {
     Why(String),
     Error(ProvisionError),
 }
 
-impl<E: Into<ProvisionError>> From<E> for NotAsked {
+impl<E: Into<ProvisionError>> From<E> for ProofUnavailable {
     fn from(error: E) -> Self {
         Self::Error(error.into())
     }
 }
 
-impl Method {
+impl ProofMethod {
     fn ask<C: CardChannel>(
         self,
         card: &mut Card<C>,
         key: KeyReference,
         public: Option<&PublicKey>,
-    ) -> Result<Witness, NotAsked> {
-        let unknown = || NotAsked::Why("its public half is unknown: it has no certificate".into());
+    ) -> Result<KeyProof, ProofUnavailable> {
+        let unknown =
+            || ProofUnavailable::Why("its public half is unknown: it has no certificate".into());
         let given = match self {
             Self::RsaSign | Self::Ecdsa => match public {
                 Some(public) => match signs(card, key, self, public)? {
-                    Ok(()) => return Ok(Witness::of_public(public)),
-                    Err(why) => return Err(NotAsked::Why(format!("its certificate: {why}"))),
+                    Ok(()) => return Ok(KeyProof::of_public(public)),
+                    Err(why) => {
+                        return Err(ProofUnavailable::Why(format!("its certificate: {why}")));
+                    }
                 },
                 // PKCS#1 v1.5 signs the same in the same way each time; ECDSA does not.
                 None if self == Self::RsaSign => challenge(card)?,
@@ -184,13 +192,13 @@ impl Method {
                 let mechanism = Mechanism::plain(ck::CKM_RSA_PKCS);
                 let public = public.ok_or_else(unknown)?;
                 let sealed = public.encrypt(&mechanism, &challenge(card)?);
-                sealed.map_err(|error| NotAsked::Why(error.to_string()))?
+                sealed.map_err(|error| ProofUnavailable::Why(error.to_string()))?
             }
             Self::Agree => public.and_then(point).ok_or_else(unknown)?,
             Self::Cmac | Self::CbcEncrypt => challenge(card)?,
         };
         let expected = answer(card, key, self, &given)?;
-        Ok(Witness {
+        Ok(KeyProof {
             method: self,
             given,
             expected,
@@ -213,7 +221,7 @@ fn public_half<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<
             .with(ck::CKA_EC_PARAMS, curve.params())
             .with(ck::CKA_EC_POINT, point.to_vec());
         if let Ok(public) = PublicKey::from_attributes(&attributes)
-            && signs(card, key, Method::Ecdsa, &public)?.is_ok()
+            && signs(card, key, ProofMethod::Ecdsa, &public)?.is_ok()
         {
             return Ok(Some(public));
         }
@@ -225,16 +233,16 @@ fn public_half<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<
 fn answer<C: CardChannel>(
     card: &mut Card<C>,
     key: KeyReference,
-    method: Method,
+    method: ProofMethod,
     given: &[u8],
 ) -> Result<Vec<u8>> {
     Ok(match method {
-        Method::RsaSign => card.sign(key, SignAlgorithm::RsaPkcs1Sha256, given)?,
-        Method::RsaDecrypt => digest(&card.decrypt(key, given)?),
-        Method::Ecdsa => card.sign(key, SignAlgorithm::Ecdsa, given)?,
-        Method::Agree => digest(&card.agree(key, given)?),
-        Method::Cmac => card.cmac(key, given)?.to_vec(),
-        Method::CbcEncrypt => card.cbc_encrypt(key, &[0; 16], given)?,
+        ProofMethod::RsaSign => card.sign(key, SignAlgorithm::RsaPkcs1Sha256, given)?,
+        ProofMethod::RsaDecrypt => digest(&card.decrypt(key, given)?),
+        ProofMethod::Ecdsa => card.sign(key, SignAlgorithm::Ecdsa, given)?,
+        ProofMethod::Agree => digest(&card.agree(key, given)?),
+        ProofMethod::Cmac => card.cmac(key, given)?.to_vec(),
+        ProofMethod::CbcEncrypt => card.cbc_encrypt(key, &[0; 16], given)?,
     })
 }
 
@@ -242,11 +250,11 @@ fn answer<C: CardChannel>(
 fn signs<C: CardChannel>(
     card: &mut Card<C>,
     key: KeyReference,
-    method: Method,
+    method: ProofMethod,
     public: &PublicKey,
 ) -> Result<Result<(), String>> {
     let fresh = challenge(card)?;
-    let (mechanism, data) = if method == Method::Ecdsa {
+    let (mechanism, data) = if method == ProofMethod::Ecdsa {
         // Never longer than the curve, for not every card cuts it.
         let length = (public.bits() / 8).min(32);
         let mut digest = digest(&fresh);
@@ -256,7 +264,7 @@ fn signs<C: CardChannel>(
         (ck::CKM_SHA256_RSA_PKCS, fresh)
     };
     let mut signature = answer(card, key, method, &data)?;
-    if method == Method::Ecdsa {
+    if method == ProofMethod::Ecdsa {
         match ecdsa_fixed(&signature, public.bits().div_ceil(8)) {
             Ok(fixed) => signature = fixed,
             Err(error) => return Ok(Err(error.to_string())),

@@ -19,7 +19,7 @@ const NUMBERS: std::ops::RangeInclusive<u8> = 1..=u8::MAX;
 
 /// What tells a new key of a card from all that were there before.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
-pub struct Expected {
+pub struct NewKeySearch {
     /// The new key's CKA_ID.
     #[cbor(n(0), with = "minicbor::bytes")]
     id: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Expected {
     before: BTreeSet<KeyReference>,
 }
 
-impl Expected {
+impl NewKeySearch {
     /// For a key with this CKA_ID that is about to be made or put here.
     pub fn note<C: CardChannel>(card: &mut Card<C>, serial: &str, id: &[u8]) -> Result<Self> {
         in_use(card, serial, |card| {
@@ -60,7 +60,7 @@ pub fn check_value<C: CardChannel>(card: &mut Card<C>, serial: &str) -> Result<C
 pub fn take<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,
-    expected: &Expected,
+    expected: &NewKeySearch,
 ) -> Result<KeyPackage> {
     in_use(card, serial, |card| {
         domain::check_value(card, serial)?;
@@ -105,7 +105,7 @@ pub fn put<C: CardChannel>(card: &mut Card<C>, serial: &str, package: &KeyPackag
 pub fn sweep<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,
-    expected: &Expected,
+    expected: &NewKeySearch,
 ) -> Result<bool> {
     in_use(card, serial, |card| {
         let new = expected.among(card, true)?;

@@ -2,7 +2,7 @@
 
 use hsmux_smartcard::dkek::DkekShare;
 use hsmux_smartcard::provision::ProvisionError;
-use hsmux_smartcard::provision::newborn::{Expected, check_value, put, sweep, take};
+use hsmux_smartcard::provision::new_key::{NewKeySearch, check_value, put, sweep, take};
 use hsmux_smartcard::{FileKind, KeyReference, Pin, PinStatus};
 
 use crate::rig::{PIN, Plugged, secret, shares};
@@ -20,8 +20,8 @@ fn log_in(plugged: &Plugged) {
     card.verify(&secret(PIN)).unwrap();
 }
 
-fn note(card: &Plugged, id: u8) -> Expected {
-    Expected::note(&mut card.card(), &card.serial, &[id]).unwrap()
+fn note(card: &Plugged, id: u8) -> NewKeySearch {
+    NewKeySearch::note(&mut card.card(), &card.serial, &[id]).unwrap()
 }
 
 /// The numbers of the keys that have all their files.

@@ -13,7 +13,7 @@ use super::readers::establish;
 use crate::channel::ChannelError;
 
 /// What the thread is asked for; each has one answer.
-pub enum Ask {
+pub enum CardRequest {
     /// Begins a transaction.
     Begin,
     /// Sends a command.
@@ -23,10 +23,12 @@ pub enum Ask {
 }
 
 /// What a card has answered; nothing to `Begin` and `End`.
-pub type Answer = Result<Vec<u8>, ChannelError>;
+pub type CardReply = Result<Vec<u8>, ChannelError>;
 
 /// Starts the thread; its first answer says whether it has the card.
-pub fn start(reader: &str) -> io::Result<(Sender<Ask>, Receiver<Answer>, JoinHandle<()>)> {
+pub fn start(
+    reader: &str,
+) -> io::Result<(Sender<CardRequest>, Receiver<CardReply>, JoinHandle<()>)> {
     let (asks, asked) = channel();
     let (answer, answers) = channel();
     let reader = reader.to_owned();
@@ -37,8 +39,8 @@ pub fn start(reader: &str) -> io::Result<(Sender<Ask>, Receiver<Answer>, JoinHan
 }
 
 /// Ends when nobody listens any more.
-fn serve(reader: &str, asked: &Receiver<Ask>, answer: &Sender<Answer>) {
-    let mut line = match Line::open(reader) {
+fn serve(reader: &str, asked: &Receiver<CardRequest>, answer: &Sender<CardReply>) {
+    let mut line = match CardConnection::open(reader) {
         Ok(line) => line,
         Err(error) => {
             let _ = answer.send(Err(error));
@@ -48,17 +50,17 @@ fn serve(reader: &str, asked: &Receiver<Ask>, answer: &Sender<Answer>) {
     let mut listening = answer.send(Ok(Vec::new())).is_ok();
     while listening {
         listening = match asked.recv() {
-            Ok(Ask::Begin) => match line.ready() {
+            Ok(CardRequest::Begin) => match line.ready() {
                 Ok(()) => line.hold(asked, answer).is_some(),
                 Err(error) => answer.send(Err(error)).is_ok(),
             },
-            Ok(Ask::Transmit(command)) => {
+            Ok(CardRequest::Transmit(command)) => {
                 let response = line
                     .buffer
                     .transmit(reader, |to| line.card.transmit(&command, to));
                 answer.send(response).is_ok()
             }
-            Ok(Ask::End) => answer.send(Ok(Vec::new())).is_ok(),
+            Ok(CardRequest::End) => answer.send(Ok(Vec::new())).is_ok(),
             Err(_) => false,
         };
     }
@@ -66,13 +68,13 @@ fn serve(reader: &str, asked: &Receiver<Ask>, answer: &Sender<Answer>) {
     let _ = line.card.disconnect(Disposition::LeaveCard);
 }
 
-struct Line {
+struct CardConnection {
     reader: String,
     card: Card,
-    buffer: Buffer,
+    buffer: ResponseBuffer,
 }
 
-impl Line {
+impl CardConnection {
     fn open(reader: &str) -> Result<Self, ChannelError> {
         let name = CString::new(reader).map_err(|_| ChannelError::NoReader {
             reader: reader.to_owned(),
@@ -83,7 +85,7 @@ impl Line {
         Ok(Self {
             reader: reader.to_owned(),
             card,
-            buffer: Buffer::new(),
+            buffer: ResponseBuffer::new(),
         })
     }
 
@@ -104,7 +106,7 @@ impl Line {
     }
 
     /// One transaction, until its end is asked for; nothing if nobody listens any more, which ends it too.
-    fn hold(&mut self, asked: &Receiver<Ask>, answer: &Sender<Answer>) -> Option<()> {
+    fn hold(&mut self, asked: &Receiver<CardRequest>, answer: &Sender<CardReply>) -> Option<()> {
         let reader = &self.reader;
         let transaction = match self.card.transaction() {
             Ok(transaction) => transaction,
@@ -116,14 +118,14 @@ impl Line {
         answer.send(Ok(Vec::new())).ok()?;
         loop {
             match asked.recv().ok()? {
-                Ask::Begin => answer.send(Ok(Vec::new())).ok()?,
-                Ask::Transmit(command) => {
+                CardRequest::Begin => answer.send(Ok(Vec::new())).ok()?,
+                CardRequest::Transmit(command) => {
                     let response = self
                         .buffer
                         .transmit(reader, |to| transaction.transmit(&command, to));
                     answer.send(response).ok()?;
                 }
-                Ask::End => break,
+                CardRequest::End => break,
             }
         }
         let ended = match transaction.end(Disposition::LeaveCard) {
@@ -135,9 +137,9 @@ impl Line {
 }
 
 /// Where responses arrive: as long as any can be, and wiped after each.
-struct Buffer(Vec<u8>);
+struct ResponseBuffer(Vec<u8>);
 
-impl Buffer {
+impl ResponseBuffer {
     fn new() -> Self {
         Self(vec![0; MAX_BUFFER_SIZE_EXTENDED])
     }
@@ -146,7 +148,7 @@ impl Buffer {
         &mut self,
         reader: &str,
         send: impl FnOnce(&mut [u8]) -> Result<&[u8], Error>,
-    ) -> Answer {
+    ) -> CardReply {
         let response = send(&mut self.0).map(<[u8]>::to_vec);
         let used = response.as_ref().map_or(0, Vec::len);
         self.0[..used].zeroize();
