@@ -12,7 +12,7 @@
 //! | `change` | a change from its beginning |
 //! | `carry_out` | its parts, on enough members or on none |
 //! | `plan`, `keys`, `wrappable_key`, `objects` | what each member has to do, by the kind of operation |
-//! | `work` | what one member does, repeatable and reversible |
+//! | `member_task` | what one member does, repeatable and reversible |
 //! | `channel`, `transport` | how a key goes from one token to another, wrapped |
 //! | `replicator`, `replicated_key` | how it goes by the tokens' own means, where they have some |
 //! | `journal` | what was decided, and who owes what |
@@ -37,6 +37,7 @@ pub mod fuzzing;
 mod in_parallel;
 mod journal;
 mod keys;
+mod member_task;
 mod members;
 mod objects;
 mod origin;
@@ -46,10 +47,9 @@ mod prove;
 mod repeated_warnings;
 mod replicated_key;
 mod replicator;
-mod site;
 mod template;
+mod token_access;
 mod transport;
-mod work;
 mod wrappable_key;
 mod writer;
 
@@ -57,8 +57,8 @@ mod writer;
 mod tests;
 
 pub use catch_up::CatchUp;
-pub use clone::{Cloned, Fate, Selection};
-pub use members::{Member, Members};
+pub use clone::{CloneOutcome, ClonedObject, Selection};
+pub use members::{Member, PoolMembers};
 pub use replicator::Replicator;
 pub use transport::TRANSPORT_LABEL;
 pub use writer::{Hold, Writer, start};
@@ -71,12 +71,12 @@ use repeated_warnings::RepeatedWarnings;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use transport::Transport;
+use transport::TransportKeys;
 
 /// Carries out changes over the members of a pool, and remembers them in the state folder.
 pub struct Coordinator {
     journal: Journal,
-    transport: Transport,
+    transport: TransportKeys,
     replicator: Option<Arc<dyn Replicator>>,
     replicas: usize,
     lone_keys: LoneKeys,
@@ -103,7 +103,7 @@ impl Coordinator {
         let folder = folder(state);
         Ok(Self {
             journal: Journal::open(&folder, patience)?,
-            transport: Transport::open(&folder)?,
+            transport: TransportKeys::open(&folder)?,
             replicator: None,
             replicas,
             lone_keys: LoneKeys::Made,

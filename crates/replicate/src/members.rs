@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 /// A member that is in service.
 #[derive(Clone)]
-pub(super) struct Present {
+pub(super) struct PresentMember {
     pub name: String,
     /// What tells its token from others: [`TokenInfo::identity`](hsmux_token::TokenInfo::identity).
     pub serial: String,
     pub token: Arc<dyn Token>,
 }
 
-impl Present {
+impl PresentMember {
     /// The same of a member, if it is in service.
     pub fn of(member: &Member) -> Option<Self> {
         let token = member.token.clone()?;
@@ -26,7 +26,7 @@ impl Present {
 }
 
 /// The members of a pool, as a change sees them.
-pub trait Members: Send + Sync {
+pub trait PoolMembers: Send + Sync {
     /// All configured members, the ones that are away (or parked) with `token: None`.
     fn members(&self) -> Vec<Member>;
 
@@ -48,9 +48,9 @@ pub trait Members: Send + Sync {
 }
 
 /// The members in service, each token once.
-pub(super) fn present(members: &dyn Members) -> Vec<Present> {
-    let mut here: Vec<Present> = Vec::new();
-    for present in members.members().iter().filter_map(Present::of) {
+pub(super) fn present(members: &dyn PoolMembers) -> Vec<PresentMember> {
+    let mut here: Vec<PresentMember> = Vec::new();
+    for present in members.members().iter().filter_map(PresentMember::of) {
         if !here.iter().any(|other| other.serial == present.serial) {
             here.push(present);
         }

@@ -20,7 +20,7 @@ pub trait PinChanger {
 
 /// A member whose PIN is to change, and where the configuration has it.
 #[derive(Clone, Debug)]
-pub struct Holder {
+pub struct PinHolder {
     /// The member.
     pub member: String,
     /// Where its PIN comes from.
@@ -31,7 +31,7 @@ pub struct Holder {
 
 /// What became of one PIN file and the members that share it.
 #[derive(Debug)]
-pub struct Rotated {
+pub struct RotationResult {
     /// The file, which has the new PIN if `result` is `Ok`.
     pub file: PathBuf,
     /// Its members.
@@ -46,10 +46,10 @@ pub struct Rotated {
 /// replaced. `progress` is told of each file when it is done. A failure of one token does not keep
 /// the others from theirs.
 pub fn rotate(
-    holders: &[Holder],
+    holders: &[PinHolder],
     desk: &dyn PinChanger,
-    progress: &dyn Fn(&Rotated),
-) -> Result<Vec<Rotated>> {
+    progress: &dyn Fn(&RotationResult),
+) -> Result<Vec<RotationResult>> {
     let files = by_file(holders)?;
     for (file, members) in &files {
         prepare(file, members)?;
@@ -59,7 +59,7 @@ pub fn rotate(
     }
     let mut all = Vec::new();
     for (file, members) in files {
-        let rotated = Rotated {
+        let rotated = RotationResult {
             result: exchange(&file, &members, desk),
             members: members.iter().map(|h| h.member.clone()).collect(),
             file,
@@ -100,8 +100,8 @@ fn file_of(source: &PinSource) -> Option<PathBuf> {
     }
 }
 
-fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
-    let mut files: Vec<(PathBuf, Vec<&Holder>)> = Vec::new();
+fn by_file(holders: &[PinHolder]) -> Result<Vec<(PathBuf, Vec<&PinHolder>)>> {
+    let mut files: Vec<(PathBuf, Vec<&PinHolder>)> = Vec::new();
     for holder in holders {
         let PinSource::File(path) = &holder.source else {
             return Err(refused(
@@ -124,7 +124,7 @@ fn by_file(holders: &[Holder]) -> Result<Vec<(PathBuf, Vec<&Holder>)>> {
 }
 
 /// Drafts the new PIN beside the old one, unless it is an earlier run's.
-fn prepare(file: &Path, members: &[&Holder]) -> Result<()> {
+fn prepare(file: &Path, members: &[&PinHolder]) -> Result<()> {
     if beside(file, NEXT).exists() {
         return Ok(());
     }
@@ -147,7 +147,7 @@ fn settle(file: &Path) -> Result<()> {
 }
 
 /// Tells the tokens, then puts the new file in the old one's place.
-fn exchange(file: &Path, members: &[&Holder], desk: &dyn PinChanger) -> Result<()> {
+fn exchange(file: &Path, members: &[&PinHolder], desk: &dyn PinChanger) -> Result<()> {
     let next = beside(file, NEXT);
     let (old, new) = (read(file)?, read(&next)?);
     let mut first = None;

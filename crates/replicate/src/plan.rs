@@ -1,10 +1,10 @@
 //! What each member has to do for a change, before anybody does it.
 
 use super::Coordinator;
-use super::journal::{Intent, Part, State};
-use super::members::{Member, Members, Present};
-use super::site::{Limit, Site};
-use super::work::Work;
+use super::journal::{Intent, JournalState, MemberPart};
+use super::member_task::MemberTask;
+use super::members::{Member, PoolMembers, PresentMember};
+use super::token_access::{TimeLimit, TokenAccess};
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use std::time::Instant;
 /// Who is there when a change starts.
 pub(super) struct Roster {
     /// In service, each token once.
-    pub here: Vec<Present>,
+    pub here: Vec<PresentMember>,
     /// Configured, but not in service: name, and serial number where it was seen before.
     pub away: Vec<(String, Option<String>)>,
     /// So many must do it.
@@ -25,12 +25,12 @@ impl Roster {
     /// could not catch up.
     pub fn call(
         coordinator: &Coordinator,
-        members: &dyn Members,
+        members: &dyn PoolMembers,
         deadline: Instant,
     ) -> Result<Self> {
         let here = super::members::present(members);
         let serial_of = |member: &str| {
-            let serials = |state: &State| state.serials.get(member).cloned();
+            let serials = |state: &JournalState| state.serials.get(member).cloned();
             coordinator.journal.read(serials)
         };
         let away = members.members().into_iter().filter(|m| m.token.is_none());
@@ -82,15 +82,15 @@ impl Roster {
     }
 
     /// A member, until the change's deadline.
-    pub fn site<'a>(&self, present: &'a Present) -> Site<'a> {
-        present.site(Limit::Until(self.deadline))
+    pub fn access<'a>(&self, present: &'a PresentMember) -> TokenAccess<'a> {
+        present.access(TimeLimit::Until(self.deadline))
     }
 }
 
-impl Present {
+impl PresentMember {
     /// The token, for operations that may take so long.
-    pub fn site(&self, limit: Limit) -> Site<'_> {
-        Site {
+    pub fn access(&self, limit: TimeLimit) -> TokenAccess<'_> {
+        TokenAccess {
             name: &self.name,
             token: &*self.token,
             limit,
@@ -105,7 +105,7 @@ pub(super) fn too_few(why: impl Into<String>) -> Error {
 
 /// A planned change.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct ChangePlan {
     /// What is there afterwards, in the order of the answer.
     pub makes: Vec<ObjectId>,
     /// What is gone afterwards.
@@ -125,18 +125,18 @@ pub(super) struct Duty {
     /// The token.
     pub serial: String,
     /// What it does now.
-    pub now: Vec<Work>,
+    pub now: Vec<MemberTask>,
     /// What it does when it could not now: the same, but for what must not stand in the journal.
-    pub later: Vec<Work>,
+    pub later: Vec<MemberTask>,
     /// What takes it back.
-    pub undo: Vec<Work>,
+    pub undo: Vec<MemberTask>,
     /// Whether some of it may be there before.
     pub asks: bool,
 }
 
 impl Duty {
     /// Works that can stand in the journal as they are.
-    pub fn new(serial: &str, works: Vec<Work>, undo: Vec<Work>) -> Self {
+    pub fn new(serial: &str, works: Vec<MemberTask>, undo: Vec<MemberTask>) -> Self {
         Self {
             serial: serial.to_owned(),
             later: works.clone(),
@@ -147,17 +147,21 @@ impl Duty {
     }
 
     /// Works that store a new key: it is nowhere yet. `site` is nothing for a member that is away.
-    pub fn storing(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+    pub fn storing(
+        serial: &str,
+        access: Option<TokenAccess>,
+        works: Vec<MemberTask>,
+    ) -> Result<Self> {
         let mut undo = Vec::new();
         for work in &works {
             let mut objects = work.makes().to_vec();
             // Another object of that name must not go with it.
-            if let (Some(site), Some(passing)) = (site, work.passing_name(serial))
-                && site.find(passing)?.is_none()
+            if let (Some(access), Some(passing)) = (access, work.passing_name(serial))
+                && access.find(passing)?.is_none()
             {
                 objects.push(passing);
             }
-            undo.push(Work::Remove { objects });
+            undo.push(MemberTask::Remove { objects });
         }
         Ok(Self::new(serial, works, undo))
     }
@@ -166,9 +170,9 @@ impl Duty {
     /// knows them by these.
     pub fn passing_names(&self) -> Vec<ObjectId> {
         let works = self.now.iter().chain(&self.later);
-        let made: Vec<_> = works.flat_map(Work::makes).collect();
+        let made: Vec<_> = works.flat_map(MemberTask::makes).collect();
         let undone = self.undo.iter().filter_map(|work| match work {
-            Work::Remove { objects } => Some(objects),
+            MemberTask::Remove { objects } => Some(objects),
             _ => None,
         });
         let passing = undone.flatten().filter(|id| !made.contains(id));
@@ -177,13 +181,19 @@ impl Duty {
 
     /// Works that make objects which the member may have: those it keeps, also if the change is
     /// taken back.
-    pub fn adding(serial: &str, site: Option<Site>, works: Vec<Work>) -> Result<Self> {
+    pub fn adding(
+        serial: &str,
+        access: Option<TokenAccess>,
+        works: Vec<MemberTask>,
+    ) -> Result<Self> {
         let mut undo = Vec::new();
-        for makes in works.iter().flat_map(Work::makes) {
-            let there = site.map_or(Ok(None), |site| site.find(*makes))?.is_some();
+        for makes in works.iter().flat_map(MemberTask::makes) {
+            let there = access
+                .map_or(Ok(None), |access| access.find(*makes))?
+                .is_some();
             if !there {
                 let objects = vec![*makes];
-                undo.push(Work::Remove { objects });
+                undo.push(MemberTask::Remove { objects });
             }
         }
         Ok(Self {
@@ -193,10 +203,10 @@ impl Duty {
     }
 }
 
-impl Plan {
+impl ChangePlan {
     /// As it stands in the journal.
     pub fn intent(&self, call: &str) -> Intent {
-        let encoded = |works: &[Work]| works.iter().cloned().map(Cbor).collect();
+        let encoded = |works: &[MemberTask]| works.iter().cloned().map(Cbor).collect();
         let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();
         Intent {
             call: call.to_owned(),
@@ -204,7 +214,7 @@ impl Plan {
             parts: self
                 .duties
                 .iter()
-                .map(|duty| Part {
+                .map(|duty| MemberPart {
                     serial: duty.serial.clone(),
                     works: encoded(&duty.later),
                     undo: encoded(&duty.undo),

@@ -2,9 +2,9 @@
 
 use super::catch_up_connector::CatchUpConnector;
 use super::debt_report::UnseenMembers;
-use super::journal::{self, State};
+use super::journal::{self, JournalState};
 use super::repeated_warnings::RepeatedWarnings;
-use super::{CatchUp, Cloned, Coordinator, Member, Members, Replicator, Selection};
+use super::{CatchUp, ClonedObject, Coordinator, Member, PoolMembers, Replicator, Selection};
 use hsmux_config::LoneKeys;
 use hsmux_pool::{Changes, DebtStatus, Options, Pool, Seat, one_round};
 use hsmux_token::sync::Mutex;
@@ -108,8 +108,8 @@ impl Writer {
         targets: &[String],
         selection: &Selection,
         wrapping: Option<ObjectId>,
-        progress: &(dyn Fn(&Cloned) + Sync),
-    ) -> Result<Vec<Cloned>> {
+        progress: &(dyn Fn(&ClonedObject) + Sync),
+    ) -> Result<Vec<ClonedObject>> {
         let pool = self
             .pool()
             .ok_or_else(|| Error::lost("the pool has stopped"))?;
@@ -208,7 +208,7 @@ impl Writer {
         }
         let pool = self.pool();
         let nobody = NoMembers;
-        let members: &dyn Members = pool.as_deref().map_or(&nobody, |pool| pool);
+        let members: &dyn PoolMembers = pool.as_deref().map_or(&nobody, |pool| pool);
         let told = self
             .coordinator()
             .and_then(|coordinator| coordinator.catch_up(members, member));
@@ -266,7 +266,7 @@ impl Writer {
     /// Makes of a token's objects what the pool shows: without those that were deleted through the pool, and keys
     /// that say how they were made.
     pub(super) fn show(&self, objects: &mut Vec<Object>) {
-        let mut show = |state: &State| {
+        let mut show = |state: &JournalState| {
             objects.retain_mut(|object| {
                 state.show_origin(object);
                 !state.is_tombstoned(&object.id)
@@ -335,7 +335,7 @@ fn chosen(all: &[Member], source: &str, targets: &[String]) -> Result<(Member, V
     Ok((source, targets))
 }
 
-impl Members for Pool {
+impl PoolMembers for Pool {
     fn members(&self) -> Vec<Member> {
         self.members()
     }
@@ -358,7 +358,7 @@ impl Members for Pool {
 /// Before the pool is there.
 struct NoMembers;
 
-impl Members for NoMembers {
+impl PoolMembers for NoMembers {
     fn members(&self) -> Vec<Member> {
         Vec::new()
     }

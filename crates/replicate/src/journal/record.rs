@@ -1,7 +1,7 @@
 //! The lines of the journal.
 
-use super::State;
-use crate::work::Work;
+use super::JournalState;
+use crate::member_task::MemberTask;
 use hsmux_state::json::{Cbor, Name};
 use hsmux_token::Attributes;
 use serde::{Deserialize, Serialize};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// One line. The number of a change grows by one with each, over restarts.
 #[derive(Serialize, Deserialize, Debug)]
 #[serde(tag = "record", rename_all = "snake_case")]
-pub(crate) enum Record {
+pub(crate) enum JournalRecord {
     /// All that earlier lines said: the first line of a compacted journal.
-    Snapshot { state: Box<State> },
+    Snapshot { state: Box<JournalState> },
     /// The token that was last behind a member's name.
     Seen { member: String, serial: String },
     /// A change is about to start; nothing has been touched.
@@ -49,7 +49,7 @@ pub(crate) struct Intent {
     /// So many members must have done it.
     pub need: usize,
     /// Who does what.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MemberPart>,
     /// Objects that are there after it.
     pub makes: Vec<Name>,
     /// Objects that are gone after it.
@@ -69,11 +69,11 @@ impl Intent {
 
 /// One member's part in a change.
 #[derive(Serialize, Deserialize, Clone, Debug)]
-pub(crate) struct Part {
+pub(crate) struct MemberPart {
     /// The token.
     pub serial: String,
     /// What it does.
-    pub works: Vec<Cbor<Work>>,
+    pub works: Vec<Cbor<MemberTask>>,
     /// What takes that back; nothing for a deletion, which is always finished.
-    pub undo: Vec<Cbor<Work>>,
+    pub undo: Vec<Cbor<MemberTask>>,
 }

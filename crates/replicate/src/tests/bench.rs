@@ -1,6 +1,6 @@
 //! SoftHSM tokens in a folder of their own, as the members of a pool that only remembers.
 
-use crate::{Coordinator, Member, Members};
+use crate::{Coordinator, Member, PoolMembers};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_token::ck::*;
 use hsmux_token::sync::Mutex;
@@ -159,7 +159,7 @@ impl Pool {
     }
 }
 
-impl Members for Pool {
+impl PoolMembers for Pool {
     fn members(&self) -> Vec<Member> {
         let away = self.away.lock();
         let mut members = self.members.lock().clone();

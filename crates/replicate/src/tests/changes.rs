@@ -2,7 +2,7 @@
 
 use super::bench::{Tampered, WithoutSerial, of_class, pair, secret};
 use super::{Bench, in_own_process};
-use crate::members::Present;
+use crate::members::PresentMember;
 use hsmux_token::ck::*;
 use hsmux_token::{Attributes, Class, Error, Kind, Operation, Token};
 use std::sync::Arc;
@@ -237,7 +237,7 @@ fn data_that_was_deleted_or_renamed_meanwhile_is_not_owed_for_ever() {
         let hsm3 = bench.pool.returns("hsm3");
         let told = bench.coordinator.catch_up(&*bench.pool, &hsm3).unwrap();
         assert!(told.failed.is_empty(), "{:?}", told.failed);
-        let serial = Present::of(&hsm3).unwrap().serial;
+        let serial = PresentMember::of(&hsm3).unwrap().serial;
         assert!(!bench.coordinator.owes(&serial));
         assert_eq!(
             bench.everywhere().len(),

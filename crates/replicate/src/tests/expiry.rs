@@ -4,7 +4,7 @@
 use super::bench::{open, secret};
 use super::envelopes::{has_key_for, transport_keys_of};
 use super::in_own_process;
-use super::pooled::{THREE, make, seat, soon};
+use super::pool_writer::{THREE, make, seat, soon};
 use crate::{Hold, Writer, start};
 use hsmux_pool::{Options, Pool};
 use hsmux_token::ck::CKM_AES_KEY_GEN;

@@ -1,6 +1,6 @@
 //! A rotation that is broken off anywhere is continued, and no wrong PIN is tried.
 
-use crate::pin_rotate::{Holder, PinChanger, are_shared, remaining, rotate};
+use crate::pin_rotate::{PinChanger, PinHolder, are_shared, remaining, rotate};
 use hsmux_config::PinSource;
 use hsmux_token::fake::write_secret;
 use hsmux_token::sync::Mutex;
@@ -42,8 +42,8 @@ impl PinChanger for Tokens {
     }
 }
 
-fn holder(folder: &Path, member: &str, file: &str) -> Holder {
-    Holder {
+fn holder(folder: &Path, member: &str, file: &str) -> PinHolder {
+    PinHolder {
         member: member.to_owned(),
         source: PinSource::File(folder.join(file)),
         length: 12,
@@ -51,7 +51,7 @@ fn holder(folder: &Path, member: &str, file: &str) -> Holder {
 }
 
 /// hsm1 with a PIN of its own; hsm2 and hsm3 share one.
-fn members(folder: &Path) -> (Tokens, Vec<Holder>) {
+fn members(folder: &Path) -> (Tokens, Vec<PinHolder>) {
     write_secret(&folder.join("one.pin"), "1111\n");
     write_secret(&folder.join("two.pin"), "2222\n");
     let tokens = Tokens::default();

@@ -11,22 +11,22 @@ const TIDY: Duration = Duration::from_secs(10);
 
 /// A token, its name for messages, and how long an operation may take.
 #[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
+pub(super) struct TokenAccess<'a> {
     pub name: &'a str,
     pub token: &'a dyn Token,
-    pub limit: Limit,
+    pub limit: TimeLimit,
 }
 
 /// How long operations may take.
 #[derive(Clone, Copy)]
-pub(super) enum Limit {
+pub(super) enum TimeLimit {
     /// All together, until then.
     Until(Instant),
     /// Each, so long: for runs over many keys.
     Each(Duration),
 }
 
-impl Limit {
+impl TimeLimit {
     fn deadline(self) -> Instant {
         match self {
             Self::Until(deadline) => deadline,
@@ -35,7 +35,7 @@ impl Limit {
     }
 }
 
-impl<'a> Site<'a> {
+impl<'a> TokenAccess<'a> {
     /// Runs an operation; an error says on which member.
     pub fn run(&self, operation: &Operation) -> Result<Outcome> {
         self.token
@@ -66,7 +66,7 @@ impl<'a> Site<'a> {
         let passing = made
             .into_iter()
             .map(|made| TemporaryObject {
-                site: *self,
+                access: *self,
                 reference: reference(&made),
                 made,
             })
@@ -151,7 +151,7 @@ pub(super) fn is_absent(error: &Error) -> bool {
 
 /// A session object that is destroyed when it has served.
 pub(super) struct TemporaryObject<'a> {
-    site: Site<'a>,
+    access: TokenAccess<'a>,
     made: Made,
     reference: ObjectRef,
 }
@@ -170,11 +170,11 @@ impl TemporaryObject<'_> {
 
 impl Drop for TemporaryObject<'_> {
     fn drop(&mut self) {
-        let site = Site {
-            limit: Limit::Each(TIDY),
-            ..self.site
+        let access = TokenAccess {
+            limit: TimeLimit::Each(TIDY),
+            ..self.access
         };
-        if let Err(error) = site.destroy(self.reference) {
+        if let Err(error) = access.destroy(self.reference) {
             // It goes with its session or its worker at the latest.
             tracing::warn!(%error, "a session object was not destroyed");
         }

@@ -59,7 +59,7 @@ fn watched(bench: &Bench, name: &str) -> Arc<Mutex<TemporaryObject>> {
 
 #[test]
 fn no_session_object_of_a_new_key_is_left() {
-    let name = "passing::no_session_object_of_a_new_key_is_left";
+    let name = "temporary_keys::no_session_object_of_a_new_key_is_left";
     in_own_process(name, THREE, |folder| {
         let bench = Bench::new(folder, THREE, 0);
         let members: Vec<_> = THREE.iter().map(|name| watched(&bench, name)).collect();
@@ -87,7 +87,7 @@ fn no_session_object_of_a_new_key_is_left() {
 /// Somebody who has looked while it was made would know it by that name, also after it was deleted.
 #[test]
 fn the_name_that_a_key_has_while_it_is_made_is_told_to_be_gone() {
-    let name = "passing::the_name_that_a_key_has_while_it_is_made_is_told_to_be_gone";
+    let name = "temporary_keys::the_name_that_a_key_has_while_it_is_made_is_told_to_be_gone";
     in_own_process(name, THREE, |folder| {
         let bench = Bench::new(folder, THREE, 0);
         // SoftHSM lets a generic secret encipher if nothing is said of it.

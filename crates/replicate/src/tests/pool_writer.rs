@@ -2,7 +2,7 @@
 
 use super::bench::{open, pair, secret};
 use super::in_own_process;
-use crate::{Fate, Hold, Selection, Writer, start};
+use crate::{CloneOutcome, Hold, Selection, Writer, start};
 use hsmux_pool::{Options, Pool, Seat};
 use hsmux_token::ck::*;
 use hsmux_token::{
@@ -95,7 +95,7 @@ pub(super) fn serving(pool: &Pool, id: ObjectId, wanted: usize) -> Vec<String> {
 
 #[test]
 fn what_is_made_through_the_pool_serves_on_every_member() {
-    let name = "pooled::what_is_made_through_the_pool_serves_on_every_member";
+    let name = "pool_writer::what_is_made_through_the_pool_serves_on_every_member";
     in_own_process(name, THREE, |folder| {
         let there = Arc::new(AtomicBool::new(true));
         let (pool, _writer) = pool(folder, &there, 2);
@@ -131,7 +131,7 @@ fn what_is_made_through_the_pool_serves_on_every_member() {
 
 #[test]
 fn a_seat_that_connects_later_has_caught_up_when_it_serves() {
-    let name = "pooled::a_seat_that_connects_later_has_caught_up_when_it_serves";
+    let name = "pool_writer::a_seat_that_connects_later_has_caught_up_when_it_serves";
     in_own_process(name, THREE, |folder| {
         let there = Arc::new(AtomicBool::new(true));
         let (first, writer) = pool(folder, &there, 2);
@@ -169,7 +169,7 @@ fn a_seat_that_connects_later_has_caught_up_when_it_serves() {
 
 #[test]
 fn the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to() {
-    let name = "pooled::the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to";
+    let name = "pool_writer::the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to";
     in_own_process(name, THREE, |folder| {
         let there = Arc::new(AtomicBool::new(true));
         let (before, writer) = pool(folder, &there, 3);
@@ -212,7 +212,8 @@ fn the_status_says_who_owes_what_until_it_is_done_or_nobody_has_to() {
 
 #[test]
 fn a_session_key_becomes_a_token_object_everywhere_and_others_are_derived() {
-    let name = "pooled::a_session_key_becomes_a_token_object_everywhere_and_others_are_derived";
+    let name =
+        "pool_writer::a_session_key_becomes_a_token_object_everywhere_and_others_are_derived";
     in_own_process(name, THREE, |folder| {
         let there = Arc::new(AtomicBool::new(true));
         let (pool, _writer) = pool(folder, &there, 3);
@@ -261,7 +262,7 @@ fn a_session_key_becomes_a_token_object_everywhere_and_others_are_derived() {
 
 #[test]
 fn keys_of_one_member_are_cloned_within_the_pool() {
-    let name = "pooled::keys_of_one_member_are_cloned_within_the_pool";
+    let name = "pool_writer::keys_of_one_member_are_cloned_within_the_pool";
     in_own_process(name, THREE, |folder| {
         let mut generate = secret(CKM_AES_KEY_GEN, 32, "alone");
         if let Operation::Generate { template, .. } = &mut generate {
@@ -281,7 +282,9 @@ fn keys_of_one_member_are_cloned_within_the_pool() {
         let all = Selection::default();
         let cloned = writer.clone_keys("hsm2", &[], &all, None, &|_| ()).unwrap();
         assert!(
-            cloned.iter().all(|one| matches!(one.fate, Fate::Copied)),
+            cloned
+                .iter()
+                .all(|one| matches!(one.outcome, CloneOutcome::Copied)),
             "{cloned:?}"
         );
         assert_eq!(serving(&pool, id, 3).len(), 3);
@@ -315,7 +318,7 @@ impl Token for Counted {
 
 #[test]
 fn a_new_key_is_shown_and_proved_without_reading_the_others() {
-    let name = "pooled::a_new_key_is_shown_and_proved_without_reading_the_others";
+    let name = "pool_writer::a_new_key_is_shown_and_proved_without_reading_the_others";
     in_own_process(name, THREE, |folder| {
         let reads: Vec<_> = THREE
             .iter()

@@ -1,9 +1,9 @@
 //! What one member does for a change. Every kind of work may be done twice: what is there is left.
 
 use super::channel::{Envelope, Opener};
-use super::members::Present;
-use super::site::{self, Site};
+use super::members::PresentMember;
 use super::template;
+use super::token_access::{self, TokenAccess};
 use hsmux_token::ck::{
     CKA_CHECK_VALUE, CKA_ENCRYPT, CKA_ID, CKA_KEY_TYPE, CKA_LABEL, CKA_PUBLIC_KEY_INFO,
     CKR_ATTRIBUTE_READ_ONLY, CKR_ATTRIBUTE_TYPE_INVALID, CKR_ATTRIBUTE_VALUE_INVALID,
@@ -17,7 +17,7 @@ use minicbor::{Decode, Encode};
 /// One step of one member.
 #[derive(Clone, Debug, Encode, Decode)]
 #[cbor(context_bound = "Borrow")]
-pub(super) enum Work {
+pub(super) enum MemberTask {
     /// Takes a key out of its envelope.
     #[n(0)]
     Unwrap {
@@ -105,7 +105,7 @@ pub(super) enum Work {
 
 /// What a work has left on its member.
 #[derive(Default, Debug)]
-pub(super) struct Effect {
+pub(super) struct TaskEffect {
     /// What is there now, or is there with new attributes.
     pub made: Vec<Object>,
     /// What is gone.
@@ -114,7 +114,7 @@ pub(super) struct Effect {
     pub unseen: bool,
 }
 
-impl Effect {
+impl TaskEffect {
     /// Both, one after the other.
     pub fn then(&mut self, later: Self) {
         self.made.retain(|object| !later.gone.contains(&object.id));
@@ -126,40 +126,47 @@ impl Effect {
     }
 }
 
-impl Work {
+impl MemberTask {
     /// Does it. `others` are members that an object may be taken over from; `again` says that it may
     /// have been done before, so that the member is asked first.
-    pub fn apply(&self, opener: &mut Opener, others: &[Present], again: bool) -> Result<Effect> {
-        let site = opener.site();
+    pub fn apply(
+        &self,
+        opener: &mut Opener,
+        others: &[PresentMember],
+        again: bool,
+    ) -> Result<TaskEffect> {
+        let access = opener.access();
         match self {
-            Self::Remove { objects } => remove(site, objects),
+            Self::Remove { objects } => remove(access, objects),
             Self::Install { makes, key } => install(opener, makes, key, again),
             Self::Sweep { expected } => {
-                let unseen = opener.replicator()?.sweep(&site.token.info(), expected)?;
-                Ok(Effect {
+                let unseen = opener.replicator()?.sweep(&access.token.info(), expected)?;
+                Ok(TaskEffect {
                     unseen,
-                    ..Effect::default()
+                    ..TaskEffect::default()
                 })
             }
             Self::Set {
                 object,
                 becomes,
                 template,
-            } => set(site, *object, *becomes, template),
+            } => set(access, *object, *becomes, template),
             // A member that has no model has no use for its copy.
-            Self::Copy { object, .. } if site.find(*object)?.is_none() => Ok(Effect::default()),
+            Self::Copy { object, .. } if access.find(*object)?.is_none() => {
+                Ok(TaskEffect::default())
+            }
             Self::Unwrap { makes, .. }
             | Self::Create { makes, .. }
             | Self::Fetch { makes }
             | Self::Copy { makes, .. } => {
-                let there = if again { site.find(*makes)? } else { None };
+                let there = if again { access.find(*makes)? } else { None };
                 let object = match there {
                     Some(there) => there,
                     None => self.make(*makes, opener, others)?,
                 };
-                Ok(Effect {
+                Ok(TaskEffect {
                     made: vec![object],
-                    ..Effect::default()
+                    ..TaskEffect::default()
                 })
             }
         }
@@ -221,8 +228,13 @@ impl Work {
         }
     }
 
-    fn make(&self, makes: ObjectId, opener: &mut Opener, others: &[Present]) -> Result<Object> {
-        let site = opener.site();
+    fn make(
+        &self,
+        makes: ObjectId,
+        opener: &mut Opener,
+        others: &[PresentMember],
+    ) -> Result<Object> {
+        let access = opener.access();
         let made = match self {
             Self::Unwrap {
                 envelope,
@@ -232,22 +244,22 @@ impl Work {
             } => {
                 let made = unwrap(opener, envelope, template)?;
                 match check_value {
-                    Some(value) => confirm(site, &made, value)?,
+                    Some(value) => confirm(access, &made, value)?,
                     None => made,
                 }
             }
             Self::Copy {
                 object, template, ..
-            } => site.make(&Operation::Copy {
+            } => access.make(&Operation::Copy {
                 object: (*object).into(),
                 template: template.clone(),
             })?,
-            Self::Create { template, .. } => site.make(&Operation::Create {
+            Self::Create { template, .. } => access.make(&Operation::Create {
                 template: template.clone(),
                 near: None,
             })?,
-            _ => site.make(&Operation::Create {
-                template: fetch(makes, site, others)?,
+            _ => access.make(&Operation::Create {
+                template: fetch(makes, access, others)?,
                 near: None,
             })?,
         };
@@ -255,14 +267,14 @@ impl Work {
             return Ok(made.object);
         }
         // It may have got its name only now.
-        site.find(makes)?.ok_or_else(|| {
+        access.find(makes)?.ok_or_else(|| {
             // The token made another key, or one that cannot be told apart: remove it.
-            let _ = site.destroy(site::reference(&made));
+            let _ = access.destroy(token_access::reference(&made));
             Error::token(
                 Kind::Unproved,
                 format!(
                     "{}: made {:?} where {makes:?} was expected",
-                    site.name, made.object.id
+                    access.name, made.object.id
                 ),
             )
         })
@@ -275,22 +287,22 @@ fn install(
     makes: &[ObjectId],
     key: &hsmux_token::Blob,
     again: bool,
-) -> Result<Effect> {
-    let site = opener.site();
+) -> Result<TaskEffect> {
+    let access = opener.access();
     if again {
-        let there = makes.iter().map(|id| site.find(*id));
+        let there = makes.iter().map(|id| access.find(*id));
         let there: Option<Vec<Object>> = there.collect::<Result<_>>()?;
         if let Some(made) = there {
-            return Ok(Effect {
+            return Ok(TaskEffect {
                 made,
-                ..Effect::default()
+                ..TaskEffect::default()
             });
         }
     }
-    opener.replicator()?.put(&site.token.info(), key)?;
-    Ok(Effect {
+    opener.replicator()?.put(&access.token.info(), key)?;
+    Ok(TaskEffect {
         unseen: true,
-        ..Effect::default()
+        ..TaskEffect::default()
     })
 }
 
@@ -328,14 +340,14 @@ pub(super) fn refuses_template(error: &Error) -> bool {
 }
 
 /// Has the token compare the check value, and keep it: the name of a secret key rests on it.
-fn confirm(site: Site, made: &Made, check_value: &[u8]) -> Result<Made> {
-    let object = site::reference(made);
-    let set = site.run(&Operation::SetAttributes {
+fn confirm(access: TokenAccess, made: &Made, check_value: &[u8]) -> Result<Made> {
+    let object = token_access::reference(made);
+    let set = access.run(&Operation::SetAttributes {
         object,
         template: Attributes::default().with(CKA_CHECK_VALUE, check_value.to_vec()),
     });
     match set {
-        Ok(_) => site.make(&Operation::Read { object }),
+        Ok(_) => access.make(&Operation::Read { object }),
         // It shows its own, or none: then the name tells.
         Err(error)
             if matches!(
@@ -346,18 +358,18 @@ fn confirm(site: Site, made: &Made, check_value: &[u8]) -> Result<Made> {
             Ok(made.clone())
         }
         Err(error) => {
-            let _ = site.destroy(object);
+            let _ = access.destroy(object);
             Err(error)
         }
     }
 }
 
-fn fetch(id: ObjectId, site: Site, others: &[Present]) -> Result<Attributes> {
+fn fetch(id: ObjectId, access: TokenAccess, others: &[PresentMember]) -> Result<Attributes> {
     for other in others {
-        let from = Site {
+        let from = TokenAccess {
             name: &other.name,
             token: &*other.token,
-            limit: site.limit,
+            limit: access.limit,
         };
         if let Ok(Some(found)) = from.find(id) {
             return Ok(template::created(&found.attributes));
@@ -365,33 +377,41 @@ fn fetch(id: ObjectId, site: Site, others: &[Present]) -> Result<Attributes> {
     }
     Err(Error::token(
         Kind::NoReplica,
-        format!("{}: no other member has {id:?} to take it from", site.name),
+        format!(
+            "{}: no other member has {id:?} to take it from",
+            access.name
+        ),
     ))
 }
 
-fn set(site: Site, object: ObjectId, becomes: ObjectId, template: &Attributes) -> Result<Effect> {
+fn set(
+    access: TokenAccess,
+    object: ObjectId,
+    becomes: ObjectId,
+    template: &Attributes,
+) -> Result<TaskEffect> {
     let set = Operation::SetAttributes {
         object: object.into(),
         template: template.clone(),
     };
-    let there = match site.run(&set) {
+    let there = match access.run(&set) {
         // It has its new name when it is read by the old one.
-        Ok(_) => site.find(object)?,
-        Err(error) if site::is_absent(&error) => site.find(becomes)?,
+        Ok(_) => access.find(object)?,
+        Err(error) if token_access::is_absent(&error) => access.find(becomes)?,
         Err(error) => return Err(error),
     };
-    Ok(Effect {
+    Ok(TaskEffect {
         made: there.into_iter().collect(),
         gone: (object != becomes).then_some(object).into_iter().collect(),
         unseen: false,
     })
 }
 
-fn remove(site: Site, objects: &[ObjectId]) -> Result<Effect> {
-    let mut effect = Effect::default();
+fn remove(access: TokenAccess, objects: &[ObjectId]) -> Result<TaskEffect> {
+    let mut effect = TaskEffect::default();
     for id in objects {
         // Also one that somebody else has deleted meanwhile is gone.
-        site.destroy((*id).into())?;
+        access.destroy((*id).into())?;
         effect.gone.push(*id);
     }
     Ok(effect)
