@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use hsmux_software::revocation::Parsed;
+use hsmux_software::revocation::ParsedCrl;
 use rustls::pki_types::CertificateDer;
 use x509_cert::Certificate;
 use x509_cert::der::{Decode, DecodePem, Encode};
@@ -77,8 +77,8 @@ pub fn serial(bytes: &[u8]) -> Serial {
 }
 
 /// A list of revoked certificates (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
-pub fn list(der: &[u8]) -> Result<Parsed, String> {
-    let list = Parsed::read(der)?;
+pub fn list(der: &[u8]) -> Result<ParsedCrl, String> {
+    let list = ParsedCrl::read(der)?;
     match list.version {
         2 => Ok(list),
         version => Err(format!(

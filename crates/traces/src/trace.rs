@@ -27,14 +27,14 @@ pub struct Trace {
 const MOST: usize = 128;
 
 /// A span within a request's own. It ends when this is dropped.
-pub struct Child(Box<Span>);
+pub struct ChildSpan(Box<Span>);
 
 /// What a caller has sent. `tracestate` is for those whom we would call.
-struct Caller<'a>(Option<&'a str>);
+struct TraceParent<'a>(Option<&'a str>);
 
 const TRACEPARENT: &str = "traceparent";
 
-impl Extractor for Caller<'_> {
+impl Extractor for TraceParent<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         self.0.filter(|_| key == TRACEPARENT)
     }
@@ -48,7 +48,7 @@ impl Trace {
     /// `None` where it is not sampled.
     pub(crate) fn begin(tracer: &SdkTracer, caller: Option<&str>) -> Option<Arc<Self>> {
         let propagator = TraceContextPropagator::new();
-        let caller = propagator.extract_with_context(&Context::new(), &Caller(caller));
+        let caller = propagator.extract_with_context(&Context::new(), &TraceParent(caller));
         let begun = (Instant::now(), SystemTime::now());
         let builder = SpanBuilder::from_name("request")
             .with_kind(SpanKind::Server)
@@ -93,7 +93,7 @@ impl Trace {
     }
 
     /// A span that begins now; `None` where there are enough.
-    pub fn child(&self, name: &'static str) -> Option<Child> {
+    pub fn child(&self, name: &'static str) -> Option<ChildSpan> {
         self.child_of(name, Instant::now(), Vec::new())
     }
 
@@ -118,7 +118,7 @@ impl Trace {
         name: &'static str,
         from: Instant,
         attributes: Vec<KeyValue>,
-    ) -> Option<Child> {
+    ) -> Option<ChildSpan> {
         if self.within.fetch_add(1, Ordering::Relaxed) >= MOST {
             return None;
         }
@@ -126,7 +126,7 @@ impl Trace {
             .with_start_time(self.at(from))
             .with_attributes(attributes);
         let span = self.tracer.build_with_context(builder, &self.context);
-        Some(Child(Box::new(span)))
+        Some(ChildSpan(Box::new(span)))
     }
 
     /// The time of day, which may not jump within a trace.
@@ -147,7 +147,7 @@ impl Drop for Trace {
     }
 }
 
-impl Child {
+impl ChildSpan {
     /// Why, in a word: a sentence may have a piece of what nobody is to see.
     pub fn failed(&mut self, why: impl Into<Value>) {
         self.0

@@ -71,7 +71,7 @@ impl Engine {
             deadline: Instant::now() + patience,
             done,
         };
-        let course = traced.as_ref().map(hsmux_traces::Operation::course);
+        let course = traced.as_ref().map(hsmux_traces::OperationSpans::course);
         let owner = Owner::Broker(CLIENT.try_with(|client| *client).unwrap_or(0));
         let claim = self.pool.submit_claimed(request, owner, course);
         async move {

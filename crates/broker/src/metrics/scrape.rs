@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use hsmux_audit::TrailStatus;
 use hsmux_pool::{SeatTraffic, Traffic};
-use hsmux_traces::Counts;
+use hsmux_traces::SpanCounts;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
@@ -57,7 +57,7 @@ tables! {
         COUNTER "hsmux_audit_refused_total" "Uses and changes of keys that were refused, for the trail could not be written."
             |status| status.refused as f64;
     }
-    TRACES of Counts {
+    TRACES of SpanCounts {
         COUNTER "hsmux_traces_exported_total" "Spans that the collector has taken."
             |counts| counts.exported as f64;
         COUNTER "hsmux_traces_dropped_total" "Spans for which there was no room, or that the collector has not taken."
@@ -75,7 +75,7 @@ tables! {
 pub fn families(
     traffic: &Traffic,
     audit: &TrailStatus,
-    traces: Option<Counts>,
+    traces: Option<SpanCounts>,
     jwt_keys: Option<Duration>,
 ) -> Vec<MetricFamily> {
     let mut families: Vec<_> = SEAT

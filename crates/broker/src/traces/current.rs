@@ -4,7 +4,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use hsmux_traces::{Child, Operation, Trace};
+use hsmux_traces::{ChildSpan, OperationSpans, Trace};
 
 use crate::metrics::Reason;
 use crate::refusal::Refusal;
@@ -30,13 +30,13 @@ pub async fn follow<T>(trace: Option<Arc<Trace>>, work: impl Future<Output = T>)
 }
 
 /// A span of the request that is worked for here, until it is dropped.
-pub fn span(name: &'static str) -> Option<Child> {
+pub fn span(name: &'static str) -> Option<ChildSpan> {
     current()?.child(name)
 }
 
 /// An operation of the pool that it asks for now.
-pub fn operation(of: &hsmux_token::Operation) -> Option<Operation> {
-    Some(Operation::begin(current()?, of))
+pub fn operation(of: &hsmux_token::Operation) -> Option<OperationSpans> {
+    Some(OperationSpans::begin(current()?, of))
 }
 
 /// A span for as long as some work takes, and whether that was refused.

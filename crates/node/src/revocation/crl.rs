@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hsmux_software::revocation::Parsed;
+use hsmux_software::revocation::ParsedCrl;
 use hsmux_token::Result;
 use rustls::RootCertStore;
 use rustls::crypto::ring::default_provider;
@@ -67,7 +67,7 @@ impl TrustedAuthorities {
     }
 
     /// Name and key of the one that has signed a list.
-    fn signer(&self, list: &Parsed) -> Option<Vec<u8>> {
+    fn signer(&self, list: &ParsedCrl) -> Option<Vec<u8>> {
         let algorithm = AlgorithmIdentifierOwned::from_der(&list.algorithm).ok()?;
         let has_signed = |certificate: &&Certificate| {
             let certificate = certificate.tbs_certificate();
@@ -134,7 +134,7 @@ impl Crl {
 }
 
 impl CrlVersion {
-    fn of(list: &Parsed) -> Result<Self, String> {
+    fn of(list: &ParsedCrl) -> Result<Self, String> {
         if list.is_part {
             return Err("it is perhaps a part of a list: it has a critical extension".into());
         }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::sync::Arc;
 
-use hsmux_software::{PublicKey, Values};
+use hsmux_software::{PublicKey, PublicValues};
 use hsmux_token::{
     Attributes, Error, KeyKind, Kind, Mechanism, Object, Operation, Outcome, Result, Uri, ck,
 };
@@ -147,11 +147,11 @@ impl ProviderKey {
     /// The public key as OpenSSL's parameters.
     pub fn public_values(&self) -> Vec<(&'static CStr, ParamValue<'_>)> {
         match self.public.values() {
-            Values::Rsa { modulus, exponent } => vec![
+            PublicValues::Rsa { modulus, exponent } => vec![
                 (names::MODULUS, ParamValue::Number(modulus.into())),
                 (names::EXPONENT, ParamValue::Number(exponent.into())),
             ],
-            Values::Point(point) => {
+            PublicValues::Point(point) => {
                 let curve = self.public.curve().map(names::of_curve);
                 let group = curve.map(|curve| (names::GROUP, ParamValue::Text(curve)));
                 let point = (names::POINT, ParamValue::Bytes(Cow::Borrowed(point)));

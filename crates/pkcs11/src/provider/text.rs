@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use hsmux_software::Values;
+use hsmux_software::PublicValues;
 
 use super::key::ProviderKey;
 use super::names;
@@ -21,11 +21,11 @@ pub fn of(key: &ProviderKey) -> String {
         None => format!("Public-Key: ({bits} bit)\n"),
     };
     match key.public.values() {
-        Values::Rsa { modulus, exponent } => {
+        PublicValues::Rsa { modulus, exponent } => {
             number(&mut text, "Modulus", &modulus);
             number(&mut text, "Exponent", &exponent);
         }
-        Values::Point(point) => {
+        PublicValues::Point(point) => {
             octets(&mut text, "pub", point);
             if let Ok(curve) = key.public.curve() {
                 let name = names::of_curve(curve);

@@ -9,7 +9,7 @@ pub fn verify(params: &Pss, data: &[u8], message: &[u8], bits: usize) -> Result<
         return Err(Error::vendor("C_Verify", ck::CKR_DATA_LEN_RANGE));
     }
     let salt = usize::try_from(params.salt).unwrap_or(usize::MAX);
-    let Some(encoded) = Encoded::read(hash, mgf, message, bits) else {
+    let Some(encoded) = EncodedMessage::read(hash, mgf, message, bits) else {
         return Ok(false);
     };
     let Some(zeros) = encoded.block.len().checked_sub(salt.saturating_add(1)) else {
@@ -30,15 +30,15 @@ pub fn verify(params: &Pss, data: &[u8], message: &[u8], bits: usize) -> Result<
 /// The bytes of salt in an encoded message: what follows the zeros and the 1. Whatever this is, [`verify`] decides.
 pub fn salt(params: &Pss, message: &[u8], bits: usize) -> Result<Option<u64>> {
     let (hash, mgf) = super::hashes("C_Verify", params.hash, params.mgf)?;
-    let encoded = Encoded::read(hash, mgf, message, bits);
-    Ok(encoded.and_then(|Encoded { block, .. }| {
+    let encoded = EncodedMessage::read(hash, mgf, message, bits);
+    Ok(encoded.and_then(|EncodedMessage { block, .. }| {
         let zeros = block.iter().position(|byte| *byte != 0)?;
         Some((block.len() - zeros - 1) as u64)
     }))
 }
 
 /// The parts of an encoded message.
-struct Encoded<'a> {
+struct EncodedMessage<'a> {
     /// What its trailer and its first bits have to be, they are.
     is_well_formed: bool,
     /// Zeros, a 1 and the salt, unmasked.
@@ -46,7 +46,7 @@ struct Encoded<'a> {
     digest: &'a [u8],
 }
 
-impl<'a> Encoded<'a> {
+impl<'a> EncodedMessage<'a> {
     /// `None`: there is no room for a digest.
     fn read(hash: Hash, mgf: Hash, message: &'a [u8], bits: usize) -> Option<Self> {
         // One byte shorter than the modulus where its size is a multiple of 8 plus 1.

@@ -11,7 +11,7 @@ use crate::Trace;
 
 /// An operation that a traced request has asked for. Its spans are written when this is dropped, also where
 /// the client has gone meanwhile.
-pub struct Operation {
+pub struct OperationSpans {
     trace: Arc<Trace>,
     course: Arc<Course>,
     call: &'static str,
@@ -21,7 +21,7 @@ pub struct Operation {
     outcome: Option<String>,
 }
 
-impl Operation {
+impl OperationSpans {
     /// It is asked for now.
     pub fn begin(trace: Arc<Trace>, operation: &hsmux_token::Operation) -> Self {
         let mechanism = operation.mechanism();
@@ -61,7 +61,7 @@ impl Operation {
     }
 }
 
-impl Drop for Operation {
+impl Drop for OperationSpans {
     fn drop(&mut self) {
         let (now, outcome) = (Instant::now(), self.outcome.take());
         let runs = self.course.runs();

@@ -16,7 +16,7 @@ const NUMBER: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.20");
 
 /// A list and who has signed it. The types of `x509_cert` have no lists of version 1, which OpenSSL makes.
 #[derive(Sequence)]
-struct Whole<'a> {
+struct CertificateList<'a> {
     body: AnyRef<'a>,
     algorithm: AlgorithmIdentifierOwned,
     signature: BitString,
@@ -24,7 +24,7 @@ struct Whole<'a> {
 
 /// What is signed.
 #[derive(Sequence)]
-struct Body {
+struct TbsCertList {
     version: Option<u8>,
     algorithm: AlgorithmIdentifierOwned,
     issuer: Name,
@@ -36,7 +36,7 @@ struct Body {
 }
 
 /// What a list says. Nothing of it is to be believed before the signature is verified.
-pub struct Parsed {
+pub struct ParsedCrl {
     /// What is signed (DER).
     pub signed: Vec<u8>,
     /// By which algorithm (AlgorithmIdentifier, DER).
@@ -62,16 +62,16 @@ pub struct Parsed {
     number: Option<Vec<u8>>,
 }
 
-impl Parsed {
+impl ParsedCrl {
     /// Reads a list (DER).
     pub fn read(der: &[u8]) -> Result<Self, String> {
         Self::try_read(der).map_err(|e| format!("it is no certificate revocation list: {e}"))
     }
 
     fn try_read(der: &[u8]) -> der::Result<Self> {
-        let whole = Whole::from_der(der)?;
+        let whole = CertificateList::from_der(der)?;
         let signed = whole.body.to_der()?;
-        let body = Body::from_der(&signed)?;
+        let body = TbsCertList::from_der(&signed)?;
         let is_der = whole.to_der()? == der && body.to_der()? == signed;
         let mut extensions = body.extensions.iter().flatten();
         let is_part = extensions.clone().any(|extension| extension.critical);

@@ -8,20 +8,20 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
 
 use crate::collector::{Collector, resource};
-use crate::outbox::{Counts, LAST, Outbox, Totals};
+use crate::outbox::{LAST, Outbox, SpanCounts, SpanTotals};
 
 /// A collector, and the share of requests that it gets. When this goes, what it has made is still sent.
-pub struct Source {
+pub struct SpanSource {
     collector: String,
     tracer: SdkTracer,
     outbox: Outbox,
 }
 
-impl Source {
+impl SpanSource {
     /// As the configuration says, or the environment; `None`: neither does.
     pub(crate) fn start(
         section: Option<&hsmux_config::Traces>,
-        totals: &Arc<Totals>,
+        totals: &Arc<SpanTotals>,
     ) -> Result<Option<Self>> {
         let Some(collector) = Collector::find(section)? else {
             return Ok(None);
@@ -56,7 +56,7 @@ impl Source {
         &self.tracer
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> SpanCounts {
         self.outbox.counts()
     }
 

@@ -11,13 +11,13 @@ use der::{Decode, Encode};
 use hsmux_token::{Mechanism, ck};
 use x509_cert::Certificate;
 
-use super::Parsed;
+use super::ParsedCrl;
 use crate::csr::algorithm;
 use crate::{PublicKey, pem};
 
 /// What it says.
 #[derive(Clone, Debug)]
-pub(super) struct List {
+pub(super) struct VerifiedCrl {
     pub file: PathBuf,
     /// The certificate (DER) of the authority that has signed it.
     pub authority: Vec<u8>,
@@ -44,9 +44,9 @@ const MECHANISMS: [u64; 7] = [
     ck::CKM_EDDSA,
 ];
 
-impl List {
+impl VerifiedCrl {
     pub fn read(file: &Path, der: &[u8], authorities: &[Vec<u8>]) -> Result<Self, String> {
-        let list = Parsed::read(der)?;
+        let list = ParsedCrl::read(der)?;
         let issuer = &list.issuer_name;
         let is_signed_by = |authority: &&Vec<u8>| {
             let certificate = Certificate::from_der(authority);
