@@ -1,4 +1,4 @@
-//! What changes keys: on the audit trail before it begins, and again when it has ended.
+//! Changes of keys with two lines on the audit trail: one before the change begins, one after it has ended.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -1,9 +1,8 @@
 //! The broker: encrypt, decrypt and sign over HTTP, with keys that never leave the pool's tokens.
 //!
-//! It speaks the Transit dialect of OpenBao and Vault ([`transit`]), so that their clients work
-//! unchanged. A request is one [`ApiCall`]: who it is ([`auth`]), what it may ([`policy`]), which managed
-//! [`key`] it means, and what that is in operations of the pool ([`engine`]). Names and versions are
-//! in the [`store`]; keys are in the tokens.
+//! It speaks the Transit dialect of OpenBao and Vault ([`transit`]); their clients work unchanged. A request is one
+//! [`ApiCall`]. [`auth`] identifies the client, [`policy`] gives its rights, [`key`] has the managed keys, and
+//! [`engine`] translates to operations of the pool. The [`store`] has names and versions; the tokens have the keys.
 
 mod audited_change;
 pub mod auth;

@@ -1,4 +1,4 @@
-//! Who may do what with which key: what no rule allows is refused.
+//! Rights of clients to keys. Without a rule that allows it, a request is refused.
 
 use hsmux_config::{Action, Rule};
 
@@ -19,12 +19,12 @@ impl Policy {
         Self { rules, dev }
     }
 
-    /// Whether everybody may do everything.
+    /// True if everybody may do everything.
     pub fn is_dev(&self) -> bool {
         self.dev
     }
 
-    /// Whether a client may do something with the key of that name, `""` for what needs no key.
+    /// True if the client may do this with the key of that name; `""` for actions without a key.
     pub fn allows(&self, client: &ClientIdentity, action: Action, key: &str) -> bool {
         let by = |rule: &Rule| {
             rule.allow.contains(&action)
@@ -34,7 +34,7 @@ impl Policy {
         self.dev || self.rules.iter().any(by)
     }
 
-    /// Whether a client may do anything with the key of that name: then it is listed.
+    /// True if the client may do anything with the key of that name: then the key is listed.
     pub fn names(&self, client: &ClientIdentity, key: &str) -> bool {
         let by = |rule: &Rule| names(rule, key) && rule.clients.iter().any(|who| client.is(who));
         self.dev || self.rules.iter().any(by)
@@ -66,7 +66,7 @@ fn matches_key(glob: &str, key: &str) -> bool {
     matches(glob.as_bytes(), key.as_bytes())
 }
 
-/// Whether a text is what a pattern says, in which `*` stands for any characters.
+/// True if a text matches a pattern, in which `*` means any characters.
 fn matches(glob: &[u8], text: &[u8]) -> bool {
     let (mut at, mut from) = (0, 0);
     let mut star: Option<(usize, usize)> = None;

@@ -10,13 +10,13 @@ use hsmux_token::{Error, Kind, Result};
 /// Bytes of a nonce or an IV, as long as the longest of them.
 pub(crate) const NONCE_LEN: usize = 16;
 
-/// What a nonce or an IV is made of; drawn when its text is known.
+/// The random bytes of a nonce or an IV, drawn when its text is known.
 pub(crate) type Nonce = [u8; NONCE_LEN];
 
 /// Bytes for names of requests that are drawn at once: up to 256 the system gives all or none (getrandom(2)).
 const NAMES: usize = 256;
 
-/// Bytes that nobody has had and nobody will have again.
+/// Random bytes that are never used again.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(&mut bytes)?;

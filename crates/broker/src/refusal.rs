@@ -1,4 +1,4 @@
-//! What a client is told when it does not get what it asked for: the one map from errors to HTTP.
+//! Errors as HTTP responses: the one map.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use hsmux_token::{Error, Kind, Scope, ck};
 pub struct Refusal {
     /// The status.
     pub status: StatusCode,
-    /// What is wrong and what to do; `None`: the dialect says nothing but the status.
+    /// The problem and what to do; `None` if the dialect sends the status alone.
     pub message: Option<String>,
-    /// When to come back, for 429 and 503.
+    /// The time after which to retry, for 429 and 503.
     pub retry_after: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the client is to blame, as the dialect's batches tell the two apart.
+    /// True if the client is to blame, as the dialect's batches distinguish it.
     pub fn is_clients(&self) -> bool {
         self.status.is_client_error()
     }

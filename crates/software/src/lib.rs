@@ -17,7 +17,7 @@ pub mod reference;
 pub mod revocation;
 mod rsa;
 mod spec;
-mod unchecked;
+mod unchecked_keys;
 
 pub use curve::Agreement;
 pub use hash::{Hasher, digest};
@@ -25,4 +25,4 @@ pub use identify::{identify, unidentified};
 pub use key::{PublicKey, PublicValues};
 pub use prehash::{prehash, prehashed_input};
 pub use spec::{CURVES, KeyCurve, KeySpec, refuses_template, with_default_uses};
-pub use unchecked::{unchecked_kind, unchecked_pair};
+pub use unchecked_keys::{unchecked_kind, unchecked_pair};

@@ -8,7 +8,7 @@ use jsonwebtoken::jwk::{AlgorithmParameters, Jwk};
 use jsonwebtoken::signature;
 use jsonwebtoken::{Algorithm, DecodingKey, DecodingKeyKind, EncodingKey};
 
-/// Those with a public key. What has none (`none`, HS256) is never looked at.
+/// The algorithms with a public key. The broker never accepts others (`none`, HS256).
 pub const ALGORITHMS: &[Algorithm] = &[
     Algorithm::RS256,
     Algorithm::RS384,
@@ -39,7 +39,7 @@ pub fn install() {
     let _ = HERE.install_default();
 }
 
-/// Whether a key is one half of a pair, and not a secret.
+/// True for one half of a key pair, false for a secret key.
 pub fn is_public(jwk: &Jwk) -> bool {
     !matches!(jwk.algorithm, AlgorithmParameters::OctetKey(_))
 }

@@ -25,7 +25,7 @@ pub struct Issuer {
     known: Mutex<VerifiedTokens>,
 }
 
-/// What there is to say of a token.
+/// The result of verifying a token.
 pub enum JwtVerdict {
     Good(TokenOwner),
     Bad,
@@ -33,8 +33,8 @@ pub enum JwtVerdict {
     UnknownKey,
 }
 
-/// By their hashes. When the newer are half of what there is room for, they become the older, and the older are
-/// forgotten: nobody looks through them, and a new one always finds room.
+/// Verified tokens by their hashes. When the newer half is full it becomes the older half, and the older half is
+/// dropped. This needs no search, and a new token always finds room.
 #[derive(Default)]
 struct VerifiedTokens {
     newer: HashMap<[u8; 32], VerifiedToken>,
@@ -58,7 +58,7 @@ const MANY: usize = 10_000;
 const LEEWAY: Duration = Duration::from_secs(60);
 
 impl JwtVerdict {
-    /// Whose it is, if it is good.
+    /// The owner, if the token is good.
     pub fn owner(self) -> Option<TokenOwner> {
         match self {
             Self::Good(owner) => Some(owner),
@@ -84,12 +84,13 @@ impl Issuer {
         })
     }
 
-    /// Whether these settings and this text would make the same issuer.
+    /// True if these settings and this text would make the same issuer.
     pub fn is_of(&self, settings: &Jwt, text: &[u8]) -> bool {
         self.settings == *settings && self.text == digest(text)
     }
 
-    /// Whether these settings mean the same issuer at the same server, known by the same roots, however often that is asked.
+    /// True if these settings name the same issuer at the same server with the same roots. The refresh interval does
+    /// not count.
     pub fn is_from(&self, settings: &Jwt) -> bool {
         let place = |of: &Jwt| match &of.keys {
             JwkSet::Url(from) => Some((from.url.clone(), from.ca.clone())),
@@ -103,7 +104,7 @@ impl Issuer {
         here.is_some() && here == there && same == *settings
     }
 
-    /// Whether a text is a JWT at all: three parts, and ours have two.
+    /// True if the text is a JWT: it has three parts. The broker's own tokens have two.
     pub fn is_jwt(token: &str) -> bool {
         token.bytes().filter(|byte| *byte == b'.').count() == 2
     }
@@ -115,7 +116,7 @@ impl Issuer {
         (SystemTime::now() < found.until).then(|| found.owner.clone())
     }
 
-    /// Whether the token is good.
+    /// Verifies the token.
     pub fn verify(&self, token: &str) -> JwtVerdict {
         let Some((header, validation)) = self.header(token) else {
             return JwtVerdict::Bad;
@@ -134,8 +135,8 @@ impl Issuer {
         owner.map_or(JwtVerdict::Bad, JwtVerdict::Good)
     }
 
-    /// What is said of the signature, where that is understood. What is `crit`ical goes beyond that
-    /// (RFC 7515, section 4.1.11).
+    /// The header and how to validate by it; `None` for an unknown algorithm. A header with `crit` is refused: it
+    /// demands extensions that are not implemented (RFC 7515, section 4.1.11).
     fn header(&self, token: &str) -> Option<(Header, Validation)> {
         let (first, _) = token.split_once('.')?;
         let text = URL_SAFE_NO_PAD.decode(first).ok()?;
@@ -145,7 +146,7 @@ impl Issuer {
         (!members.contains_key("crit")).then_some((header, validation))
     }
 
-    /// Who the claims of a good token say that it is.
+    /// The owner that the claims of a verified token name.
     fn admit(&self, token: &str, claims: &Map<String, Value>) -> Option<TokenOwner> {
         let name = claims.get(&self.settings.name)?.as_str()?;
         let expires = claims.get("exp")?.as_f64()?;

@@ -1,4 +1,4 @@
-//! Who a client is: its token, its JWT, its certificate, its user id on the unix socket.
+//! Identification of clients: by bearer token, JWT, certificate, or user id on the unix socket.
 
 mod certificate;
 mod jws;
@@ -19,7 +19,7 @@ pub struct ClientIdentity {
     token: Option<Lifetime>,
 }
 
-/// Whose a bearer token is, and how long it is valid.
+/// The owner of a bearer token, and how long the token is valid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenOwner {
     /// As policies name it: `token:billing`, `jwt:app`.
@@ -37,7 +37,7 @@ pub struct Lifetime {
     pub expires: Option<u64>,
 }
 
-/// What a certificate is called by its hash.
+/// The prefix of a certificate's name by its hash.
 const FINGERPRINT: &str = "fingerprint:";
 
 impl ClientIdentity {
@@ -60,7 +60,7 @@ impl ClientIdentity {
         self.token
     }
 
-    /// Whether a policy's word means it; `*` means everybody who has shown anything.
+    /// True if a policy's word names this client; `*` names every client that has shown anything.
     pub fn is(&self, who: &str) -> bool {
         if who == "*" {
             return self.is_known();
@@ -72,7 +72,7 @@ impl ClientIdentity {
         self.identities.iter().any(same)
     }
 
-    /// Whether it is a process of this machine, on the unix socket.
+    /// True for a process of this machine, on the unix socket.
     pub fn is_local(&self) -> bool {
         let by_kernel = |identity: &String| identity.starts_with("uid:");
         self.identities.iter().any(by_kernel)
@@ -84,12 +84,12 @@ impl ClientIdentity {
         all.find_map(|identity| identity.strip_prefix(FINGERPRINT))
     }
 
-    /// What it is called where one name has to do.
+    /// The one name for places that have room for one.
     pub fn name(&self) -> &str {
         self.identities.first().map_or("anonymous", String::as_str)
     }
 
-    /// Whether it has shown anything.
+    /// True if the client has shown anything.
     pub fn is_known(&self) -> bool {
         !self.identities.is_empty()
     }

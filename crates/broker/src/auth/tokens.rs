@@ -18,17 +18,17 @@ use crate::store::{ClientToken, Store, TokenHash, now};
 pub struct ClientTokens {
     store: Arc<Store>,
     known: ArcSwap<HashMap<TokenHash, ClientToken>>,
-    /// Of the store, when `known` was read.
+    /// The store's version when `known` was read.
     version: Mutex<Option<i64>>,
-    /// Of its files, then or before.
+    /// The versions of the store's files, at that time or before.
     stamp: ArcSwap<FileVersions>,
 }
 
 /// A token that was just made.
 pub struct NewToken {
-    /// What the client shows. It is nowhere else.
+    /// The token itself. The broker keeps no copy.
     pub secret: Secret,
-    /// What is kept.
+    /// The record that the store keeps.
     pub kept: ClientToken,
 }
 
@@ -52,16 +52,16 @@ impl ClientTokens {
         Ok(tokens)
     }
 
-    /// Whose token it is. No token of another is compared with it, but its hash looked up, so that
-    /// nothing is learnt from the time.
+    /// The owner of a token. The hash is looked up, never compared byte by byte, so the time tells an attacker
+    /// nothing.
     pub fn owner(&self, token: &str) -> Option<ClientToken> {
         let known = self.known.load();
         let found = known.get(&hash(token))?;
         found.is_valid().then(|| found.clone())
     }
 
-    /// Whether nobody has written to the store since. It costs no look into it: whoever shows tokens that
-    /// nobody knows, again and again, is not worth one each.
+    /// True if no process has written to the store since. This check does not open the store: unknown tokens, sent
+    /// again and again, cost no query each.
     pub fn are_current(&self) -> bool {
         **self.stamp.load() == self.store.stamp()
     }
@@ -69,7 +69,7 @@ impl ClientTokens {
     /// Takes over what a command has changed since. Blocks.
     pub fn refresh(&self) -> Result<()> {
         let mut version = self.version.lock();
-        // What is written while this reads makes it stale at once.
+        // A write during this read makes the cache stale at once.
         let stamp = self.store.stamp();
         let now = self.store.foreign_version()?;
         if *version != Some(now) {

@@ -1,4 +1,4 @@
-//! The issuer of JWTs as it is now: its keys are read from a file when that changes, or fetched from its server.
+//! The current issuer of JWTs: its keys come from a file, which is read again when it changes, or from its server.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::TokenOwner;
 use super::jwt::{Issuer, JwtVerdict};
 use crate::refusal::Refusal;
 
-/// Whose JWTs let clients in, if anybody's.
+/// The issuer whose JWTs are accepted, if one is configured.
 #[derive(Default)]
 pub struct IssuerTrust {
     keys: ArcSwapOption<IssuerKeys>,
@@ -33,12 +33,12 @@ struct IssuerKeys {
     good_for: Option<Duration>,
 }
 
-/// Where the keys are to be had.
+/// The source of the issuer's keys.
 #[derive(Default)]
 struct KeySource {
     settings: Option<Jwt>,
     stamp: FileVersions,
-    /// When the server was asked last, and whether in vain.
+    /// When the server was asked last, and whether that failed.
     asked: Option<Instant>,
     in_vain: bool,
 }
@@ -60,7 +60,7 @@ const APART: Duration = Duration::from_secs(5);
 const MOMENT: Duration = Duration::from_secs(2);
 
 impl IssuerTrust {
-    /// Whether a token is a JWT, and there is an issuer to know it by.
+    /// True if the token is a JWT and an issuer is configured.
     pub fn judges(&self, token: &str) -> bool {
         Issuer::is_jwt(token) && self.source.lock().settings.is_some()
     }
@@ -90,9 +90,9 @@ impl IssuerTrust {
         Some(keys.since.elapsed())
     }
 
-    /// Reads the issuer's keys from their file where it is another one or has changed; answers whether that
-    /// was so. What cannot be read is not taken over. Keys from elsewhere do not outlive the change to a server:
-    /// it may never answer, and they would hold for ever. Blocks.
+    /// Reads the issuer's keys from their file if the path or the file has changed; returns whether it has. An
+    /// unreadable file changes nothing. Keys from a file are dropped when the configuration changes to a server: the
+    /// server may never answer, and the old keys would stay valid for ever. Blocks.
     pub fn refresh(&self, settings: Option<&Jwt>) -> Result<bool> {
         let mut source = self.source.lock();
         let now = FileVersions::of(settings.and_then(file));
@@ -160,7 +160,7 @@ impl IssuerTrust {
         }
     }
 
-    /// Whether it has other keys by now.
+    /// True if the keys are other ones by now.
     async fn fetch(&self, settings: &Jwt, from: &JwkUrl) -> Result<bool> {
         let url = from.clone();
         let remote =
@@ -194,7 +194,7 @@ impl IssuerTrust {
         Ok(changed)
     }
 
-    /// Whom to ask now, if anybody.
+    /// The server to ask now, if any.
     fn begin(&self, whether: fn(&KeySource, &JwkUrl) -> bool) -> Option<(Jwt, JwkUrl)> {
         let mut source = self.source.lock();
         let settings = source.settings.clone()?;
@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// A server that nobody asks here, and how often it would be.
+    /// A server that is never asked here, with its refresh interval.
     fn server(url: &str, minutes: u64) -> Jwt {
         jwt(JwkSet::Url(JwkUrl {
             url: url.into(),

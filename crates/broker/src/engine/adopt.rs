@@ -1,5 +1,5 @@
-//! The tokens and the store brought together: what the store does not know is read from the tokens, for it
-//! was lost, or is older than they are, or a crash came between the two; what is to go, goes.
+//! Reconciliation of the store with the tokens. Versions that the store lacks are read from the tokens: the store was
+//! lost or is older, or a crash came between the two. Keys that are marked for deletion are destroyed.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ struct FoundKey {
     id: Vec<u8>,
 }
 
-/// What became of it.
+/// The outcome for one version.
 enum Adoption {
     Taken,
     /// Half of it is missing, or it does not fit the key of that name.
@@ -37,8 +37,8 @@ enum Adoption {
 }
 
 impl Engine {
-    /// Takes over what has appeared on the tokens since, and takes from them what is to go. It waits while keys
-    /// are made or changed.
+    /// Adopts new versions from the tokens, and destroys keys that are marked for deletion. It waits while keys are
+    /// made or changed.
     pub async fn adopt(self: &Arc<Self>) {
         let _writer = self.writer.lock().await;
         let engine = Arc::clone(self);
@@ -93,8 +93,8 @@ impl Engine {
         }
     }
 
-    /// By name and number, so that a key's versions come in their order; and what stands beside a version
-    /// that is known.
+    /// Unknown versions, by name and number so that a key's versions come in order; and objects that a known version
+    /// does not use.
     fn unknown_versions(
         &self,
         doomed: &HashSet<ObjectId>,
@@ -152,7 +152,7 @@ impl Engine {
             return self.half(&parts);
         };
         let there = self.keyring.get(name.as_str());
-        // Its key was deleted while nobody knew whether this was made.
+        // The key was deleted while it was unknown whether this version had been made.
         if there.is_none() && number > 1 && self.store.intends(&main.id)? {
             let parts: Vec<_> = found.parts().collect();
             return self.half(&parts);
@@ -161,7 +161,7 @@ impl Engine {
             || ManagedKey {
                 name: name.clone(),
                 kind: found.kind,
-                // Which of the older ones were forbidden nobody knows: all are, until somebody allows them.
+                // The forbidden versions are unknown: all older ones are denied until the owner allows them.
                 settings: KeySettings {
                     min_decryption: latest.copied().unwrap_or(number),
                     ..KeySettings::default()
@@ -173,7 +173,7 @@ impl Engine {
         if key.kind != found.kind {
             return Ok(Adoption::Left);
         }
-        // Nobody has been told of one that was just being made here; of any other the uses are unknown.
+        // A version that was just being made here has never been used; of any other the number of uses is unknown.
         if found.kind.shape().has_budget() && !self.store.intends(&main.id)? {
             self.store.exhaust(&main.object)?;
         }
@@ -192,7 +192,7 @@ impl Engine {
         Ok(Adoption::Taken)
     }
 
-    /// What is of no use goes if we were about to make it when a crash came.
+    /// Destroys an unusable half if the broker was about to make it when a crash came.
     fn half(&self, parts: &[&FoundKey]) -> Result<Adoption> {
         for part in parts {
             if !self.store.intends(&part.id)? {
@@ -204,8 +204,8 @@ impl Engine {
         Ok(Adoption::Doomed)
     }
 
-    /// Takes from the tokens those of these that are there, with lines of its own on the trail. A token that is
-    /// away may bring the rest.
+    /// Destroys those of these objects that are on a token, with a line each on the trail. A token that is away may
+    /// bring back the rest.
     pub(super) async fn destroy_doomed(&self, doomed: Vec<ObjectId>) -> Result<(), Refusal> {
         let mut outcome = Ok(());
         for object in doomed {
@@ -230,7 +230,7 @@ impl Engine {
         outcome
     }
 
-    /// Something that nobody has asked for, or that was asked for before a crash.
+    /// An event that no client has asked for now: it follows from a crash, or from an earlier request.
     fn own_act(&self, act: &str, key: &impl ToString, version: u32) -> Event {
         let about = [
             ("key".to_owned(), Value::from(key.to_string())),

@@ -84,8 +84,8 @@ impl Engine {
         }
     }
 
-    /// Deciphers. What was cut off goes the way of what was altered, through the token, to the same
-    /// answer.
+    /// Deciphers. A truncated text is padded and goes through the token, so that it gets the same answer as an
+    /// altered one.
     pub async fn decrypt(
         &self,
         target: &CipherKey,
@@ -192,7 +192,7 @@ fn no_aad(aad: &[u8]) -> Result<(), Refusal> {
     ))
 }
 
-/// What a token finds out without a look at the text, of the key and the mechanism, or says of itself.
+/// Errors that do not depend on the text: of the key, of the mechanism, or of the token itself.
 const NOT_OF_THE_TEXT: &[u64] = &[
     ck::CKR_ACTION_PROHIBITED,
     ck::CKR_DEVICE_MEMORY,

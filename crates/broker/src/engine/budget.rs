@@ -10,12 +10,12 @@ use hsmux_token::{Error, ObjectId, Result};
 use crate::refusal::Refusal;
 use crate::store::{LIMIT, Store};
 
-/// How often a key may still encipher. What is handed out was reserved on disk before.
+/// The number of times that a key may still encipher. Uses are reserved on disk before they are handed out.
 pub struct Budget {
     object: ObjectId,
     /// The next use, which is handed out if it is before `end`.
     next: AtomicU64,
-    /// Of the block that was reserved last.
+    /// The end of the block that was reserved last.
     end: AtomicU64,
     /// Held by whoever reserves, with the last failure: who has waited meanwhile has the same answer.
     turn: tokio::sync::Mutex<Option<(Instant, Error)>>,
@@ -48,7 +48,8 @@ impl Budget {
             }
             let object = self.object;
             match store.run(move |store| store.reserve(&object)).await {
-                // In this order: nobody takes a use between the two blocks, which may be another's.
+                // The order matters: between the two stores another task must not take a use of the new block with
+                // the old end.
                 Ok(Some(block)) => {
                     self.next.store(block.start, Ordering::SeqCst);
                     self.end.store(block.end, Ordering::SeqCst);

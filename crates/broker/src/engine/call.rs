@@ -20,8 +20,8 @@ tokio::task_local! {
     static CLIENT: u64;
 }
 
-/// Works for a client, by its number: its operations have a turn of their own among those of other clients. Work that
-/// is much is to be pinned where it is made, for what is passed on is copied.
+/// Runs work for the client of this number: the scheduler gives each client's operations a turn of their own. Pin
+/// large futures where they are made, since passing them on copies them.
 pub(crate) fn for_client<T>(client: u64, work: impl Future<Output = T>) -> impl Future<Output = T> {
     CLIENT.scope(client, work)
 }
@@ -63,7 +63,7 @@ impl Engine {
     ) -> impl Future<Output = Result<Outcome>> {
         let mechanism = operation.mechanism().map(|mechanism| mechanism.kind);
         let (tell, told) = oneshot::channel();
-        // Whoever asked may have gone away: then nobody is told.
+        // The caller may have gone away; then the answer is dropped.
         let done = Done::new(move |result| drop(tell.send(result)));
         let traced = traces::operation(&operation);
         let request = Request {
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// What the tokens can do in place of a mechanism that they lack.
+    /// A hint: the alternatives that the tokens have to a missing mechanism.
     pub(super) fn with_choice(&self, error: impl fmt::Display, lacking: u64) -> Error {
         let wanted = entry(lacking);
         let related = |kind: u64| {

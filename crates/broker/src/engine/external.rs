@@ -19,7 +19,7 @@ use crate::refusal::Refusal;
 pub struct ExternalKey {
     /// The secret or private key.
     pub object: ObjectId,
-    /// What can be done with it.
+    /// The algorithm, and so what the key can do.
     pub shape: Shape,
 }
 
@@ -69,8 +69,8 @@ impl Engine {
         }
     }
 
-    /// The budget of a GCM key that others have made. Their own uses of it are not in it; of ours before the store
-    /// was lost nobody knows, so that it only deciphers.
+    /// The budget of a GCM key that another program has made. It does not count that program's uses. If the store was
+    /// lost, the broker's own earlier uses are unknown, and the key only deciphers.
     pub async fn external_budget(&self, object: ObjectId) -> Result<Arc<Budget>, Refusal> {
         if let Some(known) = self.external.budgets.lock().get(&object) {
             return Ok(Arc::clone(known));
@@ -117,7 +117,7 @@ impl NameIndex {
         let visible = catalogue.entries.values().filter(|entry| entry.visible());
         for object in visible.map(|entry| &entry.object) {
             let usable = matches!(object.id.class, Class::SECRET_KEY | Class::PRIVATE_KEY);
-            // By its own name alone, for its settings hold there.
+            // Only by its managed name: the owner's settings apply there.
             if !usable || KeyMark::of(object).is_some() {
                 continue;
             }
@@ -189,7 +189,7 @@ mod tests {
     use crate::store::Store;
     use hsmux_token::Attributes;
 
-    /// What is done with a key of these CKA_EC_PARAMS and this point, both in hexadecimal digits.
+    /// The algorithm of a key with these CKA_EC_PARAMS and this point, both in hexadecimal digits.
     fn elliptic(key_type: u64, params: &str, point: &str) -> Result<String, Refusal> {
         let bytes = |text: &str| hex::decode(text).unwrap();
         let attributes = Attributes::default()

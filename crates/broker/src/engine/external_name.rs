@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::key::KeyName;
 use crate::refusal::Refusal;
 
-/// What a key is looked for by.
+/// The attribute that finds a key.
 pub enum KeyLookup {
     /// Its CKA_LABEL.
     Label(Vec<u8>),
@@ -17,13 +17,13 @@ pub enum KeyLookup {
 /// Bytes of a name on the trail.
 const LONGEST: usize = 200;
 
-/// Whether a name is of a key that others have made: managed names have no `:`.
+/// True for the name of a key that another program has made: managed names have no `:`.
 pub fn is_external(name: &str) -> bool {
     name.contains(':')
 }
 
-/// A name as a client has written it, for the trail: of a URI what names a key, and nothing else of it, for people
-/// write PINs there; a hash of what is no name of a key, or too long for one.
+/// A client's name of a key in the form for the trail. Of a URI only the attributes that name the key remain, since
+/// people write PINs into URIs. An invalid or long name becomes a hash.
 pub fn spelling(name: &str) -> String {
     let managed = name.is_empty() || name.parse::<KeyName>().is_ok();
     let kept = if managed {
@@ -49,7 +49,7 @@ pub fn spelling(name: &str) -> String {
         })
 }
 
-/// What a name asks for, and what else the key has to match.
+/// The attribute to search by, and what else the key has to match.
 pub fn key_lookup(name: &str) -> Result<(KeyLookup, Uri), Refusal> {
     if let Some(label) = name.strip_prefix("label:") {
         return Ok((KeyLookup::Label(label.into()), Uri::default()));

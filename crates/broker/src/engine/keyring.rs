@@ -40,7 +40,7 @@ impl Keyring {
         self.0.read().get(name).cloned()
     }
 
-    /// The same, or the answer that there is none.
+    /// The key, or the answer 404.
     pub fn find(&self, name: &str) -> Result<Arc<ManagedKey>, Refusal> {
         self.get(name).ok_or_else(Refusal::no_key)
     }
@@ -61,7 +61,7 @@ impl Keyring {
             .collect()
     }
 
-    /// A key as it is from now on.
+    /// Replaces a key.
     pub fn put(&self, key: ManagedKey) {
         let name = key.name.as_str().to_owned();
         self.0.write().insert(name, Arc::new(key));

@@ -13,8 +13,8 @@ use crate::refusal::Refusal;
 use crate::store::{VersionRow, now};
 
 impl Engine {
-    /// Makes a key with one version. One that is there already stays as it is; one of which nothing is left
-    /// on the tokens has a new version, for a number is never used again.
+    /// Makes a key with one version. An existing key stays unchanged. A key whose versions have all gone from the
+    /// tokens gets a new version, since numbers are never used again.
     pub async fn create(&self, name: &KeyName, kind: KeyType) -> Result<Arc<ManagedKey>, Refusal> {
         let _writer = self.writer.lock().await;
         if let Some(there) = self.keyring.get(name.as_str()) {
@@ -177,8 +177,8 @@ impl Engine {
             match result {
                 Ok(object) => made.push(object),
                 Err(error) => {
-                    // Nobody may know whether that one was made: it stays intended, so that it is taken over
-                    // unused, or goes, when it is seen.
+                    // It is unknown whether the version was made. The intent stays: when the version appears, it is
+                    // adopted unused, or destroyed.
                     if !has_not_begun(&error) {
                         ids.pop();
                     }
@@ -213,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// The same as it is asked for.
+    /// Runs an operation that makes a key, once.
     async fn make(&self, operation: Operation) -> Result<ObjectId> {
         let made = self.change(operation).await?.into_objects()?;
         let ids = made.into_iter().map(|made| made.object.id);
@@ -222,7 +222,7 @@ impl Engine {
             .ok_or_else(|| Error::protocol("a key was made, and none was answered"))
     }
 
-    /// What was made goes again. What cannot go now is known by what was intended, and goes later.
+    /// Destroys what was made. Objects that cannot be destroyed now are found later by the intent.
     async fn take_back(&self, made: &[ObjectId], ids: Vec<Vec<u8>>) {
         for object in made {
             if let Err(error) = self.destroy(*object).await {
@@ -271,7 +271,7 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    /// What is gone already is gone; but the pool does not know either what only a member has that is away.
+    /// An absent object counts as destroyed; but the pool also does not know objects that only an absent member has.
     pub(super) async fn destroy(&self, object: ObjectId) -> Result<()> {
         let operation = Operation::Destroy {
             object: object.into(),
@@ -286,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Whether a token of this host has it that is away.
+    /// True if a token of this host that is away has it.
     fn may_return(&self, object: &ObjectId) -> bool {
         let catalogue = self.pool.catalogue();
         catalogue.get(object).is_some_and(|entry| {
@@ -307,7 +307,7 @@ fn without_cmac(mut operation: Operation) -> Operation {
     operation
 }
 
-/// Whether it is known that a change has touched no token.
+/// True if the change is known to have touched no token.
 fn has_not_begun(error: &Error) -> bool {
     error.scope() == Scope::Request || matches!(error.kind(), Kind::Busy | Kind::NoReplica)
 }

@@ -1,4 +1,4 @@
-//! What a request means in operations of the pool.
+//! Requests as operations of the pool.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -55,7 +55,7 @@ pub struct Engine {
     /// For the answers to bad PKCS#1 v1.5 padding.
     rejection: rsa::ImplicitRejection,
     audit: Arc<Trail>,
-    /// Who does what nobody has asked for.
+    /// The actor of events that no client has caused.
     own: Arc<Actor>,
 }
 
@@ -113,7 +113,7 @@ impl Engine {
         self.keyring.names(after, limit, wanted)
     }
 
-    /// Whether the tokens have a version, or may have it: no other program has taken it from them.
+    /// True if the tokens have the version, or may have it: no other program has removed it.
     pub fn has(&self, version: &KeyVersion) -> bool {
         let catalogue = self.pool.catalogue();
         let parts = [Some(version.object), version.mac];

@@ -40,7 +40,8 @@ pub struct ImplicitRejection {
 
 type RejectionSecret = Zeroizing<[u8; 32]>;
 
-/// What a key signs for its secret, which is then the same after a restart and on every host; and for nobody else.
+/// The text that a key signs to derive its secret. The signature is the same after a restart and on every host, and
+/// only the key can make it.
 pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
 
 /// An answer to PKCS#1 v1.5 comes at a multiple of this: a token may take longer for bad padding. The pool does the
@@ -57,7 +58,7 @@ impl ImplicitRejection {
         })
     }
 
-    /// Of keys that are no more.
+    /// Forgets keys that have gone.
     pub fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.secrets.lock().retain(|key, _| is_there(key));
         self.readable.lock().retain(|(key, _)| is_there(key));
@@ -65,7 +66,7 @@ impl ImplicitRejection {
     }
 }
 
-/// What is answered in place of a text of at most `room` bytes.
+/// The substitute for a text of at most `room` bytes.
 fn made_up(secret: &RejectionSecret, sealed: &[u8], room: usize) -> Vec<u8> {
     let block = |number: u32| {
         let mut hash = Sha256::new();
@@ -134,8 +135,8 @@ impl Engine {
         answer
     }
 
-    /// Why a text was not deciphered: tokens refuse a hash that they do not have in the parameter as a bad argument,
-    /// and some of them a text, too.
+    /// The reason why a text was not deciphered. Tokens refuse an unsupported hash in the parameter as a bad
+    /// argument; some of them refuse a bad text in the same way.
     async fn unpadded(&self, (key, padding): (ObjectId, RsaPadding), error: &Error) -> Refusal {
         let RsaPadding::Oaep(hash) = padding else {
             return judged(error);
@@ -210,7 +211,7 @@ impl RsaPadding {
     }
 }
 
-/// What tokens say of a parameter with a hash that they do not have.
+/// Errors of tokens for a parameter with an unsupported hash.
 pub(super) fn refuses_parameter(error: &Error) -> bool {
     matches!(
         error.code(),

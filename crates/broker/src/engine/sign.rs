@@ -23,9 +23,9 @@ pub enum RsaScheme {
 /// How data becomes what a token signs.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningOptions {
-    /// By which hash; `None`: the data is signed as it is, as PKCS#1 v1.5 can.
+    /// The hash; `None`: the data is signed without one, as PKCS#1 v1.5 can.
     pub hash: Option<Hash>,
-    /// Whether the data is the hash already.
+    /// True if the data is the hash already.
     pub prehashed: bool,
     /// For RSA.
     pub scheme: RsaScheme,
@@ -139,7 +139,7 @@ impl Engine {
     }
 }
 
-/// Whether a signature is of this key and this data.
+/// Verifies a signature of this key over this data.
 pub fn verify(
     shape: Shape,
     public: &PublicKey,

@@ -17,7 +17,7 @@ const PART: usize = 16 << 10;
 /// An answer's body, in parts.
 pub struct AnswerBody {
     body: Body,
-    /// Of the body, and not asked for yet.
+    /// The rest of the current part.
     rest: Bytes,
     request: Arc<UnfinishedRequest>,
 }

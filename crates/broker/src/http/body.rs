@@ -82,8 +82,8 @@ impl ApiCall {
     }
 }
 
-/// How many bytes of capacity to add for a part: doubled, so that few bytes are copied again, but never more than the
-/// whole body may have.
+/// The capacity to add for a part, in bytes. Capacity doubles, to copy few bytes again, but never exceeds the longest
+/// possible body.
 fn growth(whole: &Vec<u8>, part: usize, to_come: Option<u64>) -> usize {
     let needed = whole.len() + part;
     if needed <= whole.capacity() {

@@ -32,9 +32,9 @@ pub struct Peer {
     pub address: String,
     /// The first part of that; `None`: this machine.
     pub ip: Option<IpAddr>,
-    /// Whether it is HTTPS.
+    /// True for HTTPS.
     pub secure: bool,
-    /// What the connection has shown: a certificate, a user id.
+    /// The identities of the connection: a certificate, a user id.
     pub identities: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ pub struct ApiCall {
     name: String,
     variant: Option<String>,
     source: Option<String>,
-    /// Where uses of the key are counted, once there is one.
+    /// The metrics of the key, from the first use on.
     pub(super) series: OnceLock<Arc<KeySeries>>,
     /// The key that it means, where others have made that.
     pub(super) object: OnceLock<ObjectId>,
@@ -92,7 +92,7 @@ impl ApiCall {
             .unwrap_or_default();
         let trace = traces::current();
         if let Some(trace) = &trace {
-            // By which the audit trail and the answer know it.
+            // The id in the audit trail and in the answer.
             trace.say("hsmux.request_id", id.clone());
             // Other names of keys are the client's own words.
             if name.parse::<KeyName>().is_ok() {
@@ -136,7 +136,7 @@ impl ApiCall {
         policy.admit(&self.client, action, &self.name)
     }
 
-    /// What all requests share.
+    /// The state that all requests share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
     }
@@ -146,22 +146,22 @@ impl ApiCall {
         &self.broker.engine
     }
 
-    /// Who asks.
+    /// The client.
     pub fn client(&self) -> &ClientIdentity {
         &self.client
     }
 
-    /// What it may cost; `None`: it is of somebody whom no policy allows anything.
+    /// The client's quota; `None` for a client that no policy names.
     pub fn admitted(&self) -> Option<&AdmittedRequest> {
         self.admitted.as_deref()
     }
 
-    /// Where the request has come from.
+    /// The other end of the connection.
     pub(super) fn peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Who asks, as the trail has it.
+    /// The client, for the trail.
     pub(super) fn actor(&self) -> &Arc<Actor> {
         self.actor.get_or_init(|| {
             let actor = Actor::client(self.client.to_string(), &self.peer.address);
@@ -189,7 +189,7 @@ impl ApiCall {
         self.variant.as_deref()
     }
 
-    /// Where random bytes are to come from, as the path says.
+    /// The source of random bytes in the path.
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
@@ -201,9 +201,8 @@ impl ApiCall {
     }
 }
 
-/// Headers that ask for what is not here, and the values of each that ask for nothing. An answer that was to be
-/// wrapped in a token of one use would be shown in plain to those whom the client has not trusted with it; a key of
-/// another namespace is another key.
+/// Headers that ask for unsupported features, with the values that ask for nothing. A wrapped answer would go out in
+/// plain, to readers that the client does not trust. A key of another namespace is another key.
 const NOT_HERE: [(&str, &[&str], &str); 2] = [
     (
         "x-vault-wrap-ttl",

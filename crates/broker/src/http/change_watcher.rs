@@ -1,5 +1,4 @@
-//! What changes while the broker runs: by commands, by other programs, in files that it names, and in the
-//! configuration when that is read again.
+//! Changes while the broker runs: by commands and other programs, in files that it names, and in the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use super::tls::Https;
 use crate::engine::Engine;
 use crate::policy::Policy;
 
-/// Who looks.
+/// Watches the configuration, the files and the tokens.
 pub struct ChangeWatcher {
     broker: Arc<Broker>,
     https: Option<Arc<Https>>,
@@ -41,7 +40,7 @@ impl ChangeWatcher {
         }
     }
 
-    /// Takes over what has changed, for ever.
+    /// Applies changes, for ever.
     pub async fn run(mut self, current: impl Fn() -> Option<BrokerSection> + Send + Sync) {
         let engine = Arc::clone(&self.broker.engine);
         engine.refresh_external();
@@ -108,8 +107,8 @@ impl ChangeWatcher {
     }
 }
 
-/// Brings the store and the tokens together whenever these have changed. A task of its own: while a key is made,
-/// which may take minutes, it waits, and nothing else may wait with it.
+/// Reconciles the store and the tokens whenever one of them has changed. It is a task of its own, since it waits
+/// while a key is made, which may take minutes.
 async fn adopt(engine: Arc<Engine>, mut epoch: watch::Receiver<u64>) {
     loop {
         engine.adopt().await;

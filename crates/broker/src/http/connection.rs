@@ -42,11 +42,11 @@ pub async fn serve(
     broker: &Arc<Broker>,
     stream: TimeoutStream<impl AsyncRead + AsyncWrite + Unpin + Send + 'static>,
     peer: Peer,
-    place: &ConnectionSlot,
+    slot: &ConnectionSlot,
     mut closing: watch::Receiver<bool>,
 ) {
-    let (peer, activity) = (Arc::new(peer), Arc::clone(place.activity()));
-    let leaving = place.leaving();
+    let (peer, activity) = (Arc::new(peer), Arc::clone(slot.activity()));
+    let leaving = slot.leaving();
     let service = service_fn(move |mut request: Request<Incoming>| {
         let running = activity.begin();
         let (one_by_one, leaving) = (request.version() < Version::HTTP_2, Arc::clone(&leaving));
@@ -67,7 +67,7 @@ pub async fn serve(
         }
     });
     let builder = builder();
-    let heads = head_limit(broker, place);
+    let heads = head_limit(broker, slot);
     let broker = Arc::clone(broker);
     let stream = FloodGuard::for_client(stream, move || broker.metrics.flooded()).with_heads(heads);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -76,10 +76,10 @@ pub async fn serve(
         tokio::select! {
             // A client that breaks off is its own affair.
             _ = connection.as_mut() => return,
-            () = place.told_to_go() => if place.activity().is_quiet() { return },
+            () = slot.told_to_go() => if slot.activity().is_quiet() { return },
             () = said(&mut closing), if !ending => {}
             () = tokio::time::sleep(LAST_WORDS), if ending => {
-                if place.activity().is_quiet() { return }
+                if slot.activity().is_quiet() { return }
             }
         }
         ending = true;
@@ -87,10 +87,10 @@ pub async fn serve(
     }
 }
 
-/// What the connection holds of heads of HTTP/1.1.
-fn head_limit(broker: &Arc<Broker>, place: &ConnectionSlot) -> HeadLimit {
+/// The memory of the connection for heads of HTTP/1.1.
+fn head_limit(broker: &Arc<Broker>, slot: &ConnectionSlot) -> HeadLimit {
     let heads = Arc::clone(broker.usage.load().heads());
-    let (activity, broker) = (Arc::clone(place.activity()), Arc::clone(broker));
+    let (activity, broker) = (Arc::clone(slot.activity()), Arc::clone(broker));
     let requests = move || Requests {
         begun: activity.requests(),
         is_under_way: !activity.is_quiet(),

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// All connections of all listeners.
 pub struct Connections {
     most: usize,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     open: Mutex<HashMap<u64, Arc<ConnectionActivity>>>,
     next: AtomicU64,
     leaving: Arc<AtomicBool>,
@@ -25,14 +25,14 @@ pub struct ConnectionSlot {
     _permit: OwnedSemaphorePermit,
 }
 
-/// What a connection does.
+/// The activity of one connection.
 pub struct ConnectionActivity {
     opened: Instant,
     /// Requests whose answer the client has not taken.
     running: AtomicUsize,
     /// Those of them that have no answer yet.
     owed: AtomicUsize,
-    /// Whether there are bytes that the client does not take.
+    /// True while there are bytes that the client does not take.
     stuck: AtomicBool,
     /// Requests so far.
     requests: AtomicUsize,
@@ -48,7 +48,7 @@ pub struct RunningRequest {
     owed: bool,
 }
 
-/// How long one that was told to go is waited for before another one is told, too.
+/// A connection that was told to close has so long, before another one is told.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 impl Connections {
@@ -56,23 +56,23 @@ impl Connections {
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,
-            places: Arc::new(Semaphore::new(most)),
+            slots: Arc::new(Semaphore::new(most)),
             open: Mutex::default(),
             next: AtomicU64::new(0),
             leaving: Arc::default(),
         })
     }
 
-    /// A place for a new connection. Where there is none the one that has been idle longest loses its own;
-    /// where all are busy, this waits.
-    pub async fn place(self: &Arc<Self>) -> ConnectionSlot {
+    /// A slot for a new connection. If all are taken, the longest idle connection loses its slot; if all are busy,
+    /// this waits.
+    pub async fn slot(self: &Arc<Self>) -> ConnectionSlot {
         let permit = loop {
-            let places = || Arc::clone(&self.places);
-            if let Ok(permit) = places().try_acquire_owned() {
+            let slots = || Arc::clone(&self.slots);
+            if let Ok(permit) = slots().try_acquire_owned() {
                 break permit;
             }
             self.make_room();
-            if let Ok(Ok(permit)) = tokio::time::timeout(A_MOMENT, places().acquire_owned()).await {
+            if let Ok(Ok(permit)) = tokio::time::timeout(A_MOMENT, slots().acquire_owned()).await {
                 break permit;
             }
         };
@@ -101,11 +101,11 @@ impl Connections {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// Waits until there is none any more.
+    /// Waits until no connection is left.
     pub async fn ended(&self) {
         let all = u32::try_from(self.most).unwrap_or(u32::MAX);
         // An error would say that the places are closed, which they never are.
-        let _ = self.places.acquire_many(all).await;
+        let _ = self.slots.acquire_many(all).await;
     }
 
     fn make_room(&self) {
@@ -121,7 +121,7 @@ impl Connections {
 }
 
 impl ConnectionSlot {
-    /// What the connection does.
+    /// The activity of the connection.
     pub fn activity(&self) -> &Arc<ConnectionActivity> {
         &self.activity
     }
@@ -131,7 +131,7 @@ impl ConnectionSlot {
         self.activity.go.notified().await;
     }
 
-    /// Whether the service is about to end.
+    /// True if the service is about to end.
     pub fn leaving(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.all.leaving)
     }
@@ -155,12 +155,12 @@ impl ConnectionActivity {
         }
     }
 
-    /// Whether no request runs, and the client has taken all answers.
+    /// True if no request runs and the client has taken all answers.
     pub fn is_quiet(&self) -> bool {
         self.running.load(Ordering::Acquire) == 0 && !self.stuck.load(Ordering::Acquire)
     }
 
-    /// Whether the client waits for us.
+    /// True if the client waits for an answer.
     pub fn is_owed(&self) -> bool {
         self.owed.load(Ordering::Acquire) > 0
     }
@@ -219,16 +219,16 @@ mod tests {
     #[tokio::test]
     async fn the_one_that_was_idle_longest_makes_room() {
         let all = Connections::new(3);
-        let busy = all.place().await;
+        let busy = all.slot().await;
         let _running = busy.activity().begin();
-        let (second, third) = (all.place().await, all.place().await);
+        let (second, third) = (all.slot().await, all.slot().await);
         // Both are as old by the clock's grain: the third has done something since.
         while second.activity().quiet_since() == third.activity().quiet_since() {
             drop(third.activity().begin());
         }
         let newcomer = tokio::spawn({
             let all = Arc::clone(&all);
-            async move { all.place().await }
+            async move { all.slot().await }
         });
         second.told_to_go().await;
         drop(second);

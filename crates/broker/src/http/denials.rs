@@ -1,5 +1,5 @@
-//! What is denied, as the trail has it: of strangers the first of each address, of who is known the first hundred,
-//! and how many more there were in the minute after. Nobody who may do nothing fills the trail.
+//! Denials on the trail: for strangers the first of each address, for known clients the first hundred, then a count
+//! for each minute. A client without rights cannot fill the trail.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Denials {
 const LINES: u64 = 100;
 
 impl Denials {
-    /// Counts a denial; whether it is one that has a line of its own.
+    /// Counts a denial; returns whether it gets a line of its own.
     pub fn has_line(&self, client: &ClientIdentity, address: Address) -> bool {
         if client.is_known() {
             return self.known.is_among(Some(client.name().to_owned()), LINES);
@@ -28,7 +28,7 @@ impl Denials {
         self.strangers.is_first(network(address))
     }
 
-    /// What was counted of those whose minute is over; of all at the end.
+    /// The counts of all whose minute is over, or of all at the end.
     pub fn lines(&self, end: bool) -> Vec<Event> {
         let strangers = self.strangers.over(end).into_iter();
         let strangers = strangers.map(|(address, count)| {

@@ -1,4 +1,4 @@
-//! Whether it lives and serves, and who the client is.
+//! Liveness, readiness, and `lookup-self`.
 
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -41,7 +41,7 @@ pub fn lookup_self(call: &ApiCall) -> Result<Reply, Refusal> {
         return Err(Refusal::denied());
     }
     let Lifetime { created, expires } = call.client().token().unwrap_or_default();
-    // As in the dialect, 0 stands for a token that does not expire.
+    // 0 means a token that does not expire, as in the dialect.
     let seconds = |since: u64| expires.map_or(0, |expires| expires.saturating_sub(since));
     Ok(Reply::ok([
         ("id", "".into()),

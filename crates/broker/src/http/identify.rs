@@ -1,4 +1,4 @@
-//! Who a request is of: what its connection has shown, and the token in its head.
+//! Identification of a request's client, by its connection and the token in its head.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::audited_change::blocking;
 use crate::auth::{ClientIdentity, Lifetime, TokenOwner};
 use crate::refusal::Refusal;
 
-/// The client, and its request's place among its others; nobody has none, whom no policy allows anything.
+/// The client, and its admitted request; a client that no policy names has none.
 pub async fn identify(
     broker: &Arc<Broker>,
     headers: &HeaderMap,
@@ -58,7 +58,7 @@ fn shown(headers: &HeaderMap) -> Option<&str> {
     (!token.is_empty()).then_some(token)
 }
 
-/// Whose it is, as far as memory says.
+/// The owner, if it is in memory.
 fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     if broker.trust.judges(token) {
         return broker.trust.known(token);
@@ -73,8 +73,8 @@ fn known(broker: &Broker, token: &str) -> Option<TokenOwner> {
     })
 }
 
-/// Whose it is, where that takes some work: the signature of a JWT, or a question to its issuer; a look into
-/// the store, which a command may have changed just now.
+/// The owner, where that takes work: a JWT's signature, a query to its issuer, or a read of the store, which a
+/// command may have changed just now.
 async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
     if broker.trust.judges(token) {
         return broker.trust.owner(token).await;

@@ -1,4 +1,4 @@
-//! What one client may cost: how many requests at once, how many in a second, and how much memory.
+//! Quotas of one client: requests at once, requests per second, and memory.
 
 mod memory;
 
@@ -27,17 +27,17 @@ use memory::{ClientMemory, MemoryCharge, MemoryFull, RequestMemory};
 /// The clients of now, each with what it uses.
 pub struct UsageLimits {
     limits: Limits,
-    /// Of each `[[limit]]`, and last of those clients that none of them means.
+    /// One for each `[[limit]]`, and last the clients without one.
     classes: Vec<ClientClass>,
     strangers: RateBuckets<Address>,
-    /// Of those who are known, for tokens that are not.
+    /// Unknown tokens of known clients.
     tokens: RateBuckets<String>,
-    /// Those who are nobody, for what they may read.
+    /// Unknown clients, for what they may read.
     nobody: ClientClass,
     memory: Arc<RequestMemory>,
-    /// Of those who are nobody: they take none of the clients'.
+    /// The memory for answers to unknown clients. It takes nothing from clients.
     memory_of_nobody: Arc<RequestMemory>,
-    /// Of connections of HTTP/1.1, for heads.
+    /// The memory for heads of HTTP/1.1 connections.
     heads: Arc<HeadMemory>,
 }
 
@@ -65,7 +65,7 @@ struct ClientUsage {
     memory: Arc<ClientMemory>,
 }
 
-/// Where a stranger comes from; `None`: from this machine, over the unix socket.
+/// The address of a stranger; `None`: this machine, over the unix socket.
 pub(super) type Address = Option<IpAddr>;
 
 type Bucket = RateLimiter<
@@ -75,20 +75,20 @@ type Bucket = RateLimiter<
     NoOpMiddleware<<MonotonicClock as Clock>::Instant>,
 >;
 
-/// Answers to those who are nobody hold so small a part of `max_bodies`, and those to one network half of that.
+/// The share of `max_bodies` for answers to unknown clients; one network has half of that.
 const SHARE_OF_NOBODY: usize = 16;
 
 /// Heads of HTTP/1.1 hold so small a part of `max_bodies` beside it.
 const SHARE_OF_HEADS: usize = 16;
 
-/// From so many entries on, those that nobody uses any more make room.
+/// From so many entries on, unused entries are dropped.
 const MANY: usize = 4096;
 
 /// The number of the next client.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl UsageLimits {
-    /// Nobody uses anything yet.
+    /// No client has used anything yet.
     pub fn new(limits: Limits) -> Self {
         let special = limits.special.iter().map(|limit| &limit.allowance);
         let classes: Vec<ClientClass> = special
@@ -113,7 +113,7 @@ impl UsageLimits {
         }
     }
 
-    /// What holds.
+    /// The configured limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -123,7 +123,7 @@ impl UsageLimits {
         self.memory.taken() + self.memory_of_nobody.taken() + self.heads.taken()
     }
 
-    /// What connections of HTTP/1.1 may hold of heads.
+    /// The memory that connections of HTTP/1.1 may hold for heads.
     pub fn heads(&self) -> &Arc<HeadMemory> {
         &self.heads
     }
@@ -136,20 +136,21 @@ impl UsageLimits {
         self.classes[class].admit(name, &self.memory)
     }
 
-    /// Counts a request of somebody whom nobody knows. Their answers are held by network, and not with those of clients.
+    /// Counts a request of an unknown client. The memory of its answers is counted by network, apart from that of
+    /// clients.
     pub fn admit_nobody(&self, address: Address) -> Result<AdmittedRequest, Refusal> {
         let network = network(address).map_or_else(String::new, |network| network.to_string());
         self.nobody.admit(&network, &self.memory_of_nobody)
     }
 
-    /// Counts a request of somebody who has shown nothing, or what nobody knows yet.
+    /// Counts a request without a known identity.
     pub fn stranger(&self, address: Address) -> Result<(), Refusal> {
         let rate = self.limits.stranger_rate;
         self.strangers.take(network(address), rate)
     }
 
-    /// Counts a token that nobody knows yet, of a client that its connection has shown: others at its address have
-    /// nothing to do with it.
+    /// Counts an unknown token of a client that its connection identifies: it does not count against others at its
+    /// address.
     pub fn unknown_token(&self, client: &str) -> Result<(), Refusal> {
         let rate = self.limits.stranger_rate;
         self.tokens.take(client.to_owned(), rate)
@@ -262,7 +263,7 @@ impl AdmittedRequest {
 }
 
 impl ClientUsage {
-    /// Whether to forget it would forgive it something.
+    /// True if forgetting the client would reset a quota.
     fn is_in_use(&self) -> bool {
         let spent = || {
             self.bucket
@@ -279,7 +280,7 @@ impl Drop for AdmittedRequest {
     }
 }
 
-/// At every doubling, so that looking through all costs each of them little.
+/// True at every doubling, to keep the cost of the search low.
 fn is_crowded(entries: usize) -> bool {
     entries >= MANY && entries.is_power_of_two()
 }
@@ -303,7 +304,7 @@ fn too_many(message: String, wait: Duration) -> Refusal {
     }
 }
 
-/// Who has one address of IPv6 has 2^64 of them (RFC 6177).
+/// The owner of one IPv6 address has 2^64 of them (RFC 6177).
 pub(super) fn network(address: Address) -> Address {
     address.map(|address| match address.to_canonical() {
         IpAddr::V6(six) => {

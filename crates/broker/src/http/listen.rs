@@ -20,13 +20,13 @@ use super::tls::Https;
 use super::{Broker, Peer};
 use crate::auth;
 
-/// A client that takes longer for its TLS handshake is let go.
+/// A connection whose TLS handshake takes longer is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
 const DRAIN_GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
-/// What all listeners share.
+/// The state that all listeners share.
 #[derive(Clone)]
 pub struct AppState {
     pub broker: Arc<Broker>,
@@ -67,7 +67,7 @@ impl Listener {
         Ok(Self::Unix(listener, file))
     }
 
-    /// Where it listens, with the port that the system has chosen.
+    /// The address of the listener, with the port that the system has chosen.
     pub fn address(&self) -> Option<SocketAddr> {
         match self {
             Self::Tcp(listener, _) => listener.local_addr().ok(),
@@ -105,15 +105,15 @@ impl AppState {
             }
         };
         let mut closing = self.closing.clone();
-        let place = tokio::select! {
-            place = self.connections.place() => place,
+        let slot = tokio::select! {
+            slot = self.connections.slot() => slot,
             // All are busy to the last.
             () = said(&mut closing) => return,
         };
         let state = self.clone();
         tokio::spawn(async move {
             let _counted = state.broker.metrics.connection();
-            stream.serve(&state, &place).await;
+            stream.serve(&state, &slot).await;
         });
     }
 }
@@ -169,23 +169,23 @@ impl AsyncListener {
 }
 
 impl AcceptedStream {
-    async fn serve(self, state: &AppState, place: &ConnectionSlot) {
+    async fn serve(self, state: &AppState, slot: &ConnectionSlot) {
         let limits = state.broker.usage.load().limits().clone();
         let (app, closing) = (state.app.clone(), state.closing.clone());
-        let activity = || Arc::clone(place.activity());
+        let activity = || Arc::clone(slot.activity());
         match self {
             Self::Unix(stream, peer) => {
                 let stream = TimeoutStream::new(stream, activity(), &limits);
-                serve(app, &state.broker, stream, peer, place, closing).await;
+                serve(app, &state.broker, stream, peer, slot, closing).await;
             }
             Self::Tcp(stream, peer, None) => {
                 let stream = TimeoutStream::new(stream, activity(), &limits);
-                serve(app, &state.broker, stream, peer, place, closing).await;
+                serve(app, &state.broker, stream, peer, slot, closing).await;
             }
             Self::Tcp(stream, mut peer, Some(https)) => {
                 let shaken = tokio::select! {
                     shaken = timeout(HANDSHAKE, https.acceptor().accept(stream)) => shaken,
-                    () = place.told_to_go() => return,
+                    () = slot.told_to_go() => return,
                 };
                 // A client that breaks off is its own affair.
                 let Ok(Ok(stream)) = shaken else { return };
@@ -195,7 +195,7 @@ impl AcceptedStream {
                 peer.identities = own.map(|der| auth::of_certificate(der)).unwrap_or_default();
                 let stream = TimeoutStream::new(stream, activity(), &limits);
                 tokio::select! {
-                    () = serve(app, &state.broker, stream, peer, place, closing) => {}
+                    () = serve(app, &state.broker, stream, peer, slot, closing) => {}
                     () = https.refused(&shown) => {}
                 }
             }

@@ -60,14 +60,14 @@ pub use record::UseDetails;
 pub(crate) use reply::text;
 pub use service::BrokerService;
 
-/// What all requests share.
+/// The state that all requests share.
 pub struct Broker {
     pub(crate) engine: Arc<Engine>,
     pub(crate) tokens: ClientTokens,
     pub(crate) policy: ArcSwap<Policy>,
     pub(crate) audit: Arc<Trail>,
     pub(crate) metrics: Metrics,
-    /// Whether everybody may read them.
+    /// True if everybody may read the metrics.
     pub(crate) open_metrics: AtomicBool,
     pub(crate) usage: ArcSwap<UsageLimits>,
     pub(crate) denials: Denials,
@@ -98,13 +98,12 @@ impl Broker {
         }))
     }
 
-    /// Whether `/metrics` is for everybody, or for those alone who are on this machine's socket or are
-    /// allowed to read it.
+    /// Opens `/metrics` to everybody, or restricts it to this machine's socket and to clients with that right.
     pub fn open_metrics(&self, open: bool) {
         self.open_metrics.store(open, Ordering::Relaxed);
     }
 
-    /// What was denied again and again is put on the trail: of those whose time is over, or at the end of all.
+    /// Writes counts of repeated denials to the trail: those whose minute is over, or all at the end.
     fn sum_up(&self, end: bool) {
         for line in self.denials.lines(end) {
             self.audit.record(line);

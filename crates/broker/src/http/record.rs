@@ -1,4 +1,4 @@
-//! What becomes of a request: counted, and on the audit trail.
+//! The record of a request: metrics and the audit trail.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::Data;
 
-/// What an operation has used of its key, for its line on the trail.
+/// Details of a key's use, for its line on the trail.
 #[derive(Default)]
 pub struct UseDetails {
     /// 0: nothing yet, or a key that has no versions.
@@ -72,8 +72,8 @@ impl ApiCall {
         result
     }
 
-    /// What no policy allows is on the trail as what was tried; of what is tried again and again, which could fill
-    /// it, the first and a count of the others.
+    /// A refused attempt has a line on the trail. Repeated attempts could fill it: they get the first line and a
+    /// count.
     pub(super) fn denied(&self, action: Action, refusal: &Refusal) {
         let (broker, audit) = (self.broker(), &self.broker().audit);
         if !audit.wants_uses() {

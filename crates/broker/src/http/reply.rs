@@ -13,7 +13,7 @@ use crate::refusal::Refusal;
 use crate::traces;
 use crate::transit::{Data, Reply};
 
-/// What the dialect wraps an answer in.
+/// The dialect's envelope of an answer.
 #[derive(Serialize)]
 struct Envelope<'a, T> {
     request_id: &'a str,

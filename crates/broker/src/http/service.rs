@@ -24,7 +24,8 @@ use crate::engine::Engine;
 use crate::policy::Policy;
 use crate::store::Store;
 
-/// A running broker, with threads of its own. Dropping it ends it: no new requests, then what runs.
+/// A running broker with threads of its own. Dropping it ends it: first it refuses new requests, then it waits for
+/// the running ones.
 pub struct BrokerService {
     broker: Arc<Broker>,
     addresses: Vec<SocketAddr>,
@@ -71,7 +72,7 @@ impl BrokerService {
             .map_err(|e| {
                 Error::pool(Kind::Environment, format!("no threads for the broker: {e}"))
             })?;
-        // That the issuer is away is no reason to be so, too.
+        // The broker serves also while the issuer is away.
         runtime.block_on(broker.trust.keep_fresh());
         let (end, ended) = watch::channel(false);
         let (closing, closes) = watch::channel(false);
@@ -116,12 +117,12 @@ impl BrokerService {
         Ok(service)
     }
 
-    /// Where it listens, with the ports that the system has chosen.
+    /// The addresses of the listeners, with the ports that the system has chosen.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// What requests share.
+    /// The state that requests share.
     pub fn broker(&self) -> &Arc<Broker> {
         &self.broker
     }

@@ -12,11 +12,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::connections::ConnectionActivity;
 
-/// A stream that ends for its reader when the client takes too long: for the head of a request, for the
-/// next request, for reading an answer. How long a body takes is the request's own affair.
+/// A stream that ends for its reader when the client takes too long: for the head of a request, for the next request,
+/// or for reading an answer. The time of a body has a limit of its own, in the request.
 ///
-/// It holds for every protocol and from the first byte on, where hyper's own time-out begins only when
-/// it knows which protocol it is, and makes no difference between half a head and none.
+/// The limit holds for every protocol from the first byte on. hyper's own time-out begins only when the protocol is
+/// known, and does not tell half a head from none.
 pub struct TimeoutStream<S> {
     stream: S,
     activity: Arc<ConnectionActivity>,
@@ -54,8 +54,8 @@ impl<S> TimeoutStream<S> {
     fn due(&mut self) -> Option<Instant> {
         if !self.activity.is_quiet() {
             self.head = None;
-            // A client of HTTP/2 may leave us room for bytes and none for its answer, for ever. What has gone
-            // as far as the socket is looked after where it is written.
+            // A client of HTTP/2 may leave room for bytes but none for its answer. Bytes that reached the socket have
+            // a limit where they are written.
             let taking = !self.activity.is_owed() && self.stuck.is_none();
             return taking.then(|| Instant::from_std(self.activity.quiet_since()) + self.read);
         }
@@ -68,8 +68,7 @@ impl<S> TimeoutStream<S> {
         })
     }
 
-    /// Whether that moment has come. A timer that is set for an earlier one stays: requests that follow
-    /// each other need not set it each time.
+    /// True if that moment has come. A timer for an earlier moment stays, to save a reset for each request.
     fn is_over(&mut self, due: Instant, cx: &mut Context<'_>) -> bool {
         while Instant::now() < due {
             if self.timer.is_elapsed() || self.timer.deadline() > due {

@@ -33,7 +33,7 @@ pub struct Https {
     expired: AtomicUsize,
 }
 
-/// What one state of the files says.
+/// The TLS state of one version of the files.
 struct TlsState {
     config: Arc<ServerConfig>,
     revocation: Arc<Revocation>,
@@ -63,8 +63,8 @@ impl Https {
         TlsAcceptor::from(Arc::clone(&self.server.load().config))
     }
 
-    /// Reads them again where these are others, or have changed; answers whether that was so. What cannot
-    /// be read, or does not fit together, is not taken over, and tried again when it has changed.
+    /// Reads the files again if the paths or the files have changed; returns whether they have. Unreadable or
+    /// inconsistent files change nothing, and are tried again when they change.
     pub fn refresh(&self, files: &Tls) -> Result<bool> {
         self.look_at_lists();
         let now = (files.clone(), versions(files));

@@ -1,5 +1,5 @@
-//! A body that nobody has read when its request is answered: a short one is read all the same, so that the
-//! connection lives; after any other the answer says that it is the last (RFC 9112, section 9.3).
+//! An unread body at the end of its request. A short one is read and dropped, to keep the connection. After a long
+//! one the answer closes the connection (RFC 9112, section 9.3).
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-/// What is no longer than this costs less to read than a new connection.
+/// Reading no more than this costs less than a new connection.
 const SHORT: u64 = 16 << 10;
 
 /// It has come with the head of its request, or is about to.
@@ -26,7 +26,7 @@ pub struct RecoverableBody {
     home: Arc<Mutex<BodyState>>,
 }
 
-/// What becomes of a body that was lent.
+/// The body as the handler has left it.
 pub struct UnreadBody {
     state: Arc<Mutex<BodyState>>,
     /// Until somebody reads it, the client does not send it (RFC 9110, section 10.1.1).
@@ -54,7 +54,7 @@ pub fn lend(request: Request<Incoming>) -> (Request<RecoverableBody>, UnreadBody
 }
 
 impl UnreadBody {
-    /// Whether another request can follow: the body is read to its end, here if need be.
+    /// True if another request can follow: reads the body to its end if needed.
     pub async fn read_out(self) -> bool {
         let state = std::mem::replace(&mut *self.state.lock(), BodyState::Away);
         match state {

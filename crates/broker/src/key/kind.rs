@@ -11,17 +11,17 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy)]
 pub struct KeyType(&'static KeyTypeRow);
 
-/// What a type means.
+/// The row of a type.
 pub struct KeyTypeRow {
     /// The dialect's word.
     pub word: &'static str,
-    /// Its number in the CKA_ID of managed keys, for ever.
+    /// Its number in the CKA_ID of managed keys, which never changes.
     pub code: u8,
-    /// What is made, and what can be done with it.
+    /// The keys and operations behind the type.
     pub shape: Shape,
 }
 
-/// What a type is made of.
+/// The keys and operations behind a type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
     /// AES in GCM with random nonces of 96 bits.
@@ -66,7 +66,7 @@ static TABLE: [KeyTypeRow; 11] = [
 const HMAC_BITS: u64 = 512;
 
 impl KeyType {
-    /// What the dialect takes where nothing is said.
+    /// The dialect's default.
     pub const DEFAULT: &'static str = "aes256-gcm96";
 
     /// All types, in the order of the table.
@@ -94,14 +94,14 @@ impl KeyType {
         (self.shape() == Shape::Hmac).then_some(HMAC_BITS as u32 / 8)
     }
 
-    /// What it is made of.
+    /// The keys and operations behind the type.
     pub fn shape(self) -> Shape {
         self.0.shape
     }
 }
 
 impl Shape {
-    /// What the tokens make for it: the key, and the second key where there is one.
+    /// The keys that the tokens make for it: the main key, and a second one if the type has one.
     pub fn specs(self) -> (KeySpec, Option<KeySpec>) {
         let curve = |name: &str| {
             let found = CURVES.iter().find(|curve| curve.name() == name);
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// Whether it enciphers and deciphers.
+    /// True if it enciphers and deciphers.
     pub fn encrypts(self) -> bool {
         matches!(
             self,
@@ -137,12 +137,12 @@ impl Shape {
         )
     }
 
-    /// Whether it signs and verifies.
+    /// True if it signs and verifies.
     pub fn signs(self) -> bool {
         matches!(self, Self::Ecdsa(_) | Self::Ed25519 | Self::Rsa { .. })
     }
 
-    /// Whether its uses are counted: random nonces of 96 bits meet after so many (SP 800-38D, 8.3).
+    /// True if its uses are counted: random nonces of 96 bits repeat after so many (SP 800-38D, 8.3).
     pub fn has_budget(self) -> bool {
         matches!(self, Self::AesGcm { .. })
     }

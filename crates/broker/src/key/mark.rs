@@ -1,14 +1,14 @@
-//! How the tokens say which managed key an object belongs to, so that names outlive the store.
+//! The mark in an object's CKA_ID that names its managed key. Names survive a loss of the store by it.
 
 use hsmux_pool::{BROKER_MARK, BROKER_ROLE};
 use hsmux_token::{Error, Kind, Object, Result, ck};
 
 use super::{KeyName, KeyType};
 
-/// What the CKA_ID of a managed key's object says; its CKA_LABEL is the key's name.
+/// The content of the CKA_ID of a managed key's object; its CKA_LABEL is the key's name.
 ///
-/// `hsmb`, 1, the type's number, the role, the version in 4 bytes, 8 random bytes: a name that is
-/// used again after a deletion never gives the same object again.
+/// `hsmb`, 1, the type's number, the role, the version in 4 bytes, 8 random bytes: a name that is used again after a
+/// deletion never gives the same object again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyMark {
     /// The key's type.

@@ -17,23 +17,23 @@ pub use name::KeyName;
 
 use crate::engine::Budget;
 
-/// A managed key with all its versions, as it is at one moment.
+/// A managed key with all its versions, at one moment.
 #[derive(Clone, Debug)]
 pub struct ManagedKey {
     /// Its name.
     pub name: KeyName,
     /// Its type, the same for all versions.
     pub kind: KeyType,
-    /// What its owner allows.
+    /// The owner's settings.
     pub settings: KeySettings,
     /// From 1 up; those that were trimmed are gone.
     pub versions: BTreeMap<u32, Arc<KeyVersion>>,
 }
 
-/// What the owner of a key allows (the dialect's `keys/:name/config`).
+/// The owner's settings of a key (the dialect's `keys/:name/config`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeySettings {
-    /// Whether the key may be deleted.
+    /// True if the key may be deleted.
     pub deletion_allowed: bool,
     /// Older versions no longer decrypt or verify, and make nothing new.
     pub min_decryption: u32,
@@ -63,7 +63,7 @@ pub struct KeyVersion {
 }
 
 impl Default for KeySettings {
-    /// What holds for a new key, and for one whose settings were lost: it cannot be deleted.
+    /// The settings of a new key, and of one whose settings were lost: it cannot be deleted.
     fn default() -> Self {
         Self {
             deletion_allowed: false,

@@ -30,11 +30,11 @@ use series::MetricFamilies;
 pub struct Metrics {
     registry: Registry,
     families: Arc<MetricFamilies>,
-    /// By what a key is called on the page. Replaced as a whole, so that a look takes no lock.
+    /// By the name of the key on the page. The map is replaced as a whole, so that a reader takes no lock.
     keys: ArcSwap<HashMap<Arc<str>, Arc<KeySeries>>>,
     /// Held by whoever adds to `keys` or takes away.
     turn: Mutex<()>,
-    /// Of all keys that are too many.
+    /// The common series of all keys above the limit.
     others: Arc<KeySeries>,
     refusals: [IntCounter; Reason::ALL.len()],
     requests: IntGauge,
@@ -48,7 +48,7 @@ pub struct Metrics {
 /// Keys with series of their own: each operation of each is some 20 lines of the page.
 const MOST_KEYS: usize = 500;
 
-/// What the others are called: no key has this name.
+/// The name of that series: no key has this name.
 const OTHERS: &str = "*";
 
 impl Metrics {
@@ -108,7 +108,7 @@ impl Metrics {
         })
     }
 
-    /// What is counted of a key, by what it is called on the page; `""` is for what needs no key.
+    /// The series of a key by its name on the page; `""` is the one without a key.
     pub fn of_key(&self, key: &str) -> Arc<KeySeries> {
         if let Some(known) = self.keys.load().get(key) {
             return Arc::clone(known);
@@ -162,7 +162,7 @@ impl Metrics {
         self.floods.inc();
     }
 
-    /// A connection was closed, for whose head no memory was left.
+    /// A connection was closed because no memory was left for its head.
     pub fn no_memory(&self) {
         self.long_heads.inc();
     }

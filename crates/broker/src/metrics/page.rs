@@ -14,11 +14,11 @@ use crate::Broker;
 use crate::http::{self, ApiCall};
 use crate::refusal::Refusal;
 
-/// Keys that others have made are called by what they are, however a client names them, as the beginning
-/// of the name that `hsmux key list` shows.
+/// The name of an external key on the page. It is the beginning of the name that `hsmux key list` shows, however a
+/// client names the key.
 const EXTERNAL: &str = "object:";
 
-/// What such a key is called.
+/// The name of such a key on the page.
 pub fn external(object: &ObjectId) -> String {
     format!("{EXTERNAL}{}", hex::encode(&object.name[..8]))
 }

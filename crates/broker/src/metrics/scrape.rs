@@ -1,4 +1,4 @@
-//! What is read of the pool and the trail when somebody asks.
+//! Numbers that are read from the pool and the trail at each scrape.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
 };
 
-/// What a number says of something.
+/// One metric of a source.
 struct MetricRow<Of> {
     name: &'static str,
     help: &'static str,
@@ -71,7 +71,7 @@ tables! {
     }
 }
 
-/// All of it as it is now.
+/// All of them, at this moment.
 pub fn families(
     traffic: &Traffic,
     audit: &TrailStatus,
@@ -103,7 +103,7 @@ pub fn families(
     families
 }
 
-/// What there is one of, if it is there.
+/// The metrics of one object, if it exists.
 fn alone<Of>(rows: &[MetricRow<Of>], of: Option<&Of>) -> impl Iterator<Item = MetricFamily> {
     let of = of.into_iter();
     of.flat_map(move |of| {

@@ -1,4 +1,4 @@
-//! What is counted of one key; an operation costs a few atomic additions.
+//! The counters of one key; an operation costs a few atomic additions.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use prometheus::{
 
 use super::Reason;
 
-/// What is counted of every key.
+/// The metric families of all keys.
 pub struct MetricFamilies {
     operations: IntCounterVec,
     errors: IntCounterVec,
@@ -66,12 +66,12 @@ const OPERATIONS: [&str; 10] = [
     "encrypt", "decrypt", "rewrap", "datakey", "sign", "verify", "hmac", "csr", "random", "hash",
 ];
 
-/// What is counted of one key.
+/// The counters of one key.
 pub struct KeySeries {
     key: Arc<str>,
     families: Arc<MetricFamilies>,
     in_flight: IntGauge,
-    /// Of each operation, once there was one.
+    /// One for each operation, from its first use on.
     of: [OnceLock<OperationSeries>; OPERATIONS.len()],
 }
 
@@ -125,7 +125,7 @@ impl KeySeries {
     /// Takes it off the page.
     pub fn take_away(&self) {
         let families = &self.families;
-        // What was never counted is not there, which is as good.
+        // A series that does not exist needs no removal.
         let _ = families.in_flight.remove_label_values(&[&*self.key]);
         for operation in OPERATIONS {
             let labels = [&*self.key, operation];
@@ -145,7 +145,7 @@ pub struct RunningOperation<'a> {
     operation: &'static str,
     /// When it began.
     pub begun: Instant,
-    /// How it ended. Who drops it without a word has gone.
+    /// The outcome. Dropping this without one means that the client has gone.
     pub outcome: Result<(), Reason>,
 }
 

@@ -1,4 +1,4 @@
-//! What requests and answers are made of.
+//! Fields of requests and answers.
 
 use serde_json::{Map, Value, json};
 
@@ -9,27 +9,27 @@ use crate::transit::batch::MOST;
 pub struct Field {
     name: &'static str,
     kind: FieldKind,
-    /// Of an answer: not in each.
+    /// True for a field that not every answer has.
     optional: bool,
 }
 
-/// What it may be.
+/// The type of a field.
 #[derive(Clone, Copy)]
 pub enum FieldKind {
     Text,
-    /// Of a request: a number, also as text.
+    /// In a request: a number, also as text.
     Number,
-    /// Of a request: a flag, also as text.
+    /// In a request: a flag, also as text.
     Flag,
-    /// Of an answer: a number from 0.
+    /// In an answer: a number from 0.
     Count,
-    /// Of an answer: a flag.
+    /// In an answer: a flag.
     Truth,
     Base64,
     /// `vault:v1:...`
     Sealed,
     Hash,
-    /// A hash, or `none` for what is signed as it is.
+    /// A hash, or `none` for data that is signed without one.
     HashOrNone,
     KeyType,
     Word(&'static [&'static str]),
@@ -148,7 +148,7 @@ pub fn object(fields: &[Field]) -> Value {
     json!({ "type": "object", "properties": properties(fields), "required": names })
 }
 
-/// What a request takes.
+/// The schema of a request's body.
 pub fn request(body: ApiBody) -> Value {
     let fields = match body {
         ApiBody::One(fields) | ApiBody::Batch(fields) => fields,

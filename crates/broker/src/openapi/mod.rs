@@ -37,7 +37,7 @@ pub fn route(path: &str) -> Option<&'static str> {
         all && parts.next().is_none()
     };
     let rows = PATHS.iter().map(|(row, _)| *row).filter(fits);
-    // What is said word for word goes first.
+    // Literal paths come before paths with parameters.
     rows.min_by_key(|row| row.matches('{').count())
 }
 

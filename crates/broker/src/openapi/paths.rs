@@ -8,14 +8,14 @@ pub struct ApiOperation {
     pub summary: &'static str,
     /// Parameters of the query.
     pub query: &'static [Field],
-    /// What it takes.
+    /// The request's body.
     pub body: Option<ApiBody>,
     pub answer: ApiAnswer,
-    /// Whether it needs no token.
+    /// True if it needs no token.
     pub open: bool,
 }
 
-/// What it is answered with when all is well.
+/// The answer of a success.
 #[derive(Clone, Copy)]
 pub enum ApiAnswer {
     /// 204.

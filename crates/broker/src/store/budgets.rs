@@ -19,7 +19,7 @@ impl Store {
         self.read(|connection| reserved(connection, object))
     }
 
-    /// The next uses, which nobody else gets; on disk when it returns. `None`: there are none left.
+    /// Reserves the next uses exclusively; they are on disk when it returns. `None`: the budget is used up.
     pub fn reserve(&self, object: &ObjectId) -> Result<Option<Range<u64>>> {
         self.write(|write| {
             let from = reserved(write, object)?;
@@ -32,14 +32,14 @@ impl Store {
         })
     }
 
-    /// Whether uses of this key, of which nothing else is known here, may have been forgotten with an earlier
-    /// state: a managed key's are taken as used up when it is taken over.
+    /// True if uses of this key may be missing from the store after a restore. A managed key's uses are taken as used
+    /// up when it is adopted.
     pub fn forgets(&self, object: &ObjectId) -> Result<bool> {
         let sql = "SELECT uses_forgotten AND NOT EXISTS (SELECT 1 FROM budgets WHERE object = ?1) FROM origin";
         self.read(|connection| connection.query_row(sql, [object_blob(object)], |row| row.get(0)))
     }
 
-    /// Nobody knows how often a key was used: it enciphers no more.
+    /// The number of uses is unknown: the key enciphers no more.
     pub fn exhaust(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| put(write, object, LIMIT))
     }

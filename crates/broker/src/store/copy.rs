@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::{Store, failed, open};
 
 impl Store {
-    /// Copies a store into a new file. Whoever serves from the copy is told that it is one.
+    /// Copies a store into a new file, which is marked as a copy.
     pub fn backup(file: &Path, to: &Path) -> Result<()> {
         let refused = |message| Err(Error::request(Kind::Invalid, message));
         if !file.exists() {

@@ -12,7 +12,7 @@ pub struct KeyRow {
     pub name: KeyName,
     /// Its type.
     pub kind: KeyType,
-    /// What its owner allows.
+    /// The owner's settings.
     pub settings: KeySettings,
     /// In their order.
     pub versions: Vec<VersionRow>,

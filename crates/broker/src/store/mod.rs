@@ -1,4 +1,4 @@
-//! What the broker keeps: names, versions and budgets of keys, clients' tokens. Never key material.
+//! The broker's database: names, versions and budgets of keys, and clients' tokens. It never has key material.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -38,11 +38,11 @@ use crate::traces;
 /// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
 pub struct Store {
     file: PathBuf,
-    /// In WAL mode whoever reads waits for nobody who writes.
+    /// In WAL mode a reader waits for no writer.
     reading: Mutex<Connection>,
     writing: Mutex<Connection>,
     origin: StoreOrigin,
-    /// Nobody else serves from this file.
+    /// The lock that keeps other brokers from this file.
     _owner: Option<FileLock>,
 }
 
@@ -80,7 +80,7 @@ impl Store {
         })
     }
 
-    /// What the file was worth when it was opened.
+    /// The origin of the file when it was opened.
     pub fn origin(&self) -> StoreOrigin {
         self.origin
     }

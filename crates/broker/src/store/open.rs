@@ -1,7 +1,7 @@
-//! Whether the file is the one that was written here last.
+//! Detection of restored and foreign files.
 //!
-//! A random stamp stands in the file and beside it. A backup has none, and a file from elsewhere has
-//! another: the uses of GCM keys since are not in it, and are taken as used up.
+//! The file and a file beside it have the same random stamp. A backup has none, and a file from elsewhere has another
+//! one. Such a file lacks recent uses of GCM keys, which are then taken as used up.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,7 +15,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::{PATIENCE, failed, schema};
 
-/// What the file is worth.
+/// The origin of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOrigin {
     /// It is the file that was written here last.
@@ -62,9 +62,9 @@ pub fn open(file: &Path) -> Result<(Connection, StoreOrigin)> {
     Ok((connection, origin))
 }
 
-/// Opens the file for a command. Where there has never been one it makes it, with a stamp as of a start: the broker
-/// would take one without for a copy, of which nobody knows how often keys were used since. Where only the file is
-/// missing it was lost, and what is made has no stamp.
+/// Opens the file for a command. If there has never been one, the command makes it with a stamp; without a stamp the
+/// broker would take it for a copy with unknown uses. If only the file is missing, it was lost, and the new one gets
+/// no stamp.
 pub fn open_shared(file: &Path) -> rusqlite::Result<Connection> {
     let _alone = alone(file)?;
     let is_first = !file.exists() && !stamp_file(file).exists();
@@ -114,8 +114,8 @@ fn connected(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Of two that switch a new file to WAL at the same moment SQLite refuses one, without waiting; and who makes the file
-/// stamps it, too.
+/// If two processes switch a new file to WAL at the same moment, SQLite refuses one of them without waiting. The
+/// process that makes the file also stamps it.
 fn alone(file: &Path) -> rusqlite::Result<FileLock> {
     let path = file.with_extension("lock");
     let locked = FileLock::take(&path, LOCKED_FOR);
@@ -141,8 +141,8 @@ fn own_stamp(connection: &Connection) -> rusqlite::Result<Option<Vec<u8>>> {
     Ok(stamp.optional()?.flatten())
 }
 
-/// A stamp for this start, so that a copy of before is known as one, however it was made. While the two
-/// differ, the one within our own file is good as well; a copy that a crash leaves so is a copy once more.
+/// A new stamp for this start, which tells copies of an earlier start. While the stamps differ, the one inside this
+/// file is valid as well. A copy that a crash leaves in this state counts as a copy again.
 fn renew(
     connection: &mut Connection,
     file: &Path,
@@ -166,8 +166,8 @@ fn renew(
     replace(&stamp_file(file), &stamp)
 }
 
-/// Of a copy nobody knows what has happened since: how often keys were used, which of those that were
-/// about to be made are in use, whose deletion was forbidden again.
+/// The time since the copy is unknown: uses of keys, keys that were about to be made, and changed settings for
+/// deletion.
 fn distrust(write: &Connection) -> rusqlite::Result<()> {
     let limit = super::LIMIT.cast_signed();
     write.execute("UPDATE budgets SET reserved = ?1", [limit])?;

@@ -1,16 +1,16 @@
-//! What a crash may leave half done on the tokens: keys that are about to be made, and keys that are to go.
+//! Intents that a crash may leave half done on the tokens: keys to be made, and keys to be destroyed.
 
 use hsmux_token::{ObjectId, Result};
 use rusqlite::{Connection, params};
 
 use super::{Store, now, object_blob, object_of_blob};
 
-/// What is to go and was not seen on any token for so long, in seconds, is gone.
+/// A key marked for deletion that was not seen on any token for so long, in seconds, is gone.
 const FORGOTTEN: u64 = 90 * 24 * 3600;
 
 impl Store {
-    /// A key is about to be made with this CKA_ID. After a crash it is known by it as one of ours that
-    /// nobody has used yet.
+    /// A key is about to be made with this CKA_ID. After a crash the CKA_ID shows that it was made here and never
+    /// used.
     pub fn intend(&self, id: &[u8]) -> Result<()> {
         self.write(|write| {
             let sql = "INSERT OR IGNORE INTO intents VALUES (?1)";
@@ -18,13 +18,13 @@ impl Store {
         })
     }
 
-    /// Whether that was intended and is not done.
+    /// True if that was intended and is not done.
     pub fn intends(&self, id: &[u8]) -> Result<bool> {
         let sql = "SELECT 1 FROM intents WHERE id = ?1";
         self.read(|connection| connection.prepare(sql)?.exists([id]))
     }
 
-    /// What was intended is taken back.
+    /// Withdraws the intent.
     pub fn forget(&self, ids: &[Vec<u8>]) -> Result<()> {
         self.write(|write| forget(write, ids))
     }
@@ -34,7 +34,7 @@ impl Store {
         self.write(|write| doom(write, objects))
     }
 
-    /// What is still to go.
+    /// The objects that are still to be destroyed.
     pub fn doomed(&self) -> Result<Vec<ObjectId>> {
         self.read(|connection| {
             let mut doomed = connection.prepare("SELECT object FROM doomed")?;

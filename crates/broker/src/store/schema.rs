@@ -54,7 +54,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// Brings a file up to date; one of a newer broker is refused. Another process may be at it, too.
+/// Migrates a file to the current version; a file of a newer broker is refused. Another process may do the same.
 pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     if missing(connection)?.is_empty() {
         return Ok(());
@@ -67,7 +67,7 @@ pub fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     write.commit()
 }
 
-/// What has not been done to the file yet.
+/// The migrations that the file lacks.
 fn missing(connection: &Connection) -> rusqlite::Result<&'static [&'static str]> {
     let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     MIGRATIONS.get(version..).ok_or_else(|| {

@@ -285,7 +285,7 @@ fn what_is_deleted_is_to_go_from_the_tokens() {
     assert_eq!(doomed, [object(1), object(2)]);
 }
 
-/// Another program that writes holds up who writes, for a bounded time, and nobody who reads.
+/// Another writing program delays writers for a bounded time, and no reader.
 #[test]
 fn a_locked_file_is_said_to_be_one() {
     let folder = tempfile::tempdir().unwrap();

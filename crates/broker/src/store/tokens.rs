@@ -13,26 +13,26 @@ pub type TokenHash = [u8; 32];
 pub struct ClientToken {
     /// To name it by when it is revoked.
     pub id: String,
-    /// Whose it is: policies name it `token:NAME`.
+    /// The owner: policies name it `token:NAME`.
     pub name: String,
     /// Seconds after 1970.
     pub created: u64,
     /// Seconds after 1970; `None`: it does not expire.
     pub expires: Option<u64>,
-    /// Of the token.
+    /// The hash of the token.
     #[serde(skip)]
     pub hash: TokenHash,
 }
 
 impl ClientToken {
-    /// Whether it still lets its owner in.
+    /// True if it has not expired.
     pub fn is_valid(&self) -> bool {
         self.expires.is_none_or(|expires| now() < expires)
     }
 }
 
 impl Store {
-    /// All tokens, those that have expired too.
+    /// All tokens, the expired ones included.
     pub fn tokens(&self) -> Result<Vec<ClientToken>> {
         self.read(|connection| {
             let mut tokens =

@@ -1,5 +1,5 @@
-//! What a request's span says: by the conventions for HTTP servers (OpenTelemetry semantic conventions 1.37,
-//! HTTP spans), but for `url.path` and `url.query`: there may be a PIN in a PKCS#11 URI.
+//! The span of a request, by the conventions for HTTP servers (OpenTelemetry semantic conventions 1.37, HTTP spans).
+//! `url.path` and `url.query` are left out: a PKCS#11 URI may hold a PIN.
 
 use std::sync::Arc;
 

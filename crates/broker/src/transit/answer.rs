@@ -1,4 +1,4 @@
-//! What a request is answered with: few members, whose names are known.
+//! Answers: few members, whose names are fixed.
 
 use axum::http::StatusCode;
 use serde::{Serialize, Serializer};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Data(Vec<(&'static str, Value)>);
 
-/// What a request is answered with when all is well.
+/// The answer of a success.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Reply {
     /// 204.

@@ -24,7 +24,7 @@ pub struct Batch<Item> {
     whole: BatchFields<Item>,
 }
 
-/// What is said of a batch outside of its items, and these.
+/// The fields of a batch beside its items, and the items.
 struct BatchFields<Item> {
     entries: Option<BoundedList<BatchItem<Item>, MOST>>,
     partial_failure_response_code: Option<u16>,
@@ -35,7 +35,7 @@ struct BatchItem<Item> {
     named: ItemReference,
 }
 
-/// What is said of an item that is not its own.
+/// The field of an item that the operation does not read.
 #[derive(Default)]
 struct ItemReference {
     reference: Option<String>,
@@ -98,23 +98,23 @@ impl<'de> ExtraMembers<'de> for ItemReference {
 /// that one client's batch does not fill the queue.
 const AT_ONCE: usize = 32;
 
-/// Who is refused later than this has waited for a token, and not only found the queue full.
+/// A refusal after this time means that the item has waited for a token; an earlier one means a full queue.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
 pub const MOST: usize = 10_000;
 
-/// What items that fail mean for the status of their batch.
+/// The effect of failed items on the status of their batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failures {
     /// 400 or 500, or what the client has asked for: of `encrypt` and `decrypt`.
     Decide,
-    /// 200 all the same: of all others.
+    /// The status is 200: for all other operations.
     AreSaid,
 }
 
 impl<Item> Batch<Item> {
-    /// What the request says outside of its items.
+    /// The fields of the request outside of its items.
     pub fn whole(&self) -> &Item {
         &self.single
     }
@@ -189,8 +189,7 @@ impl<Item> Batch<Item> {
     }
 }
 
-/// What an item has waited for in vain, for a long time: nobody serves now, and those behind it do not wait for
-/// that anew.
+/// The refusal of an item after a long wait. No member serves now, so the items behind it do not wait again.
 #[derive(Default)]
 struct SharedFailure(OnceLock<Refusal>);
 

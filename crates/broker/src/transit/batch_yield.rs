@@ -1,5 +1,5 @@
-//! Work that is ready at once, item after item, gives way: verification and RSA with a public key wait for no token,
-//! and a batch of thousands would keep a thread of the runtime from everybody else.
+//! Yields between the items of a batch. Verification and RSA with a public key never wait: a batch of thousands would
+//! block a thread of the runtime.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -26,7 +26,7 @@ struct CertificateBody {
     version: Option<u32>,
 }
 
-/// `POST keys/:name/csr`: a request with the names of the given one, for this key.
+/// `POST keys/:name/csr`: a request with the names of the given one, signed by this key.
 pub async fn csr(mut call: ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Csr)?;
     let body: CertificateBody = call.json().await?;
@@ -99,7 +99,7 @@ pub async fn set_certificate(mut call: ApiCall) -> Result<Reply, Refusal> {
     Ok(Reply::Nothing)
 }
 
-/// The part of a request that is signed, for another key: names and extensions stay.
+/// The signed part of a request, for another key: names and extensions stay.
 fn retargeted(template: &str, public: &PublicKey) -> Result<Vec<u8>, Refusal> {
     let wrong = |e: x509_cert::der::Error| Refusal::bad(format!("csr: {e}"));
     let mut info = CertReq::from_pem(template).map_err(wrong)?.info;

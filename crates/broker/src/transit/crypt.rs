@@ -14,8 +14,8 @@ use crate::http::ApiCall;
 use crate::random::{Nonce, nonces};
 use crate::refusal::Refusal;
 
-/// An item of any of them. What the dialect knows besides (`context`, `type`) is for keys that hsmux
-/// does not make: derived and convergent ones.
+/// An item of any of them. The dialect's other fields (`context`, `type`) are for derived and convergent keys, which
+/// hsmux does not make.
 #[derive(Deserialize)]
 pub struct CryptItem {
     plaintext: Option<String>,
@@ -27,7 +27,7 @@ pub struct CryptItem {
     padding_scheme: Option<String>,
     oaep_hash: Option<String>,
     mode: Option<String>,
-    /// Of an item of a batch, by its place there.
+    /// The nonce of an item, by its position in the batch.
     #[serde(skip)]
     drawn: Option<Nonce>,
 }

@@ -8,9 +8,9 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, Visitor};
 
-/// What is read of an object beside the item in it.
+/// The members of an object that are not the item's.
 pub trait ExtraMembers<'de>: Default {
-    /// Reads the value of a member, if that is one of its own.
+    /// Reads the value of a member, if the member belongs here.
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error>;
 }
 
@@ -76,7 +76,7 @@ impl<'de, A: MapAccess<'de>, Other: ExtraMembers<'de>> MapAccess<'de>
     }
 }
 
-/// Of a member; a copy only where it is written with escapes.
+/// The name of a member; it is copied only if it has escapes.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 struct MemberName<'a>(#[serde(borrow)] Cow<'a, str>);

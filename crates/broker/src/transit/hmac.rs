@@ -41,7 +41,7 @@ async fn hmac_one(of: &KeyUse<'_>, asked: SignRequest<'_>) -> Result<Data, Refus
     ]))
 }
 
-/// Whether an HMAC is of this key and this data: made anew, and compared in constant time.
+/// Verifies an HMAC of this key over this data: makes it anew and compares in constant time.
 pub(super) async fn verify_one(
     of: &KeyUse<'_>,
     asked: SignRequest<'_>,

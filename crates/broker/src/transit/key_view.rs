@@ -29,7 +29,7 @@ pub fn managed(engine: &Engine, key: &ManagedKey) -> Data {
     )
 }
 
-/// A key that others have made, under the name by which it was asked for. When it was made nobody knows.
+/// An external key under the name in the request. Its creation time is unknown.
 pub fn external(engine: &Engine, name: &str, key: &ExternalKey) -> Data {
     let version = if key.shape.signs() {
         let public = engine.public_key(key.object).ok();

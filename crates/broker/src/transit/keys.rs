@@ -13,7 +13,7 @@ use crate::http::ApiCall;
 use crate::key::{KeyName, KeySettings, KeyType, ManagedKey};
 use crate::refusal::Refusal;
 
-/// What hsmux does not do with keys that never leave their tokens, by the dialect's fields.
+/// The dialect's fields that hsmux does not support, since keys never leave their tokens.
 #[derive(Deserialize)]
 struct UnsupportedFields {
     #[serde(default, deserialize_with = "loose::value")]

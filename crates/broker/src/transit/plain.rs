@@ -27,7 +27,7 @@ struct PlainBody {
 /// As much as one request gets (the dialect's own limit).
 const MOST_RANDOM: u32 = 128 * 1024;
 
-/// Where the dialect has random bytes from; here they are a token's, whatever is asked for.
+/// The dialect's sources of random bytes; here all of them mean a token.
 const SOURCES: [&str; 3] = ["platform", "seal", "all"];
 
 /// `random`, `random/:bytes`, `random/:source`, `random/:source/:bytes`

@@ -34,7 +34,7 @@ pub struct ChosenVersion {
     pub number: u32,
     /// The secret or private key.
     pub object: ObjectId,
-    /// What can be done with it.
+    /// The algorithm, and so what the key can do.
     pub shape: Shape,
     version: Option<Arc<KeyVersion>>,
 }

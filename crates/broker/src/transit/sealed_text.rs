@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::refusal::Refusal;
 
-/// What a version of a key has made.
+/// The output of a version of a key.
 #[derive(PartialEq, Eq, Debug)]
 pub struct SealedText {
     /// From 1.
     pub version: u32,
-    /// What was made.
+    /// The bytes of the output.
     pub bytes: Vec<u8>,
 }
 

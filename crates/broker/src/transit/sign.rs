@@ -16,7 +16,7 @@ use crate::http::ApiCall;
 use crate::key::Shape;
 use crate::refusal::Refusal;
 
-/// An item of either. The whole of a batch may say how, and an item of its own.
+/// An item of sign or verify. The parameters may be in the batch or in the item.
 #[derive(Deserialize)]
 pub struct SignItem {
     input: Option<String>,
@@ -41,7 +41,7 @@ pub(super) struct SignRequest<'a> {
 }
 
 impl SignItem {
-    /// What it says of how, without the data.
+    /// The parameters of the item, without the data.
     pub(super) fn words(&self) -> Self {
         Self {
             input: None,

@@ -6,28 +6,28 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// An answer of so many bytes is charged, and never refused: what it tells of may have been done.
 const SHORT: usize = 4 << 10;
 
-/// What all requests may hold together.
+/// The memory of all requests together.
 pub struct RequestMemory {
     most: usize,
     taken: AtomicUsize,
 }
 
-/// What the requests of one client hold.
+/// The memory of one client's requests.
 #[derive(Default)]
 pub struct ClientMemory {
     taken: AtomicUsize,
 }
 
-/// What one request holds, until this is dropped.
+/// The memory of one request, until this is dropped.
 pub struct MemoryCharge {
     memory: Arc<RequestMemory>,
     client: Arc<ClientMemory>,
-    /// What its client may hold.
+    /// The client's share.
     part: usize,
     held: AtomicUsize,
 }
 
-/// Who has the memory that a request would need.
+/// The holder of the memory that a request would need.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryFull {
     /// Other requests of its client.
@@ -37,7 +37,7 @@ pub enum MemoryFull {
 }
 
 impl RequestMemory {
-    /// Of so many bytes.
+    /// Memory of so many bytes.
     pub fn new(most: usize) -> Arc<Self> {
         Arc::new(Self {
             most,

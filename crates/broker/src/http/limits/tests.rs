@@ -146,7 +146,7 @@ fn the_first_limit_that_means_a_client_counts() {
     }
 }
 
-/// A page of metrics that nobody reads takes no memory of clients, and none of other networks.
+/// An unread page of metrics takes no memory of clients, and none of other networks.
 #[test]
 fn those_who_are_nobody_take_memory_from_their_own_network() {
     let usage = usage(Allowance::default());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::{Store, StoreOrigin, object, remove, with_a_key};
 
-/// A command may come before the broker's first start. A copy of what it has made is a copy all the same.
+/// A command may come before the broker's first start. A copy of the file that it makes is still a copy.
 #[test]
 fn what_a_command_makes_is_new() {
     let folder = tempfile::tempdir().unwrap();
@@ -41,7 +41,7 @@ fn a_command_hides_no_loss() {
     assert!(store.forgets(&object(1)).unwrap());
 }
 
-/// Where root is the first to call a command the broker has a user of its own.
+/// The broker has a user of its own, even if root calls a command first.
 #[test]
 fn what_a_command_makes_belongs_to_the_owner_of_its_folder() {
     let folder = tempfile::tempdir().unwrap();
