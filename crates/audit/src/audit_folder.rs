@@ -1,4 +1,4 @@
-//! What a trail keeps in the state folder: how to sign, and where its chain was left.
+//! The files of a trail in the state folder: the signing key, and the state of the chain at the last checkpoint.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -48,9 +48,9 @@ pub struct SavedChain {
     pub head: Head,
     /// Its file.
     pub file: PathBuf,
-    /// Where in it the line after it begins, in bytes.
+    /// The offset in it of the line after the checkpoint, in bytes.
     pub offset: u64,
-    /// Whether the trail ended there in order.
+    /// True if the trail ended there in order.
     pub stopped: bool,
 }
 
@@ -85,7 +85,7 @@ impl SavedChain {
 }
 
 impl AuditFolder {
-    /// Of this state folder; nothing is read or made.
+    /// The folder of this state folder; nothing is read or made.
     pub fn of(state: &Path) -> Self {
         Self(state.join("audit"))
     }
@@ -106,7 +106,7 @@ impl AuditFolder {
         Ok(self.load()?.map(|kept| kept.head))
     }
 
-    /// Makes the folder, and has nobody else write the trail meanwhile.
+    /// Makes the folder, and takes the writer's lock.
     pub(crate) fn take(&self) -> Result<WriterLock> {
         hsmux_state::private_folder(&self.0).map_err(|e| self.failed(&e))?;
         match FileLock::take(&self.0.join("lock"), MOMENT) {
@@ -142,7 +142,7 @@ impl AuditFolder {
         Ok(Some(CheckpointSigner::new(&secret)))
     }
 
-    /// Where the chain was left.
+    /// The state of the chain at the last checkpoint.
     pub(crate) fn load(&self) -> Result<Option<SavedChain>> {
         let Some(text) = self.read("head.json")? else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! The chain: how each line vouches for all before it.
+//! The chain: each line vouches for all lines before it.
 //!
-//! Time falls into epochs, which checkpoints end. Each has a secret, from which three others come,
-//! one way only:
+//! Time falls into epochs, which checkpoints end. Each epoch has a secret, from which three others come, one way
+//! only:
 //!
 //! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The
 //!   checkpoint discloses it: from then on all can check those lines, and none can change them, for
@@ -45,7 +45,7 @@ fn keyed(key: &Mac) -> Hmac<Sha256> {
 pub struct Epoch {
     /// How many were before it.
     pub number: u64,
-    /// What all else comes from.
+    /// The secret that all others come from.
     pub secret: Secret,
 }
 
@@ -94,7 +94,7 @@ pub struct Chain {
     pub seq: u64,
     /// The last line's MAC; zeros before the first.
     pub mac: Mac,
-    /// Where it is.
+    /// The current epoch.
     pub epoch: Epoch,
     lines: Hmac<Sha256>,
 }

@@ -1,4 +1,4 @@
-//! What happened, as plain data.
+//! Events as plain data.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -18,7 +18,7 @@ const OWN: &[&str] = &[
     "sig",
 ];
 
-/// Who did it. What is not known is left out of the line.
+/// The actor of an event. Unknown fields are left out of the line.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Actor {
     /// The user id that the kernel vouches for.
@@ -27,7 +27,7 @@ pub struct Actor {
     /// The process id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// What the program calls itself.
+    /// The name that the program gives itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// The client as it was authenticated over HTTP.

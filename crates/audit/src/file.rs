@@ -12,9 +12,9 @@ pub struct TrailFile {
     path: PathBuf,
     file: File,
     len: u64,
-    /// Whether it does not end with a newline: what comes next begins with one.
+    /// True if it does not end with a newline: the next block begins with one.
     broken_off: bool,
-    /// Whether a part of what could not be written may be at its end.
+    /// True if a part of a failed block may be at its end.
     remains: bool,
 }
 
@@ -51,7 +51,7 @@ impl TrailFile {
         let written = self.write(lines, sync);
         if written.is_err() {
             self.remains = true;
-            // Where this fails, too, the next attempt begins with it.
+            // If this fails as well, the next attempt begins with it.
             let _ = self.take_back();
         }
         written
@@ -79,7 +79,7 @@ impl TrailFile {
         Ok(())
     }
 
-    /// Whether its path still leads to it, and all that was written is in it.
+    /// True if the path still leads to this file, and all that was written is in it.
     pub fn is_in_place(&self) -> bool {
         let same = || {
             let (there, here) = (self.path.metadata()?, self.file.metadata()?);

@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::keys::PublicKey;
 use crate::verify::{self, TrustAnchors, VerificationReport};
 
-/// What verification finds in these lines, with the key that signed them.
+/// Verifies these lines with the key that signed them.
 pub fn verify(lines: &[u8], key: &PublicKey) -> VerificationReport {
     let known = TrustAnchors {
         keys: vec![key.clone()],

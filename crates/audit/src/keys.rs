@@ -38,12 +38,12 @@ impl CheckpointSigner {
     }
 }
 
-/// What checkpoints are verified with. In text: PEM, as `openssl pkey -pubin` reads it.
+/// The key that verifies checkpoints. In text: PEM, as `openssl pkey -pubin` reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// Whether this key has signed the bytes.
+    /// True if this key has signed the bytes.
     pub(crate) fn verifies(&self, bytes: &[u8], sig: &[u8; 64]) -> bool {
         let message = [CONTEXT, bytes].concat();
         let signature = Signature::from_bytes(sig);

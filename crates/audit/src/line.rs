@@ -1,7 +1,7 @@
 //! The form of a line, version 1.
 //!
-//! A line is one JSON object and a newline. Its last fields are always the same, in this order and
-//! without white space, so that the bytes that they vouch for are simply those before them:
+//! A line is one JSON object and a newline. Its last fields are always the same, in this order and without white
+//! space. Each of them vouches for the bytes before it:
 //!
 //! ```text
 //! {"v":1,"seq":7,"time":"...", ...,"mac":"64 hex"}
@@ -18,7 +18,7 @@ pub const VERSION: u32 = 1;
 /// HMAC-SHA-256.
 pub type Mac = [u8; 32];
 
-/// What a line begins with, and what it says.
+/// The common beginning of a line, and its content.
 #[derive(Serialize)]
 struct AuditLine<'a, T: Serialize> {
     v: u32,
@@ -28,7 +28,7 @@ struct AuditLine<'a, T: Serialize> {
     what: T,
 }
 
-/// What a checkpoint says: the `checkpoint` of its line.
+/// The content of a checkpoint: the `checkpoint` of its line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Checkpoint {
     /// Why there is one now.
@@ -41,7 +41,7 @@ pub struct Checkpoint {
     /// The key of the MACs since the checkpoint before it, this line's among them.
     #[serde(with = "hex_field")]
     pub key: Mac,
-    /// What a start found.
+    /// The findings of a start.
     #[serde(flatten)]
     pub found: StartFindings,
 }
@@ -64,7 +64,7 @@ pub enum CheckpointReason {
     Stop,
 }
 
-/// What a start found of the run before it.
+/// The findings of a start about the run before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartFindings {
     /// The run before did not end in order: its last lines may be lost.
@@ -78,7 +78,7 @@ pub struct StartFindings {
     pub broken: Option<String>,
 }
 
-/// What is left of a line that was not written to its end.
+/// The rest of a line that was not written to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TornLine {
     /// Its bytes.
@@ -97,11 +97,11 @@ pub struct Gap {
     pub lost: u64,
     /// Uses of keys that were refused.
     pub refused: u64,
-    /// What was wrong.
+    /// The error.
     pub why: String,
 }
 
-/// What verification reads of a line.
+/// The part of a line that verification reads.
 #[derive(Debug, Deserialize)]
 pub struct ParsedLine {
     pub v: u32,
@@ -122,7 +122,7 @@ pub struct LineParts<'a> {
     pub signed: Option<CheckpointParts<'a>>,
 }
 
-/// What a checkpoint has beyond other lines.
+/// The fields of a checkpoint beyond those of other lines.
 #[derive(Debug)]
 pub struct CheckpointParts<'a> {
     /// The bytes that the seal is over.
@@ -185,7 +185,7 @@ pub fn parts(line: &[u8]) -> Option<LineParts<'_>> {
     Some(LineParts { body, mac, signed })
 }
 
-/// Takes `,"name":"hex"` from the end. Only lower case is the form, so that no byte can be another.
+/// Takes `,"name":"hex"` from the end. Upper case is refused, so that each byte has one form.
 fn take<'a, const N: usize>(text: &'a [u8], name: &str) -> Option<(&'a [u8], [u8; N])> {
     let text = text.strip_suffix(b"\"")?;
     let (rest, digits) = text.split_at_checked(text.len().checked_sub(2 * N)?)?;

@@ -17,30 +17,30 @@ pub const WAITING: usize = 64 << 10;
 /// Lines that are written at once.
 pub const BATCH: usize = 10_000;
 
-/// What somebody waits for.
+/// The result that a caller waits for.
 pub type Ticket = SyncSender<Result<()>>;
 
 /// A line to be.
 pub struct QueueEntry {
     pub event: Event,
-    /// Who waits until it is on disk.
+    /// The caller that waits until the line is on disk.
     pub ticket: Option<Ticket>,
-    /// What becomes of it when it cannot be written.
+    /// The effect of a failed write.
     pub fate: OnWriteError,
 }
 
-/// What becomes of a line that cannot be written.
+/// The effect of a failed write on its line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum OnWriteError {
     /// It is tried again.
     Stays,
     /// It is tried again, or counted as lost, as the configuration says.
     ByPolicy,
-    /// Whoever waits for it is told, and does not do it.
+    /// The caller gets the error, and does not act.
     Withdrawn,
 }
 
-/// What there is to do.
+/// The work for the writer.
 #[derive(Default)]
 pub struct WriteBatch {
     pub entries: Vec<QueueEntry>,
@@ -53,9 +53,9 @@ pub struct WriteBatch {
 pub struct Queue {
     inner: Mutex<QueueState>,
     wake: Condvar,
-    /// Whether the trail cannot be written, or not as fast as it would have to be.
+    /// True while the trail cannot be written, or not fast enough.
     trouble: AtomicBool,
-    /// Whether keys are then not used.
+    /// True if keys are then not used.
     pub stops: AtomicBool,
     /// How long lines stay without a checkpoint, in milliseconds.
     pub checkpoint_ms: AtomicU64,
@@ -71,7 +71,7 @@ struct QueueState {
     /// Somebody waits.
     urgent: bool,
     writer: WriterState,
-    /// Whether the writer sleeps until it is woken: it is then woken once, which costs a system call.
+    /// True while the writer sleeps. It is woken only then, since that costs a system call.
     asleep: bool,
 }
 
@@ -82,11 +82,11 @@ enum WriterState {
     Writes,
     /// It ends when all is written.
     Stops,
-    /// Nobody writes any more.
+    /// The writer's thread has ended.
     Ended,
 }
 
-/// What a gap's line will say.
+/// The content of a gap's line.
 #[derive(Clone)]
 struct LostLines {
     since: SystemTime,
@@ -109,15 +109,15 @@ impl Queue {
         }
     }
 
-    /// Puts a line in, and never waits. One for which there is no place is counted as lost.
+    /// Adds a line, and never waits. A line that finds the queue full is counted as lost.
     pub fn put(&self, entry: QueueEntry) {
         let mut inner = self.inner.lock();
         if inner.writer == WriterState::Ended {
-            // Whoever waits for it is told by the end of the ticket.
+            // The end of the ticket tells the caller.
             return;
         }
         let waiting = inner.entries.len();
-        // What was admitted before the queue was full still has its place.
+        // Lines that were admitted before the queue was full still have room.
         let stops = self.stops.load(Ordering::Relaxed);
         let places = if stops { 2 * WAITING } else { WAITING };
         if waiting >= WAITING {
@@ -160,8 +160,8 @@ impl Queue {
         }
     }
 
-    /// For the writer: waits for something to do, or until `deadline`. Lines gather until `not_before`, if
-    /// nobody waits for one.
+    /// For the writer: waits for work, or until `deadline`. Lines gather until `not_before`, unless a caller waits
+    /// for one.
     pub fn take(&self, not_before: Instant, deadline: Option<Instant>) -> WriteBatch {
         let mut inner = self.inner.lock();
         while !inner.urgent && Instant::now() < not_before {
@@ -207,7 +207,7 @@ impl Queue {
         self.inner.lock().entries.len()
     }
 
-    /// Whether a key may be used now. Costs a load where all is well.
+    /// True if a key may be used now. Costs one load in the normal case.
     pub fn admits(&self) -> bool {
         !self.trouble.load(Ordering::Relaxed) || !self.stops.load(Ordering::Relaxed)
     }
@@ -235,7 +235,7 @@ impl Queue {
         self.refused.fetch_add(refused, Ordering::Relaxed);
     }
 
-    /// What is missing, for a line that says so.
+    /// The gap so far, for its line.
     pub fn gap(&self) -> Option<Gap> {
         let gap = self.gap.lock().clone()?;
         Some(Gap {
@@ -246,7 +246,7 @@ impl Queue {
         })
     }
 
-    /// That line is written; what came meanwhile is another gap.
+    /// The gap's line is written; what was lost meanwhile is another gap.
     pub fn told(&self, told: &Gap) {
         let mut gap = self.gap.lock();
         let left = gap.take().and_then(|gap| {

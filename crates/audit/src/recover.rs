@@ -17,11 +17,11 @@ const CHECKPOINT_END: u64 = 512;
 /// A file without a record is looked at so far from its end.
 const LAST_LINES: u64 = 1 << 20;
 
-/// Where to go on, and what the first checkpoint says of it.
+/// The state to continue from, and what the first checkpoint says of it.
 pub struct RecoveredTrail {
     /// The end of the chain.
     pub chain: Chain,
-    /// What was found.
+    /// The findings.
     pub found: StartFindings,
 }
 
@@ -108,7 +108,7 @@ fn ends_with_the_head(file: &Path, kept: &SavedChain) -> io::Result<bool> {
     Ok(end.contains(&hex::encode(kept.head.mac)) && end.ends_with('\n'))
 }
 
-/// As many bytes before an offset, or before the file's end. What is no file has none: a device may
+/// As many bytes before an offset, or before the file's end. Other files than regular ones give none: a device may
 /// have no end.
 fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -155,7 +155,7 @@ impl RecoveredTrail {
     }
 }
 
-/// What a line of the chain's own is.
+/// The role of a line of the chain itself.
 #[derive(PartialEq, Eq)]
 enum LineRole {
     Stop,

@@ -1,5 +1,5 @@
-//! What somebody tries in vain again and again, as a trail has it: the first of a minute are lines, the others are a
-//! number. Nobody who may do nothing fills the trail.
+//! Repeated failures of one client on a trail: the first ones of a minute are lines, the others a number. A client
+//! without rights cannot fill the trail.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -37,7 +37,7 @@ impl<K> Default for Repeats<K> {
 }
 
 impl<K: Eq + Hash> Repeats<K> {
-    /// Counts one; whether it is one that has a line of its own. `None` stands for all who are not told apart.
+    /// Counts one; returns whether it has a line to itself. `None` means all clients that cannot be told apart.
     pub fn is_first(&self, who: Option<K>) -> bool {
         self.is_among(who, 1)
     }
@@ -59,7 +59,7 @@ impl<K: Eq + Hash> Repeats<K> {
         heard
     }
 
-    /// What was counted of those whose minute is over; of all at the end.
+    /// The counts of those whose minute is over, or of all at the end.
     pub fn over(&self, end: bool) -> Vec<(Option<K>, RepeatCount)> {
         let mut tallies = self.0.lock();
         let over = tallies.extract_if(|_, tally| end || tally.since.elapsed() >= MINUTE);

@@ -16,7 +16,7 @@ use crate::event::Event;
 use crate::queue::{OnWriteError, Queue, QueueEntry, Ticket};
 use crate::writer::TrailWriter;
 
-/// What becomes of the use of keys when the trail cannot be written.
+/// The effect of a failing trail on the use of keys.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnFailure {
@@ -33,16 +33,16 @@ impl OnFailure {
     }
 }
 
-/// What a trail needs to know.
+/// The settings of a trail.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where the lines go.
+    /// The file of the lines.
     pub file: PathBuf,
     /// The state folder, which is there.
     pub state: PathBuf,
-    /// Whether each use of a key is a line.
+    /// True if each use of a key is a line.
     pub uses: bool,
-    /// What a failure means for those uses.
+    /// The effect of a failure on those uses.
     pub on_failure: OnFailure,
     /// How long lines may stay without a signed checkpoint.
     pub checkpoint: Duration,
@@ -55,9 +55,9 @@ pub struct TrailStatus {
     pub file: PathBuf,
     /// The last line that is written.
     pub head: Head,
-    /// Whether each use of a key is a line.
+    /// True if each use of a key is a line.
     pub uses: bool,
-    /// What a failure means for those uses.
+    /// The effect of a failure on those uses.
     pub on_failure: OnFailure,
     /// Lines that wait to be written.
     pub waiting: usize,
@@ -77,7 +77,7 @@ pub struct Trail {
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// What the trail's writer tells.
+/// The state that the trail and its writer share.
 pub struct TrailState {
     pub queue: Queue,
     pub head: Mutex<Head>,
@@ -123,18 +123,18 @@ impl Trail {
         queue.checkpoint_ms.store(checkpoint, Ordering::Relaxed);
     }
 
-    /// Whether each use of a key is to be recorded. Costs a load: ask before making an [`Event`].
+    /// True if each use of a key is to be recorded. Costs one load: ask before making an [`Event`].
     pub fn wants_uses(&self) -> bool {
         self.uses.load(Ordering::Relaxed)
     }
 
-    /// Whether [`admit`](Self::admit) lets a key be used now; nothing is counted.
+    /// True if [`admit`](Self::admit) allows the use of a key now; nothing is counted.
     pub fn admits(&self) -> bool {
         self.shared.queue.admits()
     }
 
-    /// Whether a key may be used or a token's object be changed now: ask before what is to be recorded. The
-    /// error is for the caller: CKR_DEVICE_MEMORY, and that the service is not available for now.
+    /// Allows the use of a key or the change of a token's object, or refuses it: ask before an act that is to be
+    /// recorded. The error is for the caller: CKR_DEVICE_MEMORY, and that the service is unavailable for now.
     pub fn admit(&self) -> Result<()> {
         if self.admits() {
             return Ok(());
@@ -165,15 +165,15 @@ impl Trail {
         self.wait_for(event, OnWriteError::Stays)
     }
 
-    /// Records what is about to be done; on disk when this returns. After an error it must not be done,
-    /// and there is no line.
+    /// Records an act that is about to be done; the line is on disk when this returns. After an error the act must
+    /// not be done, and it has no line.
     pub fn announce(&self, event: Event) -> Result<()> {
         let announced = self.wait_for(event, OnWriteError::Withdrawn);
         announced.map_err(|error| not_begun(&error, ""))
     }
 
-    /// The same of what is done all the same with [`OnFailure::Continue`]: a line that cannot be written is then
-    /// counted as lost, and no error.
+    /// Like [`announce`](Self::announce), but with [`OnFailure::Continue`] a line that cannot be written is counted
+    /// as lost, and the act goes on.
     pub fn announce_by_policy(&self, event: Event) -> Result<()> {
         let Err(error) = self.wait_for(event, OnWriteError::Withdrawn) else {
             return Ok(());
@@ -247,7 +247,7 @@ impl Drop for Trail {
     }
 }
 
-/// What to do besides mending it is in `or`.
+/// `or` is the alternative to fixing the error.
 fn not_begun(error: &Error, or: &str) -> Error {
     let message = format!("it is not begun while it cannot be recorded: {error}; mend that{or}");
     Error::new(error.scope(), error.kind(), message)

@@ -18,10 +18,10 @@ use crate::queue::{OnWriteError, QueueEntry, WriteBatch};
 use crate::recover::recover;
 use crate::trail::{TrailState, failed};
 
-/// Lines gather for so long, if nobody waits for one.
+/// The time in which lines gather, unless a caller waits for one.
 const LINGER: Duration = Duration::from_millis(5);
 
-/// What is in the file is on disk after so long.
+/// The time after which written lines are on disk.
 const SYNC: Duration = Duration::from_secs(1);
 
 /// A checkpoint comes after so many lines at the latest.
@@ -72,7 +72,7 @@ impl TrailWriter {
         let file = TrailFile::open(path).map_err(|e| failed(path, &e))?;
         let chain = recovered.chain;
         if kept.is_none() {
-            // Without the secret nobody could tell later that a first line is the trail's own.
+            // Without the secret a later start could not tell that the first line is the trail's own.
             let kept = SavedChain::new(&chain, path, file.len(), false);
             folder.save(&kept).map_err(|e| failed(path, &e))?;
         }
@@ -131,7 +131,7 @@ impl TrailWriter {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
         self.wrote = Instant::now();
-        // Who is told that it does not work must not find keys in use.
+        // After an error judge first: a caller that gets the error must not find keys in use.
         match written {
             Ok(()) => {
                 for ticket in entries.into_iter().filter_map(|entry| entry.ticket) {
@@ -157,7 +157,7 @@ impl TrailWriter {
         (old || self.fails).then_some(CheckpointReason::Time)
     }
 
-    /// Where the file is not in its place any more, the next lines go to a new one.
+    /// If the file was moved away, the next lines go to a new one.
     fn in_place(&mut self, due: Option<CheckpointReason>) -> io::Result<()> {
         if due.is_some() && !self.file.is_in_place() {
             return self.turn_over();
@@ -257,7 +257,7 @@ impl TrailWriter {
         self.append(&[], None)
     }
 
-    /// What becomes of lines that could not be written.
+    /// Handles lines that could not be written.
     fn keep(&self, entries: Vec<QueueEntry>, error: &io::Error) {
         let queue = &self.shared.queue;
         let stops = queue.stops.load(Ordering::Relaxed);

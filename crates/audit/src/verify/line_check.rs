@@ -11,13 +11,13 @@ use crate::line::{self, Mac, VERSION};
 /// Lines between two checkpoints.
 pub struct LineCheck<'a> {
     pub held: &'a [UncheckedLine],
-    /// Where they begin, if that is known.
+    /// The end of the verified lines before them, if it is known.
     pub edge: Option<&'a VerifiedEnd>,
     /// The key of their MACs; without it only their numbers are looked at.
     pub key: Option<&'a Mac>,
     /// The number of the checkpoint after them, and the MAC that it follows.
     pub end: Option<(u64, Mac)>,
-    /// Where to say what is missing at the end.
+    /// The line that findings about the end name.
     pub last: &'a UncheckedLine,
 }
 
@@ -104,7 +104,7 @@ impl TrailVerifier {
         placed
     }
 
-    /// Whether the line follows one with one of these MACs; answers which MACs the next may follow.
+    /// Checks that the line follows one with one of these MACs; returns the MACs that the next may follow.
     fn check(
         &mut self,
         line: &UncheckedLine,
@@ -148,7 +148,7 @@ impl TrailVerifier {
                 format!("line {seq} was changed"),
             );
         }
-        // Whether its MAC was changed, or something else, the line after it shows.
+        // The next line shows if the MAC was changed, or something else.
         own.into_iter().chain([parts.mac]).collect()
     }
 

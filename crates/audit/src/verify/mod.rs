@@ -1,7 +1,7 @@
-//! Whether a trail is as it was written.
+//! Verification of a trail.
 //!
-//! A checkpoint discloses the key of the lines before it, so lines are held back until the next
-//! checkpoint has come, then looked at [together](segment).
+//! A checkpoint discloses the key of the lines before it. Lines are held back until the next checkpoint, then checked
+//! [together](segment).
 
 mod line_check;
 mod report;
@@ -24,7 +24,7 @@ use crate::keys::{PublicKey, SealKey};
 use crate::line::{self, Mac, ParsedLine};
 use segment::UncheckedLine;
 
-/// What is known of a trail besides its files.
+/// Facts about a trail that do not come from its files.
 #[derive(Default)]
 pub struct TrustAnchors {
     /// The keys that sign it: one, or several where its state folder was lost once.
@@ -34,7 +34,7 @@ pub struct TrustAnchors {
     pub seal: Option<SealKey>,
     /// The line that must be there, as the state folder or the running daemon has it.
     pub head: Option<Head>,
-    /// Whether a daemon writes it now: its last line may then be half there.
+    /// True if a daemon writes it now: its last line may then be incomplete.
     pub running: bool,
 }
 
@@ -113,7 +113,7 @@ fn unreadable(file: &Path, why: &std::io::Error) -> Error {
     Error::request(ErrorKind::Environment, message)
 }
 
-/// Where the trail is good to.
+/// The end of the verified part.
 #[derive(Clone)]
 struct VerifiedEnd {
     seq: u64,
@@ -131,11 +131,11 @@ struct TrailVerifier {
     edge: Option<VerifiedEnd>,
     /// Lines since then.
     held: Vec<UncheckedLine>,
-    /// Where the last line stood, for what is said of the end.
+    /// The position of the last line, for findings about the end.
     at: (PathBuf, u64),
     /// Lines of an older hsmux.
     unchained: u64,
-    /// What stands where the known head must be.
+    /// The MAC of the line with the head's number.
     head: Option<Mac>,
 }
 

@@ -1,4 +1,4 @@
-//! What verification found.
+//! The result of verification.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ const LISTED: usize = 1000;
 /// All that is known of a trail.
 #[derive(Debug, Default, Serialize)]
 pub struct VerificationReport {
-    /// Whether it is whole.
+    /// The verdict.
     pub verdict: TrailVerdict,
     /// Its files, in order.
     pub files: Vec<PathBuf>,
@@ -19,7 +19,7 @@ pub struct VerificationReport {
     pub lines: u64,
     /// Checkpoints with a good signature.
     pub checkpoints: u64,
-    /// Where the trail begins: 1, or later where older files are not among these.
+    /// The number of the first line: 1, or more if older files are missing here.
     pub first: Option<u64>,
     /// The last line, and its time.
     pub last: Option<u64>,
@@ -27,17 +27,17 @@ pub struct VerificationReport {
     pub last_time: Option<String>,
     /// The last line that a signature vouches for.
     pub signed_to: Option<u64>,
-    /// The first epoch whose seal was looked at, too.
+    /// The first epoch whose seal was checked.
     pub sealed_from: Option<u64>,
-    /// What is wrong.
+    /// The findings.
     pub findings: Vec<AuditFinding>,
     /// How much is wrong: not all need be listed.
     pub findings_total: usize,
-    /// What is not wrong, but not proved either.
+    /// Remarks: neither wrong nor proved.
     pub remarks: Vec<AuditFinding>,
 }
 
-/// Whether a trail is whole.
+/// The verdict on a trail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrailVerdict {
@@ -53,13 +53,13 @@ pub enum TrailVerdict {
 /// One thing that was found.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct AuditFinding {
-    /// What it is.
+    /// The kind.
     pub kind: FindingKind,
     /// The file.
     pub file: PathBuf,
     /// The line in it, from 1; 0 for what follows its last line.
     pub line: u64,
-    /// What is wrong, with the numbers (`seq`) of the lines concerned.
+    /// The problem, with the numbers (`seq`) of the lines.
     pub message: String,
 }
 
@@ -71,7 +71,7 @@ pub enum FindingKind {
     Changed,
     /// Lines are not there.
     Missing,
-    /// The line stands in the wrong place.
+    /// The line is at the wrong position.
     Moved,
     /// The line was not written by this trail.
     Foreign,

@@ -16,7 +16,7 @@ pub struct UncheckedLine {
     /// Its line there, from 1.
     pub line: u64,
     pub text: Vec<u8>,
-    /// Whether its newline is missing.
+    /// True if its newline is missing.
     pub broken_off: bool,
     /// `None` for what has not the form of a line.
     pub parsed: Option<ParsedLine>,
@@ -136,7 +136,7 @@ impl TrailVerifier {
         Some(parts.mac)
     }
 
-    /// What the checkpoint of a start says of the run before.
+    /// Checks what the checkpoint of a start says of the run before.
     fn say_found(
         &mut self,
         held: &mut Vec<UncheckedLine>,
@@ -216,7 +216,7 @@ impl UncheckedLine {
     }
 }
 
-/// Whether this is what a start found of a line.
+/// True if this is the torn line that a start found.
 fn is(line: &UncheckedLine, torn: &TornLine) -> bool {
     let digest: Mac = Sha256::digest(&line.text).into();
     line.text.len() as u64 == torn.bytes && digest == torn.sha256

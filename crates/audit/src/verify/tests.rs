@@ -16,7 +16,7 @@ use crate::line::{CheckpointReason, StartFindings};
 /// A trail of two files, whose last lines no checkpoint has signed.
 struct TestTrail {
     lines: Vec<Vec<u8>>,
-    /// Where the second file begins.
+    /// The first line of the second file.
     second: usize,
     first_epoch: Epoch,
     last_epoch: Epoch,
@@ -241,7 +241,7 @@ fn what_is_wrong_has_its_line_and_nothing_else_has() {
     }
 }
 
-/// Its MAC has a key that is not disclosed then, and the lines after it follow it all the same.
+/// Its MAC has a key that is not disclosed at that point, although the lines after it follow it.
 #[test]
 fn a_checkpoint_that_is_made_a_line_like_others_is_found() {
     for tail in [0, 2] {
@@ -280,7 +280,7 @@ fn a_segment_that_is_made_anew_does_not_lead_to_its_checkpoint() {
     );
 }
 
-/// Whoever gets the state folder can sign, but cannot make the seals of the past.
+/// A thief of the state folder can sign, but cannot make the seals of the past.
 #[test]
 fn a_thief_of_the_state_folder_cannot_write_the_past_anew() {
     let written = write(0);

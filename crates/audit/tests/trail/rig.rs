@@ -37,7 +37,7 @@ impl Rig {
         self.folder.path().join(name)
     }
 
-    /// What a crash of the machine would leave, had it happened now.
+    /// The files that a crash of the machine would leave now.
     pub fn crash(&self) -> Self {
         let copy = Self::new();
         fs::create_dir(copy.path("audit")).unwrap();

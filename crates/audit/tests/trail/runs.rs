@@ -1,4 +1,4 @@
-//! What is written, rotated, broken off, taken away.
+//! Trails that are written, rotated, torn, and removed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -141,7 +141,7 @@ fn rotated_files_follow_each_other() {
     assert_eq!(report.findings[0].kind, FindingKind::Missing, "{report}");
 }
 
-/// Rotated between two runs, so that the end of the chain is in a file of another name.
+/// A rotation between two runs: the end of the chain is in a file of another name.
 #[test]
 fn a_rotation_without_anybody_is_followed_also_after_a_crash() {
     let rig = Rig::new();
@@ -180,7 +180,7 @@ fn a_line_torn_by_a_crash_is_sealed_and_is_no_tampering() {
         report.remarks[1].message.contains("cannot be told"),
         "{report}"
     );
-    // What is left of the line may not be touched either.
+    // The rest of the torn line must not change either.
     let text = fs::read_to_string(crashed.path("audit.log")).unwrap();
     fs::write(crashed.path("audit.log"), text.replace("\"ti\n", "\"tu\n")).unwrap();
     assert_eq!(
