@@ -1,4 +1,4 @@
-//! What a certificate says, and which ones are revoked.
+//! Contents of certificates and of their revocation lists.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use x509_cert::ext::pkix::name::GeneralName;
 /// A serial number, in lower hexadecimal digits without leading zeros.
 pub type Serial = String;
 
-/// Whose certificate it is.
+/// The certificate that a peer has shown.
 #[derive(Clone, Debug)]
 pub struct PeerCertificate {
     /// Its first DNS name (subjectAltName), in lower case.
@@ -56,7 +56,7 @@ impl PeerCertificate {
         })
     }
 
-    /// Whether its time is over.
+    /// True if it has expired.
     pub fn has_expired(&self) -> bool {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         now.is_ok_and(|now| now.as_secs() > self.until)

@@ -24,7 +24,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long one address of a host may take where it has another: a firewall may drop all that is sent to it.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 
-/// What each connection is made of.
+/// The parameters that all connections to one host share.
 pub struct ConnectRequest<'a> {
     pub address: &'a str,
     pub connector: &'a TlsConnector,
@@ -45,7 +45,7 @@ impl ConnectRequest<'_> {
                 program: "hsmux link".into(),
             };
             say(&mut stream, &hello).await?;
-            // What the other end thinks of this one's certificate comes as the first thing to be read.
+            // TLS 1.3: the server's verdict on this host's certificate comes with the first read.
             let greeting = hear(&mut stream, MAX_FRAME)
                 .await
                 .map_err(|e| refused(&e))?;
@@ -147,7 +147,7 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let there = TcpListener::bind(any).await.unwrap();
         let good = there.local_addr().unwrap();
-        // Nobody takes connections from its queue, and what is sent to it is dropped when that is full.
+        // No thread accepts here; once the queue is full, the kernel drops further packets.
         let silent = TcpSocket::new_v4().unwrap();
         silent.bind(any).unwrap();
         let queue = silent.listen(0).unwrap();

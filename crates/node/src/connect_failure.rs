@@ -1,4 +1,4 @@
-//! What went wrong in a handshake, in words, and what to do about it.
+//! Failures of handshakes, in words, with advice.
 
 use std::io;
 
@@ -6,9 +6,9 @@ use rustls::{AlertDescription, CertificateError, Error as Tls};
 
 /// Why hosts do not come together.
 pub struct ConnectFailure {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
-    /// What to do.
+    /// The advice.
     pub advice: &'static str,
 }
 
@@ -20,7 +20,7 @@ const CLOCK: &str = "set the clocks of both hosts";
 const LOOK: &str = "see the log of the other host, and hsmux status there";
 
 impl ConnectFailure {
-    /// What a failed handshake, or reading after it, means.
+    /// Explains a failed handshake, or a failed read after it.
     pub fn of(error: &io::Error) -> Self {
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref());
         match tls {
@@ -85,7 +85,7 @@ impl ConnectFailure {
         }
     }
 
-    /// What the other end has said of this one.
+    /// Explains an alert of the other end about this one.
     fn of_alert(alert: AlertDescription) -> Self {
         use AlertDescription as Alert;
         let (problem, advice) = match alert {

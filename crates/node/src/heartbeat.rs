@@ -1,5 +1,5 @@
-//! Whether the other host is alive, asked each second on a connection of its own, which no work delays; and whether
-//! it is to be believed.
+//! Heartbeat of a link: asks the other host each second on a connection of its own, which no work delays. It also
+//! ends a link whose other host is no longer trusted.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(400);
 
 /// Goes on for as long as the other host answers and is to be believed; says why no longer.
 pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &NodeLink) -> Error {
-    // Who is not believed any more does not put that off by answers that are slow.
+    // Trust is checked beside the answers: a host that answers slowly cannot delay its own revocation.
     tokio::select! {
         biased;
         error = believe(link) => error,

@@ -1,7 +1,7 @@
-//! What a host shows to others, and whom it believes: its files as settings of TLS.
+//! A host's certificate, key and authorities as settings of TLS.
 //!
-//! TLS 1.3 alone, both sides show certificates, and no session is resumed: one whose certificate was revoked
-//! would come back by a ticket.
+//! TLS 1.3 alone; both sides show certificates. Sessions are not resumed: a ticket would bring back a revoked
+//! certificate.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -30,7 +30,7 @@ pub struct TlsIdentity {
     lists: Vec<CertificateRevocationListDer<'static>>,
     /// Certificates that are not believed any more.
     pub revoked: HashSet<Serial>,
-    /// Whether it has a place for lists, and so exchanges them with other hosts.
+    /// True if it stores lists, and so exchanges them with other hosts.
     exchanges: bool,
     /// This host's own certificate.
     pub own: PeerCertificate,
@@ -42,7 +42,7 @@ impl TlsIdentity {
     pub fn read(identity: &Identity) -> Result<Self> {
         let chain = certificates(&identity.certificate)?;
         let own = PeerCertificate::of(&chain).map_err(|e| failed(&identity.certificate, &e))?;
-        // Who has a host's key is that host.
+        // The key alone proves that a host is this one.
         let key = SecretReaders::Owner
             .read(&identity.key)
             .map_err(|e| failed(&identity.key, &e))?;
@@ -73,7 +73,7 @@ impl TlsIdentity {
         })
     }
 
-    /// Who may connect to this host.
+    /// Verifies hosts that connect to this one.
     pub fn clients(&self) -> Result<Arc<dyn ClientCertVerifier>, rustls::Error> {
         WebPkiClientVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
             .with_crls(self.lists.iter().cloned())
@@ -83,7 +83,7 @@ impl TlsIdentity {
             .map_err(|e| rustls::Error::General(e.to_string()))
     }
 
-    /// Whom this host connects to.
+    /// Verifies hosts that this one connects to.
     pub fn servers(&self) -> Result<Arc<WebPkiServerVerifier>, rustls::Error> {
         WebPkiServerVerifier::builder_with_provider(self.roots.clone(), self.provider.clone())
             .with_crls(self.lists.iter().cloned())
@@ -119,7 +119,7 @@ impl TlsIdentity {
     }
 }
 
-/// Whether authorities that have different keys have one name.
+/// True if two authorities with different keys have the same name.
 fn share_a_name(roots: &RootCertStore) -> bool {
     let all = &roots.roots;
     all.iter().any(|one| {
@@ -129,7 +129,7 @@ fn share_a_name(roots: &RootCertStore) -> bool {
     })
 }
 
-/// What does not fit together.
+/// The error of files that do not fit together.
 pub fn unfit(identity: &Identity, error: &rustls::Error) -> Error {
     let (certificate, key) = (&identity.certificate, &identity.key);
     let files = format!("{}, {}", certificate.display(), key.display());
@@ -169,7 +169,7 @@ pub fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> 
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))
 }
 
-/// What is wrong with a file.
+/// The error of a file.
 pub fn failed(file: &Path, error: &dyn std::fmt::Display) -> Error {
     Error::pool(Kind::Environment, format!("{}: {error}", file.display()))
 }

@@ -1,9 +1,8 @@
 //! Tokens of other hosts.
 //!
-//! A host offers its tokens to others over mutual TLS ([`serve`]), and a pool on any host has them as members:
-//! each behind a worker process of its own ([`link_main`]), which passes frames between its lanes and the other
-//! host. TLS never runs in the process that has the pool of the using host. Certificates come from a small
-//! authority in a folder ([`ca`]).
+//! A host offers its tokens to others over mutual TLS ([`serve`]). A pool on any host has them as members, each
+//! behind a worker process ([`link_main`]), which passes frames between its lanes and the other host. TLS never runs
+//! in the process that has the pool of the using host. A small authority in a folder issues certificates ([`ca`]).
 //!
 //! | file | one idea |
 //! |---|---|

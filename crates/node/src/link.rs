@@ -26,7 +26,7 @@ use crate::stream::{ask, pass, unhurried};
 
 /// Another host, connected.
 pub struct NodeLink {
-    /// What the parent has ordered.
+    /// The parent's order.
     pub options: LinkOptions,
     /// The name that the other host has to show.
     pub server: ServerName<'static>,
@@ -34,9 +34,9 @@ pub struct NodeLink {
     pub version: u16,
     /// The files as they were read.
     pub stamp: FileVersions,
-    /// What the other host has shown.
+    /// The other host's certificate.
     pub shown: PeerCertificate,
-    /// What this host has shown.
+    /// This host's certificate.
     pub own: PeerCertificate,
 }
 
@@ -71,7 +71,7 @@ async fn run(orders: Orders<LinkOptions>, control: &mut Connection) {
     drop(lanes);
 }
 
-/// Says why it ends. Where the parent has gone nobody wants to know.
+/// Reports why the link ends. If the parent has gone, the report is lost.
 fn tell(control: &mut Connection, error: Error) {
     let _ = control.write(&Answer::Failed(error), None);
 }

@@ -1,4 +1,4 @@
-//! Connections that are open: whose they are, and who has to go.
+//! Open connections of peers, and their end when a peer loses its rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub struct PeerConnections {
     most: usize,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionPurpose {
     /// To use tokens.
@@ -34,16 +34,16 @@ struct PeerConnection {
     leave: Arc<Notify>,
 }
 
-/// One of them, for as long as it is open.
+/// The permit of one connection, for as long as it is open.
 pub struct ConnectionPermit {
     peers: Arc<PeerConnections>,
     number: u64,
-    /// Told when it has to go.
+    /// Notified when it has to close.
     pub leave: Arc<Notify>,
 }
 
 impl PeerConnections {
-    /// Nobody is there yet, and so many may come.
+    /// No connections yet, and at most so many.
     pub fn new(most: usize) -> Self {
         Self {
             open: Mutex::default(),

@@ -1,5 +1,5 @@
-//! Connections of which nobody knows whose they are: where one more has no place, the one that has been there
-//! longest goes. A host is done within milliseconds, so that strangers keep none out, however many they are.
+//! Connections before authentication. If all slots are taken, the oldest is dropped. A host needs milliseconds for
+//! its handshake, so any number of strangers keeps no host out.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 /// Places of a lobby. One that has said something costs a few dozen kilobytes.
 const MAX_PENDING: usize = 512;
 
-/// All that wait to be known: nobody knows their users, so they count as one.
+/// All connections before authentication. Their users are unknown, so they count as one.
 #[derive(Default)]
 pub struct PendingConnections(Mutex<Slots<(), Arc<Notify>>>);
 
@@ -74,14 +74,14 @@ mod tests {
         let pending = Arc::new(PendingConnections::default());
         let mut slots: Vec<_> = (0..MAX_PENDING).map(|_| pending.enter()).collect();
         assert!(!slots.iter().any(has_to_go));
-        // Who is known by now has left.
+        // An authenticated connection has left.
         drop(slots.remove(0));
         slots.push(pending.enter());
         assert!(!slots.iter().any(has_to_go));
         slots.push(pending.enter());
         let gone: Vec<_> = slots.iter().map(has_to_go).collect();
         assert!(gone[0] && !gone[1..].contains(&true));
-        // It leaves when it hears that: nobody else has to go for it.
+        // It leaves when it is notified: no other one has to leave for it.
         drop(slots.remove(0));
         assert_eq!(pending.0.lock().len(), MAX_PENDING);
     }

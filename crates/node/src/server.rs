@@ -30,9 +30,9 @@ const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// How long a refused peer may take to read why.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// The state that all connections share.
 pub struct NodeServer {
-    /// Who serves them.
+    /// The daemon that serves them.
     pub daemon: Arc<Daemon>,
     /// Certificates as they are now.
     pub current: ArcSwap<TlsState>,
@@ -77,7 +77,7 @@ impl NodeServer {
         }
     }
 
-    /// Until one side has ended, or it has to go.
+    /// Serves until one side has ended, or the permit ends.
     async fn serve(&self, admitted: AdmittedPeer, from: SocketAddr) -> Result<()> {
         let AdmittedPeer {
             mut far,
@@ -148,7 +148,7 @@ impl NodeServer {
         from: SocketAddr,
     ) -> Option<(TlsStream<TcpStream>, PeerCertificate)> {
         prepare(&stream).ok()?;
-        // Who says nothing costs no more than a socket.
+        // A silent client costs a socket and no TLS state.
         if stream.peek(&mut [0]).await.ok()? == 0 {
             return None;
         }

@@ -16,7 +16,7 @@ const ASKED_AFTER: Duration = Duration::from_secs(3);
 /// So many questions without an answer end the connection.
 const QUESTIONS: u32 = 4;
 
-/// What was sent and not acknowledged for so long ends the connection, in milliseconds (tcp(7)).
+/// TCP_USER_TIMEOUT in milliseconds: unacknowledged data of this age ends the connection (tcp(7)).
 const UNHEARD: u32 = 7000;
 
 /// No delay, and an end within seconds when the other host is gone without a word.
@@ -30,8 +30,8 @@ pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// What is sent on it may be left unread for a while, as by a host that has no room for more: another connection
-/// finds out that the host is gone.
+/// Removes the time-out of sent data: a host without room may leave it unread for a while. The heartbeat's connection
+/// detects a host that is gone.
 pub fn unhurried(stream: &TcpStream) -> Result<()> {
     let set = sockopt::set_tcp_user_timeout(stream, 0);
     set.map_err(|e| Error::lost(format!("a socket: {e}")))

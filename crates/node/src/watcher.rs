@@ -1,4 +1,4 @@
-//! What changes while it runs: certificates and their list in files, peers in the configuration.
+//! Changes while the service runs: certificates and lists in files, peers in the configuration.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct TlsState {
     /// For new connections.
     pub server: Arc<ServerConfig>,
     clients: Arc<dyn ClientCertVerifier>,
-    /// Who has to go.
+    /// The certificates whose connections have to end.
     pub revoked: HashSet<Serial>,
     seen: (Identity, FileVersions),
 }
@@ -43,7 +43,7 @@ impl TlsState {
         })
     }
 
-    /// Whether who has shown this would be let in with it now.
+    /// True if this certificate would be accepted now.
     pub fn believes(&self, shown: &PeerCertificate) -> bool {
         let now = UnixTime::now();
         let verified = self
@@ -53,12 +53,12 @@ impl TlsState {
     }
 }
 
-/// Takes over what has changed, for ever.
+/// Applies changes, for ever.
 pub async fn run(server: Arc<NodeServer>) {
     let mut failed: Option<(Identity, FileVersions)> = None;
     loop {
         tokio::time::sleep(LOOK).await;
-        // Without the section nobody is let in.
+        // Without the section no host may connect.
         let config = server.daemon.config();
         let Some(node) = &config.node else {
             server.peers.dismiss(|_| false);

@@ -51,13 +51,13 @@ impl NewFolder {
 }
 
 impl Drop for NewFolder {
-    /// What has its name is not there under this one any more.
+    /// Removes the folder, unless it has got its final name.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Waits until nobody else writes in an authority's folder.
+/// Takes the lock of an authority's folder; waits while another process has it.
 pub fn lock(folder: &Path) -> Result<FileLock> {
     FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(folder, &e))
 }
@@ -72,7 +72,7 @@ pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
     hsmux_state::replace_among_others(file, text, PUBLIC).map_err(|e| failed(file, &e))
 }
 
-/// What was renamed has its new name after a power loss, too.
+/// Makes a rename survive a power loss.
 pub fn sync_parent(file: &Path) -> Result<()> {
     hsmux_state::sync_parent(file).map_err(|e| failed(file, &e))
 }

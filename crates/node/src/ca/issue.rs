@@ -19,7 +19,7 @@ const BEFORE: u64 = 300;
 /// A list is good until the next one, whenever that is: hosts do not refuse everybody because none came.
 const LIST_LIFE: Duration = Duration::days(36_500);
 
-/// Who gets a certificate.
+/// The subject of a certificate.
 pub struct Subject<'a> {
     /// Its name, the first of its DNS names.
     pub name: &'a str,

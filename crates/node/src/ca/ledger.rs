@@ -1,4 +1,4 @@
-//! What an authority has issued, and what it has taken back.
+//! The ledger of an authority: issued and revoked certificates.
 
 use std::path::PathBuf;
 
@@ -20,10 +20,10 @@ pub struct Ledger {
     pub until: u64,
     /// The number of the newest list of revoked certificates: hosts take none that has a lower one.
     pub lists: u64,
-    /// Where its key is, if that is a token.
+    /// The place of its key, if that is in a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<TokenKeyRef>,
-    /// What it has issued, in order.
+    /// The issued certificates, in order.
     pub issued: Vec<IssuedCertificate>,
 }
 
@@ -64,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// As it stands in its file.
+    /// The text of the file.
     pub fn written(&self) -> Result<String> {
         let written = serde_json::to_string_pretty(self);
         written

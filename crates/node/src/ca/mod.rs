@@ -38,11 +38,11 @@ const ISSUED: &str = "issued.json";
 /// An authority in its folder.
 pub struct Authority {
     folder: PathBuf,
-    /// Where its key is, if that is a token.
+    /// The token that has its key, if one has.
     token: Option<Arc<dyn Token>>,
 }
 
-/// What a host wants of an authority.
+/// A host's request to an authority.
 pub struct EnrollmentRequest<'a> {
     /// Its name.
     pub name: &'a str,
@@ -54,7 +54,7 @@ pub struct EnrollmentRequest<'a> {
     pub request: Option<&'a str>,
 }
 
-/// What a new host gets.
+/// The files of a new host.
 pub struct Enrollment {
     /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` where the host has not made that
     /// itself.
@@ -63,16 +63,16 @@ pub struct Enrollment {
     pub issued: IssuedCertificate,
 }
 
-/// What a revocation has changed.
+/// The result of a revocation.
 pub struct RevocationResult {
-    /// The new list, for every host.
+    /// The file with the new list, for every host.
     pub list: PathBuf,
-    /// What is on it now that was not before.
+    /// The certificates that this revocation has added.
     pub certificates: Vec<IssuedCertificate>,
 }
 
 impl Authority {
-    /// Makes a new authority in a folder that is not there yet, with a key of its own or one of a token.
+    /// Makes a new authority in a new folder, with a key of its own or one of a token.
     pub fn init(
         folder: &Path,
         name: &str,
@@ -112,7 +112,7 @@ impl Authority {
         Err(Error::request(Kind::Environment, message))
     }
 
-    /// Where its key is, if that is a token.
+    /// The place of its key, if that is in a token.
     pub fn place(&self) -> Result<Option<TokenKeyRef>> {
         Ok(self.ledger()?.key)
     }
@@ -180,7 +180,7 @@ impl Authority {
         Ok(RevocationResult { list, certificates })
     }
 
-    /// What it has issued, in order.
+    /// The issued certificates, in order.
     pub fn issued(&self) -> Result<Vec<IssuedCertificate>> {
         Ok(self.ledger()?.issued)
     }

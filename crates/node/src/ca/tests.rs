@@ -194,7 +194,7 @@ fn a_file_without_a_list_takes_nobody_back_among_the_believed() {
             assert!(told.contains("there is no list of revoked"), "{told}");
         }
     }
-    // One that revokes nobody is a list.
+    // An empty list is a list.
     std::fs::copy(folder.path().join("ca").join(REVOKED), &list).unwrap();
     assert!(revoked(&list).unwrap().is_empty());
     TlsIdentity::read(&identity(&enrolled.folder)).unwrap();

@@ -83,7 +83,7 @@ impl TrustedAuthorities {
         Some(named)
     }
 
-    /// Whether connections would still be made with this list in place.
+    /// An error if TLS could not use this list.
     fn can_use(&self, der: &[u8]) -> Result<(), String> {
         let list = CertificateRevocationListDer::from(der.to_vec());
         let provider = Arc::new(default_provider());
@@ -111,12 +111,12 @@ impl Crl {
         })
     }
 
-    /// Whether both are of one authority.
+    /// True if both are of one authority.
     pub fn is_of_same(&self, other: &Self) -> bool {
         self.authority == other.authority
     }
 
-    /// Whether none of these of its authority is as new.
+    /// True if none of these lists of its authority is as new.
     pub fn is_news_to(&self, others: &[Self]) -> bool {
         let mut same = others.iter().filter(|other| other.is_of_same(self));
         same.all(|other| other.edition < self.edition)

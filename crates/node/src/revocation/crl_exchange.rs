@@ -14,7 +14,7 @@ use super::{CrlMessage, MOST};
 /// The other end tells a list once: so many that could not be verified are kept for when files have changed.
 const MAX_UNVERIFIED: usize = 4;
 
-/// What one end knows.
+/// The state of one end.
 pub struct CrlExchange {
     /// The other host, for the log.
     name: String,
@@ -23,7 +23,7 @@ pub struct CrlExchange {
     believed: TrustedAuthorities,
     /// The newest that this host has had, whatever has become of its file since.
     own: Vec<Crl>,
-    /// What the other end has, as far as is known.
+    /// The lists that the other end has, as far as is known.
     theirs: Vec<Crl>,
     /// Newer than what is here, and not in place yet.
     untaken: Vec<Crl>,
@@ -34,12 +34,12 @@ pub struct CrlExchange {
     complained: bool,
 }
 
-/// What is to be done now.
+/// The next actions.
 #[derive(Default)]
 pub struct ExchangeStep {
     /// Lists that the other end is to be told.
     pub news: Vec<Crl>,
-    /// What was wrong with what it has told; only the first time.
+    /// The problem with the list of the other end; only the first time.
     pub problem: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl CrlExchange {
         }
     }
 
-    /// Whether nothing is left to do, as long as the other end is silent.
+    /// True if nothing is left to do, as long as the other end is silent.
     pub fn is_settled(&self, identity: &Identity) -> bool {
         self.untaken.is_empty() && self.seen == Some(state(identity))
     }
@@ -86,7 +86,7 @@ impl CrlExchange {
             return;
         }
         self.seen = now;
-        // What cannot be read is told by whoever needs it to go on; what was known stays known.
+        // The users of the files report read errors; the lists in memory stay.
         if let Ok(store) = CrlStore::read(identity, file) {
             self.believed = store.believed;
             for list in store.lists {
@@ -94,7 +94,7 @@ impl CrlExchange {
             }
         }
         for der in std::mem::take(&mut self.refused) {
-            // What is wrong with it was told.
+            // The problem was reported when the list came.
             let _ = self.verify(der);
         }
     }
@@ -154,7 +154,7 @@ impl CrlExchange {
         }
     }
 
-    /// What the other end has not got; it has when this is told.
+    /// The lists that the other end lacks; it has them once these are sent.
     fn news(&mut self) -> Vec<Crl> {
         let own = self.own.iter();
         let news = own.filter(|list| list.is_news_to(&self.theirs));

@@ -11,13 +11,13 @@ use super::crl::{Crl, TrustedAuthorities};
 use crate::ca::files::{lock, replace};
 use crate::identity::{failed, lists};
 
-/// What is in the file.
+/// The content of the file.
 pub struct CrlStore {
-    /// Who may have signed lists.
+    /// The authorities whose lists are accepted.
     pub believed: TrustedAuthorities,
     /// The newest of each authority.
     pub lists: Vec<Crl>,
-    /// What else is there, which is left alone (DER).
+    /// Other lists in the file, which stay (DER).
     others: Vec<Vec<u8>>,
 }
 
@@ -40,7 +40,7 @@ impl CrlStore {
 
     /// Puts a list in its place, unless one as new is there by now; whether it is there now by this.
     pub fn put(identity: &Identity, file: &Path, list: &Crl) -> Result<bool> {
-        // Where the name is that of another file, that is the one that its owner changes.
+        // A symlink is followed: its owner changes the file behind it.
         let file = &file.canonicalize().map_err(|e| failed(file, &e))?;
         let _lock = lock(folder(file))?;
         let mut store = Self::read(identity, file)?;
@@ -74,7 +74,7 @@ pub fn look_at(file: &Path) {
     }
 }
 
-/// What to do where no list can be put in place.
+/// Advice for a file that cannot be written.
 pub const ADVICE: &str = "have `revoked` of [node] in a folder where the daemon may write";
 
 fn folder(file: &Path) -> &Path {

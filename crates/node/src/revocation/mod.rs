@@ -1,9 +1,8 @@
-//! Lists of revoked certificates go from host to host by themselves: each end of a link tells the other what
-//! that has not got, when they are connected and whenever its own file has changed, and puts in place what
-//! is newer than its own.
+//! Exchange of revocation lists between hosts. Both ends of a link send the lists that the other one lacks, at the
+//! start and when their file changes. Each end stores lists that are newer than its own.
 //!
-//! They have a connection of their own, which both ends know by its protocol (ALPN): a host that does not know
-//! that protocol, or has no place for lists, does not agree on it, and gets none.
+//! Lists travel on a connection with a protocol (ALPN) of its own. A host that does not know the protocol, or stores
+//! no lists, does not agree on it and gets none.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -41,7 +40,7 @@ use crate::stream::{hear, lost, say};
 use crl_exchange::CrlExchange;
 pub use crl_store::look_at;
 
-/// What a connection for lists is known by.
+/// The ALPN protocol of a connection for lists.
 pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
 
 /// How often each end looks whether its own lists have changed.
@@ -50,7 +49,7 @@ const LOOK: Duration = Duration::from_millis(400);
 /// The longest list, in bytes: tens of thousands of certificates.
 const MOST: usize = 1 << 20;
 
-/// What a frame has beside the list.
+/// The bytes of a frame beside the list.
 const FRAMED: usize = 16;
 
 /// Between two lists of one host: to check many costs a host more than to send them.
@@ -65,7 +64,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The same where the other end does not agree on the protocol: it has to be restarted or configured for that.
 const MUCH_LATER: Duration = Duration::from_secs(60);
 
-/// What travels on such a connection, either way.
+/// The message of such a connection, in both directions.
 #[derive(Encode, Decode)]
 #[cbor(array)]
 struct CrlMessage {
@@ -76,8 +75,8 @@ struct CrlMessage {
 
 impl Message for CrlMessage {}
 
-/// Exchanges lists with the host of this name for as long as the connection lasts, and this host has an
-/// `identity`. Where the other has told what cannot be taken, `complain` hears why, once.
+/// Exchanges lists with the host of this name while the connection lasts and this host has an `identity`. `complain`
+/// gets the reason when a list of the other host is not accepted, once.
 pub async fn exchange(
     far: impl AsyncRead + AsyncWrite,
     name: &str,
@@ -171,10 +170,10 @@ pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infall
     }
 }
 
-/// That a list is not taken, for logs.
+/// The log message for a list that is not accepted.
 pub const NOT_TAKEN: &str = "a list of revoked certificates that it has is not taken";
 
-/// What to do about that.
+/// The advice for it.
 pub const SAME_CA: &str = "both hosts need the ca.pem of one authority";
 
 /// A connection for lists; `None`: the other end does not agree on that.
