@@ -96,7 +96,7 @@ impl App {
         self.make_one(session, &operation)
     }
 
-    /// C_WrapKey. A length query wraps, too: no lease and no answer is kept for the second call.
+    /// C_WrapKey. A length query also wraps: no lease and no answer is kept for the second call.
     pub fn wrap(
         &self,
         session: u64,
@@ -143,7 +143,7 @@ impl App {
         let made = made.into_objects()?.pop().and_then(|made| made.session);
         let lent = ObjectRef::Session(made.ok_or(Rv(CKR_DEVICE_ERROR))?);
         let wrapped = self.wrapped(mechanism, lent, key);
-        // What cannot be destroyed goes with its worker.
+        // If this fails, the object goes with its worker.
         let _ = self.backend.execute(&Operation::Destroy { object: lent });
         wrapped
     }

@@ -1,4 +1,4 @@
-//! Who the application is: C_Login, C_Logout, and what ends with the last session.
+//! Login state of the application: C_Login, C_Logout, and the end of the last session.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ impl App {
                 }
                 answer?;
                 self.set_user(true);
-                // The login stands; where the catalogue cannot be read now, the next search reads it.
+                // The login is valid. If the catalogue cannot be read now, the next search reads it.
                 let _ = self.objects.reread(&*self.backend);
                 Ok(())
             }

@@ -1,8 +1,8 @@
-//! Where the state of this process is, or nothing: what a fork's child must not touch.
+//! Process-local state, which a fork's child must not touch.
 //!
-//! A child inherits the parent's state, which its threads may have locked. So the state is a pointer that is
-//! swapped, never a value that is changed under a lock; the child knows it by the process id, lets go of it as it
-//! is, and starts anew.
+//! A child inherits the parent's state, which the parent's threads may have locked. So the state is a pointer that is
+//! swapped, never a value that changes under a lock. The child recognises it by the process id, leaves it alone, and
+//! starts anew.
 
 use std::ops::Deref;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
@@ -83,10 +83,10 @@ impl<T> ProcessLocal<T> {
         self.current.swap(None)
     }
 
-    /// In a fork's child: what was inherited is the parent's. It stays as it is, and is never dropped: destructors
-    /// would lock and talk.
+    /// In a fork's child: leaves the parent's value alone. It is never dropped, since destructors would lock and
+    /// talk.
     fn leave_to_parent(&self, inherited: &Guard<Option<Arc<ProcessOwned<T>>>>) {
-        // Of the child's threads one does it; another may have put the child's own there already, which stays.
+        // One thread of the child does it; another one may have put the child's own value there, which stays.
         let was = Guard::into_inner(self.current.compare_and_swap(inherited, None));
         if was
             .as_ref()
@@ -104,7 +104,7 @@ impl<T> Drop for ProcessLocal<T> {
     }
 }
 
-/// What [`ProcessLocal::put`] has found.
+/// The result of [`ProcessLocal::put`].
 #[derive(PartialEq, Eq, Debug)]
 pub enum PutOutcome {
     /// Nothing: the value is the new one.
@@ -113,8 +113,9 @@ pub enum PutOutcome {
     Already,
 }
 
-/// What the daemon, the parent's workers and other processes would notice is closed, once in each process, before it
-/// opens anything of the kind; no byte is written or read, and no lock is waited for that a thread of the parent may hold.
+/// Closes inherited descriptors that the daemon, the parent's workers and other processes would notice. It runs once
+/// in each process, before that opens its own. It reads and writes nothing, and waits for no lock of the parent's
+/// threads.
 #[allow(unsafe_code)]
 fn close_inherited() {
     let process = std::process::id();
@@ -149,8 +150,8 @@ fn heed_forks() {
         fork::after_in_parent,
         fork::after_in_child,
     ];
-    // SAFETY: they touch counters alone, whatever the thread that forks holds; the C library forgets them with this one.
-    // Where it has no memory for them, forks go on unheeded.
+    // SAFETY: the handlers touch only counters; the C library forgets them when this library is unloaded. Without
+    // memory for them, forks go unnoticed.
     unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
 }
 

@@ -20,12 +20,12 @@ pub struct Session {
     state: Mutex<SessionState>,
 }
 
-/// What a session has under way.
+/// The operations of a session.
 #[derive(Default)]
 pub struct SessionState {
     /// Cryptographic operations, at most one of each function; one is the common case.
     pub active: SmallVec<[ActiveOperation; 1]>,
-    /// What C_FindObjects has still to give.
+    /// The handles that C_FindObjects has still to give.
     pub search: Option<std::vec::IntoIter<u64>>,
 }
 
@@ -110,7 +110,7 @@ impl Sessions {
         (count(&self.open), count(&self.writing))
     }
 
-    /// Whether a read-only session is open.
+    /// True if a read-only session is open.
     pub fn any_read_only(&self) -> bool {
         let (open, writing) = self.count();
         open > writing

@@ -23,7 +23,7 @@ const SYSTEM: &str = "/etc/hsmux/hsmux.toml";
 /// How long an operation may take where no configuration file says.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What an application says of the pool's place; where it says nothing, the environment does.
+/// The location of the pool as an application gives it; otherwise the environment decides.
 #[derive(Clone, Default, Debug)]
 pub struct PoolLocation {
     /// The daemon's socket; then no configuration file is read.
@@ -74,8 +74,8 @@ fn daemon(draft: &Draft) -> Result<DaemonBackend> {
     DaemonBackend::new(endpoint, draft.config.pool.deadline)
 }
 
-/// Mistakes of the file are no reason to fail: a daemon that runs goes on with what it read before. If nobody answers,
-/// they are the reason.
+/// Mistakes in the file alone are no failure: a running daemon keeps its earlier configuration. If no daemon answers,
+/// they are reported.
 fn reached(daemon: DaemonBackend, mistakes: &[Mistake]) -> Result<Box<dyn Backend>> {
     if !mistakes.is_empty() {
         daemon.reach().map_err(|_| of(mistakes))?;
@@ -86,8 +86,8 @@ fn reached(daemon: DaemonBackend, mistakes: &[Mistake]) -> Result<Box<dyn Backen
     Ok(Box::new(daemon))
 }
 
-/// Whether the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
-/// getauxval(3)). Then that user decides nothing.
+/// True if the program has rights that its user lacks: set-uid, set-gid or file capabilities (AT_SECURE in
+/// getauxval(3)). Then the user's environment decides nothing.
 #[allow(unsafe_code)]
 pub fn is_privileged() -> bool {
     // SAFETY: it reads a number that the kernel gave this process.

@@ -38,7 +38,7 @@ impl EmbeddedBackend {
     }
 }
 
-/// Whether the broker would take an object with these attributes for a key that it has made.
+/// True if the broker would take an object with these attributes for one of its keys.
 fn is_broker_key(attributes: &Attributes) -> bool {
     let certificate = Some(ck::CKO_CERTIFICATE);
     has_broker_mark(attributes) && attributes.number(ck::CKA_CLASS) != certificate
@@ -56,7 +56,7 @@ impl Backend for EmbeddedBackend {
 
     fn view(&self, known: u64) -> Result<Option<View>> {
         let snapshot = self.token.objects()?;
-        // Epochs of a view start at 1, for 0 says that none is known.
+        // Epochs of a view start at 1: a caller without a view says 0.
         let epoch = snapshot.epoch + 1;
         if epoch == known {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Block ciphers in parts: each part is an operation of its own, chained by its last block.
+//! Block ciphers in parts: each part is a separate operation, chained by its last block.
 
 use bytes::Bytes;
 use hsmux_token::ck::*;
@@ -35,7 +35,7 @@ pub struct Blocks {
     chain: BlockChaining,
     pads: bool,
     block: usize,
-    /// What the next part starts from.
+    /// The IV of the next part.
     iv: Vec<u8>,
     /// Blocks that may still be enciphered before a value of the counter comes again.
     left: u128,

@@ -22,12 +22,12 @@ pub enum Function {
     Decrypt,
 }
 
-/// What a function asks of a mechanism and of a key.
+/// The requirements of a function for a mechanism and a key.
 struct FunctionNeeds {
     flag: CK_FLAGS,
     usage: CK_ATTRIBUTE_TYPE,
     classes: &'static [Class],
-    /// What a member is asked to do; `None` for what is done here.
+    /// The verb of the member's operation; `None` if this process does all of it.
     verb: Option<Verb>,
 }
 
@@ -75,12 +75,12 @@ impl Function {
         self.needs().classes.contains(&class)
     }
 
-    /// What a member is asked to do with a private or secret key; `None` for what is never asked.
+    /// The verb for a private or secret key; `None` if a member is never asked.
     pub fn verb(self) -> Option<Verb> {
         self.needs().verb
     }
 
-    /// What is wrong with input of a length that the mechanism cannot take.
+    /// The error for input of a length that the mechanism cannot take.
     pub fn length_error(self) -> CK_RV {
         match self {
             Self::Decrypt => CKR_ENCRYPTED_DATA_LEN_RANGE,

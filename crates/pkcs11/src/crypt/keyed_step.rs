@@ -10,7 +10,7 @@ use crate::app::App;
 use crate::object::ObjectEntry;
 use crate::rv::{Result, Rv};
 
-/// What does the keyed step.
+/// The keyed step of an operation.
 #[derive(Clone)]
 pub enum KeyedStep {
     /// Nothing: the digest is the answer.
@@ -21,17 +21,17 @@ pub enum KeyedStep {
     Public(Arc<ObjectEntry>),
 }
 
-/// What a member is asked to do, and with which key.
+/// The verb and the key of a member's operation.
 #[derive(Clone, Copy)]
 pub struct MemberStep {
-    /// What.
+    /// The verb.
     pub verb: Verb,
-    /// With which key.
+    /// The key.
     pub key: ObjectRef,
 }
 
 impl MemberStep {
-    /// What that is for these data.
+    /// The operation for these data.
     pub fn operation(self, mechanism: &Mechanism, data: Bytes) -> Operation {
         Operation::Use {
             verb: self.verb,
@@ -65,7 +65,7 @@ impl KeyedStep {
         }
     }
 
-    /// Whether a signature is good; a MAC is verified by who has its key.
+    /// Verifies a signature here, or a MAC on a member.
     pub fn verify(
         &self,
         app: &App,

@@ -20,14 +20,14 @@ use crate::rv::{Result, Rv};
 pub struct ActiveOperation {
     /// Which function it is of.
     pub function: Function,
-    /// What the key's owner is asked for: of the application's mechanism, the part behind the hash.
+    /// The mechanism of the keyed step: the part of the application's mechanism behind the hash.
     pub(super) mechanism: Mechanism,
     pub(super) input: OperationInput,
     pub(super) target: KeyedStep,
     pub(super) key: Option<Arc<ObjectEntry>>,
-    /// Whether parts have come.
+    /// True once parts have come.
     pub(super) begun: bool,
-    /// Whether the key still waits for C_Login as CKU_CONTEXT_SPECIFIC.
+    /// True while the key waits for C_Login as CKU_CONTEXT_SPECIFIC.
     pub(super) locked: bool,
     /// An answer whose length could not be foretold, and for which there was no room.
     pub(super) kept: Option<PendingAnswer>,
@@ -91,7 +91,8 @@ impl ActiveOperation {
         out.put(&answer)
     }
 
-    /// Refuses what answers at its end only: nobody else could follow its plain text.
+    /// Refuses operations that answer only at their end: their plain text would come too late for the second
+    /// operation.
     pub fn in_parts(&self) -> Result {
         match self.input {
             OperationInput::Blocks(_) => Ok(()),
@@ -133,7 +134,7 @@ impl ActiveOperation {
         self.target.verify(app, &self.mechanism, &data, signature)
     }
 
-    /// What a member is asked in the end, for who asks by himself.
+    /// The member's operation, for callers that send it themselves.
     pub fn operation(&self, last: &[u8]) -> Result<Operation> {
         match &self.target {
             KeyedStep::Member(asked) => Ok(asked.operation(&self.mechanism, self.data(last)?)),
@@ -146,12 +147,12 @@ impl ActiveOperation {
         std::mem::take(&mut self.locked)
     }
 
-    /// Whether the key waits for its PIN.
+    /// True if the key waits for its PIN.
     pub fn is_locked(&self) -> bool {
         self.locked
     }
 
-    /// Whether its key is a private object.
+    /// True if its key is a private object.
     pub fn is_private(&self) -> bool {
         self.key.as_ref().is_some_and(|key| key.is_private())
     }
@@ -196,7 +197,7 @@ impl ActiveOperation {
         given
     }
 
-    /// Length of the answer to what has come and `more` bytes, for what is not done in blocks.
+    /// The length of the answer to all input and `more` bytes, for operations that do not work in blocks.
     fn length(&self, more: usize) -> AnswerLength {
         let len = self.input.gathered() + more;
         let of_key = self.key.as_ref().and_then(|key| key.signature_len());

@@ -145,7 +145,7 @@ impl App {
         let session = self.sessions.get(session)?;
         let mut state = session.state();
         let at = state.place(other)?;
-        // Taken out for the step, for both operations are of one session.
+        // Taken out during the step: both operations are of one session.
         let mut second = state.active.swap_remove(at);
         let result = state.step(
             cipher,

@@ -7,7 +7,7 @@ use hsmux_token::{Blob, Gcm, Mechanism, MechanismEntry, Oaep, Params, Pss};
 use super::pointer::{check, slice};
 use crate::rv::{Result, Rv};
 
-/// What a mechanism's parameter looks like.
+/// The form of a mechanism's parameter.
 enum ParameterShape {
     Nothing,
     /// So many bytes, exactly.
@@ -17,7 +17,7 @@ enum ParameterShape {
     OptionalBytes(usize),
     Number,
     Pss,
-    /// Or no parameter: each module has a default of its own, and some take no other.
+    /// With or without a parameter: modules have defaults, and some accept no other.
     Oaep,
     Gcm,
     Ctr,
@@ -65,7 +65,7 @@ pub unsafe fn read(mechanism: *const CK_MECHANISM) -> Result<Mechanism> {
     // SAFETY: not null, and valid by this function's own contract.
     let mechanism = unsafe { &*check(mechanism.cast_mut())? };
     let kind = mechanism.mechanism;
-    // What is not in the table may carry pointers that mean nothing in another process.
+    // Parameters of unknown mechanisms may carry pointers, which mean nothing in another process.
     if Mechanism::is_vendor_defined(kind) {
         return match mechanism.ulParameterLen {
             0 => Ok(Mechanism::plain(kind)),
@@ -196,7 +196,7 @@ fn pss(p: &CK_RSA_PKCS_PSS_PARAMS) -> Params {
 }
 
 unsafe fn oaep(p: &CK_RSA_PKCS_OAEP_PARAMS) -> Result<Params> {
-    // Programs that have no label to give often leave the source out, too.
+    // Programs without a label often leave the source at 0.
     if p.source != CKZ_DATA_SPECIFIED && p.ulSourceDataLen != 0 {
         return Err(Rv(CKR_MECHANISM_PARAM_INVALID));
     }

@@ -94,7 +94,7 @@ unsafe fn fill_one(attribute: &mut CK_ATTRIBUTE, value: &AttributeValue) -> Resu
     if attribute.pValue.is_null() {
         return Ok(());
     }
-    // What an earlier call has marked as without value has no room either.
+    // An attribute that an earlier call has marked as unavailable has no room either.
     if len > room || room == CK_UNAVAILABLE_INFORMATION {
         attribute.ulValueLen = CK_UNAVAILABLE_INFORMATION;
         return Err(Rv(CKR_BUFFER_TOO_SMALL));

@@ -16,9 +16,9 @@ pub struct CatalogueView {
     pub epoch: u64,
     /// The pool as one token.
     pub info: TokenInfo,
-    /// What can be asked for.
+    /// The mechanisms on offer.
     pub mechanisms: Mechanisms,
-    /// Whether private objects are among them.
+    /// True if private objects are among them.
     pub logged_in: bool,
     entries: NameMap<u64, Arc<ObjectEntry>>,
 }

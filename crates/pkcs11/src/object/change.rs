@@ -10,13 +10,13 @@ use super::{AttributeValue, ObjectEntry, ObjectLocation, local, template};
 use crate::app::App;
 use crate::rv::{Result, Rv};
 
-/// What an object is, or where: never changed in place.
+/// The identity and the place of an object, which never change.
 const FIXED: [CK_ATTRIBUTE_TYPE; 4] = [CKA_CLASS, CKA_KEY_TYPE, CKA_TOKEN, CKA_LOCAL];
 
-/// What a copy has from its original.
+/// Attributes that a copy takes from its original.
 const INHERITED: [CK_ATTRIBUTE_TYPE; 3] = [CKA_CLASS, CKA_KEY_TYPE, CKA_CERTIFICATE_TYPE];
 
-/// What a copy may have of its own and still be used as its original.
+/// Attributes in which a copy may differ and still be used as its original.
 const NAMES: [CK_ATTRIBUTE_TYPE; 3] = [CKA_TOKEN, CKA_LABEL, CKA_ID];
 
 impl App {
@@ -156,7 +156,7 @@ impl App {
         Ok(sizes.sum())
     }
 
-    /// Whether this session may make an object: PKCS#11 3.0, table 6 and section 4.4.
+    /// Allows this session to make an object, or says why not: PKCS#11 3.0, table 6 and section 4.4.
     pub(crate) fn may_make(&self, session: u64, class: Class, template: &Attributes) -> Result {
         template::check(template)?;
         let session = self.sessions.get(session)?;
@@ -195,10 +195,10 @@ impl App {
     }
 }
 
-/// The token's private key, where a session's copy of it needs no object of its own.
+/// The token's private key behind a session's copy that needs no object.
 ///
-/// NSS signs TLS handshakes with such copies. As an object it would be on one member, which alone would do the work,
-/// and gone with that member's worker; so it is a name in this process, and the work is every member's.
+/// NSS signs TLS handshakes with such copies. An object would be on one member, which alone would do the work, and it
+/// would go with that member's worker. A name in this process lets every member do the work.
 fn lasting(original: &ObjectEntry, token: bool, template: &Attributes) -> Option<ObjectId> {
     let (ObjectLocation::Token(id) | ObjectLocation::Copy(id)) = original.location else {
         return None;
@@ -214,7 +214,7 @@ pub struct ReadableObject {
 }
 
 impl ReadableObject {
-    /// What C_GetAttributeValue says.
+    /// The answer of C_GetAttributeValue.
     pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> AttributeValue<'_> {
         match self.more.get(kind) {
             Some(value) => AttributeValue::Known(Cow::Borrowed(value)),

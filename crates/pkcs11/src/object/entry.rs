@@ -10,7 +10,7 @@ use hsmux_token::{Attributes, Class, KeyKind, ObjectId, ObjectRef, SessionObject
 use super::template;
 use crate::rv::{Result, Rv};
 
-/// Where an object lives.
+/// The location of an object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ObjectLocation {
     /// On the members that hold it.
@@ -27,11 +27,11 @@ pub enum ObjectLocation {
 pub struct ObjectEntry {
     /// The handle that the application has.
     pub handle: u64,
-    /// Where it lives.
+    /// The location.
     pub location: ObjectLocation,
     /// The session that made it, and with which it goes; 0 for a token object.
     pub session: u64,
-    /// What can be read of it.
+    /// The readable attributes.
     pub attributes: Attributes,
     /// CKA_CLASS.
     pub class: Class,
@@ -43,7 +43,7 @@ pub struct ObjectEntry {
     public: OnceLock<Option<PublicKey>>,
 }
 
-/// What C_GetAttributeValue says of an attribute.
+/// The answer of C_GetAttributeValue for one attribute.
 pub enum AttributeValue<'a> {
     /// Its value.
     Known(Cow<'a, [u8]>),
@@ -113,7 +113,7 @@ impl ObjectEntry {
         self.attributes.flag(flag) != Some(false)
     }
 
-    /// Whether CKA_ALLOWED_MECHANISMS has it, or has nothing.
+    /// True if CKA_ALLOWED_MECHANISMS has it, or is empty.
     pub fn allows(&self, mechanism: CK_MECHANISM_TYPE) -> bool {
         match self.attributes.get(CKA_ALLOWED_MECHANISMS) {
             None | Some([]) => true,
@@ -123,7 +123,7 @@ impl ObjectEntry {
         }
     }
 
-    /// The public key, for what is done in this process.
+    /// The public key, for operations in this process.
     pub fn public(&self) -> Result<&PublicKey> {
         self.public
             .get_or_init(|| match PublicKey::from_attributes(&self.attributes) {
@@ -137,7 +137,7 @@ impl ObjectEntry {
             .ok_or(Rv(CKR_KEY_TYPE_INCONSISTENT))
     }
 
-    /// Whether this process computes with the public key; a member does with all others.
+    /// True if this process can compute with the public key; all others need a member.
     pub fn is_checked_here(&self) -> bool {
         let key = self.public();
         key.is_ok_and(|key| key.unchecked_curve().is_none())
@@ -148,7 +148,7 @@ impl ObjectEntry {
         self.size
     }
 
-    /// What C_GetAttributeValue says, as far as this process knows.
+    /// The answer of C_GetAttributeValue, as far as this process knows it.
     pub fn value(&self, kind: CK_ATTRIBUTE_TYPE) -> AttributeValue<'_> {
         if let Some(value) = self.attributes.get(kind) {
             return AttributeValue::Known(Cow::Borrowed(value));
@@ -169,7 +169,7 @@ impl ObjectEntry {
         }
     }
 
-    /// Whether CKA_VALUE and its like may be read of the token: it was asked not to keep them back.
+    /// True if the token reveals CKA_VALUE and the like, since the template asked for that.
     pub fn is_readable(&self) -> bool {
         self.attributes.flag(CKA_SENSITIVE) == Some(false)
             && self.attributes.flag(CKA_EXTRACTABLE) == Some(true)

@@ -76,7 +76,7 @@ impl RsaCipher {
         Ok(())
     }
 
-    /// What a parameter is now; `None` of one that is not known here.
+    /// The value of a parameter; `None` for an unknown one.
     pub fn get(&self, name: &CStr) -> Option<ParamValue<'_>> {
         let (hash, mgf) = self.hashes();
         if name == names::PAD_MODE {
@@ -96,7 +96,7 @@ impl RsaCipher {
         self.key.as_ref().map_or(0, |key| key.max_len())
     }
 
-    /// Enciphers or deciphers; nobody is asked to where there may be too little room.
+    /// Enciphers or deciphers; a token is asked only if there is enough room for the answer.
     pub fn run(&self, data: &[u8], room: usize) -> Result<Vec<u8>> {
         let len = self.max_len();
         if room < len {

@@ -16,11 +16,11 @@ use crate::mechanisms::Mechanisms;
 use crate::process_local::ProcessLocal;
 use crate::setup::{self, PoolLocation};
 
-/// What one activation of the provider knows.
+/// The state of one activation of the provider.
 pub struct ProviderContext {
     source: PoolLocation,
     connection: ProcessLocal<ProcessBackend>,
-    /// With which each process logs in.
+    /// The PIN with which each process logs in.
     pin: ArcSwapOption<Secret>,
     /// Why no key was found the last time.
     said: Mutex<String>,
@@ -90,8 +90,8 @@ impl ProviderContext {
         })
     }
 
-    /// Says on standard error why no key was found: OpenSSL clears what its decoders have said, and haproxy would have
-    /// nothing to say. Once, for they ask for each family of keys.
+    /// Says on standard error why no key was found. OpenSSL clears the errors of its decoders, and haproxy would have
+    /// nothing to report. It is said once, since each family of keys is asked for.
     pub fn say<T>(&self, found: &Result<T>) {
         let say = match found {
             Ok(_) => String::new(),

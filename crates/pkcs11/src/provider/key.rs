@@ -24,7 +24,7 @@ pub struct ProviderKey {
     pub private: Option<PoolPrivateKey>,
 }
 
-/// What the pool knows a private key by, in any process.
+/// The pool's description of a private key, valid in any process.
 pub struct PoolPrivateKey {
     context: Arc<ProviderContext>,
     entry: Arc<ObjectEntry>,
@@ -52,7 +52,7 @@ impl PoolPrivateKey {
         &self.uri
     }
 
-    /// Begins a signature or a decryption; nobody is asked for anything.
+    /// Begins a signature or a decryption; the pool is not asked yet.
     pub fn begin(&self, function: Function, mechanism: Mechanism) -> Result<ActiveOperation> {
         let key = Arc::clone(&self.entry);
         let name = mechanism.name();
@@ -95,10 +95,10 @@ impl ProviderKey {
         })
     }
 
-    /// The public key for another provider; its curve alone, where not even the `public` key is asked for.
+    /// The public key for another provider; only its curve, if not even the `public` key is asked for.
     ///
-    /// Of a private key nothing is given: a copy of the public half alone would be taken for the whole, and OpenSSL
-    /// would sign with it in its own provider.
+    /// A private key is never exported: OpenSSL would take the public half alone for the whole key, and sign with it
+    /// in its own provider.
     pub fn exported(
         &self,
         private: bool,
@@ -118,7 +118,7 @@ impl ProviderKey {
         Ok(values)
     }
 
-    /// What it says of itself; `None` for what it does not know.
+    /// The value of a parameter of the key; `None` for an unknown one.
     pub fn describe(&self, name: &CStr) -> Option<ParamValue<'_>> {
         if name == names::BITS {
             return Some(ParamValue::size(self.public.bits()));

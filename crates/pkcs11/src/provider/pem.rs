@@ -5,7 +5,7 @@ use zeroize::Zeroizing;
 /// A block.
 #[derive(PartialEq, Eq, Debug)]
 pub struct PemBlock {
-    /// What stands behind BEGIN.
+    /// The label behind BEGIN.
     pub label: String,
     /// The lines between, if it is of the label that was asked for.
     pub body: String,

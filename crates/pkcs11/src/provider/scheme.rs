@@ -38,15 +38,15 @@ enum SaltLength {
     Digest,
     /// As many as the key has room for.
     Most,
-    /// The digest's, if there is room: OpenSSL's own default from 3.1 on, for tokens may refuse more (FIPS 186-5,
-    /// section 5.4).
+    /// The digest's, if there is room. This is OpenSSL's own default from 3.1 on, since tokens may refuse more (FIPS
+    /// 186-5, section 5.4).
     #[default]
     MostOfDigest,
     Bytes(u64),
 }
 
 impl SignatureScheme {
-    /// What is usual, with a digest.
+    /// The default scheme with a digest.
     pub fn with(hash: Option<Hash>) -> Self {
         Self {
             hash,

@@ -14,7 +14,7 @@ use super::value::ParamValue;
 use crate::crypt::{ActiveOperation, Function};
 use crate::rv::Rv;
 
-/// What OpenSSL has a context for; it copies one for each signature that it asks for.
+/// The state of an OpenSSL context; OpenSSL copies one for each signature.
 #[derive(Clone, Default)]
 pub struct SignatureOperation {
     key: Option<Arc<ProviderKey>>,
@@ -51,7 +51,7 @@ impl SignatureOperation {
         self.scheme.set(name, value)
     }
 
-    /// What a parameter is now; `None` of one that is not known here.
+    /// The value of a parameter; `None` for an unknown one.
     pub fn get(&self, name: &CStr) -> Result<Option<ParamValue<'_>>> {
         Ok(if name == names::DIGEST {
             self.scheme
@@ -67,8 +67,8 @@ impl SignatureOperation {
         })
     }
 
-    /// The DER of the AlgorithmIdentifier. Where there is none that is an error: OpenSSL's ASN1_item_sign_ctx and CMS
-    /// do not look whether they were given one.
+    /// The DER of the AlgorithmIdentifier. A missing one is an error here: OpenSSL's ASN1_item_sign_ctx and CMS do
+    /// not check that they got one.
     fn algorithm(&self) -> Result<Vec<u8>> {
         let public = &self.key.as_ref().ok_or_else(no_key)?.public;
         let mechanism = self.scheme.mechanism(public, true)?;
@@ -91,7 +91,7 @@ impl SignatureOperation {
         self.active()?.feed(part).map_err(refused)
     }
 
-    /// The signature of all parts and the `last`, as X.509 has it; nobody is asked for one that may not fit.
+    /// The signature of all parts and the `last`, in the form of X.509; the pool is asked only if the answer fits.
     pub fn finish(&mut self, last: &[u8], room: usize) -> Result<Vec<u8>> {
         fits(self.max_len(), room)?;
         let last = self.input(last)?;
@@ -103,8 +103,8 @@ impl SignatureOperation {
         csr::signature_value(mechanism, &signature)
     }
 
-    /// What a mechanism that does not hash takes of a digest: in a DigestInfo, or as much of it as a curve's order
-    /// has (FIPS 186-5, section 6.4.1).
+    /// The input of a mechanism that does not hash: a DigestInfo, or as much of the digest as a curve's order has
+    /// (FIPS 186-5, section 6.4.1).
     fn input<'a>(&self, data: &'a [u8]) -> Result<Cow<'a, [u8]>> {
         if self.hashes {
             return Ok(data.into());

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 use std::fmt;
 
-/// What a parameter has, or is to have.
+/// The value of a parameter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ParamValue<'a> {
     /// A number that fits.

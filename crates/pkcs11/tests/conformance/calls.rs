@@ -15,7 +15,7 @@ use crate::soft::{Soft, soft};
 
 pub const PIN: &[u8] = b"2468";
 pub const SLOT: CK_SLOT_ID = 1;
-/// What buffers are filled with, to see what was not written.
+/// The fill of buffers, which shows the bytes that were not written.
 pub const FILL: u8 = 0xee;
 
 pub type Handle = CK_ULONG;
@@ -286,5 +286,5 @@ pub fn wanted(class: u64, label: &str) -> Attributes {
         .with(CKA_LABEL, label.as_bytes().to_vec())
 }
 
-/// A pointer to nothing, for calls that must say so.
+/// A null pointer, for calls that must refuse it.
 pub const NOTHING: *const u8 = null();

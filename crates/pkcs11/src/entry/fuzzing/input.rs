@@ -2,7 +2,7 @@
 
 use hsmux_token::ck::CK_ULONG;
 
-/// What is left of the input.
+/// The rest of the input.
 pub struct FuzzInput<'a>(pub &'a [u8]);
 
 impl FuzzInput<'_> {
@@ -50,7 +50,7 @@ pub struct FuzzArray {
     null: bool,
     /// The length that the application says.
     pub len: CK_ULONG,
-    /// Whether the library can read it.
+    /// True if the library can read it.
     pub readable: bool,
 }
 
@@ -74,7 +74,7 @@ impl FuzzArray {
         }
     }
 
-    /// What the application passes.
+    /// The pointer and length that the application passes.
     pub fn pointer<T>(&mut self) -> *mut T {
         if self.null {
             std::ptr::null_mut()

@@ -59,7 +59,7 @@ pub fn mechanism(input: &[u8]) -> Option<Mechanism> {
     read.ok()
 }
 
-/// What a parameter without pointers means, where it was read.
+/// The expected meaning of a parameter without pointers.
 fn plain(kind: CK_MECHANISM_TYPE, len: CK_ULONG, data: &[u8]) -> Params {
     assert_eq!(len, data.len() as CK_ULONG);
     let number = |at: usize| {

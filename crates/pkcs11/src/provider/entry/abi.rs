@@ -58,7 +58,7 @@ pub const UTF8: c_uint = 4;
 pub const OCTETS: c_uint = 5;
 pub const UTF8_PTR: c_uint = 6;
 
-/// OSSL_PARAM_UNMODIFIED: nobody has given a value.
+/// OSSL_PARAM_UNMODIFIED: the parameter has no value.
 const UNMODIFIED: usize = usize::MAX;
 
 impl Dispatch {
@@ -105,7 +105,7 @@ impl Param {
         returned: 0,
     };
 
-    /// That there is such a parameter, without a value.
+    /// A parameter without a value.
     pub const fn named(key: &'static CStr, kind: c_uint) -> Self {
         Self::new(key, kind, std::ptr::null_mut(), 0)
     }

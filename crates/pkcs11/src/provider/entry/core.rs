@@ -1,4 +1,4 @@
-//! What OpenSSL's core does for a provider (provider-base(7)).
+//! Functions of OpenSSL's core for a provider (provider-base(7)).
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -172,7 +172,7 @@ unsafe fn find(functions: *const Dispatch, id: c_int) -> Option<*const ()> {
         if row.id == id && !row.function.is_null() {
             return Some(row.function);
         }
-        // SAFETY: there is one more, for this one is not the end.
+        // SAFETY: this entry is not the end, so another one follows.
         at = unsafe { at.add(1) };
     }
 }

@@ -15,7 +15,7 @@ use super::param::ParamArray;
 use crate::provider::value::ParamValue;
 use crate::provider::{names, pem as block};
 
-/// What a decoder says that has found nothing for it: others are asked.
+/// The result of a decoder that has found nothing: OpenSSL asks the next one.
 const GO_ON: c_int = 1;
 
 /// OSSL_OBJECT_PKEY.
@@ -143,7 +143,7 @@ unsafe fn der_to_key(
     take: Callback,
     argument: *mut c_void,
 ) -> c_int {
-    // What comes may be anything, a key in the clear among it.
+    // The input may be anything, even a key in the clear.
     let mut buffer = Zeroizing::new([0; DER]);
     let mut len = 0;
     loop {
@@ -162,7 +162,7 @@ unsafe fn der_to_key(
     if key.public.kind() != kind {
         return GO_ON;
     }
-    // Who loads the key takes it out of its place.
+    // The loader of the key takes it from here.
     let held = KeyData {
         core: provider.core,
         key: Some(Arc::new(key)),
@@ -178,7 +178,7 @@ unsafe fn der_to_key(
     // SAFETY: OpenSSL's own callback with its own argument.
     let answer = unsafe { take(array.as_ptr(), argument) };
     if !place.is_null() {
-        // SAFETY: it was made above, and nobody has taken it.
+        // SAFETY: it was made above and not taken.
         drop(unsafe { Box::from_raw(place) });
     }
     answer

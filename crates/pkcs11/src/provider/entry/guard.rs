@@ -1,8 +1,8 @@
-//! What stands around every function that OpenSSL calls.
+//! The guard around every function that OpenSSL calls.
 
 use std::ffi::c_int;
 
-/// What a function says that could not do what it was asked.
+/// The return value of a function that has failed.
 pub trait FailureValue {
     /// 0 or null.
     const FAILURE: Self;
@@ -31,9 +31,8 @@ macro_rules! callbacks {
         #[allow(unused_unsafe)]
         unsafe extern "C" fn $name($($arg: $kind),*) $(-> $answer)? {
             $crate::entry::caught($crate::provider::entry::guard::FailureValue::FAILURE, move || {
-                // SAFETY: OpenSSL keeps the contract of provider-base(7) and its kin: each pointer is null, or valid
-                // until the call returns. Contexts are those that this library has given, for one thread at a time;
-                // keys, too, for any number of threads, which only read them.
+                // SAFETY: by provider-base(7), each pointer is null, or valid until the call returns. Contexts are
+                // this library's, one thread at a time; keys are shared and only read.
                 unsafe { $body }
             })
         }

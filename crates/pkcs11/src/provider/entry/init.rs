@@ -25,15 +25,15 @@ const CIPHER: c_int = 13;
 const ENCODER: c_int = 20;
 const DECODER: c_int = 21;
 
-/// What each activation of the provider has.
+/// The state of an activation of the provider.
 pub struct Provider {
     pub core: OpensslCore,
     pub context: Arc<ProviderContext>,
 }
 
 impl Provider {
-    /// What a decoder has found. Why it has not goes into OpenSSL's queue, which is emptied before most programs look
-    /// into it, and to standard error.
+    /// The result of a decoder. An error goes into OpenSSL's queue, which is emptied before most programs read it,
+    /// and to standard error.
     pub fn told<T>(&self, found: Result<T>) -> Option<T> {
         self.context.say(&found);
         self.core.told(found)
@@ -79,9 +79,10 @@ const OWN_VERSION: &CStr =
         Err(_) => c"",
     };
 
-/// What OpenSSL calls when it has loaded the module as a provider (provider(7)).
+/// The entry point that OpenSSL calls when it has loaded the module as a provider (provider(7)).
 ///
 /// # Safety
+///
 /// OpenSSL's contract: its table of functions ends with number 0, and both places can be written to.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]

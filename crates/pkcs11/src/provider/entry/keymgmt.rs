@@ -13,10 +13,10 @@ use super::param::{self, ParamArray};
 use crate::provider::key::ProviderKey;
 use crate::provider::names;
 
-/// What OpenSSL has a pointer to: a key, or the place for one that is to be imported.
+/// OpenSSL's keydata: a key, or the place for one that is to be imported.
 #[derive(Clone)]
 pub struct KeyData {
-    /// Who is told why a function fails.
+    /// The core that gets the reasons of failures.
     pub core: OpensslCore,
     pub key: Option<Arc<ProviderKey>>,
 }

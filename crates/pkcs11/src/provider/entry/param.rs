@@ -20,7 +20,7 @@ pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
             return None;
         }
         let param = at;
-        // SAFETY: there is one more, for this one is not the end.
+        // SAFETY: this entry is not the end, so another one follows.
         at = unsafe { at.add(1) };
         Some(param)
     })
@@ -29,7 +29,8 @@ pub unsafe fn all(params: *mut Param) -> impl Iterator<Item = *mut Param> {
 /// The names and values of an array, without those that have no value.
 ///
 /// # Safety
-/// As of [`all`]; and nobody writes to it meanwhile.
+///
+/// As of [`all`]; and no thread writes to it meanwhile.
 pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, ParamValue<'a>)> {
     // SAFETY: by this function's own contract, here and below.
     unsafe { all(params) }.filter_map(|param| unsafe {
@@ -38,9 +39,10 @@ pub unsafe fn values<'a>(params: *mut Param) -> impl Iterator<Item = (&'a CStr, 
     })
 }
 
-/// Puts the values that an array asks for; what has none is left as it is.
+/// Puts the values that an array asks for; unknown parameters stay unchanged.
 ///
 /// # Safety
+///
 /// As of [`all`], and its places can be written to.
 pub unsafe fn answer<'v>(
     params: *mut Param,
@@ -48,7 +50,7 @@ pub unsafe fn answer<'v>(
 ) -> Result<()> {
     // SAFETY: by this function's own contract.
     for param in unsafe { all(params) } {
-        // SAFETY: as above; nobody else looks at it meanwhile.
+        // SAFETY: as above; no other thread reads it meanwhile.
         let param = unsafe { &mut *param };
         // SAFETY: as above.
         let Some(value) = value(unsafe { param.name() })? else {

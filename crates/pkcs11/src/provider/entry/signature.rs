@@ -1,4 +1,4 @@
-//! Signatures (provider-signature(7)): the key's family decides, so that all algorithms have one table.
+//! Signatures (provider-signature(7)): the key's family decides, and all algorithms share one table.
 
 use std::ffi::{CStr, c_char, c_int};
 
