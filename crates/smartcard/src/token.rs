@@ -1,7 +1,7 @@
-//! A card as a [`Token`]: its key pairs sign, without a PKCS#11 module in between.
+//! A card as a [`Token`]: its key pairs sign without a PKCS#11 module.
 //!
-//! For measurements and tests over a card that nobody else uses: the login is kept, and when somebody
-//! takes it away, signing fails. A pool reaches its cards by a vendor's module.
+//! For measurements and tests over a card that no other program uses. The login is kept; if another program ends it,
+//! signing fails. A pool reaches its cards through a vendor's module.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -178,7 +178,7 @@ fn both_halves(reference: KeyReference, public: &PublicKey) -> [Attributes; 2] {
     [named(half), named(private)]
 }
 
-/// What a pool would have heard from a vendor's module, in the card's words.
+/// The error that a vendor's module would have given to a pool, in the card's words.
 impl From<CardError> for Error {
     fn from(error: CardError) -> Self {
         let (scope, kind) = match error {

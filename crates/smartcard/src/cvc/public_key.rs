@@ -42,7 +42,7 @@ impl CvPublicKey {
         Ok(Self { algorithm, numbers })
     }
 
-    /// What the key signs with: the value of the OID (id-TA-..., TR-03110-3, appendix A.7.3).
+    /// The signature algorithm: the value of the OID (id-TA-..., TR-03110-3, appendix A.7.3).
     pub fn algorithm(&self) -> &[u8] {
         &self.algorithm
     }

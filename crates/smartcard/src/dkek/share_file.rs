@@ -74,7 +74,7 @@ impl ShareFile {
     }
 }
 
-/// What the password becomes.
+/// The keys derived from the password.
 struct ShareFileKeys {
     key: Zeroizing<[u8; 32]>,
     iv: Zeroizing<[u8; 16]>,

@@ -12,7 +12,7 @@ use super::error::{channel_error, is_gone};
 use super::readers::establish;
 use crate::channel::ChannelError;
 
-/// What the thread is asked for; each has one answer.
+/// A request to the thread; each has one answer.
 pub enum CardRequest {
     /// Begins a transaction.
     Begin,
@@ -22,7 +22,7 @@ pub enum CardRequest {
     End,
 }
 
-/// What a card has answered; nothing to `Begin` and `End`.
+/// The answer of a card; empty for `Begin` and `End`.
 pub type CardReply = Result<Vec<u8>, ChannelError>;
 
 /// Starts the thread; its first answer says whether it has the card.
@@ -38,7 +38,7 @@ pub fn start(
     Ok((asks, answers, thread))
 }
 
-/// Ends when nobody listens any more.
+/// Ends when the channel is gone.
 fn serve(reader: &str, asked: &Receiver<CardRequest>, answer: &Sender<CardReply>) {
     let mut line = match CardConnection::open(reader) {
         Ok(line) => line,
@@ -105,7 +105,7 @@ impl CardConnection {
         }
     }
 
-    /// One transaction, until its end is asked for; nothing if nobody listens any more, which ends it too.
+    /// One transaction, until its end is requested, or until the channel is gone.
     fn hold(&mut self, asked: &Receiver<CardRequest>, answer: &Sender<CardReply>) -> Option<()> {
         let reader = &self.reader;
         let transaction = match self.card.transaction() {
@@ -136,7 +136,7 @@ impl CardConnection {
     }
 }
 
-/// Where responses arrive: as long as any can be, and wiped after each.
+/// The buffer for responses: long enough for any, and wiped after each.
 struct ResponseBuffer(Vec<u8>);
 
 impl ResponseBuffer {

@@ -26,10 +26,9 @@ impl Default for CardTimeouts {
 
 /// The card in one reader.
 ///
-/// Shared with other programs, but for what stands between `begin` and `end`. A card that another program has reset,
-/// that was pulled and plugged in again, and a pcscd that was restarted are found again at the next `begin`.
-/// When this is dropped the card is left as it is: [`Card::exclusively`](crate::Card::exclusively) ends
-/// the login.
+/// Shared with other programs, except between `begin` and `end`. The next `begin` recovers from a reset by another
+/// program, from a card that was pulled and plugged in again, and from a restart of pcscd. Dropping this leaves the
+/// card unchanged: [`Card::exclusively`](crate::Card::exclusively) ends the login.
 pub struct Channel {
     reader: String,
     limits: CardTimeouts,
@@ -76,11 +75,11 @@ impl Channel {
 
     fn ask(&mut self, ask: CardRequest, within: Duration) -> CardReply {
         let Some(card_thread) = &self.card_thread else {
-            // What was selected, and who was logged in, went with the last connection.
+            // Selection and login went with the last connection.
             let reader = self.reader.clone();
             return Err(ChannelError::Reset { reader });
         };
-        // If the thread has ended, there is no answer either.
+        // If the thread has ended, the wait fails.
         let _ = card_thread.asks.send(ask);
         self.wait(within)
     }

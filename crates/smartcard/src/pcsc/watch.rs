@@ -9,7 +9,7 @@ use crate::channel::ChannelError;
 /// Watches cards and readers come and go.
 pub struct ReaderWatch {
     context: Context,
-    /// What is known: the readers, and first the one that stands for readers coming and going.
+    /// The known states: first the entry for readers that come and go, then the readers.
     states: Vec<ReaderState>,
 }
 

@@ -72,7 +72,7 @@ pub(super) fn log_in<C: CardChannel>(
     verified.map_err(|error| refused(serial, Pin::User, error))
 }
 
-/// Whether a PIN may be tried: it is set, it is not blocked, and it is not the last try.
+/// Allows a try of the PIN, if it is set, not blocked, and not at its last try.
 pub(super) fn may_try<C: CardChannel>(
     card: &mut Card<C>,
     serial: &str,

@@ -1,8 +1,8 @@
 //! A whole card in one file.
 //!
-//! The line `hsmux card backup 1`, a CBOR map with numbered keys (the fields of [`Backup`]), and the SHA-256 of
-//! both, which tells a damaged file. Keys are in it as their card has wrapped them: without all shares of the
-//! DKEK the file opens nothing. Certificates and descriptions are public.
+//! The line `hsmux card backup 1`, a CBOR map with numbered keys (the fields of [`Backup`]), and the SHA-256 of both,
+//! which detects a damaged file. Its keys are wrapped by their card: without all shares of the DKEK they cannot be
+//! read. Certificates and descriptions are public.
 
 use minicbor::{Decode, Encode};
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ use crate::{CardChannel, FileId, FileKind};
 const HEAD: &[u8] = b"hsmux card backup 1\n";
 const DIGEST: usize = 32;
 
-/// What a card holds, without what only it can know.
+/// The content of a card, without secrets that never leave it.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(map)]
 pub struct Backup {
@@ -44,7 +44,7 @@ pub struct CardFile {
     /// Its identifier.
     #[n(0)]
     id: u16,
-    /// What it holds.
+    /// The content.
     #[cbor(n(1), with = "minicbor::bytes")]
     content: Vec<u8>,
 }
@@ -177,7 +177,7 @@ pub fn parse_content(body: &[u8]) -> Result<Backup> {
 }
 
 impl CardFile {
-    /// Whether it is a file that [`Backup::take`] puts in: a file made by somebody else must not write others.
+    /// True if [`Backup::take`] makes such a file: a forged backup must not write other ones.
     fn may_be_restored(&self) -> bool {
         use FileKind::{
             CaCertificate, CertificateDescription, Data, DataDescription, ProtectedData,

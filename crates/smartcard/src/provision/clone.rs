@@ -11,9 +11,9 @@ use super::{ProvisionError, Result, domain};
 use crate::dkek::CheckValue;
 use crate::{CardChannel, Pin};
 
-/// Whether a clone can be begun: nothing is touched, no PIN is tried.
+/// Checks that a clone can begin: nothing is touched, no PIN is tried.
 ///
-/// Each target answers for itself: it has the source's DKEK, by the key check value, and a PIN that may be tried.
+/// Each target needs the source's DKEK, by the key check value, and a PIN that may be tried.
 pub fn check<C: CardChannel>(
     source: &mut Access<C>,
     targets: &mut [Access<C>],
@@ -46,7 +46,7 @@ pub fn check<C: CardChannel>(
     Ok(targets.iter_mut().map(fits).collect())
 }
 
-/// What a clone came to.
+/// The result of a clone.
 #[derive(Debug)]
 pub struct CloneResult {
     /// One for each target, in their order.
@@ -56,17 +56,17 @@ pub struct CloneResult {
 }
 
 impl CloneResult {
-    /// Whether every target holds every key.
+    /// True if every target holds every key.
     pub fn is_whole(&self) -> bool {
         let whole = |received: &ReceiveResult| received.failures.is_empty();
         self.failures.is_empty() && self.targets.iter().all(whole)
     }
 }
 
-/// Copies everything that the source holds to all targets, each on a thread of its own: a key is installed
-/// while the source wraps the next. What is there and equal is left; running it again does what is missing.
+/// Copies all keys and files of the source to all targets, each on a thread of its own: a key is installed while the
+/// source wraps the next. Equal content is left alone, so another run completes the first.
 ///
-/// [`check`] comes first; the DKEK is looked at once more here.
+/// [`check`] comes first; the DKEK is checked once more here.
 pub fn run<C: CardChannel>(
     source: &mut Access<C>,
     targets: &mut [Access<C>],

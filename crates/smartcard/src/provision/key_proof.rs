@@ -1,8 +1,8 @@
-//! How a copy of a key proves that it is one.
+//! The proof of a copied key.
 //!
-//! A key pair signs a fresh challenge, and the signature is verified with the known public key. Where that cannot
-//! be done (secret keys, keys that may not sign, curves whose arithmetic is not here), the original has answered
-//! a challenge, and the copy gives the same answer.
+//! A key pair signs a fresh challenge, and the known public key verifies the signature. Secret keys, keys that may
+//! not sign, and curves without arithmetic here have no such proof: the original answers a challenge first, and the
+//! copy must give the same answer.
 
 use hsmux_software::PublicKey;
 use hsmux_token::{Attributes, Mechanism, ck};
@@ -17,7 +17,7 @@ use crate::{Card, CardChannel, Curve, KeyReference, SignAlgorithm, cvc, ecdsa_fi
 /// So that no signature of a proof can be one of anything else.
 const DOMAIN: &[u8] = b"hsmux: proof of a copied key\0";
 
-/// What a key is asked to do.
+/// The operation of a proof.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Encode, Decode)]
 #[cbor(index_only)]
 enum ProofMethod {
@@ -47,7 +47,7 @@ impl ProofMethod {
         }
     }
 
-    /// The card's number for it, as it stands among a key's allowed algorithms.
+    /// The card's number for it, as in a key's allowed algorithms.
     fn algorithm(self) -> u8 {
         match self {
             Self::RsaSign => SignAlgorithm::RsaPkcs1Sha256 as u8,
@@ -60,15 +60,15 @@ impl ProofMethod {
     }
 }
 
-/// What a copy of a key must be able to do.
+/// The proof that a copy of a key must give.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct KeyProof {
     #[n(0)]
     method: ProofMethod,
-    /// What the key is given; empty: something fresh, to sign.
+    /// The challenge; empty: a fresh one, to sign.
     #[cbor(n(1), with = "minicbor::bytes")]
     given: Vec<u8>,
-    /// What it answers; to something fresh: a signature that this SubjectPublicKeyInfo verifies.
+    /// The expected answer; for a fresh challenge: the SubjectPublicKeyInfo that verifies the signature.
     #[cbor(n(2), with = "minicbor::bytes")]
     expected: Vec<u8>,
 }
@@ -103,10 +103,10 @@ impl KeyProof {
             }
         }
         let card = serial.to_owned();
-        Err(ProvisionError::NoWitness { card, key, why })
+        Err(ProvisionError::NoProof { card, key, why })
     }
 
-    /// What a key pair whose public half is known must be able to do, where there is no original to ask.
+    /// The proof for a key pair whose public half is known, without the original.
     pub(super) fn of_public(public: &PublicKey) -> Self {
         let rsa = public.kind() == hsmux_token::KeyKind::Rsa;
         Self {
@@ -229,7 +229,7 @@ fn public_half<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> Result<
     Ok(None)
 }
 
-/// What a key answers, the same each time.
+/// The answer of a key, which is the same each time.
 fn answer<C: CardChannel>(
     card: &mut Card<C>,
     key: KeyReference,
@@ -246,7 +246,7 @@ fn answer<C: CardChannel>(
     })
 }
 
-/// Whether a key's signature over something fresh verifies; the inner error says why not.
+/// Lets the key sign a fresh challenge, and verifies the signature; the inner error says why it is wrong.
 fn signs<C: CardChannel>(
     card: &mut Card<C>,
     key: KeyReference,
@@ -255,7 +255,7 @@ fn signs<C: CardChannel>(
 ) -> Result<Result<(), String>> {
     let fresh = challenge(card)?;
     let (mechanism, data) = if method == ProofMethod::Ecdsa {
-        // Never longer than the curve, for not every card cuts it.
+        // Never longer than the curve: not every card truncates a digest.
         let length = (public.bits() / 8).min(32);
         let mut digest = digest(&fresh);
         digest.truncate(length);
@@ -283,7 +283,7 @@ fn challenge<C: CardChannel>(card: &mut Card<C>) -> Result<Vec<u8>> {
     Ok(challenge)
 }
 
-/// Secrets are compared by their digest, which may stand in a backup.
+/// Secrets are compared by their digest, since it may be in a backup.
 fn digest(secret: &[u8]) -> Vec<u8> {
     Sha256::digest(secret).to_vec()
 }

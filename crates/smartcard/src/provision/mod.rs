@@ -1,7 +1,7 @@
-//! Setting cards up, and getting keys from one to others.
+//! Setup of cards, and the transfer of keys between them.
 //!
-//! Everything here works on a [`Card`](crate::Card) over any channel, in a PC/SC transaction of its own, and
-//! leaves the card logged out; but for [`new_key`], which leaves it as it is.
+//! All functions work on a [`Card`](crate::Card) over any channel, in a PC/SC transaction of their own, and leave the
+//! card logged out. The exception is [`new_key`], which keeps the login.
 //!
 //! | file | what |
 //! |---|---|

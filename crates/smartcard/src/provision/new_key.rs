@@ -1,8 +1,8 @@
-//! A new key from the card where it was made to others, beside the programs that work on them.
+//! Copies a new key from its card to others, beside the programs that work on them.
 //!
-//! A login is the card's, not a connection's: what is done here in a transaction is done by the login of
-//! the program that has the card in use. No application is selected, which would end that login, and no PIN
-//! is shown. A card that nobody is logged in to is refused.
+//! A login belongs to the card, not to a connection: the transactions here use the login of the program that has the
+//! card in use. No application is selected, since that would end the login, and no PIN is shown. A card without a
+//! login is refused.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::{Card, CardChannel, FileKind, KeyReference, Pin, PinStatus};
 /// The numbers that a card can give to keys; 0 is its own.
 const NUMBERS: std::ops::RangeInclusive<u8> = 1..=u8::MAX;
 
-/// What tells a new key of a card from all that were there before.
+/// Finds the new key of a card among the keys that were there before.
 #[derive(Clone, PartialEq, Eq, Debug, Encode, Decode)]
 pub struct NewKeySearch {
     /// The new key's CKA_ID.
@@ -39,7 +39,7 @@ impl NewKeySearch {
         })
     }
 
-    /// New keys with the CKA_ID; `halves` too: keys without a description, which no program shows.
+    /// New keys with the CKA_ID; with `halves` also keys without a description, which programs do not show.
     fn among<C: CardChannel>(&self, card: &mut Card<C>, halves: bool) -> Result<Vec<KeyReference>> {
         let mut found = Vec::new();
         for key in keys(card)?.difference(&self.before) {

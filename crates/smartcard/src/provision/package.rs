@@ -22,15 +22,15 @@ pub struct KeyPackage {
     /// Its PKCS#15 description.
     #[cbor(n(2), with = "minicbor::bytes")]
     pub description: Option<Vec<u8>>,
-    /// Its certificate, or the request that stands in its place.
+    /// Its certificate, or the request in its place.
     #[cbor(n(3), with = "minicbor::bytes")]
     pub certificate: Option<Vec<u8>>,
-    /// How a copy proves itself; nothing where nobody can say.
+    /// The proof that a copy has to give; nothing if there is none.
     #[n(4)]
     pub proof: Option<KeyProof>,
 }
 
-/// What installing a key came to.
+/// The result of installing a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InstallOutcome {
     /// It was not there.
@@ -94,11 +94,10 @@ impl KeyPackage {
         }
     }
 
-    /// Puts the key onto a card that is logged in, where `present` says whether the number is taken.
+    /// Installs the key on a card that is logged in; `present` says if the number is taken.
     ///
-    /// Whole or not at all: what fails is taken back. The description comes last, for programs see a
-    /// key by its description: a card that is pulled in the middle shows no half key, and the next try
-    /// finishes it.
+    /// All or nothing: a failure is taken back. The description comes last, since programs find a key by it. A card
+    /// that is pulled in the middle shows no half key, and the next try finishes it.
     pub(super) fn install<C: CardChannel>(
         &self,
         card: &mut Card<C>,
@@ -201,7 +200,7 @@ pub(super) fn remove<C: CardChannel>(card: &mut Card<C>, key: KeyReference) -> R
     Ok(())
 }
 
-/// What a file of BER-TLV holds, without what is left behind it of an older, longer content.
+/// The BER-TLV content of a file, without the rest of an older, longer content.
 pub(super) fn content<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
     let content = card.read_file_if_any(file)?;
     Ok(content.map(|content| {

@@ -17,7 +17,7 @@ pub struct CardProgress<'a> {
     pub total: usize,
 }
 
-/// What became of one receiving card.
+/// The result for one receiving card.
 #[derive(Debug)]
 pub struct ReceiveResult {
     /// Its serial number.
@@ -30,7 +30,7 @@ pub struct ReceiveResult {
     pub present: Vec<KeyReference>,
     /// Other certificates and data that were written.
     pub files: Vec<FileId>,
-    /// What failed, in the words of the error.
+    /// The errors.
     pub failures: Vec<ProvisionError>,
 }
 
@@ -46,14 +46,14 @@ impl ReceiveResult {
         }
     }
 
-    /// Whether nothing was done, not even looked at.
+    /// True if nothing was done or found.
     pub(super) fn is_empty(&self) -> bool {
         let keys = self.copied.len() + self.completed.len() + self.present.len();
         keys + self.files.len() + self.failures.len() == 0
     }
 }
 
-/// What travels.
+/// A key or a file on its way.
 pub(super) enum TransferItem {
     Key(KeyPackage),
     File(FileId, Vec<u8>),
@@ -129,8 +129,8 @@ pub(super) enum SourceItem {
     File(FileId),
 }
 
-/// Everything that a card has to give, without its device key: keys first, descriptions of other things
-/// after these. `protected`: data that need the PIN to be read, too.
+/// Everything to copy from a card, without its device key: keys first, descriptions of other things after these.
+/// `protected`: also data that need the PIN to be read.
 pub(super) fn wanted(files: &[FileId], protected: bool) -> Vec<SourceItem> {
     let rank = |file: &FileId| match file.kind()? {
         FileKind::Key => (file.number() != 0).then_some(0),
@@ -161,7 +161,8 @@ impl SourceItem {
     }
 }
 
-/// A file as it is compared and copied: data whole, everything else without what is left behind it.
+/// The content of a file for comparison and copying: data as a whole, all others without the rest of an older
+/// content.
 fn read<C: CardChannel>(card: &mut Card<C>, file: FileId) -> Result<Option<Vec<u8>>> {
     match file.kind() {
         Some(FileKind::Data | FileKind::ProtectedData) => {
