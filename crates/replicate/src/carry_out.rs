@@ -226,7 +226,7 @@ fn end_if_hung(present: &PresentMember, error: &Error, begun: Instant) {
     }
 }
 
-/// What the caller gets: the new objects as the first member shows them.
+/// The caller's answer: the new objects as the first member shows them.
 fn answer(
     operation: &Operation,
     plan: &ChangePlan,
@@ -256,7 +256,7 @@ fn answer(
     )
 }
 
-/// The caller's own fault as it is; else how many did it, and why not the others.
+/// The caller's own mistake, if it was one; else the number of members that did it, and the errors of the others.
 fn too_few_did(call: &str, need: usize, results: &[(&PresentMember, Result<TaskEffect>)]) -> Error {
     let failures: Vec<&Error> = results
         .iter()

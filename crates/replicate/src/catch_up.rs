@@ -18,7 +18,7 @@ const EACH: Duration = Duration::from_secs(30);
 /// How long a new transport key may take: some tokens need a minute for one.
 const MAKING: Duration = Duration::from_secs(180);
 
-/// What there is to say about a member that has returned.
+/// The result for a member that has returned.
 #[derive(Default, Debug)]
 pub struct CatchUp {
     /// Changes that it has made up for.
@@ -71,8 +71,7 @@ impl Coordinator {
         Ok(told)
     }
 
-    /// A token whose transport key is of the kind of before gets a new one. What was sent to the old one is opened
-    /// by that.
+    /// Replaces a transport key of an old kind. Envelopes for the old key are opened first.
     fn replace_transport_key(&self, present: &PresentMember) {
         let pin = self.transport.pin(&present.serial);
         if pin.is_none_or(|pin| !pin.is_old()) {
@@ -157,13 +156,13 @@ impl Coordinator {
         }
     }
 
-    /// Whether a member owes something. It pays a debt that arises while it connects at the end of that change, or before
-    /// the next one.
+    /// True if a member owes something. A debt that arises while the member connects is paid at the end of that
+    /// change, or before the next one.
     pub fn owes(&self, serial: &str) -> bool {
         self.journal.read(|state| state.owed.contains_key(serial))
     }
 
-    /// Notes the tokens that stand behind the members' names.
+    /// Notes which tokens have the members' names.
     pub(super) fn meet(&self, roster: &Roster) -> Result<()> {
         roster.here.iter().try_for_each(|present| self.met(present))
     }
@@ -243,7 +242,7 @@ impl Coordinator {
         results
     }
 
-    /// What is on the token against what the journal knows.
+    /// Compares the token's objects with the journal.
     fn compare(&self, present: &PresentMember, told: &mut CatchUp) -> Result<()> {
         let snapshot = present.token.objects().map_err(|e| e.at(&present.name))?;
         let there: BTreeSet<Name> = snapshot.objects.iter().map(|o| Name(o.id)).collect();

@@ -61,7 +61,7 @@ impl Coordinator {
         answer
     }
 
-    /// hsmux's own keys are not shown, and an application that names them all the same is refused.
+    /// Refuses hsmux's own keys: they are hidden, but an application may still name them.
     fn refuse_ours(&self, operation: &Operation) -> Result<()> {
         for object in operation.objects() {
             if let ObjectRef::Token(id) = object
@@ -115,8 +115,8 @@ impl Coordinator {
         }
     }
 
-    /// Whether a key that cannot be copied is made nonetheless: one replica is enough, or nobody has said how many
-    /// there have to be, and keys of its kind cannot be copied at all.
+    /// True if a key that cannot be copied may exist on one member: one replica is enough, or `replicas` is not set
+    /// and no key of its kind can be copied.
     fn may_stay_alone(&self, error: &Error) -> bool {
         let is_enough = self.replicas == 1 && error.scope() == Scope::Request;
         is_enough || self.lone_keys == LoneKeys::Made && keys::stays_where_it_is_made(error)

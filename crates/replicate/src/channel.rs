@@ -1,8 +1,8 @@
-//! The way of keys from one token to another: wrapped under a key that only the other can unwrap.
+//! Transfer of keys between tokens, wrapped under a key that only the target can unwrap.
 //!
-//! The source makes an AES-256 session key, wraps it once under the target's transport public key
-//! (RSA-OAEP with SHA-256, or with SHA-1 where one of the two has no other; its strength does not rest
-//! on collisions), and wraps every key of the run under it. Or both hold a wrapping key already.
+//! The source makes an AES-256 session key and wraps it once under the target's transport public key. It uses
+//! RSA-OAEP with SHA-256, or with SHA-1 if one of the two has no other: OAEP does not need collision resistance.
+//! Every key of the run is wrapped under the session key. If both tokens hold a wrapping key already, that is used.
 
 use super::replicator::Replicator;
 use super::token_access::{TemporaryObject, TokenAccess, is_absent};
@@ -14,8 +14,8 @@ use hsmux_token::{
 };
 use minicbor::{Decode, Encode};
 
-/// Ways to wrap any key under an AES key, the best first. CKM_AES_KEY_WRAP takes whole blocks of 8
-/// bytes only; CBC has no check of its own, which the proof of the copy makes good.
+/// Mechanisms that wrap any key under an AES key, the best first. CKM_AES_KEY_WRAP takes whole blocks of 8 bytes
+/// only; CBC has no integrity check, but the proof of the copy finds a damaged key.
 const UNDER_AES: &[u64] = &[
     CKM_AES_KEY_WRAP_KWP,
     CKM_AES_KEY_WRAP_PAD,
@@ -88,7 +88,7 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    /// Whether a key can leave the source wrapped at all.
+    /// An error if no key can leave the source wrapped.
     pub fn can_leave(source: TokenAccess<'_>) -> Result<()> {
         if source.offers(CKM_RSA_PKCS_OAEP, CKF_WRAP) {
             return Ok(());
@@ -218,7 +218,7 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// For one that keys come to by its own means, too.
+    /// The same for keys that also come by a replicator.
     pub fn with_replicator(self, replicator: Option<&'a dyn Replicator>) -> Self {
         Self { replicator, ..self }
     }
@@ -329,7 +329,7 @@ fn cannot(member: &str, why: &str) -> Error {
     Error::request(Kind::Unsupported, format!("{member} {why}"))
 }
 
-/// Whether another way to wrap may do.
+/// True if another wrapping mechanism may work.
 fn fits_not(error: &Error) -> bool {
     matches!(
         error.code(),

@@ -22,7 +22,7 @@ const EACH: Duration = Duration::from_secs(60);
 /// So many objects are noted in the journal together.
 const NOTED_TOGETHER: usize = 100;
 
-/// What is cloned, and how.
+/// The objects to clone, and how.
 #[derive(Clone, Default, Debug)]
 pub struct Selection {
     /// These, each key with its other half and its certificates; `None`: everything.
@@ -31,20 +31,20 @@ pub struct Selection {
     pub extractable: bool,
 }
 
-/// What became of one object on one target.
+/// The result for one object on one target.
 #[derive(Clone, Debug)]
 pub struct ClonedObject {
     /// The target.
     pub target: String,
     /// The object.
     pub object: ObjectId,
-    /// Its label, for people.
+    /// Its label, for messages.
     pub label: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: CloneOutcome,
 }
 
-/// What became of an object.
+/// The outcome for an object.
 #[derive(Clone, Debug)]
 pub enum CloneOutcome {
     /// It is there now, and has proved itself.
@@ -134,7 +134,7 @@ impl CloneRun<'_> {
             opener: Opener::new(access),
         };
         if self.wrapping.is_some() {
-            // A target that cannot take keys under it is left as it is, without public halves either.
+            // A target that cannot take keys stays unchanged, without public halves.
             way.channel()?;
         }
         let (mut all, mut placed) = (Vec::new(), Vec::new());
@@ -219,7 +219,7 @@ impl CloneRun<'_> {
     }
 }
 
-/// What tells a key from all others; without it no copy can be known.
+/// The value that identifies a key; without it a copy cannot be recognised.
 fn known(object: &Object, value: Option<&[u8]>) -> Result<Blob> {
     let value = value.filter(|value| !value.is_empty()).ok_or_else(|| {
         Error::request(

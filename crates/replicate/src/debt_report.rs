@@ -1,4 +1,4 @@
-//! What members owe, for people, and for how long it is remembered.
+//! Debts of members, for messages, and how long they are kept.
 
 use super::Coordinator;
 use super::journal::JournalState;
@@ -17,7 +17,7 @@ impl JournalState {
 }
 
 impl Coordinator {
-    /// Who owes how many changes. Asks no token.
+    /// The number of changes that each member owes. Asks no token.
     pub fn debts(&self) -> Vec<DebtStatus> {
         let owed: Vec<(DebtStatus, Vec<u64>)> = self.journal.read(|state| {
             let debts = state.owed.iter().map(|(serial, changes)| {

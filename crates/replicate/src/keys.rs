@@ -49,7 +49,7 @@ pub(super) fn plan(
     let mut refused = None;
     for present in source.map_or(&roster.here[..], std::slice::from_ref) {
         let access = roster.access(present);
-        // Before it makes a key that could not leave it. What is copied may be no key.
+        // Check before the key is made: it could not leave the member. The copy of an object may be no key.
         if !matches!(operation, Operation::Copy { .. })
             && let Err(error) = Channel::can_leave(access)
         {
@@ -80,8 +80,8 @@ pub(super) fn lacks_what_it_takes(error: &Error) -> bool {
         )
 }
 
-/// The error for a key of a type or curve that hsmux cannot compute with: its copies could not be proved. `None` if
-/// there is no such reason, as far as the operation tells.
+/// The error for a key of a type or curve that hsmux cannot compute with: its copies could not prove themselves.
+/// `None` if the operation shows no such reason.
 pub(super) fn only_on_one(operation: &Operation) -> Option<Error> {
     let kind = match operation {
         Operation::GeneratePair {
@@ -102,7 +102,7 @@ fn cannot_be_checked(kind: &str) -> Error {
     )
 }
 
-/// Whether no key of this kind can be copied, whatever its attributes: then it stays where it is made.
+/// True if no key of this kind can be copied, whatever its attributes: it stays on one member.
 pub(super) fn stays_where_it_is_made(error: &Error) -> bool {
     error.kind() == Kind::Vendor(CKR_KEY_NOT_WRAPPABLE)
 }
@@ -167,7 +167,7 @@ impl WrappableKey<'_> {
         Ok(plan)
     }
 
-    /// What is stored on each member, with the names that it gets.
+    /// The objects for each member, with their names.
     fn works(&mut self, source: TokenAccess) -> Result<Vec<StoredKeyPart>> {
         if self.class == Class::SECRET_KEY {
             return Ok(vec![self.secret(source)?]);

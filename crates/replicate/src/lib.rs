@@ -1,9 +1,11 @@
 //! Changes reach enough members, or none.
 //!
 //! A change makes, changes or removes token objects on all members in service. A new key is made on one of them as a
-//! session object that can be wrapped, and unwrapped on each as a token object that cannot. The [journal](journal)
-//! records every change before the first token object is touched. A crash, or too few members, undoes it everywhere.
-//! A member that is away catches up when it returns. A key that was deleted meanwhile stays deleted.
+//! session object that can be wrapped. Each member then unwraps it as a token object that cannot.
+//!
+//! The [journal](journal) records every change before the first token object is touched. A crash, or too few members,
+//! undoes it everywhere. A member that is away catches up when it returns. A key that was deleted meanwhile stays
+//! deleted.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -82,7 +84,7 @@ pub struct Coordinator {
     lone_keys: LoneKeys,
     envelope_life: Duration,
     threads: bool,
-    /// What members could not do, by serial number and change.
+    /// Failed tasks of members, by serial number and change.
     unpaid: RepeatedWarnings<(String, u64)>,
     /// One change after the other. Clones run beside each other, but not beside a change.
     turn: Turn<()>,
@@ -144,8 +146,8 @@ impl Coordinator {
         Self { replicator, ..self }
     }
 
-    /// Takes wrapped keys out of the journal that nobody waits for, or has waited for too long; says when that is to
-    /// be done again.
+    /// Removes wrapped keys from the journal that no member waits for, or has waited for too long; returns the time
+    /// of the next removal.
     fn tidy(&self, at_once: bool) -> Option<Duration> {
         self.expire_envelopes();
         if self.journal.drop_keys(at_once) {
@@ -154,14 +156,14 @@ impl Coordinator {
         self.journal.expires_in(self.envelope_life)
     }
 
-    /// Whether an object was deleted through the pool (or its making undone): it is not served,
-    /// whoever brings it. Cheap.
+    /// True if an object was deleted through the pool (or its creation undone): it is not served by any member.
+    /// Cheap.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
         self.journal.read(|state| state.is_tombstoned(object))
     }
 }
 
-/// Where changes are remembered.
+/// The folder of the journal.
 fn folder(state: &Path) -> PathBuf {
     state.join("replicate")
 }

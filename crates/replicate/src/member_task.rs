@@ -1,4 +1,4 @@
-//! What one member does for a change. Every kind of work may be done twice: what is there is left.
+//! The task of one member in a change. Every task may run twice: existing objects stay.
 
 use super::channel::{Envelope, Opener};
 use super::members::PresentMember;
@@ -44,7 +44,7 @@ pub(super) enum MemberTask {
         #[n(1)]
         template: Attributes,
     },
-    /// Takes an object over from another member: for what must not stand in the journal.
+    /// Copies an object from another member: its value must not be in the journal.
     #[n(2)]
     Fetch {
         /// The object.
@@ -60,7 +60,7 @@ pub(super) enum MemberTask {
         /// The model.
         #[n(1)]
         object: ObjectId,
-        /// What differs.
+        /// The differing attributes.
         #[n(2)]
         template: Attributes,
     },
@@ -97,18 +97,18 @@ pub(super) enum MemberTask {
     /// Has it take away what it has brought, or what was made there for it.
     #[n(7)]
     Sweep {
-        /// What tells that from all others.
+        /// The mark that identifies the key.
         #[n(0)]
         expected: hsmux_token::Blob,
     },
 }
 
-/// What a work has left on its member.
+/// The effect of a task on its member.
 #[derive(Default, Debug)]
 pub(super) struct TaskEffect {
-    /// What is there now, or is there with new attributes.
+    /// New objects, and objects with new attributes.
     pub made: Vec<Object>,
-    /// What is gone.
+    /// Removed objects.
     pub gone: Vec<ObjectId>,
     /// Something came or went that the member's module does not see: it has to be connected anew.
     pub unseen: bool,
@@ -127,8 +127,8 @@ impl TaskEffect {
 }
 
 impl MemberTask {
-    /// Does it. `others` are members that an object may be taken over from; `again` says that it may
-    /// have been done before, so that the member is asked first.
+    /// Runs the task. `others` are members that an object may be copied from; with `again` it may have run before,
+    /// and the member is asked first.
     pub fn apply(
         &self,
         opener: &mut Opener,
@@ -172,7 +172,7 @@ impl MemberTask {
         }
     }
 
-    /// Whether a key is in it, wrapped.
+    /// True if it holds a wrapped key.
     pub fn has_key(&self) -> bool {
         matches!(self, Self::Unwrap { .. } | Self::Install { .. })
     }
@@ -210,8 +210,8 @@ impl MemberTask {
         [self.makes(), others].concat()
     }
 
-    /// The name that a secret key has between its unwrapping and its check value, for tokens that
-    /// give none by themselves. A block cipher's key that enciphers has its last name from the first look on.
+    /// The temporary name of a secret key between its unwrapping and its check value, for tokens that give no check
+    /// value. A key of a block cipher that enciphers has its final name from the start.
     pub fn passing_name(&self, serial: &str) -> Option<ObjectId> {
         match self {
             Self::Unwrap {
@@ -319,7 +319,7 @@ fn unwrap(opener: &mut Opener, envelope: &Envelope, template: &Attributes) -> Re
     }
 }
 
-/// Whether a key's check value can be computed with the key alone.
+/// True if the key alone can give its check value.
 fn tells_its_check_value(template: &Attributes) -> bool {
     let key_type = template.number(CKA_KEY_TYPE);
     let is_cipher = |key_type| KeyKind::of(key_type).block_cipher().is_some();

@@ -11,7 +11,7 @@ use hsmux_state::failed;
 use hsmux_token::{Error, Kind, Result, Secret};
 use std::path::{Path, PathBuf};
 
-/// What the rotation asks of the tokens: `hsmux_module::change_pin`, or a fake.
+/// Changes PINs of tokens: `hsmux_module::change_pin`, or a fake.
 pub trait PinChanger {
     /// Changes a member's user PIN. It may have been changed to `new` before: then this is `Ok`, and
     /// no PIN is tried.
@@ -23,13 +23,13 @@ pub trait PinChanger {
 pub struct PinHolder {
     /// The member.
     pub member: String,
-    /// Where its PIN comes from.
+    /// The source of its PIN.
     pub source: PinSource,
     /// How long its new PIN is: within ulMinPinLen and ulMaxPinLen of the token.
     pub length: usize,
 }
 
-/// What became of one PIN file and the members that share it.
+/// The result for one PIN file and the members that share it.
 #[derive(Debug)]
 pub struct RotationResult {
     /// The file, which has the new PIN if `result` is `Ok`.
@@ -70,7 +70,7 @@ pub fn rotate(
     Ok(all)
 }
 
-/// Whether a run for this PIN was broken off: the token may have the new one already.
+/// True if a run for this PIN was interrupted: the token may have the new one already.
 pub fn begun(source: &PinSource) -> bool {
     file_of(source).is_some_and(|file| beside(&file, NEXT).exists())
 }
@@ -87,7 +87,7 @@ pub fn remaining<T>(all: Vec<T>, source: impl Fn(&T) -> Option<&PinSource>) -> (
     })
 }
 
-/// Whether both PINs are in one file, by whatever names.
+/// True if both PINs are in one file, under any names.
 pub fn are_shared(one: &PinSource, other: &PinSource) -> bool {
     file_of(one).is_some_and(|file| file_of(other) == Some(file))
 }
@@ -166,10 +166,10 @@ fn exchange(file: &Path, members: &[&PinHolder], desk: &dyn PinChanger) -> Resul
     hsmux_state::sync_parent(file).map_err(|e| failed("fsync the folder of", file, &e))
 }
 
-/// What no token knows.
+/// The suffix of a PIN that no token has.
 const DRAFT: &str = ".draft";
 
-/// What a token has, or gets.
+/// The suffix of a PIN that a token has or gets.
 const NEXT: &str = ".next";
 
 /// `hsm1.pin.next` beside `hsm1.pin`.

@@ -1,4 +1,4 @@
-//! What each member has to do for a change, before anybody does it.
+//! The plan of a change: the tasks of each member.
 
 use super::Coordinator;
 use super::journal::{Intent, JournalState, MemberPart};
@@ -9,7 +9,7 @@ use hsmux_state::json::{Cbor, Name};
 use hsmux_token::{Attributes, Error, Kind, ObjectId, Result};
 use std::time::Instant;
 
-/// Who is there when a change starts.
+/// The members at the start of a change.
 pub(super) struct Roster {
     /// In service, each token once.
     pub here: Vec<PresentMember>,
@@ -71,7 +71,7 @@ impl Roster {
         }
     }
 
-    /// Whether there is one member, which is in service.
+    /// True if there is one member, and it is in service.
     pub fn alone(&self) -> bool {
         self.here.len() == 1 && self.away.is_empty()
     }
@@ -88,7 +88,7 @@ impl Roster {
 }
 
 impl PresentMember {
-    /// The token, for operations that may take so long.
+    /// The token, for operations with this time limit.
     pub fn access(&self, limit: TimeLimit) -> TokenAccess<'_> {
         TokenAccess {
             name: &self.name,
@@ -98,7 +98,7 @@ impl PresentMember {
     }
 }
 
-/// A change is refused, or was undone, for want of members.
+/// The error of a change that was refused or undone for lack of members.
 pub(super) fn too_few(why: impl Into<String>) -> Error {
     Error::pool(Kind::TooFewMembers, why)
 }
@@ -106,17 +106,17 @@ pub(super) fn too_few(why: impl Into<String>) -> Error {
 /// A planned change.
 #[derive(Default)]
 pub(super) struct ChangePlan {
-    /// What is there afterwards, in the order of the answer.
+    /// The objects that exist afterwards, in the order of the answer.
     pub makes: Vec<ObjectId>,
-    /// What is gone afterwards.
+    /// The objects that are gone afterwards.
     pub removes: Vec<ObjectId>,
     /// How keys of these were made, where their copies do not say.
     pub origins: Vec<(ObjectId, Attributes)>,
     /// So many must do it: of a change to what is there, no more than hold it.
     pub need: usize,
-    /// Who does what.
+    /// The tasks of each member.
     pub duties: Vec<Duty>,
-    /// Its first object is there already, and has to go where the plan cannot be carried out.
+    /// True if its first object exists already: it is removed if the plan fails.
     pub begun: bool,
 }
 
@@ -124,18 +124,18 @@ pub(super) struct ChangePlan {
 pub(super) struct Duty {
     /// The token.
     pub serial: String,
-    /// What it does now.
+    /// The tasks for now.
     pub now: Vec<MemberTask>,
-    /// What it does when it could not now: the same, but for what must not stand in the journal.
+    /// The tasks for later, if the member cannot do them now. They differ where a value must not be in the journal.
     pub later: Vec<MemberTask>,
-    /// What takes it back.
+    /// The tasks that undo them.
     pub undo: Vec<MemberTask>,
-    /// Whether some of it may be there before.
+    /// True if some of it may exist already.
     pub asks: bool,
 }
 
 impl Duty {
-    /// Works that can stand in the journal as they are.
+    /// Tasks that can be in the journal unchanged.
     pub fn new(serial: &str, works: Vec<MemberTask>, undo: Vec<MemberTask>) -> Self {
         Self {
             serial: serial.to_owned(),
@@ -204,7 +204,7 @@ impl Duty {
 }
 
 impl ChangePlan {
-    /// As it stands in the journal.
+    /// The journal's form.
     pub fn intent(&self, call: &str) -> Intent {
         let encoded = |works: &[MemberTask]| works.iter().cloned().map(Cbor).collect();
         let names = |ids: &[ObjectId]| ids.iter().copied().map(Name).collect();

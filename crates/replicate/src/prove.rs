@@ -8,7 +8,7 @@ use hsmux_software::{PublicKey, digest, prehashed_input};
 use hsmux_token::ck::*;
 use hsmux_token::{Class, Error, Hash, KeyKind, Kind, Mechanism, Object, Result, Verb};
 
-/// What is signed begins so: no signature over anything else can be had through a proof.
+/// The prefix of signed challenges: a proof can never give a signature over anything else.
 const DOMAIN: &[u8] = b"hsmux copy proof v1";
 
 /// Proves one object of a token: a private key against its public half, a secret key against the
@@ -82,8 +82,7 @@ fn signable(public: &PublicKey, access: TokenAccess) -> Result<Vec<(Mechanism, V
     })
 }
 
-/// A random text that the peer has enciphered is deciphered here. Each text is new, so that a fixed
-/// IV gives nothing away.
+/// Deciphers a random text that the peer has enciphered. Each text is new, so a fixed IV reveals nothing.
 fn secret(access: TokenAccess, peer: TokenAccess, object: &Object) -> Result<()> {
     let may = |usage| object.attributes.flag(usage) == Some(true);
     let kind = match object.attributes.number(CKA_KEY_TYPE) {

@@ -34,8 +34,8 @@ const KEPT: &[u64] = &[
     CKA_EXTRACTABLE,
 ];
 
-/// The template of the session object that a key is on its way: whoever holds its handle can wrap it,
-/// nobody can read it.
+/// The template of the session object for a key in transfer: the holder of its handle can wrap it, and no program can
+/// read it.
 pub(super) fn passing(asked: &Attributes) -> Attributes {
     asked
         .clone()
@@ -44,9 +44,8 @@ pub(super) fn passing(asked: &Attributes) -> Attributes {
         .with_flag(CKA_EXTRACTABLE, true)
 }
 
-/// The template under which a copy is unwrapped: what was asked, and the uses that the first token
-/// gave where nothing was asked, so that every copy has the same. Sensitive, and not extractable
-/// unless that was asked.
+/// The template of an unwrapped copy: the requested attributes, and the uses that the first token added, so all
+/// copies are alike. Sensitive, and not extractable unless requested.
 pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
     let mut copy = Attributes::default();
     for kind in KEPT {

@@ -121,7 +121,7 @@ impl<'a> TokenAccess<'a> {
         .into_bytes()
     }
 
-    /// Whether the token offers a mechanism for a use (`CKF_*`).
+    /// True if the token offers a mechanism for a use (`CKF_*`).
     pub fn offers(&self, mechanism: u64, flag: u64) -> bool {
         offers(self.token, mechanism, flag)
     }
@@ -131,7 +131,7 @@ fn nothing(member: &str, operation: &Operation) -> Error {
     Error::protocol(format!("{member}: {} answered no object", operation.call()))
 }
 
-/// Whether a token offers a mechanism for a use (`CKF_*`).
+/// True if a token offers a mechanism for a use (`CKF_*`).
 pub(super) fn offers(token: &dyn Token, mechanism: u64, flag: u64) -> bool {
     token
         .info()
@@ -139,7 +139,7 @@ pub(super) fn offers(token: &dyn Token, mechanism: u64, flag: u64) -> bool {
         .is_some_and(|info| info.flags & flag != 0)
 }
 
-/// Whether an error says that there is no such object.
+/// True if an error means that the object does not exist.
 pub(super) fn is_absent(error: &Error) -> bool {
     matches!(
         error.kind(),
@@ -162,7 +162,7 @@ impl TemporaryObject<'_> {
         self.reference
     }
 
-    /// What can be read of it.
+    /// Its readable attributes.
     pub fn attributes(&self) -> &Attributes {
         &self.made.object.attributes
     }

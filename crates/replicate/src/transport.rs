@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// What the labels of transport keys begin with; the serial number follows.
+/// The prefix of the labels of transport keys; the serial number follows.
 pub const TRANSPORT_LABEL: &str = "hsmux-transport-";
 
 /// A transport key that has proved itself.
@@ -61,7 +61,7 @@ impl PinnedKey {
         self.oaep_hash.unwrap_or(CKM_SHA_1)
     }
 
-    /// Whether it is to be replaced when its token is there.
+    /// True if it has to be replaced when its token is in service.
     pub fn is_old(&self) -> bool {
         self.oaep_hash.is_none() || self.rules < Some(RULES)
     }
@@ -73,7 +73,7 @@ impl PinnedKey {
     }
 }
 
-/// The pins by serial number, as they stand in the state folder.
+/// The pins by serial number, as in the state folder.
 pub(super) struct TransportKeys {
     path: PathBuf,
     key: Zeroizing<[u8; 32]>,
@@ -108,7 +108,7 @@ impl TransportKeys {
         self.pins.lock().get(serial).cloned()
     }
 
-    /// Whether an object is half of a transport key: no application may work with it.
+    /// True if an object is half of a transport key: no application may use it.
     pub fn is_ours(&self, id: ObjectId) -> bool {
         let same = |pin: &PinnedKey| pin.private_key().is_ok_and(|key| key.name == id.name);
         self.pins.lock().values().any(same)

@@ -9,7 +9,7 @@ use hsmux_token::{
     Attributes, Class, Error, KeyKind, Kind, Mechanism, ObjectRef, Operation, Result,
 };
 
-/// What an operation has made.
+/// The object that an operation has made.
 pub(super) enum NewObject<'a> {
     Key(WrappableKey<'a>),
     /// A session object that is no key was to be copied: under this template.
@@ -23,9 +23,9 @@ pub(super) struct WrappableKey<'a> {
     /// Destroyed when the plan is made. The copy of a session object leaves that one alone.
     _held: Vec<TemporaryObject<'a>>,
     pub class: Class,
-    /// What the caller asked for.
+    /// The requested attributes.
     pub asked: Attributes,
-    /// What the token says of it.
+    /// The token's attributes.
     pub found: Attributes,
     /// How it was made.
     pub origin: KeyOrigin,

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who may write the journal of a state folder.
+/// The holder of the journal's lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
     /// This process, for as long as the pool lives: a daemon.
@@ -27,7 +27,7 @@ pub enum Hold {
 /// How long a process waits while others change something.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// When wrapped keys that nobody needs are taken out of a long journal, which is written anew for that.
+/// Delay of the rewrite of a long journal that removes unneeded wrapped keys.
 const TIDY_AFTER: Duration = Duration::from_secs(10);
 
 /// How often somebody looks whether a member has been away for too long: clocks may be set.
@@ -191,7 +191,7 @@ impl Writer {
         }
     }
 
-    /// Takes out what has to go now; says when there is more.
+    /// Removes expired keys; returns when there is more.
     fn tidy(&self) -> Option<Duration> {
         let open = self.held.lock().used.upgrade();
         open?.tidy(true)
@@ -201,7 +201,7 @@ impl Writer {
         self.pool.get()?.upgrade()
     }
 
-    /// Brings a token up to date before it serves. What it still owes afterwards it owes longer.
+    /// Brings a token up to date before it serves. Debts that remain stay in the journal.
     pub(super) fn bring_up_to_date(&self, member: &Member) -> Option<CatchUp> {
         if self.read_only {
             return None;

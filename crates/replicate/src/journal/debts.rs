@@ -8,7 +8,7 @@ use hsmux_token::{Class, ObjectId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl JournalState {
-    /// Takes out what would be done in vain, or can never be done.
+    /// Cancels debts that a later change has made useless, or that can never be paid.
     pub(super) fn cancel_debts(&mut self) {
         let mut cancelled = BTreeSet::new();
         for owed in self.owed.values_mut() {
@@ -51,7 +51,7 @@ struct LaterFate<'a> {
 }
 
 impl LaterFate<'_> {
-    /// The work as it is still owed.
+    /// The task as it is still owed.
     fn review(&mut self, change: u64, work: MemberTask) -> Option<MemberTask> {
         match &work {
             MemberTask::Remove { objects } => {
@@ -160,7 +160,7 @@ mod tests {
             self.0.add(JournalRecord::Commit { change });
         }
 
-        /// What is owed, in words.
+        /// The debts in words.
         fn owed(&self) -> Vec<String> {
             assert!(self.0.owed.keys().all(|serial| serial == "away"));
             let works = self.0.owed.values().flat_map(BTreeMap::values).flatten();

@@ -19,7 +19,7 @@ use std::io::{BufRead, BufReader, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Room that is taken on the disk before a change starts, so that it can be written to its end.
+/// Disk space reserved before a change starts, so that the change can be written to its end.
 const RESERVE: u64 = 256 * 1024;
 /// A journal is compacted when this many lines follow its snapshot.
 const COMPACT_AFTER: usize = 2_000;
@@ -70,7 +70,7 @@ impl Journal {
         hsmux_state::sync_folder(folder).map_err(|e| failed("fsync", folder, &e))?;
         let mut writer = read(file, &path)?;
         decide(&mut writer, &path)?;
-        // Of a version before, which has kept no time: it is to be on the disk.
+        // An older version has noted no times: the journal is rewritten to note them.
         writer.state.outdated |= writer.state.date_keys(seconds());
         let journal = Self {
             path,
@@ -81,7 +81,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes keys out of the file that nobody waits for any more; says whether some are left in it, for now.
+    /// Removes keys that no member waits for from the file; returns whether some are left in it for now.
     pub fn drop_keys(&self, at_once: bool) -> bool {
         let mut writer = self.writer.lock();
         let cheap = writer.len <= SHORT || writer.len >= 2 * writer.base;
@@ -117,7 +117,7 @@ impl Journal {
         })
     }
 
-    /// How long it is until keys have to go for which members wait; nothing if none does.
+    /// The time until the first waiting key has to be removed; nothing if none waits.
     pub fn expires_in(&self, life: Duration) -> Option<Duration> {
         let first = self.read(|state| state.keys_since.values().min().copied())?;
         let end = first.saturating_add(life.as_secs());
@@ -165,7 +165,7 @@ impl JournalWriter {
                 SyncPolicy::Later => Ok(()),
             });
         if let Err(error) = written {
-            // Half a line must not stand before a later one.
+            // Cut off the half line, or a later line would follow it.
             let _ = self.file.set_len(self.len);
             return Err(failed("write", path, &error));
         }
@@ -176,7 +176,7 @@ impl JournalWriter {
     }
 }
 
-/// What a journal adds up to that somebody else may be writing.
+/// The state of a journal that another process may be writing.
 pub(super) fn state(folder: &Path) -> JournalState {
     let path = folder.join("journal.jsonl");
     let read = match File::open(&path) {
@@ -240,7 +240,7 @@ fn sum(mut lines: impl BufRead, path: &Path) -> Result<ReplayedJournal> {
             .read_until(b'\n', &mut line)
             .map_err(|e| failed("read", path, &e))?;
         if line.last() != Some(&b'\n') {
-            // Of a version before, which has cancelled nothing.
+            // An older version has not cancelled debts.
             sum.state.cancel_debts();
             return Ok(sum);
         }
@@ -281,7 +281,7 @@ fn decide(writer: &mut JournalWriter, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes room on the disk beyond the end of the file, which stays as long as it is.
+/// Reserves disk space beyond the end of the file; its length stays.
 fn reserve(writer: &JournalWriter, path: &Path) -> Result<()> {
     use rustix::io::Errno;
     let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
@@ -300,7 +300,7 @@ fn snapshot(state: &JournalState) -> serde_json::Result<Vec<u8>> {
     Ok(line)
 }
 
-/// The one line that these lines come to, for fuzz targets; `None` where they are damaged.
+/// The one line that replaces these lines, for fuzz targets; `None` if they are damaged.
 pub(super) fn compacted(lines: &[u8]) -> Option<Vec<u8>> {
     let read = sum(lines, Path::new("journal")).ok()?;
     snapshot(&read.state).ok()

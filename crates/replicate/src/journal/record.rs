@@ -16,7 +16,7 @@ pub(crate) enum JournalRecord {
     Seen { member: String, serial: String },
     /// A change is about to start; nothing has been touched.
     Begin { change: u64, call: String },
-    /// What the change will do; no token object has been touched.
+    /// The intent of the change; no token object has been touched.
     Intent {
         change: u64,
         intent: Intent,
@@ -44,11 +44,11 @@ pub(crate) enum JournalRecord {
 /// A change, as every member that has a part in it needs it.
 #[derive(Serialize, Deserialize, Clone, Debug)]
 pub(crate) struct Intent {
-    /// The PKCS#11 call, for people.
+    /// The PKCS#11 call, for messages.
     pub call: String,
     /// So many members must have done it.
     pub need: usize,
-    /// Who does what.
+    /// The parts of the members.
     pub parts: Vec<MemberPart>,
     /// Objects that are there after it.
     pub makes: Vec<Name>,
@@ -60,7 +60,7 @@ pub(crate) struct Intent {
 }
 
 impl Intent {
-    /// Whether keys are in it, wrapped.
+    /// True if it holds wrapped keys.
     pub fn has_keys(&self) -> bool {
         let works = self.parts.iter().flat_map(|part| &part.works);
         works.into_iter().any(|work| work.0.has_key())
@@ -72,8 +72,8 @@ impl Intent {
 pub(crate) struct MemberPart {
     /// The token.
     pub serial: String,
-    /// What it does.
+    /// The tasks.
     pub works: Vec<Cbor<MemberTask>>,
-    /// What takes that back; nothing for a deletion, which is always finished.
+    /// The tasks that undo them; empty for a deletion, which is always finished.
     pub undo: Vec<Cbor<MemberTask>>,
 }

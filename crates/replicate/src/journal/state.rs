@@ -1,4 +1,4 @@
-//! What the lines of a journal add up to.
+//! The state that the lines of a journal add up to.
 
 use super::record::{Intent, JournalRecord, MemberPart};
 use crate::member_task::MemberTask;
@@ -37,7 +37,7 @@ pub(crate) struct JournalState {
     /// Changes with wrapped keys that somebody still waits for, and when they were written.
     #[serde(default, deserialize_with = "numbered::map")]
     pub keys_since: BTreeMap<u64, u64>,
-    /// Lines have wrapped keys that nobody waits for any more.
+    /// True if lines have wrapped keys that no member waits for.
     #[serde(skip)]
     pub outdated: bool,
 }
@@ -181,7 +181,7 @@ impl JournalState {
         }
     }
 
-    /// Keys for which nobody has written since when they are waited for are so from now on; says whether there are some.
+    /// Dates waiting keys that have no date yet; returns whether there are some.
     pub fn date_keys(&mut self, now: u64) -> bool {
         let mut undated = BTreeSet::new();
         for (change, works) in self.owed.values().flatten() {
@@ -195,7 +195,7 @@ impl JournalState {
         !undated.is_empty()
     }
 
-    /// Whether an object was deleted, or its making undone: it is not served, whoever brings it.
+    /// True if an object was deleted, or its creation undone: it is not served by any member.
     pub fn is_tombstoned(&self, object: &ObjectId) -> bool {
         self.tombstones.contains_key(&Name(*object))
     }

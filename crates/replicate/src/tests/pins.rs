@@ -50,7 +50,7 @@ fn holder(folder: &Path, member: &str, file: &str) -> PinHolder {
     }
 }
 
-/// hsm1 with a PIN of its own; hsm2 and hsm3 share one.
+/// hsm1 has a PIN alone; hsm2 and hsm3 share one.
 fn members(folder: &Path) -> (Tokens, Vec<PinHolder>) {
     write_secret(&folder.join("one.pin"), "1111\n");
     write_secret(&folder.join("two.pin"), "2222\n");
@@ -165,7 +165,7 @@ fn what_is_left_to_do_is_seen_by_what_was_left_behind() {
         for holder in &through {
             assert_eq!(tokens.pins.lock()[&holder.member].len(), 4, "{found:?}");
         }
-        // What may be a token's is used; a draft never is.
+        // A PIN that a token may have is used; a draft never is.
         let pins = tokens.pins.lock();
         for (member, name) in [("hsm1", "one"), ("hsm2", "two")] {
             let next = found.contains(&&*format!("{name}.pin.next"));

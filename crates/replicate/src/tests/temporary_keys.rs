@@ -13,7 +13,7 @@ const THREE: &[&str] = &["hsm1", "hsm2", "hsm3"];
 /// Session objects of a token.
 #[derive(Default)]
 struct TemporaryObject {
-    /// That are there now.
+    /// The current ones.
     here: Vec<SessionObject>,
     /// How many there ever were that could be taken out.
     extractable: usize,

@@ -184,7 +184,7 @@ fn unwraps_a_challenge(
     hash: u64,
 ) -> Result<bool> {
     let challenge = crate::random::<32>()?;
-    // Where the token computes no HMAC, the challenge itself is read.
+    // If the token computes no HMAC, the challenge is read in the clear.
     let macs = access.offers(CKM_SHA256_HMAC, CKF_SIGN);
     let template = Attributes::default()
         .with_number(CKA_CLASS, CKO_SECRET_KEY)
