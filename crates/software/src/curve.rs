@@ -35,7 +35,7 @@ pub trait SignatureVerifier: Send + Sync {
     }
 }
 
-/// What an ephemeral key agrees on with a public key (SP 800-56A, section 5.7.1.2).
+/// The result of an agreement between an ephemeral key and a public key (SP 800-56A, section 5.7.1.2).
 pub struct Agreement {
     /// The ephemeral public point, uncompressed and bare.
     pub public: Vec<u8>,
@@ -166,7 +166,7 @@ fn name(curve: Option<&CurveEntry>, params: &[u8]) -> String {
     }
 }
 
-/// Whether these octets may be a point of a curve that nobody here knows (SEC 1, section 2.3.3).
+/// True if these octets may be a point of an unknown curve (SEC 1, section 2.3.3).
 fn plausible(kind: KeyKind, point: &[u8]) -> bool {
     kind != KeyKind::Ec || matches!(point.first(), Some(2..=4))
 }
@@ -196,7 +196,7 @@ struct CurveEntry {
 }
 
 impl CurveEntry {
-    /// Whether a bare point has this length: one in 256 looks like an OCTET STRING by its first octets.
+    /// True if a bare point has this length: one in 256 looks like an OCTET STRING by its first octets.
     fn encodes_in(&self, len: usize) -> bool {
         let field = self.bits.div_ceil(8);
         match self.kind {

@@ -140,7 +140,7 @@ pub fn unidentified(serial: &str, attributes: &Attributes) -> ObjectId {
     }
 }
 
-/// What tells keys of one type apart. The value of a private key is its secret.
+/// The attributes that tell keys of one type apart. The value of a private key is its secret.
 fn public_values(class: Class) -> [u64; 7] {
     let value = match class {
         Class::PUBLIC_KEY => ck::CKA_VALUE,

@@ -22,17 +22,17 @@ struct KeyInner {
     form: KeyForm,
 }
 
-/// What is computed with, as bytes: big-endian numbers without leading zeros, a point that is bare and uncompressed.
+/// The public values as bytes: big-endian numbers without leading zeros, or a bare, uncompressed point.
 #[derive(PartialEq, Eq, Debug)]
 pub enum PublicValues<'a> {
-    /// Of an RSA key.
+    /// The values of an RSA key.
     Rsa {
         /// CKA_MODULUS.
         modulus: Vec<u8>,
         /// CKA_PUBLIC_EXPONENT.
         exponent: Vec<u8>,
     },
-    /// Of a key on a curve.
+    /// The point of a key on a curve.
     Point(&'a [u8]),
 }
 
@@ -127,7 +127,7 @@ impl PublicKey {
         }
     }
 
-    /// The name of its curve, if nobody here can compute on that.
+    /// The name of its curve, if hsmux cannot compute on that.
     pub fn unchecked_curve(&self) -> Option<String> {
         match &self.0.form {
             KeyForm::Rsa(_) => None,

@@ -1,7 +1,7 @@
-//! What needs no token: public keys, digests, and the names of objects.
+//! Public keys, digests, and the names of objects: all that needs no token.
 //!
-//! Everything here works on public values in memory. Verifying on a token would cost a signature's
-//! time of the slowest part of the system, for an answer that anybody can compute.
+//! Everything here works on public values in memory. Verification on a token would cost the time of a signature
+//! there.
 
 pub mod csr;
 mod curve;

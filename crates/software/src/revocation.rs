@@ -24,7 +24,7 @@ pub struct Revocation {
 /// A list that stays in use because its file has an older one now (RFC 5280, section 5.1.2.4: thisUpdate), or none.
 #[derive(Debug)]
 pub struct OutdatedCrl {
-    /// Where it was read.
+    /// The file with the list.
     pub file: PathBuf,
     /// The authority's name.
     pub issuer: String,
@@ -48,13 +48,13 @@ pub enum Refused {
     },
     /// The list of its authority, in this file, is too old.
     Expired(PathBuf),
-    /// There is no list of its authority.
+    /// No list is of its authority.
     NoList(String),
     /// It cannot be read.
     Unreadable(String),
 }
 
-/// What is wrong with a file.
+/// The error of a file.
 #[derive(Debug)]
 pub struct FileProblem {
     /// The file.
@@ -114,9 +114,9 @@ impl Revocation {
         outdated
     }
 
-    /// Whether the first certificate of a chain (DER) is believed at a time, after 1970: a list of its authority is
-    /// good and does not name it. The others of the chain are checked as well, if there are lists for them, and the
-    /// authorities above it that the client has not sent.
+    /// Checks the first certificate of a chain (DER) at a time, after 1970: a current list of its authority must not
+    /// name it. The other certificates of the chain are checked if they have lists, and so are authorities above them
+    /// that the client has not sent.
     pub fn judge<'a>(
         &self,
         chain: impl IntoIterator<Item = &'a [u8]>,
@@ -169,7 +169,7 @@ impl Revocation {
         refused
     }
 
-    /// Whether no list names one certificate.
+    /// Checks that no list names one certificate.
     fn judge_one(
         &self,
         shown: &ShownCertificate,

@@ -160,7 +160,7 @@ fn only(all: &[u64], uses: &[u64]) -> Attributes {
     all.iter().fold(Attributes::default(), with)
 }
 
-/// Whether a token has refused what a template says of a key, rather than to make the key.
+/// True if a token has refused an attribute of the template, as opposed to the making of the key.
 pub fn refuses_template(error: &Error) -> bool {
     matches!(
         error.code(),

@@ -1,4 +1,4 @@
-//! Keys that nobody here can compute with: they serve on the one token that has them, without a proof.
+//! Keys that hsmux cannot compute with: they serve on the one token that has them, without a proof.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use hsmux_token::{Attributes, KeyKind, ck, key_type_name};
 
 use crate::{PublicKey, curve};
 
-/// What hsmux cannot compute with of a public or private key: its type (`ML-DSA`) or its curve (`Ed448`). Such a key
-/// cannot be proved, only its own token can name it, and its signatures are verified there. `None` for all else.
+/// The type (`ML-DSA`) or the curve (`Ed448`) of a key that hsmux cannot compute with; `None` for all others. Such a
+/// key cannot be proved, only its token can name it, and its signatures are verified there.
 pub fn unchecked_kind(attributes: &Attributes) -> Option<Cow<'static, str>> {
     let class = attributes.number(ck::CKA_CLASS)?;
     if !matches!(class, ck::CKO_PUBLIC_KEY | ck::CKO_PRIVATE_KEY) {

@@ -1,6 +1,6 @@
-//! Spans for a collector (OpenTelemetry): where the time went of what programs and clients ask for.
+//! Spans for a collector (OpenTelemetry): where the time of requests went.
 //!
-//! What is not traced pays a look at one pointer.
+//! A request without a trace costs the read of one pointer.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -27,7 +27,7 @@ use outbox::SpanTotals;
 pub use span_source::SpanSource;
 pub use trace::{ChildSpan, Trace};
 
-/// What makes spans, if anything does: another one when the configuration is read again.
+/// The current source of spans, if tracing is on; a reload replaces it.
 #[derive(Default)]
 pub struct Traces {
     source: ArcSwapOption<SpanSource>,
@@ -42,13 +42,13 @@ impl Traces {
         Ok(traces)
     }
 
-    /// What makes spans by another configuration, `None` where that says nothing; or why it cannot. All stays as
-    /// it is until [`Self::change`].
+    /// The source of spans by another configuration, `None` if that has none; or why it cannot start. Nothing changes
+    /// until [`Self::change`].
     pub fn prepare(&self, section: Option<&hsmux_config::Traces>) -> Result<Option<SpanSource>> {
         SpanSource::start(section, &self.totals)
     }
 
-    /// What begins from now on is traced by this one. What has begun ends where it has begun, and is sent.
+    /// Traces new requests by this source. Requests that have begun end with the source that they began with.
     pub fn change(&self, to: Option<SpanSource>) {
         let collector = to.as_ref().map(|to| to.collector().to_owned());
         let before = self.source.swap(to.map(Arc::new));
@@ -66,12 +66,12 @@ impl Traces {
         Trace::begin(source.as_ref()?.tracer(), caller())
     }
 
-    /// Whether anything makes spans.
+    /// True if tracing is on.
     pub fn are_made(&self) -> bool {
         self.source.load().is_some()
     }
 
-    /// What has become of all spans; `None` where nothing is traced.
+    /// The counts of all spans; `None` without tracing.
     pub fn counts(&self) -> Option<SpanCounts> {
         Some(self.source.load().as_ref()?.counts())
     }

@@ -38,7 +38,7 @@ impl OperationSpans {
         }
     }
 
-    /// Where the pool writes down how it goes.
+    /// The record that the pool fills with times.
     pub fn course(&self) -> Arc<Course> {
         Arc::clone(&self.course)
     }
@@ -90,5 +90,5 @@ pub fn word(error: &Error) -> String {
     format!("{:?}", error.kind())
 }
 
-/// What waiting for a token is called.
+/// The name of the span for waiting for a token.
 const QUEUE: &str = "queue";

@@ -1,4 +1,4 @@
-//! Spans that wait to be sent. Whoever has made one goes on at once: where there is no room, it is dropped.
+//! Queue of finished spans. It never blocks: a span that finds it full is dropped.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,7 +39,7 @@ struct QueuedSpans {
     ended: bool,
 }
 
-/// What has become of spans.
+/// The number of spans, by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpanCounts {
     /// The collector has taken them.
@@ -62,7 +62,7 @@ const GATHER: Duration = Duration::from_secs(1);
 pub const LAST: Duration = Duration::from_secs(5);
 
 impl Outbox {
-    /// Sends to the exporter, on a thread of its own.
+    /// Sends to the exporter, on a separate thread.
     pub fn start(
         exporter: impl SpanExporter + 'static,
         totals: Arc<SpanTotals>,
@@ -92,7 +92,7 @@ impl Outbox {
         Ok(outbox)
     }
 
-    /// What has become of all spans.
+    /// The number of all spans, by outcome.
     pub fn counts(&self) -> SpanCounts {
         SpanCounts {
             exported: self.0.totals.exported.load(Ordering::Relaxed),
@@ -101,7 +101,7 @@ impl Outbox {
         }
     }
 
-    /// Takes no more, and sends what waits, for so long at most.
+    /// Closes the queue, and sends the rest, for at most so long.
     pub fn finish(&self, within: Duration) {
         let end = Instant::now() + within;
         self.close(end);
@@ -167,7 +167,7 @@ impl SpanProcessor for Outbox {
         Ok(())
     }
 
-    /// The last tracer has gone: another collector is asked by now, or none. What is left still goes out.
+    /// The last tracer has gone: another collector is in use by now, or none. The rest is still sent.
     fn shutdown_with_timeout(&self, _timeout: Duration) -> OTelSdkResult {
         self.close(Instant::now() + LAST);
         Ok(())
@@ -207,7 +207,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(300);
 
-    /// What becomes of so many spans, before the exporter does anything, and in the end.
+    /// The counts for so many spans: before the exporter does anything, and at the end.
     fn send(count: usize, takes: bool) -> (SpanCounts, SpanCounts) {
         let (tell, word) = channel();
         let word = Mutex::new(word);
@@ -231,7 +231,7 @@ mod tests {
         let (before, after) = send(all, true);
         assert!(before.waiting <= ROOM && before.exported == 0, "{before:?}");
         assert!(before.dropped >= 100, "{before:?}");
-        // The late one is dropped, too.
+        // The late one is dropped as well.
         assert_eq!((after.dropped, after.waiting), (before.dropped + 1, 0));
         assert_eq!(after.exported + before.dropped, all as u64);
     }

@@ -1,4 +1,4 @@
-//! What makes spans, as a configuration says, and sends them.
+//! A source of spans by the configuration, with its export.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl SpanSource {
         }))
     }
 
-    /// Where its spans go.
+    /// The collector of its spans.
     pub(crate) fn collector(&self) -> &str {
         &self.collector
     }

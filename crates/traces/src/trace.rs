@@ -13,7 +13,7 @@ use opentelemetry::{Context, KeyValue, Value};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-/// A request that is traced. Its span ends with its answer, or when nobody works for it any more.
+/// A traced request. Its span ends with its answer, or when all work for it has ended.
 pub struct Trace {
     tracer: SdkTracer,
     /// With the request's span.
@@ -29,7 +29,7 @@ const MOST: usize = 128;
 /// A span within a request's own. It ends when this is dropped.
 pub struct ChildSpan(Box<Span>);
 
-/// What a caller has sent. `tracestate` is for those whom we would call.
+/// The caller's `traceparent`. `tracestate` would matter only for further calls.
 struct TraceParent<'a>(Option<&'a str>);
 
 const TRACEPARENT: &str = "traceparent";
@@ -65,12 +65,12 @@ impl Trace {
         }))
     }
 
-    /// What it is called.
+    /// Names the span.
     pub fn name(&self, name: impl Into<Cow<'static, str>>) {
         self.context.span().update_name(name);
     }
 
-    /// Something that it says of the request: never what nobody is to see.
+    /// Adds an attribute. It must never hold a secret.
     pub fn say(&self, name: &'static str, value: impl Into<Value>) {
         self.context
             .span()
@@ -148,7 +148,7 @@ impl Drop for Trace {
 }
 
 impl ChildSpan {
-    /// Why, in a word: a sentence may have a piece of what nobody is to see.
+    /// Marks it as failed, with the reason in one word: a sentence may quote a secret.
     pub fn failed(&mut self, why: impl Into<Value>) {
         self.0
             .set_attribute(KeyValue::new("error.type", why.into()));

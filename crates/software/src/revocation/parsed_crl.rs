@@ -22,7 +22,7 @@ struct CertificateList<'a> {
     signature: BitString,
 }
 
-/// What is signed.
+/// The signed part (RFC 5280, section 5.1).
 #[derive(Sequence)]
 struct TbsCertList {
     version: Option<u8>,
@@ -35,17 +35,17 @@ struct TbsCertList {
     extensions: Option<Extensions>,
 }
 
-/// What a list says. Nothing of it is to be believed before the signature is verified.
+/// The content of a list. It is untrusted until the signature is verified.
 pub struct ParsedCrl {
-    /// What is signed (DER).
+    /// The signed part (DER).
     pub signed: Vec<u8>,
-    /// By which algorithm (AlgorithmIdentifier, DER).
+    /// The signature algorithm (AlgorithmIdentifier, DER).
     pub algorithm: Vec<u8>,
     /// The signature, as X.509 writes it.
     pub signature: Vec<u8>,
     /// 1 or 2.
     pub version: u8,
-    /// Whether the whole list is in the one form that is signed.
+    /// True if the whole list is DER: only that form is signed.
     pub is_der: bool,
     /// The authority's name (DER).
     pub issuer: Vec<u8>,
@@ -57,7 +57,7 @@ pub struct ParsedCrl {
     pub until: Option<Duration>,
     /// The numbers of revoked certificates, without leading zeros.
     pub serials: HashSet<Vec<u8>>,
-    /// Whether it is perhaps a part of a list: it has a critical extension (sections 5.2.4 and 5.2.5).
+    /// True if it may be a part of a list: it has a critical extension (sections 5.2.4 and 5.2.5).
     pub is_part: bool,
     number: Option<Vec<u8>>,
 }

@@ -15,7 +15,7 @@ use super::ParsedCrl;
 use crate::csr::algorithm;
 use crate::{PublicKey, pem};
 
-/// What it says.
+/// A list whose signature was verified.
 #[derive(Clone, Debug)]
 pub(super) struct VerifiedCrl {
     pub file: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct VerifiedCrl {
 /// Bytes of a file: the largest lists of public authorities have 20 MiB.
 const LONGEST: u64 = 64 << 20;
 
-/// What lists may be signed by.
+/// The accepted signature algorithms of lists.
 const MECHANISMS: [u64; 7] = [
     ck::CKM_SHA256_RSA_PKCS,
     ck::CKM_SHA384_RSA_PKCS,
@@ -81,7 +81,7 @@ impl VerifiedCrl {
     }
 }
 
-/// Whether an authority (DER) has signed a certificate; `None` if that cannot be verified here (RSA-PSS).
+/// True if an authority (DER) has signed a certificate; `None` if that cannot be verified here (RSA-PSS).
 pub(super) fn has_signed(authority: &[u8], certificate: &Certificate) -> Option<bool> {
     let key = PublicKey::from_certificate(authority).ok()?;
     let signed = certificate.tbs_certificate().to_der().ok()?;

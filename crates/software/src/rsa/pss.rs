@@ -2,7 +2,7 @@
 
 use hsmux_token::{Error, Hash, Pss, Result, ck};
 
-/// Whether the encoded `message` is of the digest `data`; `bits` are those of the modulus less one.
+/// Verifies the encoded `message` against the digest `data`; `bits` are those of the modulus less one.
 pub fn verify(params: &Pss, data: &[u8], message: &[u8], bits: usize) -> Result<bool> {
     let (hash, mgf) = super::hashes("C_Verify", params.hash, params.mgf)?;
     if data.len() != hash.len() {
@@ -39,7 +39,7 @@ pub fn salt(params: &Pss, message: &[u8], bits: usize) -> Result<Option<u64>> {
 
 /// The parts of an encoded message.
 struct EncodedMessage<'a> {
-    /// What its trailer and its first bits have to be, they are.
+    /// True if its trailer and its first bits are right.
     is_well_formed: bool,
     /// Zeros, a 1 and the salt, unmasked.
     block: Vec<u8>,
@@ -47,7 +47,7 @@ struct EncodedMessage<'a> {
 }
 
 impl<'a> EncodedMessage<'a> {
-    /// `None`: there is no room for a digest.
+    /// `None` if it has no room for a digest.
     fn read(hash: Hash, mgf: Hash, message: &'a [u8], bits: usize) -> Option<Self> {
         // One byte shorter than the modulus where its size is a multiple of 8 plus 1.
         let len = bits.div_ceil(8);
