@@ -16,7 +16,7 @@ use crate::line::{Mac, hex_field};
 
 /// How long another one who writes the trail is waited for: a child that a killed daemon was about to start, or a
 /// command that runs without a daemon.
-const MOMENT: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The folder `audit` (0700) of the state folder.
 #[derive(Clone, Debug)]
@@ -109,7 +109,7 @@ impl AuditFolder {
     /// Makes the folder, and takes the writer's lock.
     pub(crate) fn take(&self) -> Result<WriterLock> {
         hsmux_state::private_folder(&self.0).map_err(|e| self.failed(&e))?;
-        match FileLock::take(&self.0.join("lock"), MOMENT) {
+        match FileLock::take(&self.0.join("lock"), LOCK_TIMEOUT) {
             Ok(lock) => Ok(WriterLock(lock)),
             Err(LockFailed::File(error)) => Err(self.failed(&error)),
             Err(LockFailed::Held(_)) => {

@@ -19,7 +19,7 @@ use crate::recover::recover;
 use crate::trail::{TrailState, failed};
 
 /// The time in which lines gather, unless a caller waits for one.
-const LINGER: Duration = Duration::from_millis(5);
+const GATHER_TIME: Duration = Duration::from_millis(5);
 
 /// The time after which written lines are on disk.
 const SYNC: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl TrailWriter {
     pub fn run(&mut self) {
         self.write(Vec::new(), None);
         loop {
-            let pause = if self.fails { PAUSE } else { LINGER };
+            let pause = if self.fails { PAUSE } else { GATHER_TIME };
             let work = self.shared.queue.take(self.wrote + pause, self.deadline());
             let WriteBatch {
                 entries,

@@ -16,7 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::connect_failure::ConnectFailure;
-use crate::stream::{hear, prepare, say};
+use crate::stream::{prepare, read_frame, write_message};
 
 /// How long a connection may take, its handshake included.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -44,9 +44,9 @@ impl ConnectRequest<'_> {
                 client: self.client,
                 program: "hsmux link".into(),
             };
-            say(&mut stream, &hello).await?;
+            write_message(&mut stream, &hello).await?;
             // TLS 1.3: the server's verdict on this host's certificate comes with the first read.
-            let greeting = hear(&mut stream, MAX_FRAME)
+            let greeting = read_frame(&mut stream, MAX_FRAME)
                 .await
                 .map_err(|e| refused(&e))?;
             match decode(greeting)? {

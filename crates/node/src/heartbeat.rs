@@ -10,7 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{sleep, timeout};
 
 use crate::link::NodeLink;
-use crate::stream::ask;
+use crate::stream::request;
 
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const DEAD_AFTER: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether the other host is to be believed.
-const LOOK: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Goes on for as long as the other host answers and is to be believed; says why no longer.
 pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &NodeLink) -> Error {
@@ -36,7 +36,7 @@ async fn ping(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) ->
     let nothing = Call::Execute(Vec::new());
     loop {
         sleep(INTERVAL).await;
-        let asked = timeout(DEAD_AFTER, ask(over, version, &nothing));
+        let asked = timeout(DEAD_AFTER, request(over, version, &nothing));
         match asked.await {
             Ok(Ok(_)) => {}
             Ok(Err(error)) => return error,
@@ -54,7 +54,7 @@ async fn believe(link: &NodeLink) -> Error {
     let mut seen = link.stamp.clone();
     let mut failed = None;
     loop {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
         if link.shown.has_expired() {
             return Error::lost("its certificate has expired");
         }

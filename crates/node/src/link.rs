@@ -22,7 +22,7 @@ use crate::connect_failure::ConnectFailure;
 use crate::heartbeat;
 use crate::identity::{self, TlsIdentity, unfit};
 use crate::revocation;
-use crate::stream::{ask, pass, unhurried};
+use crate::stream::{pass, request, without_user_timeout};
 
 /// Another host, connected.
 pub struct NodeLink {
@@ -116,7 +116,7 @@ impl LinkSession {
             .peer_certificates()
             .unwrap_or_default();
         let shown = PeerCertificate::of(shown).map_err(Error::protocol)?;
-        let info = match ask(&mut heartbeat, version, &Call::Info).await? {
+        let info = match request(&mut heartbeat, version, &Call::Info).await? {
             Answer::Info(info) => info,
             Answer::Failed(error) => return Err(error),
             other => return Err(Error::protocol(format!("answered {other:?}"))),
@@ -195,7 +195,7 @@ impl LinkSession {
                 .and_then(|()| UnixStream::from_std(near));
             let near = near.map_err(|e| Error::lost(format!("a lane: {e}")))?;
             let (far, _) = wanted.connect().await?;
-            unhurried(far.get_ref().0)?;
+            without_user_timeout(far.get_ref().0)?;
             passing.push((far, near));
         }
         Ok(passing)

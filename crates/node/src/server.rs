@@ -21,7 +21,7 @@ use crate::connect_failure::ConnectFailure;
 use crate::peer_connections::{ConnectionPermit, ConnectionPurpose, PeerConnections};
 use crate::pending_connections::{PendingConnections, PendingSlot};
 use crate::revocation::{self, NOT_TAKEN, SAME_CA};
-use crate::stream::{lost, pass, prepare, say};
+use crate::stream::{lost, pass, prepare, write_message};
 use crate::watcher::TlsState;
 
 /// How long a handshake may take.
@@ -132,7 +132,9 @@ impl NodeServer {
             Err(error) => {
                 self.refuse(from, &error.to_string(), "or leave it as it is");
                 if purpose == ConnectionPurpose::Work
-                    && say(&mut far, &Greeting::Refused(error)).await.is_ok()
+                    && write_message(&mut far, &Greeting::Refused(error))
+                        .await
+                        .is_ok()
                 {
                     linger(&mut far).await;
                 }

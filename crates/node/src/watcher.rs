@@ -17,7 +17,7 @@ use crate::identity::{self, TlsIdentity, unfit};
 use crate::server::NodeServer;
 
 /// How often.
-const LOOK: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// Certificates as they are now.
 pub struct TlsState {
@@ -57,7 +57,7 @@ impl TlsState {
 pub async fn run(server: Arc<NodeServer>) {
     let mut failed: Option<(Identity, FileVersions)> = None;
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         // Without the section no host may connect.
         let config = server.daemon.config();
         let Some(node) = &config.node else {

@@ -21,7 +21,7 @@ const SOCKET: &str = "HSMUX_SOCKET";
 const SYSTEM: &str = "/etc/hsmux/hsmux.toml";
 
 /// How long an operation may take where no configuration file says.
-const PATIENCE: Duration = Duration::from_secs(30);
+const DEFAULT_DEADLINE: Duration = Duration::from_secs(30);
 
 /// The location of the pool as an application gives it; otherwise the environment decides.
 #[derive(Clone, Default, Debug)]
@@ -54,7 +54,7 @@ pub fn backend(source: &PoolLocation, threads: bool) -> Result<Box<dyn Backend>>
     }
     if let Some(socket) = source.socket() {
         let endpoint = Endpoint::from(Path::new(&socket));
-        return Ok(Box::new(DaemonBackend::new(endpoint, PATIENCE)?));
+        return Ok(Box::new(DaemonBackend::new(endpoint, DEFAULT_DEADLINE)?));
     }
     let file = source
         .config

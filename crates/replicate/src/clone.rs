@@ -20,7 +20,7 @@ use std::time::Duration;
 const EACH: Duration = Duration::from_secs(60);
 
 /// So many objects are noted in the journal together.
-const NOTED_TOGETHER: usize = 100;
+const NOTE_BATCH: usize = 100;
 
 /// The objects to clone, and how.
 #[derive(Clone, Default, Debug)]
@@ -151,7 +151,7 @@ impl CloneRun<'_> {
             }
             let outcome = result.unwrap_or_else(CloneOutcome::Failed);
             all.push(self.tell(target, object, outcome));
-            if placed.len() >= NOTED_TOGETHER || ends {
+            if placed.len() >= NOTE_BATCH || ends {
                 self.note(target, std::mem::take(&mut placed))?;
             }
             if ends {

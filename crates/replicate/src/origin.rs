@@ -5,7 +5,7 @@ use hsmux_token::{Attributes, Object};
 
 /// The attributes by which a token says how it made a key (PKCS#11 3.0, sections 4.7 to 4.10), and its length: SoftHSM
 /// 2.6.1 does not tell the length of an unwrapped key.
-const SAID: [u64; 5] = [
+const ORIGIN_ATTRIBUTES: [u64; 5] = [
     CKA_LOCAL,
     CKA_KEY_GEN_MECHANISM,
     CKA_VALUE_LEN,
@@ -32,7 +32,7 @@ impl KeyOrigin {
     /// members' transport keys alone, and no program can get it.
     pub fn of_key(self, found: &Attributes, template: &Attributes) -> Attributes {
         match self {
-            Self::Generated => only(found, &SAID)
+            Self::Generated => only(found, &ORIGIN_ATTRIBUTES)
                 .with_flag(
                     CKA_ALWAYS_SENSITIVE,
                     template.flag(CKA_SENSITIVE) == Some(true),
@@ -41,7 +41,7 @@ impl KeyOrigin {
                     CKA_NEVER_EXTRACTABLE,
                     template.flag(CKA_EXTRACTABLE) != Some(true),
                 ),
-            Self::Copied => only(found, &SAID),
+            Self::Copied => only(found, &ORIGIN_ATTRIBUTES),
             Self::Brought => only(found, &[CKA_VALUE_LEN]),
         }
     }

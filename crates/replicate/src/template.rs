@@ -17,7 +17,7 @@ const USES: &[u64] = &[
 ];
 
 /// Attributes of a copy that its token cannot find out by itself.
-const KEPT: &[u64] = &[
+const TEMPLATE_ATTRIBUTES: &[u64] = &[
     CKA_CLASS,
     CKA_KEY_TYPE,
     CKA_PRIVATE,
@@ -48,7 +48,7 @@ pub(super) fn passing(asked: &Attributes) -> Attributes {
 /// copies are alike. Sensitive, and not extractable unless requested.
 pub(super) fn copy(asked: &Attributes, found: &Attributes) -> Attributes {
     let mut copy = Attributes::default();
-    for kind in KEPT {
+    for kind in TEMPLATE_ATTRIBUTES {
         let value = asked
             .get(*kind)
             .or_else(|| found.get(*kind).filter(|value| tells(*kind, value)));
@@ -87,7 +87,7 @@ fn tells(kind: u64, value: &[u8]) -> bool {
 /// what another token says of it.
 pub(super) fn created(found: &Attributes) -> Attributes {
     // Said by the token, not to it.
-    const FOUND_OUT: &[u64] = &[
+    const READ_ONLY: &[u64] = &[
         CKA_LOCAL,
         CKA_KEY_GEN_MECHANISM,
         CKA_MODULUS_BITS,
@@ -106,7 +106,7 @@ pub(super) fn created(found: &Attributes) -> Attributes {
     let mut created = found.clone();
     created
         .0
-        .retain(|a| !a.value.is_empty() && !FOUND_OUT.contains(&a.kind));
+        .retain(|a| !a.value.is_empty() && !READ_ONLY.contains(&a.kind));
     created.set_flag(CKA_TOKEN, true);
     created
 }
@@ -116,7 +116,7 @@ pub(super) fn public(asked: &Attributes) -> Attributes {
     let mut public = asked.clone();
     public.0.retain(|a| {
         let secret = matches!(a.kind, CKA_SENSITIVE | CKA_EXTRACTABLE);
-        !secret && (KEPT.contains(&a.kind) || USES.contains(&a.kind))
+        !secret && (TEMPLATE_ATTRIBUTES.contains(&a.kind) || USES.contains(&a.kind))
     });
     public
 }

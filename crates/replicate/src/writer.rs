@@ -25,7 +25,7 @@ pub enum Hold {
 }
 
 /// How long a process waits while others change something.
-const PATIENCE: Duration = Duration::from_secs(10);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Delay of the rewrite of a long journal that removes unneeded wrapped keys.
 const TIDY_AFTER: Duration = Duration::from_secs(10);
@@ -134,7 +134,7 @@ impl Writer {
         }
         let patience = match self.hold {
             Hold::Always => Duration::ZERO,
-            Hold::WhileChanging => PATIENCE,
+            Hold::WhileChanging => LOCK_TIMEOUT,
         };
         let coordinator = Coordinator::open_within(&self.state, self.replicas, patience)?;
         let coordinator = coordinator

@@ -29,7 +29,7 @@ pub struct Collector {
 }
 
 /// How long it may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An answer says how many spans were refused, and why.
 const LONGEST_ANSWER: usize = 64 << 10;
@@ -104,8 +104,9 @@ impl Collector {
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let asked = timeout(PATIENCE, self.remote.ask(request, LONGEST_ANSWER)).await;
-        let answer = asked.unwrap_or_else(|_| Err(format!("no answer within {PATIENCE:?}").into()));
+        let asked = timeout(EXPORT_TIMEOUT, self.remote.ask(request, LONGEST_ANSWER)).await;
+        let answer =
+            asked.unwrap_or_else(|_| Err(format!("no answer within {EXPORT_TIMEOUT:?}").into()));
         self.note(&answer);
         answer
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 /// As many are listed; all are counted.
-const LISTED: usize = 1000;
+const MAX_LISTED: usize = 1000;
 
 /// All that is known of a trail.
 #[derive(Debug, Default, Serialize)]
@@ -99,7 +99,7 @@ impl VerificationReport {
     pub(super) fn find(&mut self, finding: AuditFinding) {
         self.findings_total += 1;
         self.verdict = TrailVerdict::Altered;
-        if self.findings.len() < LISTED {
+        if self.findings.len() < MAX_LISTED {
             self.findings.push(finding);
         }
     }
@@ -108,7 +108,7 @@ impl VerificationReport {
         if self.verdict == TrailVerdict::Whole {
             self.verdict = TrailVerdict::Remarks;
         }
-        if self.remarks.len() < LISTED {
+        if self.remarks.len() < MAX_LISTED {
             self.remarks.push(remark);
         }
     }

@@ -37,7 +37,7 @@ const PREFIX: &str = "hsmb.";
 
 /// SQLite writes a change to its log, has the disk take it, which may last, and only then shows it: what was
 /// read meanwhile is of before, though the log is the newest.
-const SETTLED: Duration = Duration::from_secs(10);
+const WRITE_SETTLE_TIME: Duration = Duration::from_secs(10);
 
 impl ClientTokens {
     /// All tokens of the store.
@@ -78,7 +78,7 @@ impl ClientTokens {
             self.known.store(Arc::new(by_hash.collect()));
             *version = Some(now);
         }
-        let known = if stamp.is_older_than(SETTLED) {
+        let known = if stamp.is_older_than(WRITE_SETTLE_TIME) {
             stamp
         } else {
             FileVersions::default()

@@ -47,17 +47,17 @@ struct KeySource {
 const LONGEST: usize = 256 << 10;
 
 /// How long the server may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two questions to a server that does not answer.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// Between two questions because of a token that names a key that is not known: whoever makes such tokens up
 /// does not make us a burden to the issuer.
-const APART: Duration = Duration::from_secs(5);
+const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a request waits for the server.
-const MOMENT: Duration = Duration::from_secs(2);
+const REQUEST_WAIT: Duration = Duration::from_secs(2);
 
 impl IssuerTrust {
     /// True if the token is a JWT and an issuer is configured.
@@ -140,7 +140,7 @@ impl IssuerTrust {
     async fn ask_for_a_moment(self: &Arc<Self>) {
         let trust = Arc::clone(self);
         let asking = tokio::spawn(async move { trust.ask(KeySource::is_rested).await });
-        let _ = timeout(MOMENT, asking).await;
+        let _ = timeout(REQUEST_WAIT, asking).await;
     }
 
     async fn ask(&self, whether: fn(&KeySource, &JwkUrl) -> bool) {
@@ -166,7 +166,9 @@ impl IssuerTrust {
         let remote =
             tokio::task::spawn_blocking(move || HttpEndpoint::new(&url.url, url.ca.as_deref()));
         let remote = remote.await.map_err(|e| failed(settings, &e))?;
-        let text = remote?.get("application/json", LONGEST, PATIENCE).await?;
+        let text = remote?
+            .get("application/json", LONGEST, FETCH_TIMEOUT)
+            .await?;
         let source = self.source.lock();
         // It may be another one by now.
         if source.settings.as_ref() != Some(settings) {
@@ -241,7 +243,7 @@ impl IssuerTrust {
 impl KeySource {
     fn is_due(&self, from: &JwkUrl) -> bool {
         let pause = if self.in_vain {
-            AGAIN.min(from.refresh)
+            RETRY_AFTER.min(from.refresh)
         } else {
             from.refresh
         };
@@ -249,7 +251,7 @@ impl KeySource {
     }
 
     fn is_rested(&self, _: &JwkUrl) -> bool {
-        self.asked.is_none_or(|at| at.elapsed() >= APART)
+        self.asked.is_none_or(|at| at.elapsed() >= MIN_INTERVAL)
     }
 }
 

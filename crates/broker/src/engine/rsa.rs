@@ -46,7 +46,7 @@ pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padd
 
 /// An answer to PKCS#1 v1.5 comes at a multiple of this: a token may take longer for bad padding. The pool does the
 /// same for both.
-const BEAT: Duration = Duration::from_millis(100);
+const ANSWER_STEP: Duration = Duration::from_millis(100);
 
 impl ImplicitRejection {
     pub fn new() -> Result<Self> {
@@ -130,8 +130,9 @@ impl Engine {
             Err(refusal) if refusal == unreadable() => Ok(instead.into()),
             other => other,
         };
-        let beats = begun.elapsed().as_millis() / BEAT.as_millis() + 1;
-        tokio::time::sleep_until(begun + BEAT * u32::try_from(beats).unwrap_or(u32::MAX)).await;
+        let steps = begun.elapsed().as_millis() / ANSWER_STEP.as_millis() + 1;
+        tokio::time::sleep_until(begun + ANSWER_STEP * u32::try_from(steps).unwrap_or(u32::MAX))
+            .await;
         answer
     }
 

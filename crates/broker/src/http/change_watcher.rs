@@ -25,10 +25,10 @@ pub struct ChangeWatcher {
 }
 
 /// How often.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When that is tried again which could not be taken from the tokens, though nothing has changed there.
-const AGAIN: Duration = Duration::from_secs(60);
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ChangeWatcher {
     pub fn new(broker: Arc<Broker>, https: Option<Arc<Https>>, section: BrokerSection) -> Self {
@@ -46,7 +46,7 @@ impl ChangeWatcher {
         engine.refresh_external();
         tokio::spawn(adopt(engine, self.seen.subscribe()));
         loop {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if let Some(now) = current() {
                 self.take_over(now);
             }
@@ -112,7 +112,7 @@ impl ChangeWatcher {
 async fn adopt(engine: Arc<Engine>, mut epoch: watch::Receiver<u64>) {
     loop {
         engine.adopt().await;
-        if let Ok(Err(_)) = timeout(AGAIN, epoch.changed()).await {
+        if let Ok(Err(_)) = timeout(RETRY_INTERVAL, epoch.changed()).await {
             return;
         }
     }

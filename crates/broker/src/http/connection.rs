@@ -34,7 +34,7 @@ const UPLOAD: u32 = 128 << 10;
 const UPLOADS: u32 = 2 * UPLOAD;
 
 /// A connection that is to end and on which nothing runs is given so long for its last words.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
 /// Serves it. `closing` becomes true when the service ends: then what runs is the last.
 pub async fn serve(
@@ -78,7 +78,7 @@ pub async fn serve(
             _ = connection.as_mut() => return,
             () = slot.told_to_go() => if slot.activity().is_quiet() { return },
             () = said(&mut closing), if !ending => {}
-            () = tokio::time::sleep(LAST_WORDS), if ending => {
+            () = tokio::time::sleep(CLOSE_GRACE), if ending => {
                 if slot.activity().is_quiet() { return }
             }
         }

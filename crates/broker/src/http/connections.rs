@@ -49,7 +49,7 @@ pub struct RunningRequest {
 }
 
 /// A connection that was told to close has so long, before another one is told.
-const A_MOMENT: Duration = Duration::from_millis(50);
+const EVICTION_WAIT: Duration = Duration::from_millis(50);
 
 impl Connections {
     /// Places for so many.
@@ -72,7 +72,9 @@ impl Connections {
                 break permit;
             }
             self.make_room();
-            if let Ok(Ok(permit)) = tokio::time::timeout(A_MOMENT, slots().acquire_owned()).await {
+            if let Ok(Ok(permit)) =
+                tokio::time::timeout(EVICTION_WAIT, slots().acquire_owned()).await
+            {
                 break permit;
             }
         };

@@ -88,15 +88,15 @@ pub fn refused(refusal: &Refusal) -> Response {
 }
 
 /// Most answers have room in so many bytes.
-const USUAL: usize = 1 << 10;
+const TYPICAL_SIZE: usize = 1 << 10;
 
 /// JSON with a status.
 pub fn body(status: StatusCode, value: &impl Serialize) -> Response {
-    let mut written = Vec::with_capacity(USUAL);
+    let mut written = Vec::with_capacity(TYPICAL_SIZE);
     // Neither the dialect's answers nor ours have a map whose names are no text.
     let _ = serde_json::to_writer(&mut written, value);
     // It is counted by its length while the client takes it.
-    if written.len() > USUAL {
+    if written.len() > TYPICAL_SIZE {
         written.shrink_to_fit();
     }
     let mut response = text("application/json", written);

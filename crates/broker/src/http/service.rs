@@ -38,7 +38,7 @@ pub struct BrokerService {
 
 /// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
 /// a client that asks all the time learns in time to ask elsewhere.
-const FAREWELL: Duration = Duration::from_millis(500);
+const CLOSE_NOTICE: Duration = Duration::from_millis(500);
 
 impl BrokerService {
     /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
@@ -157,8 +157,8 @@ impl BrokerService {
         let _ = self.end.send(true);
         self.connections.leave();
         let accepted = async { while serving.join_next().await.is_some() {} };
-        let _ = timeout(FAREWELL, accepted).await;
-        let _ = timeout(FAREWELL, self.connections.ended()).await;
+        let _ = timeout(CLOSE_NOTICE, accepted).await;
+        let _ = timeout(CLOSE_NOTICE, self.connections.ended()).await;
         let _ = self.closing.send(true);
         if timeout(patience, self.connections.ended()).await.is_err() {
             tracing::warn!("the broker ends while requests run that took longer than {patience:?}");

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 const SHORT: u64 = 16 << 10;
 
 /// It has come with the head of its request, or is about to.
-const MOMENT: Duration = Duration::from_millis(200);
+const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A request's body, which comes back when it is dropped before its end.
 pub struct RecoverableBody {
@@ -63,7 +63,7 @@ impl UnreadBody {
             BodyState::Back(body) => {
                 let length = body.size_hint().upper();
                 let short = !self.on_demand && length.is_some_and(|length| length <= SHORT);
-                short && matches!(timeout(MOMENT, discard(body)).await, Ok(true))
+                short && matches!(timeout(READ_TIMEOUT, discard(body)).await, Ok(true))
             }
             BodyState::Away => false,
         }

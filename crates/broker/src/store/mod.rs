@@ -47,7 +47,7 @@ pub struct Store {
 }
 
 /// How long a write waits for another one, of this process or of another.
-const PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Store {
     /// Opens the file for the broker, which is the only one that serves from it. It is made where it is
@@ -134,7 +134,7 @@ impl Store {
             rusqlite::Error::SqliteFailure(code, None)
         };
         let mut connection = connection
-            .try_lock_for(PATIENCE)
+            .try_lock_for(BUSY_TIMEOUT)
             .ok_or_else(|| failed(&self.file, &busy()))?;
         what(&mut connection).map_err(|e| failed(&self.file, &e))
     }

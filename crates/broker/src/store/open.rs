@@ -13,7 +13,7 @@ use hsmux_state::{FileLock, LockFailed};
 use hsmux_token::{Error, Kind, Result, give_to_the_owner_of_the_folder};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
-use super::{PATIENCE, failed, schema};
+use super::{BUSY_TIMEOUT, failed, schema};
 
 /// The origin of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ const STAMP: usize = 16;
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
 /// How long another owner is waited for.
-const MOMENT: Duration = Duration::from_secs(1);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Opens the file, or makes it. A damaged one is for a person to decide about.
 pub fn open(file: &Path) -> Result<(Connection, StoreOrigin)> {
@@ -80,7 +80,7 @@ pub fn open_shared(file: &Path) -> rusqlite::Result<Connection> {
 pub fn own(file: &Path) -> Result<FileLock> {
     let path = file.with_extension("owner");
     // A process that was just killed may not be gone yet.
-    FileLock::take(&path, MOMENT).map_err(|error| {
+    FileLock::take(&path, LOCK_TIMEOUT).map_err(|error| {
         let why = match error {
             LockFailed::File(error) => error.to_string(),
             LockFailed::Held(_) => {
@@ -107,7 +107,7 @@ fn connected(file: &Path) -> rusqlite::Result<Connection> {
         give_to_the_owner_of_the_folder(&made, file);
     }
     let connection = Connection::open(file)?;
-    connection.busy_timeout(PATIENCE)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;

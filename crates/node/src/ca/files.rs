@@ -11,7 +11,7 @@ use hsmux_token::{Error, Kind, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 /// How long another command that changes the authority's files is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Permissions of a private key.
 pub const PRIVATE: u32 = 0o600;
@@ -59,7 +59,7 @@ impl Drop for NewFolder {
 
 /// Takes the lock of an authority's folder; waits while another process has it.
 pub fn lock(folder: &Path) -> Result<FileLock> {
-    FileLock::take_folder(folder, PATIENCE).map_err(|e| failed(folder, &e))
+    FileLock::take_folder(folder, LOCK_TIMEOUT).map_err(|e| failed(folder, &e))
 }
 
 /// Reads a file.

@@ -36,7 +36,7 @@ use tokio_rustls::client::TlsStream;
 
 use crate::connect::secure;
 use crate::identity::{TlsIdentity, unfit};
-use crate::stream::{hear, lost, say};
+use crate::stream::{lost, read_frame, write_message};
 use crl_exchange::CrlExchange;
 pub use crl_store::look_at;
 
@@ -44,7 +44,7 @@ pub use crl_store::look_at;
 pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
 
 /// How often each end looks whether its own lists have changed.
-const LOOK: Duration = Duration::from_millis(400);
+const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// The longest list, in bytes: tens of thousands of certificates.
 const MOST: usize = 1 << 20;
@@ -53,16 +53,16 @@ const MOST: usize = 1 << 20;
 const FRAMED: usize = 16;
 
 /// Between two lists of one host: to check many costs a host more than to send them.
-const BREATH: Duration = Duration::from_millis(100);
+const LIST_PAUSE: Duration = Duration::from_millis(100);
 
 /// How long the other end may take to read a list.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
 /// Until a connection for lists is tried again.
-const AGAIN: Duration = Duration::from_secs(5);
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// The same where the other end does not agree on the protocol: it has to be restarted or configured for that.
-const MUCH_LATER: Duration = Duration::from_secs(60);
+const UNSUPPORTED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The message of such a connection, in both directions.
 #[derive(Encode, Decode)]
@@ -98,11 +98,11 @@ async fn exchange_within(
     let (heard, mut told) = mpsc::channel(1);
     let listen = async {
         loop {
-            let frame = hear(&mut from, MOST + FRAMED).await;
+            let frame = read_frame(&mut from, MOST + FRAMED).await;
             let frame = frame.map_err(|error| lost(&error))?;
             // The other end of the channel is there for as long as this is.
             let _ = heard.send(frame).await;
-            sleep(BREATH).await;
+            sleep(LIST_PAUSE).await;
         }
     };
     let settle = async {
@@ -122,11 +122,14 @@ async fn exchange_within(
                 step.problem.iter().for_each(|problem| complain(problem));
                 for list in step.news {
                     let list = list.der.to_vec();
-                    let told = timeout(read_within, say(&mut to, &CrlMessage { list })).await;
+                    let told =
+                        timeout(read_within, write_message(&mut to, &CrlMessage { list })).await;
                     told.map_err(|_| Error::lost("does not read a list"))??;
                 }
             }
-            news = timeout(LOOK, told.recv()).await.unwrap_or_default();
+            news = timeout(POLL_INTERVAL, told.recv())
+                .await
+                .unwrap_or_default();
         }
     };
     let ended: Result<Infallible> = tokio::select! {
@@ -160,13 +163,13 @@ pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infall
                     to = name,
                     "that host exchanges no lists of revoked certificates"
                 );
-                sleep(MUCH_LATER).await;
+                sleep(UNSUPPORTED_RETRY_AFTER).await;
                 continue;
             }
             Err(error) => error,
         };
         tracing::debug!(to = name, %error, "no lists of revoked certificates for now");
-        sleep(AGAIN).await;
+        sleep(RETRY_AFTER).await;
     }
 }
 
