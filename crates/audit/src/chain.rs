@@ -3,12 +3,12 @@
 //! Time falls into epochs, which checkpoints end. Each epoch has a secret, from which three others come, one way
 //! only:
 //!
-//! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The
-//!   checkpoint discloses it: from then on all can check those lines, and none can change them, for
-//!   the checkpoint is signed and its MAC stands on theirs;
+//! - the key of its lines' MACs. `mac = HMAC(key, the mac before || the line's body)`. The checkpoint discloses it.
+//!   From then on everybody can verify those lines. Nobody can change them: the checkpoint is signed, and its MAC
+//!   depends on theirs;
 //! - the key of its checkpoint's seal, which is never disclosed;
-//! - the next epoch's secret. The old one is then erased, so that a thief of the state folder cannot
-//!   make the seals of the past, while whoever kept an old secret elsewhere can check all since then.
+//! - the next epoch's secret. The old one is then erased, so a thief of the state folder cannot make the seals of the
+//!   past. An owner of an old secret, kept elsewhere, can verify all seals since then.
 
 use std::time::SystemTime;
 

@@ -8,16 +8,16 @@
 //! |---|---|
 //! | `service` | start and end of the serving side, a process of its own |
 //! | `server` | a connection from its first byte until it is served |
-//! | `pending_connections` | connections that nobody knows yet |
-//! | `peer_connections` | connections that are open, and who has to go |
+//! | `pending_connections` | connections before authentication |
+//! | `peer_connections` | open connections, and their end |
 //! | `watcher` | files and configuration that change while it runs |
 //! | `link`, `connect` | the using side: a worker process, its lanes, how it connects |
-//! | `heartbeat` | whether the other host is alive, and to be believed |
-//! | `identity`, `certificate` | what a host shows, and what others show |
-//! | `stream` | sockets that notice a cut cable, frames on them |
-//! | `revocation` | lists of revoked certificates, from host to host |
-//! | `signature` | whether something is signed by a key |
-//! | `connect_failure` | what went wrong in a handshake, and what to do |
+//! | `heartbeat` | heartbeat of the other host, and trust in it |
+//! | `identity`, `certificate` | this host's certificate, and those of others |
+//! | `stream` | sockets that detect a cut cable, and frames on them |
+//! | `revocation` | exchange of revocation lists between hosts |
+//! | `signature` | verification of signatures |
+//! | `connect_failure` | failures of handshakes, with advice |
 //! | `ca` | the authority: certificates, their list, revocation |
 
 pub mod ca;

@@ -9,18 +9,18 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `writer` | a pool that writes through all this |
+//! | `writer` | a pool whose changes go through the coordinator |
 //! | `catch_up_connector` | members catch up when they connect |
-//! | `change` | a change from its beginning |
+//! | `change` | the start of a change |
 //! | `carry_out` | its parts, on enough members or on none |
-//! | `plan`, `keys`, `wrappable_key`, `objects` | what each member has to do, by the kind of operation |
-//! | `member_task` | what one member does, repeatable and reversible |
-//! | `channel`, `transport` | how a key goes from one token to another, wrapped |
-//! | `replicator`, `replicated_key` | how it goes by the tokens' own means, where they have some |
-//! | `journal` | what was decided, and who owes what |
-//! | `origin` | how a key was made, which its copies do not say |
+//! | `plan`, `keys`, `wrappable_key`, `objects` | the tasks of each member, by the kind of operation |
+//! | `member_task` | one task of a member, repeatable and reversible |
+//! | `channel`, `transport` | the transfer of a wrapped key between tokens |
+//! | `replicator`, `replicated_key` | the transfer by the tokens' own means |
+//! | `journal` | decisions and debts |
+//! | `origin` | the origin of a key, which its copies do not show |
 //! | `catch_up` | a member returns |
-//! | `debt_report`, `repeated_warnings` | what members owe, in the status and the log |
+//! | `debt_report`, `repeated_warnings` | debts in the status and the log |
 //! | `clone` | existing keys to more tokens |
 //! | `pin_rotate` | a new PIN on every member |
 

@@ -6,9 +6,9 @@
 //! |---|---|
 //! | `trace` | the span of a request, and spans within it |
 //! | `operation_spans` | an operation of the pool: its time in the queue, and on tokens |
-//! | `span_source` | what makes spans, as a configuration says |
-//! | `outbox` | spans that wait to be sent: nobody waits for that |
-//! | `collector` | what is sent to whom |
+//! | `span_source` | the source of spans by the configuration |
+//! | `outbox` | the queue of finished spans, which never blocks |
+//! | `collector` | export to a collector |
 
 mod collector;
 mod operation_spans;

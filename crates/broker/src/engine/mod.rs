@@ -4,11 +4,11 @@
 //! |---|---|
 //! | `call` | an operation as a future: waiting holds no thread |
 //! | `budget` | uses of GCM keys, counted over all replicas |
-//! | `keyring` | the managed keys of now |
-//! | `manage` | keys made, rotated, trimmed, deleted |
-//! | `adopt` | the store and the tokens brought together |
-//! | `external`, `external_name` | keys that others have made, and how requests name them |
-//! | `aead`, `rsa` | enciphering and deciphering |
+//! | `keyring` | the managed keys |
+//! | `manage` | making, rotating, trimming and deleting keys |
+//! | `adopt` | reconciliation of the store with the tokens |
+//! | `external`, `external_name` | keys of other programs, and their names in requests |
+//! | `aead`, `rsa` | encryption and decryption |
 //! | `sign`, `mac` | signatures and HMACs |
 
 mod adopt;

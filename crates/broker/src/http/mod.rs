@@ -2,21 +2,21 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `app` | every path, once |
-//! | `call` | a request: who it is, what it may |
-//! | `body` | its body, as long and as slow as it may be |
-//! | `record` | what becomes of it: counted, and on the audit trail |
+//! | `app` | all paths |
+//! | `call` | a request: its client and its rights |
+//! | `body` | the body of a request, with its limits |
+//! | `record` | metrics and audit trail of a request |
 //! | `reply` | the dialect's envelope and its errors |
-//! | `health` | whether it lives and serves |
-//! | `identify` | who a request is of |
-//! | `limits` | what one client may cost |
-//! | `denials` | what is denied, summed up |
+//! | `health` | liveness and readiness |
+//! | `identify` | the client of a request |
+//! | `limits` | quotas of one client |
+//! | `denials` | counts of denials |
 //! | `service` | start and end |
-//! | `change_watcher` | what changes while it runs |
+//! | `change_watcher` | changes while it runs |
 //! | `listen`, `tls` | sockets |
-//! | `connection`, `connections`, `timeout_stream` | one connection; how many there may be; how long it is waited for |
-//! | `answer_body` | an answer on its way |
-//! | `unread_body` | a body that nobody has read |
+//! | `connection`, `connections`, `timeout_stream` | one connection; all connections; time-outs |
+//! | `answer_body` | an answer until the client has taken it |
+//! | `unread_body` | an unread body at the end of its request |
 
 mod answer_body;
 mod app;

@@ -2,9 +2,9 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `series` | what is counted of one key; an operation costs a few atomic additions |
-//! | `reason` | why something was refused, in few words |
-//! | `scrape` | what is read of the pool and the trail when somebody asks |
+//! | `series` | counters of one key |
+//! | `reason` | reasons of refusals, in few words |
+//! | `scrape` | numbers of the pool and the trail, read at each scrape |
 //! | `page` | `/metrics`, and who may read it |
 
 mod page;

@@ -2,8 +2,8 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `paths` | every path with its methods: a row each |
-//! | `fields` | what requests and answers are made of |
+//! | `paths` | every path with its methods, a row each |
+//! | `fields` | fields of requests and answers |
 //! | `answers` | the envelope, errors, statuses |
 
 mod answers;

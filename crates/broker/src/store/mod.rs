@@ -6,7 +6,7 @@
 //! | `open` | whether the file is the one that was written here last |
 //! | `copy` | backups |
 //! | `keys` | keys and their versions |
-//! | `pending` | what a crash may leave half done on the tokens |
+//! | `pending` | intents that a crash may leave half done |
 //! | `budgets` | uses of GCM keys, reserved ahead |
 //! | `tokens` | clients' tokens, hashed |
 

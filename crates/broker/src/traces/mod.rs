@@ -4,8 +4,8 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `request` | what a request's span says |
-//! | `current` | the request that a task works for, and spans within its own |
+//! | `request` | the span of a request |
+//! | `current` | the request of a task, and spans within its span |
 
 mod current;
 mod request;

@@ -3,20 +3,20 @@
 //! | file | one idea |
 //! |---|---|
 //! | `sealed_text` | `vault:v1:...` |
-//! | `answer` | what is answered |
+//! | `answer` | answers |
 //! | `batch` | one item or many, each with its own answer |
-//! | `bounded_list` | a list that is not too long |
-//! | `in_order` | many answers, some of them waited for at once |
-//! | `batch_yield` | others have their turn between the items of a batch |
-//! | `extra_members` | what is said of an item and is not its own |
+//! | `bounded_list` | a list with a limit |
+//! | `in_order` | many answers in order, several at work at once |
+//! | `batch_yield` | yields between the items of a batch |
+//! | `extra_members` | members of an item that are not the operation's |
 //! | `loose` | numbers and flags as the dialect's clients write them |
-//! | `requested_key` | the key that a request means, managed or not |
+//! | `requested_key` | the key of a request, managed or external |
 //! | `crypt` | encrypt, decrypt, rewrap, datakey |
-//! | `sign`, `marshal` | sign, verify; the forms of signatures |
+//! | `sign`, `marshal` | sign, verify; forms of signatures |
 //! | `hmac` | hmac, and its part of verify |
-//! | `keys`, `certificate` | keys and what is kept with them |
-//! | `key_view` | a key as it is shown |
-//! | `plain` | random, hash: what needs no key |
+//! | `keys`, `certificate` | keys and their certificates |
+//! | `key_view` | the view of a key |
+//! | `plain` | random, hash: operations without a key |
 
 mod answer;
 pub mod batch;

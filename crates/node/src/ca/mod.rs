@@ -6,7 +6,7 @@
 //! | `ca.pem` | its certificate, for every host |
 //! | `ca.key` | its private key, which stays here, unless it is in a token |
 //! | `revoked.pem` | its list of revoked certificates (RFC 5280, section 5), for every host |
-//! | `issued.json` | what it has issued: the list is made of it |
+//! | `issued.json` | the ledger of issued certificates, from which the list is made |
 
 pub(crate) mod files;
 mod issue;

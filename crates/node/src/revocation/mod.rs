@@ -6,7 +6,7 @@
 //!
 //! | file | one idea |
 //! |---|---|
-//! | `crl` | a list, checked: whose it is, and how new |
+//! | `crl` | a verified list: its authority and its version |
 //! | `crl_store` | the lists of a host in their file |
 //! | `crl_exchange` | one end of an exchange |
 

@@ -5,11 +5,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`access`] | logging in without wasting a try |
-//! | [`report`] | what is on a card, without a PIN |
+//! | [`access`] | login that wastes no try |
+//! | [`report`] | content of a card, without a PIN |
 //! | [`initialise`], [`pins`], [`domain`] | set-up, PINs, the DKEK |
-//! | [`package`] | one key as it travels: taken from a card, installed on another, whole or not at all |
-//! | [`key_proof`] | how a copy proves that it is one |
+//! | [`package`] | one key in transfer: taken from a card, installed on another, all or nothing |
+//! | [`key_proof`] | the proof of a copied key |
 //! | [`clone`], [`backup`] | all keys of a card, to other cards or into a file |
 //! | [`new_key`] | one new key to other cards, beside the programs that use them |
 
