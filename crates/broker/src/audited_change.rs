@@ -9,7 +9,7 @@ use hsmux_audit::{Event, Trail};
 use crate::refusal::Refusal;
 use crate::traces;
 
-/// Does what cannot be done without a line about it.
+/// Runs a change with a line on the trail before and after it.
 pub async fn carry_out<T>(
     audit: &Arc<Trail>,
     event: Event,
@@ -22,7 +22,7 @@ pub async fn carry_out<T>(
         Ok(_) => event,
         Err(refusal) => event.outcome(refusal.brief()),
     };
-    // It is done, whatever becomes of its line, which is tried again.
+    // The change is done either way; the trail tries the line again.
     let trail = Arc::clone(audit);
     let kept = traces::timed("audit", blocking(move || trail.commit(event))).await;
     if let Err(refusal) = kept {
@@ -31,7 +31,7 @@ pub async fn carry_out<T>(
     result
 }
 
-/// Work that waits for a disk, on a thread for that.
+/// Runs blocking work on a thread for that.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> hsmux_token::Result<T> + Send + 'static,
 ) -> Result<T, Refusal> {

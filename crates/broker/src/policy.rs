@@ -14,7 +14,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The rules, each of which allows something; with `dev` everything is allowed.
+    /// Policies from rules that allow something each; with `dev` everything is allowed.
     pub fn new(rules: Vec<Rule>, dev: bool) -> Self {
         Self { rules, dev }
     }
@@ -53,8 +53,8 @@ fn names(rule: &Rule, key: &str) -> bool {
     rule.keys.iter().any(|glob| matches_key(glob, key))
 }
 
-/// A managed key's name has no `:`: what has one names a key that others have made, and a pattern has to
-/// say so before its first `*`.
+/// Matches the name of a key. Only names of external keys have a `:`; a pattern for them must have it before its
+/// first `*`.
 fn matches_key(glob: &str, key: &str) -> bool {
     if let Some((kind, _)) = key.split_once(':')
         && glob

@@ -1,4 +1,4 @@
-//! Signatures of JSON Web Tokens (RFC 7518, section 3), by the same arithmetic that verifies a token's own.
+//! Signatures of JSON Web Tokens (RFC 7518, section 3), verified by the code that verifies tokens' signatures.
 
 use hsmux_software::PublicKey;
 use hsmux_token::{Attributes, Hash, Mechanism, Params, Pss, ck};
@@ -29,7 +29,7 @@ const P256: &[u8] = &[0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07
 const P384: &[u8] = &[0x06, 0x05, 0x2b, 0x81, 0x04, 0x00, 0x22];
 const ED25519: &[u8] = &[0x06, 0x03, 0x2b, 0x65, 0x70];
 
-/// Has `jsonwebtoken` verify by this file; once is enough.
+/// Makes `jsonwebtoken` verify through this file; further calls do nothing.
 pub fn install() {
     static HERE: CryptoProvider = CryptoProvider {
         signer_factory: nothing_is_signed,
@@ -108,7 +108,7 @@ fn mechanism(algorithm: Algorithm) -> Option<Mechanism> {
     })
 }
 
-/// The key, where it is one for the algorithm.
+/// The key, if it fits the algorithm.
 fn public_key(algorithm: Algorithm, key: &DecodingKey) -> Option<PublicKey> {
     let of = |key_type| Attributes::default().with_number(ck::CKA_KEY_TYPE, key_type);
     let on_curve = |key_type, curve: &[u8], point: &[u8]| {

@@ -1,4 +1,4 @@
-//! JSON Web Tokens (RFC 7519): an issuer says who the client is, and signs it.
+//! JSON Web Tokens (RFC 7519): an issuer names the client, and signs that.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,13 +15,13 @@ use sha2::{Digest, Sha256};
 
 use super::{Lifetime, TokenOwner, jws};
 
-/// An issuer whose tokens let clients in.
+/// An issuer whose tokens are accepted.
 pub struct Issuer {
     settings: Jwt,
     keys: Vec<(Jwk, DecodingKey)>,
     /// The hash of the set's text.
     text: [u8; 32],
-    /// Tokens that were found good: a signature is not looked at for each request.
+    /// Verified tokens, to save a verification for each request.
     known: Mutex<VerifiedTokens>,
 }
 
@@ -54,7 +54,7 @@ struct KeySet {
 /// So many good tokens are remembered.
 const MANY: usize = 10_000;
 
-/// By how much its clock may differ from ours.
+/// The accepted difference between the issuer's clock and ours.
 const LEEWAY: Duration = Duration::from_secs(60);
 
 impl JwtVerdict {
@@ -68,7 +68,7 @@ impl JwtVerdict {
 }
 
 impl Issuer {
-    /// An issuer with the public keys of a JWK set (RFC 7517). Those that are no use here are passed over.
+    /// An issuer with the public keys of a JWK set (RFC 7517). Unusable keys are skipped.
     pub fn new(settings: Jwt, text: &[u8]) -> Result<Self, String> {
         jws::install();
         let set: KeySet = serde_json::from_slice(text).map_err(|e| e.to_string())?;
@@ -109,7 +109,7 @@ impl Issuer {
         token.bytes().filter(|byte| *byte == b'.').count() == 2
     }
 
-    /// The client, where the token was found good before.
+    /// The client, if the token was verified before.
     pub fn known(&self, token: &str) -> Option<TokenOwner> {
         let known = self.known.lock();
         let found = known.get(&digest(token.as_bytes()))?;
@@ -212,12 +212,12 @@ fn usable(key: Value) -> Option<(Jwk, DecodingKey)> {
     Some((jwk, key))
 }
 
-/// A token names its key, or none.
+/// True if a token names this key, or no key.
 fn is_named(jwk: &Jwk, header: &Header) -> bool {
     header.kid.is_none() || header.kid == jwk.common.key_id
 }
 
-/// A key serves its own algorithm only, where it has one.
+/// True if the key has no algorithm, or this one.
 fn has_algorithm(jwk: &Jwk, header: &Header) -> bool {
     let own = jwk.common.key_algorithm.map(|own| own.to_string());
     own.is_none_or(|own| own == format!("{:?}", header.alg))

@@ -12,7 +12,7 @@ pub use certificate::identities as of_certificate;
 pub use tokens::{ClientTokens, NewToken, issue};
 pub use trust::IssuerTrust;
 
-/// A client by all that it has shown, as policies name it: `token:billing`, `subject:CN=app`.
+/// A client with all identities that it has shown, as policies name them: `token:billing`, `subject:CN=app`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ClientIdentity {
     identities: Vec<String>,
@@ -28,7 +28,7 @@ pub struct TokenOwner {
     pub lifetime: Lifetime,
 }
 
-/// When a bearer token was made and when it expires, in seconds since 1970.
+/// The times of creation and expiry of a bearer token, in seconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lifetime {
     /// `None` if a JWT does not say it.
@@ -49,13 +49,13 @@ impl ClientIdentity {
         }
     }
 
-    /// With a token of this lifetime among them.
+    /// Adds the lifetime of its token.
     #[must_use]
     pub fn with_token(self, token: Option<Lifetime>) -> Self {
         Self { token, ..self }
     }
 
-    /// The lifetime of the token that it has shown.
+    /// The lifetime of its token.
     pub fn token(&self) -> Option<Lifetime> {
         self.token
     }
@@ -78,7 +78,7 @@ impl ClientIdentity {
         self.identities.iter().any(by_kernel)
     }
 
-    /// SHA-256 of the certificate that it has shown, in hexadecimal.
+    /// The SHA-256 of its certificate, in hexadecimal.
     pub fn fingerprint(&self) -> Option<&str> {
         let mut all = self.identities.iter();
         all.find_map(|identity| identity.strip_prefix(FINGERPRINT))

@@ -1,4 +1,4 @@
-//! Bearer tokens: made here, shown once, kept as hashes.
+//! Bearer tokens: made here, shown once, stored as hashes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 
 use crate::store::{ClientToken, Store, TokenHash, now};
 
-/// The tokens of now, as a request sees them.
+/// The current tokens, for requests.
 pub struct ClientTokens {
     store: Arc<Store>,
     known: ArcSwap<HashMap<TokenHash, ClientToken>>,
@@ -32,11 +32,11 @@ pub struct NewToken {
     pub kept: ClientToken,
 }
 
-/// So that people and scanners see what it is.
+/// The prefix by which people and secret scanners recognise a token.
 const PREFIX: &str = "hsmb.";
 
-/// SQLite writes a change to its log, has the disk take it, which may last, and only then shows it: what was
-/// read meanwhile is of before, though the log is the newest.
+/// SQLite writes a change to its log, waits for the disk, and only then shows it. A read in between gives the old
+/// state, although the log's file is the newest.
 const WRITE_SETTLE_TIME: Duration = Duration::from_secs(10);
 
 impl ClientTokens {
@@ -66,7 +66,7 @@ impl ClientTokens {
         **self.stamp.load() == self.store.stamp()
     }
 
-    /// Takes over what a command has changed since. Blocks.
+    /// Reads changes that a command has made. Blocks.
     pub fn refresh(&self) -> Result<()> {
         let mut version = self.version.lock();
         // A write during this read makes the cache stale at once.
@@ -88,7 +88,7 @@ impl ClientTokens {
     }
 }
 
-/// Makes a token; it lets somebody in once a store has [its hash](Store::put_token).
+/// Makes a token; it is valid once a store has [its hash](Store::put_token).
 pub fn issue(name: &str, lifetime: Option<Duration>) -> Result<NewToken> {
     let word = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
     if name.is_empty() || name.len() > 128 || !name.chars().all(word) {

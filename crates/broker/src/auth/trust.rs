@@ -25,7 +25,7 @@ pub struct IssuerTrust {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// The issuer with the keys that it had at that moment.
+/// The issuer with its keys at one moment.
 struct IssuerKeys {
     issuer: Arc<Issuer>,
     since: Instant,
@@ -43,20 +43,19 @@ struct KeySource {
     in_vain: bool,
 }
 
-/// Issuers have a few keys, of some hundred bytes each.
+/// The longest set, in bytes: issuers have a few keys, of some hundred bytes each.
 const LONGEST: usize = 256 << 10;
 
 /// How long the server may take.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two questions to a server that does not answer.
+/// The time between two queries of a server that does not answer.
 const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// Between two questions because of a token that names a key that is not known: whoever makes such tokens up
-/// does not make us a burden to the issuer.
+/// The time between two queries for unknown keys: made-up tokens must not flood the issuer.
 const MIN_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a request waits for the server.
+/// The time that a request waits for the server.
 const REQUEST_WAIT: Duration = Duration::from_secs(2);
 
 impl IssuerTrust {
@@ -65,13 +64,12 @@ impl IssuerTrust {
         Issuer::is_jwt(token) && self.source.lock().settings.is_some()
     }
 
-    /// The client, where its token was found good before.
+    /// The client, if its token was verified before.
     pub fn known(&self, token: &str) -> Option<TokenOwner> {
         self.issuer()?.known(token)
     }
 
-    /// The client, where its token is good. A key that is not known may be a new one: then the server is
-    /// asked.
+    /// The client, if its token is valid. An unknown key may be new: then the server is asked.
     pub async fn owner(self: &Arc<Self>, token: &str) -> Result<Option<TokenOwner>, Refusal> {
         let judged = self.issuer().map(|issuer| issuer.verify(token));
         if let Some(verdict @ (JwtVerdict::Good(_) | JwtVerdict::Bad)) = judged {
@@ -83,7 +81,7 @@ impl IssuerTrust {
         Ok(issuer.verify(token).owner())
     }
 
-    /// How old the keys are that were fetched, if any were.
+    /// The age of the fetched keys, if there are any.
     pub fn age(&self) -> Option<Duration> {
         let keys = self.keys.load();
         let keys = keys.as_ref().filter(|keys| keys.good_for.is_some())?;
@@ -116,7 +114,7 @@ impl IssuerTrust {
         self.take_over(settings, &text, None)
     }
 
-    /// Keeps keys of this server, for as long as they may be used now; answers whether there were others.
+    /// Stores keys of this server, with their lifetime; returns whether they have changed.
     fn keep_of(&self, settings: &Jwt, max_age: Duration) -> bool {
         let Some(keys) = self.keys.load_full() else {
             return false;
@@ -131,12 +129,12 @@ impl IssuerTrust {
         !same
     }
 
-    /// Asks the issuer's server for its keys when it is time to.
+    /// Asks the issuer's server for its keys when they are due.
     pub async fn keep_fresh(&self) {
         self.ask(KeySource::is_due).await;
     }
 
-    /// Asks it now, unless that was a moment ago, and does not wait longer than a moment.
+    /// Asks it now, unless it was asked just before; the wait is limited.
     async fn ask_for_a_moment(self: &Arc<Self>) {
         let trust = Arc::clone(self);
         let asking = tokio::spawn(async move { trust.ask(KeySource::is_rested).await });
@@ -170,7 +168,7 @@ impl IssuerTrust {
             .get("application/json", LONGEST, FETCH_TIMEOUT)
             .await?;
         let source = self.source.lock();
-        // It may be another one by now.
+        // The issuer may have changed meanwhile.
         if source.settings.as_ref() != Some(settings) {
             return Ok(false);
         }
@@ -182,7 +180,7 @@ impl IssuerTrust {
         let same = before.filter(|issuer| issuer.is_of(settings, text));
         let changed = same.is_none();
         let issuer = match same {
-            // It remembers tokens that were found good.
+            // Unchanged keys keep the verified tokens.
             Some(issuer) => issuer,
             None => {
                 Arc::new(Issuer::new(settings.clone(), text).map_err(|e| failed(settings, &e))?)
@@ -210,7 +208,7 @@ impl IssuerTrust {
         })
     }
 
-    /// The issuer, while its keys are not too old.
+    /// The issuer, if its keys are not too old.
     fn issuer(&self) -> Option<Arc<Issuer>> {
         let keys = self.keys.load();
         let keys = keys.as_ref()?;

@@ -14,7 +14,7 @@ use crate::key::{KeyMark, KeyName, KeySettings, KeyType, ManagedKey, Role, halve
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow, now};
 
-/// A version as the tokens show it.
+/// A version as found on the tokens.
 struct FoundVersion {
     kind: KeyType,
     main: Option<FoundKey>,
@@ -42,7 +42,7 @@ impl Engine {
     pub async fn adopt(self: &Arc<Self>) {
         let _writer = self.writer.lock().await;
         let engine = Arc::clone(self);
-        // A panic in there is on the log by itself.
+        // The panic itself is in the log.
         let _ = tokio::task::spawn_blocking(move || engine.adopt_blocking()).await;
         let gone = match self.store.run(Store::doomed).await {
             Ok(doomed) => self.destroy_doomed(doomed).await,
@@ -240,7 +240,7 @@ impl Engine {
     }
 }
 
-/// The newest version of each name that is there as a whole.
+/// The newest complete version of each name.
 fn latest(found: &BTreeMap<(KeyName, u32), FoundVersion>) -> BTreeMap<KeyName, u32> {
     let whole = found.iter().filter(|(_, found)| found.whole().is_some());
     whole
@@ -249,7 +249,7 @@ fn latest(found: &BTreeMap<(KeyName, u32), FoundVersion>) -> BTreeMap<KeyName, u
 }
 
 impl FoundVersion {
-    /// Its first key, if nothing of it is missing.
+    /// Its main key, if all its keys are there.
     fn whole(&self) -> Option<&FoundKey> {
         let (_, second) = self.kind.shape().specs();
         let main = self.main.as_ref();

@@ -43,13 +43,13 @@ const TAG: usize = 16;
 const BLOCK: usize = 16;
 const MAC: usize = 32;
 
-/// Whatever is wrong with a ciphertext, this is the answer.
+/// The one answer to every wrong ciphertext.
 pub fn unreadable() -> Refusal {
     Refusal::bad("invalid ciphertext: it was altered, or is not of this key")
 }
 
 impl Engine {
-    /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that is already this text's.
+    /// Enciphers. The nonce is new and random, never the caller's; `drawn` is one that belongs to this text already.
     pub async fn encrypt(
         &self,
         target: &CipherKey,
@@ -113,7 +113,7 @@ impl Engine {
                 if !bool::from(expected.ct_eq(tag)) {
                     return Err(unreadable());
                 }
-                // It is what was written: if it cannot be read now, that is not the client's doing.
+                // The MAC is right, so a failure to read it is not the client's fault.
                 let ours = |error: &Error| error.clone().into();
                 self.cbc_decrypt(key, text, ours).await
             }
@@ -163,7 +163,7 @@ impl Engine {
     }
 }
 
-/// The first bytes of a nonce that was drawn for this text, or new ones.
+/// The first bytes of the nonce drawn for this text, or new ones.
 fn drawn_or_new<const N: usize>(drawn: Option<Nonce>) -> Result<[u8; N], Refusal> {
     const { assert!(N <= NONCE_LEN) };
     match drawn.as_ref().and_then(|drawn| drawn.first_chunk()) {
@@ -211,9 +211,9 @@ const NOT_OF_THE_TEXT: &[u64] = &[
     ck::CKR_PIN_LOCKED,
 ];
 
-/// Tokens say in many ways that they cannot read a text (SoftHSM: CKR_GENERAL_ERROR), some in codes of their vendor's:
-/// told apart, these would say what is wrong with it. A code for which the pool gives up the connection is the token's
-/// trouble, wherever it comes from.
+/// The one answer for tokens' many errors about a text (SoftHSM: CKR_GENERAL_ERROR), some in vendors' codes:
+/// differences would reveal what is wrong with it. A code that ends the connection is the token's fault, wherever it
+/// comes from.
 pub(super) fn judged(error: &Error) -> Refusal {
     match error.code() {
         Some(code) if !NOT_OF_THE_TEXT.contains(&code) && !ends_connection(code) => unreadable(),

@@ -1,4 +1,4 @@
-//! An operation of the pool as a future: ten thousand may wait, and none holds a thread.
+//! An operation of the pool as a future: ten thousand may wait without a thread.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::{CHANGE, Engine};
 use crate::traces;
 
 tokio::task_local! {
-    /// The client whose request is worked for here.
+    /// The client of the current request.
     static CLIENT: u64;
 }
 
@@ -27,12 +27,12 @@ pub(crate) fn for_client<T>(client: u64, work: impl Future<Output = T>) -> impl 
 }
 
 impl Engine {
-    /// Runs an operation within the pool's deadline.
+    /// Runs an operation with the pool's deadline.
     pub(crate) fn run(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
         self.run_within(operation, self.pool.options().deadline)
     }
 
-    /// Runs one that changes token objects, which may take minutes.
+    /// Runs a change of token objects, which may take minutes.
     pub(super) fn change(&self, operation: Operation) -> impl Future<Output = Result<Outcome>> {
         self.run_within(operation, CHANGE)
     }
@@ -54,8 +54,7 @@ impl Engine {
         self.run(operation).map(|outcome| outcome?.into_bytes())
     }
 
-    /// Submits it now: what waits for the answer does not carry the operation, at which several futures
-    /// within each other would each keep a copy.
+    /// Submits it now: the waiting future does not carry the operation, or each nested future would keep a copy.
     fn run_within(
         &self,
         operation: Operation,
@@ -84,7 +83,7 @@ impl Engine {
             }
             result.map_err(|error| match (mechanism, error.kind()) {
                 (Some(kind), Kind::NoMechanism) => self.with_choice(error, kind),
-                // A token says so itself where a key is made.
+                // The token itself reports that when a key is made.
                 (Some(kind), Kind::Vendor(ck::CKR_MECHANISM_INVALID))
                     if error.scope() == Scope::Request =>
                 {

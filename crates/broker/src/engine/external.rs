@@ -1,4 +1,4 @@
-//! Keys that others have made: found by their names in the catalogue, with what the broker keeps of them.
+//! Keys of other programs: found by name in the catalogue, with the broker's budgets for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub struct ExternalKey {
     pub shape: Shape,
 }
 
-/// The keys of the catalogue by label and by id. Made anew where the catalogue has changed and a name
-/// is not found in it: a name that is found costs one look, however many keys there are.
+/// The keys of the catalogue by label and by id. The index is rebuilt if the catalogue has changed and a name is not
+/// in it. A name that is in it costs one lookup.
 #[derive(Default)]
 pub struct ExternalKeys {
     names: ArcSwap<NameIndex>,
@@ -39,7 +39,7 @@ struct NameIndex {
 }
 
 impl Engine {
-    /// The one key that a request means.
+    /// The one key that a request names.
     pub fn external(&self, name: &str) -> Result<ExternalKey, Refusal> {
         let (asked, uri) = key_lookup(name)?;
         let catalogue = self.pool.catalogue();
@@ -61,7 +61,7 @@ impl Engine {
         })
     }
 
-    /// Makes the index anew where the catalogue has changed.
+    /// Rebuilds the index if the catalogue has changed.
     pub fn refresh_external(&self) {
         let catalogue = self.pool.catalogue();
         if self.external.names.load().epoch != catalogue.epoch {
@@ -93,7 +93,7 @@ impl Engine {
     fn refresh_names(&self, catalogue: &Catalogue) -> Arc<NameIndex> {
         let names = Arc::new(NameIndex::of(catalogue));
         self.external.names.store(Arc::clone(&names));
-        // Keys come and go; of one that returns the rest of its last block is lost.
+        // Keys come and go; a key that returns loses the rest of its last block.
         let is_there = |object: &ObjectId| catalogue.get(object).is_some();
         self.external.forget_but(is_there);
         self.rejection.forget_but(is_there);
@@ -102,7 +102,7 @@ impl Engine {
 }
 
 impl ExternalKeys {
-    /// Budgets of keys that are no more.
+    /// Drops budgets of keys that are gone.
     fn forget_but(&self, is_there: impl Fn(&ObjectId) -> bool) {
         self.budgets.lock().retain(|key, _| is_there(key));
     }
@@ -167,7 +167,7 @@ fn shape(object: &Object) -> Result<Shape, Refusal> {
     })
 }
 
-/// By the curve that it names, not by its length: secp256k1 is as long as P-256.
+/// By the name of the curve, not by its length: secp256k1 is as long as P-256.
 fn on_curve(public: &PublicKey) -> Result<Shape, Refusal> {
     Ok(match public.curve()? {
         "P-256" => Shape::Ecdsa("p256"),
@@ -178,7 +178,7 @@ fn on_curve(public: &PublicKey) -> Result<Shape, Refusal> {
             let message = "the broker does nothing with keys on Ed448; make one on Ed25519";
             return Err(Refusal::bad(message));
         }
-        // The dialect has no word for it; it signs as the others do.
+        // The dialect has no word for this curve; its signatures work as others do.
         other => Shape::Ecdsa(other),
     })
 }
@@ -203,7 +203,7 @@ mod tests {
         shape(&Object { id, attributes }).map(Shape::word)
     }
 
-    /// The points are the curves' generators (SP 800-186, SEC 2, RFC 5639), where their arithmetic is known.
+    /// The points are the curves' generators (SP 800-186, SEC 2, RFC 5639), if their arithmetic is known.
     #[test]
     fn a_curve_is_what_it_is_called_whatever_its_length() {
         let somewhere = format!("04{}", "5a".repeat(128));

@@ -1,4 +1,4 @@
-//! How requests name keys that others have made: by `pkcs11:` URI, `label:`, or `id:` in hexadecimal digits.
+//! Names of other programs' keys in requests: `pkcs11:` URI, `label:`, or `id:` in hexadecimal digits.
 
 use hsmux_token::{Class, Uri, UriError};
 use sha2::{Digest, Sha256};
@@ -14,7 +14,7 @@ pub enum KeyLookup {
     Id(Vec<u8>),
 }
 
-/// Bytes of a name on the trail.
+/// The longest name on the trail, in bytes.
 const LONGEST: usize = 200;
 
 /// True for the name of a key that another program has made: managed names have no `:`.

@@ -1,4 +1,4 @@
-//! The managed keys of now, as requests look them up.
+//! The managed keys, for requests.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -12,7 +12,7 @@ use crate::key::{KeyName, KeyType, KeyVersion, ManagedKey};
 use crate::refusal::Refusal;
 use crate::store::{Store, VersionRow};
 
-/// All managed keys by name. A key is replaced as a whole: who has one keeps it as it was.
+/// All managed keys by name. A key is replaced as a whole: requests keep the state that they started with.
 #[derive(Default)]
 pub struct Keyring(RwLock<BTreeMap<String, Arc<ManagedKey>>>);
 
@@ -45,7 +45,7 @@ impl Keyring {
         self.get(name).ok_or_else(Refusal::no_key)
     }
 
-    /// Names of those keys in their order, at most so many after this one.
+    /// The names of these keys in order, at most so many after this one.
     pub fn names(
         &self,
         after: &str,
@@ -90,7 +90,7 @@ pub fn load(store: &Store, kind: KeyType, row: &VersionRow) -> Result<KeyVersion
 }
 
 impl ManagedKey {
-    /// The version that makes something new: the latest, or the one that is asked for.
+    /// The version for new output: the latest, or the requested one.
     pub fn to_make(&self, asked: Option<u32>) -> Result<&Arc<KeyVersion>, Refusal> {
         let number = match asked {
             None | Some(0) => self.latest(),
@@ -104,7 +104,7 @@ impl ManagedKey {
                     "requested version for encryption is less than the minimum encryption key version",
                 ));
             }
-            // The dialect's keys do not have it any more.
+            // The dialect's keys no longer have that version.
             Some(asked) if asked < self.settings.min_decryption => {
                 return Err(Refusal::bad(
                     "requested version is less than the minimum decryption key version",
@@ -115,7 +115,7 @@ impl ManagedKey {
         self.versions.get(&number).ok_or_else(Refusal::no_key)
     }
 
-    /// The version that made something that is now read.
+    /// The version that made the input.
     pub fn to_read(&self, number: u32) -> Result<&Arc<KeyVersion>, Refusal> {
         if number > self.latest() {
             return Err(Refusal::bad("invalid ciphertext: version is too new"));

@@ -7,7 +7,7 @@ use super::Engine;
 use crate::key::HASHES;
 use crate::refusal::Refusal;
 
-/// An HMAC by the dialect's word for its hash.
+/// The mechanism of an HMAC, by the dialect's word for its hash.
 #[derive(Clone, Copy, Debug)]
 pub struct HmacMechanism(u64);
 

@@ -1,4 +1,4 @@
-//! Keys made, rotated, trimmed, deleted: on every member or on none, and then in the store.
+//! Making, rotating, trimming and deleting keys: on every member or on none, and then in the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Engine {
         self.add_version(&key).await
     }
 
-    /// Changes what may be done with a key.
+    /// Changes a key's settings.
     pub async fn configure(
         &self,
         name: &str,
@@ -108,8 +108,8 @@ impl Engine {
         self.keyring.find(key.name.as_str())
     }
 
-    /// Deletes a key that may be deleted. It is gone when the store says so, and the tokens follow: now, or
-    /// after a crash, or when they are there again.
+    /// Deletes a key that may be deleted. The store's entry goes first. The tokens follow now, after a crash, or when
+    /// they return.
     pub async fn delete(&self, name: &str) -> Result<(), Refusal> {
         let _writer = self.writer.lock().await;
         let key = self.keyring.find(name)?;
@@ -127,7 +127,7 @@ impl Engine {
         self.destroy_doomed(objects).await
     }
 
-    /// Keeps a chain of certificates with a version.
+    /// Stores a chain of certificates with a version.
     pub async fn set_certificates(
         &self,
         name: &str,
@@ -148,7 +148,7 @@ impl Engine {
     }
 
     async fn add_version(&self, key: &ManagedKey) -> Result<Arc<ManagedKey>, Refusal> {
-        // Any program may write any number on a token.
+        // Any program can put any number on a token.
         let number = key.latest().checked_add(1).ok_or_else(|| {
             Refusal::bad(format!(
                 "the key {} has a version {}, after which there is none: delete that from the tokens, and the key",
@@ -201,8 +201,8 @@ impl Engine {
         kept
     }
 
-    /// The secret or private key that an operation makes; with the token's defaults for other uses, if it refuses to be
-    /// told which ones there are.
+    /// Makes the secret or private key. If a token refuses the uses of the template, the key gets the token's default
+    /// uses.
     async fn make_for(&self, operation: Operation) -> Result<ObjectId> {
         match self.make(operation.clone()).await {
             Err(error) if refuses_template(&error) => {
@@ -234,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Writes a version down, and shows it to requests.
+    /// Stores a version, and shows it to requests.
     async fn keep(
         &self,
         key: &ManagedKey,
@@ -245,7 +245,7 @@ impl Engine {
         let version = self
             .store
             .run(move |store| {
-                // In this order: what is written down is made, and is not taken back any more.
+                // The order matters: a stored version is not taken back.
                 let version = keyring::load(store, kind, &row)?;
                 store.put_version(&name, kind, &settings, &row, &ids)?;
                 Ok(version)

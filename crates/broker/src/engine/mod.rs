@@ -50,20 +50,20 @@ pub struct Engine {
     store: Arc<Store>,
     keyring: Keyring,
     external: external::ExternalKeys,
-    /// Held by whoever changes keys: one writer.
+    /// The one writer: held during a change of keys.
     writer: tokio::sync::Mutex<()>,
-    /// For the answers to bad PKCS#1 v1.5 padding.
+    /// The substitutes for bad PKCS#1 v1.5 padding.
     rejection: rsa::ImplicitRejection,
     audit: Arc<Trail>,
     /// The actor of events that no client has caused.
     own: Arc<Actor>,
 }
 
-/// How long a change may take: an RSA key is minutes on a card.
+/// The time limit of a change: an RSA key takes minutes on a card.
 const CHANGE: Duration = Duration::from_secs(600);
 
 impl Engine {
-    /// Reads the keys of the store, and those of the tokens that the store does not know. Blocks.
+    /// Reads the keys of the store, and those of the tokens that the store lacks. Blocks.
     pub fn start(pool: Arc<Pool>, store: Arc<Store>, audit: Arc<Trail>) -> Result<Arc<Self>> {
         let (user, pid) = (rustix::process::getuid(), rustix::process::getpid());
         let own = Actor::process(user.as_raw(), pid.as_raw_nonzero().get(), "hsmux broker");
@@ -101,13 +101,13 @@ impl Engine {
         &self.keyring
     }
 
-    /// A managed key of which a version is left.
+    /// A managed key with at least one version.
     pub fn key(&self, name: &str) -> Option<Arc<ManagedKey>> {
         let key = self.keyring.get(name)?;
         self.is_left(&key).then_some(key)
     }
 
-    /// Those names of managed keys of which a version is left, in their order, at most so many after this one.
+    /// The names of managed keys with at least one version, in order, at most so many after this one.
     pub fn names(&self, after: &str, limit: usize, of: impl Fn(&str) -> bool) -> Vec<String> {
         let wanted = |key: &ManagedKey| of(key.name.as_str()) && self.is_left(key);
         self.keyring.names(after, limit, wanted)
@@ -124,8 +124,8 @@ impl Engine {
         key.versions.values().any(|version| self.has(version))
     }
 
-    /// The public half of a version's private key, as long as that is there: what another program has taken from the
-    /// tokens verifies nothing.
+    /// The public half of a version's private key, while that exists: if another program has removed the key, nothing
+    /// verifies.
     pub fn public_half(&self, version: &KeyVersion) -> Result<hsmux_software::PublicKey, Refusal> {
         if !self.has(version) {
             return Err(Refusal::no_key());

@@ -1,4 +1,4 @@
-//! Enciphering with the public half of an RSA key, deciphering with the private one.
+//! RSA: encryption with the public half, decryption with the private one.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -25,16 +25,16 @@ pub enum RsaPadding {
     Pkcs1,
 }
 
-/// A bad PKCS#1 v1.5 padding is answered with a text that looks like any other, always the same for the
-/// same ciphertext: nothing tells the two apart (draft-irtf-cfrg-rsa-guidance, section 7).
+/// Implicit rejection of bad PKCS#1 v1.5 padding. The answer is a text that looks like any other, always the same for
+/// the same ciphertext (draft-irtf-cfrg-rsa-guidance, section 7).
 pub struct ImplicitRejection {
-    /// By key: what the texts are made from.
+    /// By key: the secrets that the substitutes are made from.
     secrets: Mutex<HashMap<ObjectId, RejectionSecret>>,
     /// For keys that do not sign.
     own: RejectionSecret,
-    /// Keys and paddings that were seen to decipher.
+    /// Keys and paddings that have deciphered a text.
     readable: Mutex<HashSet<(ObjectId, RsaPadding)>>,
-    /// By key: the hashes that its tokens have for OAEP, in the dialect's words, once somebody asked for another.
+    /// By key: the hashes of its tokens for OAEP, in the dialect's words, filled when a request uses another one.
     hashes: Mutex<HashMap<ObjectId, Vec<&'static str>>>,
 }
 
@@ -44,8 +44,7 @@ type RejectionSecret = Zeroizing<[u8; 32]>;
 /// only the key can make it.
 pub(super) const SIGNED: &[u8] = b"hsmux: texts in place of bad PKCS#1 v1.5 padding";
 
-/// An answer to PKCS#1 v1.5 comes at a multiple of this: a token may take longer for bad padding. The pool does the
-/// same for both.
+/// The step of answer times for PKCS#1 v1.5: a token may take longer for bad padding. The pool does the same.
 const ANSWER_STEP: Duration = Duration::from_millis(100);
 
 impl ImplicitRejection {
@@ -92,7 +91,7 @@ impl Engine {
         let sealed = public.encrypt(&mechanism, plaintext)?;
         let known = (key, padding);
         if !self.rejection.readable.lock().contains(&known) {
-            // No text is handed out that the tokens could not read: SoftHSM has OAEP with SHA-1 only.
+            // Texts that the tokens could not read are never handed out: SoftHSM has OAEP with SHA-1 only.
             let opened = self.with_key(Verb::Decrypt, key, mechanism, sealed.clone());
             if let Err(error) = opened.await {
                 return Err(self.unpadded(known, &error).await);
@@ -157,7 +156,7 @@ impl Engine {
         }
     }
 
-    /// The hashes with which the tokens read a text of our own: no list of mechanisms says that.
+    /// The hashes with which the tokens decipher a test text: the list of mechanisms does not say them.
     async fn oaep_hashes(&self, key: ObjectId) -> Result<Vec<&'static str>, Refusal> {
         if let Some(known) = self.rejection.hashes.lock().get(&key) {
             return Ok(known.clone());

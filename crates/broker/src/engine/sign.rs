@@ -20,7 +20,7 @@ pub enum RsaScheme {
     Pkcs1,
 }
 
-/// How data becomes what a token signs.
+/// The parameters of a signature.
 #[derive(Clone, Copy, Debug)]
 pub struct SigningOptions {
     /// The hash; `None`: the data is signed without one, as PKCS#1 v1.5 can.
@@ -111,7 +111,7 @@ fn pss(hash: Hash, salt: u64) -> Mechanism {
 }
 
 impl Engine {
-    /// A signature as PKCS#11 has it: of a curve r and s, each as long as the other.
+    /// A signature in the form of PKCS#11: for a curve, r and s of equal length.
     pub async fn sign(
         &self,
         (object, shape): (ObjectId, Shape),
@@ -151,7 +151,7 @@ pub fn verify(
     let mut fits = || {
         if let (Params::Pss(params), RsaScheme::Pss(None)) = (&mut mechanism.params, recipe.scheme)
         {
-            // The signature says it; what says nothing is no signature, with any salt.
+            // The signature shows the salt; one without a salt inside is no signature at all.
             params.salt = public.salt(params, signature)?.unwrap_or(params.salt);
         }
         public.verify(&mechanism, &input, signature)

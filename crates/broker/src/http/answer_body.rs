@@ -1,4 +1,4 @@
-//! An answer on its way: its request is over when the client has taken it, and not before.
+//! The body of an answer. Its request ends when the client has taken it.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use hyper::body::{Frame, SizeHint};
 use super::connections::RunningRequest;
 use super::limits::AdmittedRequest;
 
-/// hyper asks for the next part where the client has taken what there was. One frame of HTTP/2 has no more by default.
+/// hyper asks for the next part when the client has taken the last one. One frame of HTTP/2 has no more by default.
 const PART: usize = 16 << 10;
 
 /// An answer's body, in parts.
@@ -22,20 +22,20 @@ pub struct AnswerBody {
     request: Arc<UnfinishedRequest>,
 }
 
-/// A request whose answer the client has not taken: it is one of its client's, with its memory, until then.
+/// A request whose answer the client has not taken. Until then it counts for its client, with its memory.
 struct UnfinishedRequest {
     running: RunningRequest,
     _admitted: Option<Arc<AdmittedRequest>>,
 }
 
-/// A part of an answer, which hyper keeps until it is written to the connection.
+/// A part of an answer, which hyper holds until it is written to the connection.
 pub struct AnswerPart {
     bytes: Bytes,
     _request: Arc<UnfinishedRequest>,
 }
 
 impl AnswerBody {
-    /// The answer to a request that has run until now.
+    /// The answer to a request that has run so far.
     pub fn new(
         body: Body,
         mut running: RunningRequest,

@@ -68,7 +68,7 @@ pub fn app(broker: Arc<Broker>) -> Router {
         .with_state(broker)
 }
 
-/// The dialect's clients write with POST and with PUT.
+/// A route for POST and PUT: the dialect's clients use both.
 fn on<Answer>(
     handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
 ) -> MethodRouter<Arc<Broker>>
@@ -82,7 +82,7 @@ where
 /// An answer on its way.
 type Answered = Pin<Box<dyn Future<Output = Response> + Send>>;
 
-/// A handler of a call as axum has them.
+/// An axum handler for a call.
 fn act<Answer>(
     handler: impl Fn(ApiCall) -> Answer + Clone + Send + Sync + 'static,
 ) -> impl Fn(ApiCall) -> Answered + Clone + Send + Sync + 'static
@@ -95,7 +95,7 @@ where
             let (id, broker) = (call.id().to_owned(), Arc::clone(call.broker()));
             let (trace, admitted) = (call.trace.clone(), call.admitted.clone());
             let _in_flight = broker.metrics.request();
-            // Made where it is waited for: what is passed on is copied.
+            // Pinned here: passing it on would copy it.
             let answer = pin!(handler(call));
             let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
             let answer = traces::follow(trace.clone(), for_client(client, answer));
@@ -129,8 +129,8 @@ async fn readings(call: ApiCall) -> Response {
     reply::traced(trace.as_deref(), answer)
 }
 
-/// An answer which its request holds, and costs what it costs, until the client has taken it; if it has no room, a
-/// refusal in its place.
+/// An answer that holds its request and its memory until the client has taken it. Without memory for it a refusal
+/// takes its place.
 fn held(broker: &Broker, admitted: Arc<AdmittedRequest>, mut answer: Response) -> Response {
     let bytes = answer.body().size_hint().lower();
     if let Err(refusal) = admitted.hold_answer(usize::try_from(bytes).unwrap_or(usize::MAX)) {
@@ -140,7 +140,7 @@ fn held(broker: &Broker, admitted: Arc<AdmittedRequest>, mut answer: Response) -
     answer
 }
 
-/// LIST is no method that a router knows: it comes by the fallback.
+/// The router does not know the method LIST; the fallback handles it.
 fn all_keys() -> MethodRouter<Arc<Broker>> {
     let list = act(|call: ApiCall| async move {
         let asked = match call.method().as_str() {
@@ -170,8 +170,8 @@ mod tests {
         size_of::<Answer>()
     }
 
-    /// Each request makes room for one, and copies it there. A future that is passed on by value, and not pinned where it
-    /// is made, has twice the size in each that waits for it.
+    /// Each request allocates and copies the future. A future that is passed on by value doubles the size of each
+    /// future that waits for it.
     #[test]
     fn what_is_asked_for_again_and_again_waits_in_little_room() {
         let sizes = [

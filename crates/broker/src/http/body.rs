@@ -1,4 +1,4 @@
-//! The body of a request: no longer than it may be, no slower, and only while there is room for it.
+//! The body of a request, with limits on its length, time and memory.
 
 use std::pin::pin;
 
@@ -14,7 +14,7 @@ use crate::refusal::Refusal;
 use crate::traces;
 
 impl ApiCall {
-    /// The body. An empty one is an empty object, and so is `null`: the dialect's own clients send it.
+    /// Reads the body. An empty one means an empty object, and so does `null`, which the dialect's own clients send.
     pub async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
         let bytes = match self.body.get_mut().take() {
             Some(body) => traces::timed("body", pin!(self.collect(body))).await?,
@@ -53,8 +53,8 @@ impl ApiCall {
         })
     }
 
-    /// Part by part, as far as there is room. Each is copied: a part of one byte keeps the buffer that it was read into,
-    /// which is not charged.
+    /// Gathers the parts within the memory limit. Each is copied: a part of one byte would keep its whole read
+    /// buffer, which is not charged.
     async fn gather(
         &self,
         mut body: Limited<Body>,

@@ -1,4 +1,4 @@
-//! A request: who it is, what it may. Nothing of its body is read before that is known.
+//! A request: its client and its rights. Its body is read only after both are known.
 
 use std::net::IpAddr;
 use std::pin::pin;
@@ -30,7 +30,7 @@ use crate::traces;
 pub struct Peer {
     /// `192.0.2.7:50412`, or `unix`.
     pub address: String,
-    /// The first part of that; `None`: this machine.
+    /// The IP address; `None`: this machine.
     pub ip: Option<IpAddr>,
     /// True for HTTPS.
     pub secure: bool,
@@ -38,13 +38,13 @@ pub struct Peer {
     pub identities: Vec<String>,
 }
 
-/// A request of a client that is known as far as it has shown who it is.
+/// A request with its client, as far as the client has identified itself.
 pub struct ApiCall {
     pub(super) broker: Arc<Broker>,
     client: ClientIdentity,
     pub(super) admitted: Option<Arc<AdmittedRequest>>,
     peer: Arc<Peer>,
-    /// Made once somebody has to know who it was.
+    /// Made on first use.
     actor: OnceLock<Arc<Actor>>,
     id: String,
     method: Method,
@@ -54,11 +54,11 @@ pub struct ApiCall {
     source: Option<String>,
     /// The metrics of the key, from the first use on.
     pub(super) series: OnceLock<Arc<KeySeries>>,
-    /// The key that it means, where others have made that.
+    /// The external key that it names.
     pub(super) object: OnceLock<ObjectId>,
     /// If it is traced.
     pub(super) trace: Option<Arc<Trace>>,
-    /// Behind a lock only because a body alone cannot be shared.
+    /// Behind a lock only because a body alone is not `Sync`.
     pub(super) body: Mutex<Option<Body>>,
 }
 
@@ -121,7 +121,7 @@ impl ApiCall {
         })
     }
 
-    /// Refuses what no policy allows with this key, and has it on the trail.
+    /// Refuses what no policy allows with this key; the refusal goes to the trail.
     pub fn may(&self, action: Action) -> Result<(), Refusal> {
         let admitted = self.may_within(action);
         if let Err(refusal) = &admitted {
@@ -130,7 +130,7 @@ impl ApiCall {
         admitted
     }
 
-    /// The same within an operation, which has its own line on the trail.
+    /// The same within an operation, which writes its own line.
     pub fn may_within(&self, action: Action) -> Result<(), Refusal> {
         let policy = self.broker.policy.load();
         policy.admit(&self.client, action, &self.name)
@@ -184,7 +184,7 @@ impl ApiCall {
         &self.name
     }
 
-    /// The other word in the path: a hash, a number, a kind of answer.
+    /// The other word of the path: a hash, a number, or a variant.
     pub fn variant(&self) -> Option<&str> {
         self.variant.as_deref()
     }

@@ -20,14 +20,14 @@ pub struct ChangeWatcher {
     https: Option<Arc<Https>>,
     /// As it was taken over last.
     section: BrokerSection,
-    /// The pool's epoch when its keys were looked at.
+    /// The pool's epoch at the last reconciliation.
     seen: watch::Sender<u64>,
 }
 
 /// How often.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// When that is tried again which could not be taken from the tokens, though nothing has changed there.
+/// The time after which failed removals are tried again without a change on the tokens.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 impl ChangeWatcher {

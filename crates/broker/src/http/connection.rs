@@ -28,15 +28,15 @@ use super::{Broker, Peer};
 /// Requests of one HTTP/2 connection at once.
 const STREAMS: u32 = 256;
 
-/// Bytes of its body that one request may send before they are read, and all requests of a connection together: they
-/// count as memory of the request once they are read.
+/// Unread bytes of one request's body, and of all bodies of a connection: once read, they count as memory of the
+/// request.
 const UPLOAD: u32 = 128 << 10;
 const UPLOADS: u32 = 2 * UPLOAD;
 
-/// A connection that is to end and on which nothing runs is given so long for its last words.
+/// The time for the last bytes of an idle connection that is to close.
 const CLOSE_GRACE: Duration = Duration::from_secs(1);
 
-/// Serves it. `closing` becomes true when the service ends: then what runs is the last.
+/// Serves the connection. `closing` becomes true when the service ends: then the running requests are the last.
 pub async fn serve(
     app: Router,
     broker: &Arc<Broker>,
@@ -55,7 +55,7 @@ pub async fn serve(
         let answer = app.clone().oneshot(request);
         async move {
             let Ok(mut answer) = answer.await;
-            // Also of HTTP/2, where clients take a stream for broken that is reset before its answer.
+            // HTTP/2 also needs this: clients take a stream for broken that is reset before its answer.
             let whole = rest.read_out().await;
             let last = one_by_one && (leaving.load(Ordering::Acquire) || !whole);
             if last {
@@ -74,10 +74,10 @@ pub async fn serve(
     let mut ending = false;
     loop {
         tokio::select! {
-            // A client that breaks off is its own affair.
+            // A client may close its connection at any time.
             _ = connection.as_mut() => return,
-            () = slot.told_to_go() => if slot.activity().is_quiet() { return },
-            () = said(&mut closing), if !ending => {}
+            () = slot.evicted() => if slot.activity().is_quiet() { return },
+            () = wait_until_set(&mut closing), if !ending => {}
             () = tokio::time::sleep(CLOSE_GRACE), if ending => {
                 if slot.activity().is_quiet() { return }
             }
@@ -98,14 +98,14 @@ fn head_limit(broker: &Arc<Broker>, slot: &ConnectionSlot) -> HeadLimit {
     HeadLimit::new(heads, requests, move || broker.metrics.no_memory())
 }
 
-/// Waits for the word; whoever would say it being gone is as good.
-pub async fn said(word: &mut watch::Receiver<bool>) {
+/// Waits until the flag is set, or its sender is gone.
+pub async fn wait_until_set(word: &mut watch::Receiver<bool>) {
     let _ = word.wait_for(|said| *said).await;
 }
 
 fn builder() -> auto::Builder<TokioExecutor> {
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    // How long a head may take is the stream's to say.
+    // The stream limits the time of a head.
     builder
         .http1()
         .timer(TokioTimer::new())

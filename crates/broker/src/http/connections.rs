@@ -17,7 +17,7 @@ pub struct Connections {
     leaving: Arc<AtomicBool>,
 }
 
-/// A connection's place among them, until this is dropped.
+/// The slot of a connection, until this is dropped.
 pub struct ConnectionSlot {
     all: Arc<Connections>,
     number: u64,
@@ -30,13 +30,13 @@ pub struct ConnectionActivity {
     opened: Instant,
     /// Requests whose answer the client has not taken.
     running: AtomicUsize,
-    /// Those of them that have no answer yet.
+    /// Requests without an answer yet.
     owed: AtomicUsize,
     /// True while there are bytes that the client does not take.
     stuck: AtomicBool,
     /// Requests so far.
     requests: AtomicUsize,
-    /// When the client has taken something last, in milliseconds after `opened`.
+    /// The time of the last bytes that the client has taken, in milliseconds after `opened`.
     moved: AtomicU64,
     told: AtomicBool,
     go: Notify,
@@ -98,7 +98,7 @@ impl Connections {
         }
     }
 
-    /// From now on each answer says that it is the last of its connection.
+    /// From now on each answer closes its connection.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
     }
@@ -106,7 +106,7 @@ impl Connections {
     /// Waits until no connection is left.
     pub async fn ended(&self) {
         let all = u32::try_from(self.most).unwrap_or(u32::MAX);
-        // An error would say that the places are closed, which they never are.
+        // The semaphore is never closed, so there is no error.
         let _ = self.slots.acquire_many(all).await;
     }
 
@@ -128,8 +128,8 @@ impl ConnectionSlot {
         &self.activity
     }
 
-    /// Waits for the word that it has to make room.
-    pub async fn told_to_go(&self) {
+    /// Waits until it has to make room.
+    pub async fn evicted(&self) {
         self.activity.go.notified().await;
     }
 
@@ -167,7 +167,7 @@ impl ConnectionActivity {
         self.owed.load(Ordering::Acquire) > 0
     }
 
-    /// There are bytes that the client does not take; or it has taken some of them.
+    /// Notes that the client takes no bytes, or takes some again.
     pub fn stuck(&self, stuck: bool) {
         self.moved();
         self.stuck.store(stuck, Ordering::Release);
@@ -185,14 +185,14 @@ impl ConnectionActivity {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// When it was opened, or the client has taken something last.
+    /// The time when it was opened, or when the client last took something.
     pub fn quiet_since(&self) -> Instant {
         self.opened + Duration::from_millis(self.moved.load(Ordering::Acquire))
     }
 }
 
 impl RunningRequest {
-    /// There is an answer: from now on the client is waited for.
+    /// The answer is there: from now on the broker waits for the client.
     pub fn answered(&mut self) {
         if std::mem::take(&mut self.owed) {
             self.moved();
@@ -224,7 +224,7 @@ mod tests {
         let busy = all.slot().await;
         let _running = busy.activity().begin();
         let (second, third) = (all.slot().await, all.slot().await);
-        // Both are as old by the clock's grain: the third has done something since.
+        // Both have the same age by the clock's resolution; the third has been active since.
         while second.activity().quiet_since() == third.activity().quiet_since() {
             drop(third.activity().begin());
         }
@@ -232,7 +232,7 @@ mod tests {
             let all = Arc::clone(&all);
             async move { all.slot().await }
         });
-        second.told_to_go().await;
+        second.evicted().await;
         drop(second);
         let newcomer = newcomer.await.unwrap();
         assert!(!busy.activity().told.load(Ordering::Acquire));

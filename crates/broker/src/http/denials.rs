@@ -9,14 +9,14 @@ use hsmux_audit::{Actor, Event, RepeatCount, Repeats};
 use super::limits::{Address, network};
 use crate::auth::ClientIdentity;
 
-/// Addresses and clients of now, each with what has been denied since its first.
+/// Current addresses and clients, each with its denials since the first.
 #[derive(Default)]
 pub struct Denials {
     strangers: Repeats<IpAddr>,
     known: Repeats<String>,
 }
 
-/// So many of one who is known have a line of their own.
+/// So many denials of a known client have a line each.
 const LINES: u64 = 100;
 
 impl Denials {

@@ -33,7 +33,7 @@ pub async fn identify(
     let admitted = if client.is_known() {
         Some(usage.admit(&client, client.name())?)
     } else if broker.policy.load().is_dev() {
-        // A browser on this machine is on loopback, too; it says so with all that could change or open anything
+        // A browser on this machine also comes from loopback; it marks requests that could change or open anything
         // (Fetch standard, section 3.2).
         if headers.contains_key(header::ORIGIN) {
             let message = "dev mode is not for web pages, which an Origin header tells of";
@@ -83,6 +83,6 @@ async fn learn(broker: &Arc<Broker>, token: &str) -> Result<Option<TokenOwner>, 
         let tokens = Arc::clone(broker);
         blocking(move || tokens.tokens.refresh()).await?;
     }
-    // Somebody else may have looked just now.
+    // Another request may have asked just now.
     Ok(known(broker, token))
 }

@@ -24,7 +24,7 @@ use crate::refusal::Refusal;
 
 use memory::{ClientMemory, MemoryCharge, MemoryFull, RequestMemory};
 
-/// The clients of now, each with what it uses.
+/// The quotas, and the current use of each client.
 pub struct UsageLimits {
     limits: Limits,
     /// One for each `[[limit]]`, and last the clients without one.
@@ -44,13 +44,13 @@ pub struct UsageLimits {
 /// A bucket for each.
 struct RateBuckets<K>(Mutex<HashMap<K, Arc<Bucket>>>);
 
-/// Clients that may cost the same, by their names.
+/// Clients with the same quota, by their names.
 struct ClientClass {
     allowance: Arc<Allowance>,
     clients: Mutex<HashMap<String, Arc<ClientUsage>>>,
 }
 
-/// A request that counts as one of its client's until this is dropped.
+/// An admitted request, which counts for its client until this is dropped.
 pub struct AdmittedRequest {
     client: Arc<ClientUsage>,
     allowance: Arc<Allowance>,
@@ -58,7 +58,7 @@ pub struct AdmittedRequest {
 }
 
 struct ClientUsage {
-    /// Its own, and never again another one's.
+    /// A number that no other client ever gets.
     number: u64,
     bucket: Option<Bucket>,
     in_flight: AtomicUsize,
@@ -78,7 +78,7 @@ type Bucket = RateLimiter<
 /// The share of `max_bodies` for answers to unknown clients; one network has half of that.
 const SHARE_OF_NOBODY: usize = 16;
 
-/// Heads of HTTP/1.1 hold so small a part of `max_bodies` beside it.
+/// The share of `max_bodies`, beside it, for heads of HTTP/1.1.
 const SHARE_OF_HEADS: usize = 16;
 
 /// From so many entries on, unused entries are dropped.
@@ -128,7 +128,7 @@ impl UsageLimits {
         &self.heads
     }
 
-    /// Counts a request of a client, or says when to come back. `name` is what it is counted under.
+    /// Counts a request of a client, or says when to come back. `name` is the client's name in the count.
     pub fn admit(&self, client: &ClientIdentity, name: &str) -> Result<AdmittedRequest, Refusal> {
         let means = |limit: &Limit| limit.clients.iter().any(|who| client.is(who));
         let special = &self.limits.special;
@@ -229,7 +229,7 @@ impl AdmittedRequest {
         self.allowance.max_body
     }
 
-    /// Takes memory for so much more of its body, or of what is made of it, until this is dropped.
+    /// Takes memory for more of its body or for results, until this is dropped.
     pub fn hold(&self, bytes: usize) -> Result<(), Refusal> {
         self.charge.grow(bytes).map_err(|full| {
             Refusal::later(
@@ -244,7 +244,7 @@ impl AdmittedRequest {
         })
     }
 
-    /// Holds an answer of so many bytes in place of the body, until this is dropped.
+    /// Replaces the memory of the body by that of an answer, until this is dropped.
     pub fn hold_answer(&self, bytes: usize) -> Result<(), Refusal> {
         self.charge.answer(bytes).map_err(|full| {
             Refusal::later(

@@ -1,4 +1,4 @@
-//! Sockets: accept, find a place for each connection, and serve it.
+//! Sockets: accept connections, give each a slot, and serve it.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::connection::{said, serve};
+use super::connection::{serve, wait_until_set};
 use super::connections::{ConnectionSlot, Connections};
 use super::timeout_stream::TimeoutStream;
 use super::tls::Https;
@@ -23,7 +23,7 @@ use crate::auth;
 /// A connection whose TLS handshake takes longer is closed.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// At the end: who has connected by then is still accepted. So long for all, and so long for the next.
+/// At the end, connections in the queue are still accepted: the time for all of them, and for the next one.
 const DRAIN_GRACE: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(20));
 
 /// The state that all listeners share.
@@ -57,7 +57,7 @@ impl Listener {
         Ok(Self::Tcp(listener, https))
     }
 
-    /// Opens a unix socket; one that a broker has left behind makes room.
+    /// Opens a unix socket; a socket file of an earlier broker is replaced.
     pub fn unix(socket: &Socket) -> Result<Self> {
         let (listener, file) = unix_listener::listen(socket)?;
         listener.set_nonblocking(true).map_err(|e| {
@@ -81,7 +81,7 @@ impl Listener {
         let mut end = state.end.clone();
         loop {
             tokio::select! {
-                () = said(&mut end) => break,
+                () = wait_until_set(&mut end) => break,
                 accepted = open.accept() => state.handle(accepted).await,
             }
         }
@@ -98,7 +98,7 @@ impl AppState {
     async fn handle(&self, accepted: std::io::Result<AcceptedStream>) {
         let stream = match accepted {
             Ok(stream) => stream,
-            // The system has no more descriptors, for example: a little later again.
+            // For example, no descriptors are left: try again a little later.
             Err(error) => {
                 tracing::warn!(%error, "a connection to the broker was not accepted");
                 return tokio::time::sleep(Duration::from_millis(50)).await;
@@ -108,7 +108,7 @@ impl AppState {
         let slot = tokio::select! {
             slot = self.connections.slot() => slot,
             // All are busy to the last.
-            () = said(&mut closing) => return,
+            () = wait_until_set(&mut closing) => return,
         };
         let state = self.clone();
         tokio::spawn(async move {
@@ -185,9 +185,9 @@ impl AcceptedStream {
             Self::Tcp(stream, mut peer, Some(https)) => {
                 let shaken = tokio::select! {
                     shaken = timeout(HANDSHAKE, https.acceptor().accept(stream)) => shaken,
-                    () = slot.told_to_go() => return,
+                    () = slot.evicted() => return,
                 };
-                // A client that breaks off is its own affair.
+                // A client may close its connection at any time.
                 let Ok(Ok(stream)) = shaken else { return };
                 let shown = stream.get_ref().1.peer_certificates();
                 let shown = shown.map_or_else(Vec::new, <[_]>::to_vec);

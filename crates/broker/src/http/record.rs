@@ -39,8 +39,8 @@ impl UseDetails {
 }
 
 impl ApiCall {
-    /// Uses the key: counted, and on the trail; also where the client goes away meanwhile. The work is pinned where it
-    /// is made: a future that is passed on is copied, and made room for again.
+    /// Runs a use of the key, with its metrics and its line on the trail, also if the client goes away meanwhile. The
+    /// work is pinned where it is made: passing a future on copies it.
     pub async fn using<T>(
         &self,
         call: &'static str,
@@ -97,8 +97,7 @@ impl ApiCall {
         event.request(self.id())
     }
 
-    /// The request means this key, which others have made: it is counted and on the trail as what it is, however
-    /// the client has named it.
+    /// Notes the external key of the request: metrics and trail name it by its object, however the client names it.
     pub fn means(&self, object: ObjectId) {
         let key = metrics::external(&object);
         if let Some(trace) = &self.trace {
@@ -114,7 +113,7 @@ impl ApiCall {
             .get_or_init(|| self.broker().metrics.of_key(self.key()))
     }
 
-    /// Changes keys, with a line on the trail before and after. It goes on where the client goes away.
+    /// Changes keys, with a line on the trail before and after. It continues if the client goes away.
     pub async fn act<T: Send + 'static>(
         &self,
         act: &'static str,
@@ -127,7 +126,7 @@ impl ApiCall {
         let admitted = self.admitted.clone();
         let client = admitted.as_deref().map_or(0, AdmittedRequest::client);
         let deed = async move {
-            // It runs on without its call, and is one of the client's requests until it ends.
+            // The change outlives its call, and counts for the client until it ends.
             let _admitted = admitted;
             audited_change::carry_out(&audit, event, work).await
         };

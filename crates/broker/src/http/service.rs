@@ -36,13 +36,13 @@ pub struct BrokerService {
     _pulse: Pulse,
 }
 
-/// For so long each answer says that it is the last one, before connections on which nothing runs are closed:
-/// a client that asks all the time learns in time to ask elsewhere.
+/// The time in which answers close their connections, before idle connections are closed: a client that always has
+/// requests learns to ask elsewhere.
 const CLOSE_NOTICE: Duration = Duration::from_millis(500);
 
 impl BrokerService {
-    /// Opens the store and the sockets, and serves. `current` says what the configuration is by now: other
-    /// policies, limits, certificates and issuers are taken over, all else needs a restart.
+    /// Opens the store and the sockets, and serves. `current` gives the current configuration: policies, limits,
+    /// certificates and issuers are reloaded, all else needs a restart.
     pub fn start(
         section: &BrokerSection,
         pool: Arc<Pool>,
@@ -151,7 +151,7 @@ impl Drop for BrokerService {
 }
 
 impl BrokerService {
-    /// No more connections, then no more requests, then what runs: none takes longer than the pool lets it.
+    /// Ends the listeners, then new requests, then waits for running ones; the pool limits their time.
     async fn drain(&self, mut serving: JoinSet<()>) {
         let patience = self.broker.engine.pool().options().deadline;
         let _ = self.end.send(true);

@@ -1,4 +1,4 @@
-//! How long a connection's next bytes are waited for.
+//! Time-outs of a connection.
 
 use std::io;
 use std::pin::Pin;
@@ -20,14 +20,14 @@ use super::connections::ConnectionActivity;
 pub struct TimeoutStream<S> {
     stream: S,
     activity: Arc<ConnectionActivity>,
-    /// For a head, and for an answer to be taken.
+    /// For a head, and for reading an answer.
     read: Duration,
     idle: Duration,
-    /// When the first byte of a head came, and how many requests there had been.
+    /// The time of a head's first byte, and the number of requests before it.
     head: Option<(Instant, usize)>,
     /// Since when nothing could be written.
     stuck: Option<Instant>,
-    /// Until when what the client still sends is read, once all is said.
+    /// The end of the time in which input is still read after the last answer.
     linger: Option<Instant>,
     timer: Pin<Box<Sleep>>,
 }
@@ -50,7 +50,7 @@ impl<S> TimeoutStream<S> {
         }
     }
 
-    /// When the client has taken too long; `None` while it waits for us.
+    /// The time at which the client is too late; `None` while it waits for us.
     fn due(&mut self) -> Option<Instant> {
         if !self.activity.is_quiet() {
             self.head = None;
@@ -97,10 +97,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
             return read;
         }
         match self.due() {
-            // As if the client had closed it.
+            // The same result as if the client had closed it.
             Some(due) if self.is_over(due, cx) => return Poll::Ready(Ok(())),
             Some(_) => {}
-            // hyper does not read again when the request has ended: the timer has to be set by then.
+            // hyper does not read again at the end of the request: the timer has to be set by then.
             None => {
                 let later = Instant::now() + self.idle;
                 self.is_over(later, cx);

@@ -17,10 +17,10 @@ use tokio::time::timeout;
 /// Reading no more than this costs less than a new connection.
 const SHORT: u64 = 16 << 10;
 
-/// It has come with the head of its request, or is about to.
+/// The time for a body that came with the head of its request.
 const READ_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A request's body, which comes back when it is dropped before its end.
+/// A request's body, which can be recovered when it is dropped before its end.
 pub struct RecoverableBody {
     body: Option<Incoming>,
     home: Arc<Mutex<BodyState>>,
@@ -29,7 +29,7 @@ pub struct RecoverableBody {
 /// The body as the handler has left it.
 pub struct UnreadBody {
     state: Arc<Mutex<BodyState>>,
-    /// Until somebody reads it, the client does not send it (RFC 9110, section 10.1.1).
+    /// The client sends it only on demand (RFC 9110, section 10.1.1).
     on_demand: bool,
 }
 
@@ -39,7 +39,7 @@ enum BodyState {
     Back(Incoming),
 }
 
-/// The request with its body on loan.
+/// The request with a recoverable body.
 pub fn lend(request: Request<Incoming>) -> (Request<RecoverableBody>, UnreadBody) {
     let state = Arc::new(Mutex::new(BodyState::Away));
     let rest = UnreadBody {
@@ -70,7 +70,7 @@ impl UnreadBody {
     }
 }
 
-/// Reads a body and keeps nothing of it; whether it has come to its end.
+/// Reads and drops a body; returns whether it has reached its end.
 async fn discard(mut body: Incoming) -> bool {
     loop {
         match body.frame().await {

@@ -1,4 +1,4 @@
-//! Types of keys: one table from the dialect's word to what the tokens make.
+//! Types of keys: one table from the dialect's word to the tokens' keys.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub enum Shape {
     },
     /// AES-256 in CBC, and HMAC-SHA-256 with a second key over it.
     AesCbcHmac,
-    /// ECDSA on the curve of that name: of keys that others have made also one that the dialect has no word for.
+    /// ECDSA on the curve of that name; an external key's curve may have no word in the dialect.
     Ecdsa(&'static str),
     /// Ed25519, without prehash.
     Ed25519,
@@ -62,7 +62,7 @@ static TABLE: [KeyTypeRow; 11] = [
     row("hmac", 11, Shape::Hmac),
 ];
 
-/// The HMAC key's length: SHA-512's, below which some tokens refuse it (SoftHSM).
+/// The HMAC key's length: that of SHA-512; some tokens refuse shorter keys for it (SoftHSM).
 const HMAC_BITS: u64 = 512;
 
 impl KeyType {
@@ -89,7 +89,7 @@ impl KeyType {
         self.0.code
     }
 
-    /// Bytes of the keys whose length the dialect leaves open.
+    /// The length in bytes, for keys whose length the dialect leaves open.
     pub fn key_size(self) -> Option<u32> {
         (self.shape() == Shape::Hmac).then_some(HMAC_BITS as u32 / 8)
     }
@@ -117,7 +117,7 @@ impl Shape {
         }
     }
 
-    /// The dialect's word, or for what others have made one like it.
+    /// The dialect's word, or a similar one for an external key.
     pub fn word(self) -> String {
         match self {
             Self::AesGcm { bits } => format!("aes{bits}-gcm96"),
@@ -196,7 +196,7 @@ impl FromStr for KeyType {
     }
 }
 
-/// The dialect's words for hashes; `sha2-256` where nothing is said.
+/// The dialect's words for hashes; `sha2-256` is the default.
 pub(crate) static HASHES: [(&str, Hash, u64); 9] = [
     ("sha2-224", Hash::Sha224, ck::CKM_SHA224_HMAC),
     ("sha2-256", Hash::Sha256, ck::CKM_SHA256_HMAC),

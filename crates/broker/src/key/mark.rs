@@ -13,18 +13,18 @@ use super::{KeyName, KeyType};
 pub struct KeyMark {
     /// The key's type.
     pub kind: KeyType,
-    /// Which of the version's keys it is.
+    /// The role of the object in its version.
     pub role: Role,
     /// From 1.
     pub version: u32,
 }
 
-/// Which of a version's keys an object is.
+/// The role of an object in its version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// The one that the type is named for.
+    /// The key that the type is named after.
     Main = 0,
-    /// The one that authenticates what the first has enciphered.
+    /// The key that authenticates the output of the first.
     Mac = 1,
 }
 
@@ -43,7 +43,7 @@ impl KeyMark {
         Ok(id)
     }
 
-    /// The managed key that an object is of, if it is of one.
+    /// The managed key of an object, if it has one.
     pub fn of(object: &Object) -> Option<(KeyName, Self)> {
         let id = object.attributes.get(ck::CKA_ID)?;
         let rest = id

@@ -26,7 +26,7 @@ pub struct ManagedKey {
     pub kind: KeyType,
     /// The owner's settings.
     pub settings: KeySettings,
-    /// From 1 up; those that were trimmed are gone.
+    /// From 1 up, without trimmed ones.
     pub versions: BTreeMap<u32, Arc<KeyVersion>>,
 }
 
@@ -37,13 +37,13 @@ pub struct KeySettings {
     pub deletion_allowed: bool,
     /// Older versions no longer decrypt or verify, and make nothing new.
     pub min_decryption: u32,
-    /// Older versions no longer encrypt or sign; 0: the latest alone unless one is asked for.
+    /// Older versions no longer encrypt or sign; 0: only the latest, unless a request names one.
     pub min_encryption: u32,
     /// Older versions are gone for good; 0: none were trimmed.
     pub min_available: u32,
 }
 
-/// One version of a key: the objects of the tokens behind it.
+/// One version of a key, with its objects on the tokens.
 #[derive(Debug)]
 pub struct KeyVersion {
     /// From 1.
@@ -52,13 +52,13 @@ pub struct KeyVersion {
     pub created: u64,
     /// The secret or private key.
     pub object: ObjectId,
-    /// The second key of what is enciphered first and then authenticated.
+    /// The second key, for encryption with an HMAC.
     pub mac: Option<ObjectId>,
-    /// How often it may still encipher, where that is counted.
+    /// Its remaining uses, if they are counted.
     pub budget: Option<Arc<Budget>>,
     /// The chain of certificates in PEM, the key's own first.
     pub certificates: Option<String>,
-    /// The public half, once somebody has asked for it.
+    /// The public half, from its first use on.
     pub public: OnceLock<PublicKey>,
 }
 
@@ -82,7 +82,7 @@ impl ManagedKey {
             .map_or(0, |(number, _)| *number)
     }
 
-    /// The same key with a version more, or in the place of one.
+    /// The same key with this version added or replaced.
     #[must_use]
     pub fn with(&self, version: KeyVersion) -> Self {
         let mut key = self.clone();
@@ -92,13 +92,13 @@ impl ManagedKey {
 }
 
 impl KeyVersion {
-    /// All objects of the tokens that it is made of.
+    /// All objects of it on the tokens.
     pub fn objects(&self) -> impl Iterator<Item = ObjectId> {
         halves(self.object).chain(self.mac)
     }
 }
 
-/// A key as the tokens hold it: of a pair both halves.
+/// The objects of a key on the tokens: for a pair both halves.
 pub(crate) fn halves(key: ObjectId) -> impl Iterator<Item = ObjectId> {
     let private = key.class == Class::PRIVATE_KEY;
     let public = private.then(|| key.with_class(Class::PUBLIC_KEY));

@@ -32,7 +32,7 @@ pub struct Metrics {
     families: Arc<MetricFamilies>,
     /// By the name of the key on the page. The map is replaced as a whole, so that a reader takes no lock.
     keys: ArcSwap<HashMap<Arc<str>, Arc<KeySeries>>>,
-    /// Held by whoever adds to `keys` or takes away.
+    /// Held while `keys` is changed.
     turn: Mutex<()>,
     /// The common series of all keys above the limit.
     others: Arc<KeySeries>,
@@ -45,7 +45,7 @@ pub struct Metrics {
     long_heads: IntCounter,
 }
 
-/// Keys with series of their own: each operation of each is some 20 lines of the page.
+/// The limit of keys with series of their own: each operation of a key is some 20 lines of the page.
 const MOST_KEYS: usize = 500;
 
 /// The name of that series: no key has this name.
@@ -128,7 +128,7 @@ impl Metrics {
         series
     }
 
-    /// Takes the series of keys away that are no longer there.
+    /// Removes the series of keys that are gone.
     pub fn retain(&self, is_there: impl Fn(&str) -> bool) {
         let _turn = self.turn.lock();
         let keys = self.keys.load();
@@ -157,7 +157,7 @@ impl Metrics {
         GaugeGuard::new(&self.requests)
     }
 
-    /// A connection was closed, whose client had sent too many small frames.
+    /// A connection was closed because its client had sent too many small frames.
     pub fn flooded(&self) {
         self.floods.inc();
     }
@@ -179,7 +179,7 @@ impl Metrics {
     }
 }
 
-/// One more of something that is counted while it lasts.
+/// Counts one as long as this lives.
 pub struct GaugeGuard(IntGauge);
 
 impl GaugeGuard {

@@ -23,8 +23,8 @@ pub fn external(object: &ObjectId) -> String {
     format!("{EXTERNAL}{}", hex::encode(&object.name[..8]))
 }
 
-/// `/metrics`: for whoever is on this machine's socket, or is allowed to, or for everybody where the
-/// configuration says so.
+/// `/metrics`: for clients on this machine's socket or with that right, or for everybody if the configuration says
+/// so.
 pub async fn page(call: ApiCall) -> Result<Response, Refusal> {
     let broker = Arc::clone(call.broker());
     let open = broker.open_metrics.load(Ordering::Relaxed);

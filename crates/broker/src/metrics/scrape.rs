@@ -17,7 +17,7 @@ struct MetricRow<Of> {
     value: fn(&Of) -> f64,
 }
 
-/// Tables of rows: what each number says, its name, its help and how it is read.
+/// Tables of metrics: the meaning, name, help and source of each.
 macro_rules! tables {
     ($($table:ident of $of:ty { $($kind:ident $name:literal $help:literal $value:expr;)* })*) => {
         $(static $table: &[MetricRow<$of>] = &[$(
@@ -144,7 +144,7 @@ fn family(
     family
 }
 
-/// The token, and which of its workers.
+/// The token, and the number of its worker.
 fn labels(seat: &SeatTraffic) -> Vec<LabelPair> {
     let pair = |(name, value): (&str, &str)| {
         let mut pair = LabelPair::default();

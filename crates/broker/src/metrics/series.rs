@@ -61,7 +61,7 @@ impl MetricFamilies {
     }
 }
 
-/// Operations that are counted, as the audit trail calls them.
+/// The counted operations, by their names on the audit trail.
 const OPERATIONS: [&str; 10] = [
     "encrypt", "decrypt", "rewrap", "datakey", "sign", "verify", "hmac", "csr", "random", "hash",
 ];

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::fields::{Field, object};
 use super::paths::{ApiAnswer, ApiOperation};
 
-/// Why a request is refused, by status.
+/// The reasons of refusals, by status.
 const REFUSALS: [(&str, &str); 9] = [
     ("400", "The request makes no sense; the sentence says why"),
     ("403", "No policy allows it"),
@@ -59,7 +59,7 @@ pub fn responses(operation: &ApiOperation) -> Value {
     responses.into()
 }
 
-/// A batch of which items failed has their errors within its results.
+/// A batch with failed items has their errors in its results.
 fn refusal(operation: &ApiOperation, status: &str, why: &str) -> Value {
     let errors = json!({ "$ref": "#/components/schemas/Errors" });
     let schema = match (operation.answer, status) {

@@ -141,7 +141,7 @@ pub fn properties(fields: &[Field]) -> Map<String, Value> {
         .collect()
 }
 
-/// An object that has all of these.
+/// The schema of an object with these fields.
 pub fn object(fields: &[Field]) -> Value {
     let always = fields.iter().filter(|field| !field.optional);
     let names: Vec<_> = always.map(|field| field.name).collect();
@@ -166,7 +166,7 @@ pub fn request(body: ApiBody) -> Value {
     json!({ "type": "object", "properties": members })
 }
 
-/// Those in the path and those of the query.
+/// The parameters of the path and the query.
 pub fn parameters(path: &str, query: &[Field]) -> Value {
     let in_path = path.split('/').filter_map(|part| {
         let name = part.strip_prefix('{')?.strip_suffix('}')?;

@@ -25,7 +25,7 @@ pub fn page() -> Response {
     http::text("application/json", text.as_str())
 }
 
-/// The row that a path is of, as the router finds it: `/v1/transit/encrypt/{name}`.
+/// The route of a path, as the router finds it: `/v1/transit/encrypt/{name}`.
 pub fn route(path: &str) -> Option<&'static str> {
     let of = |path: &'static str| path.split('/');
     let fits = |row: &&'static str| {
@@ -97,7 +97,7 @@ fn describe(path: &str, operation: &ApiOperation) -> Value {
 mod tests {
     use super::*;
 
-    /// The router does not say what it routes; its source does.
+    /// The router does not list its routes; its source does.
     #[test]
     fn every_route_is_described() {
         let source = include_str!("../http/app.rs");

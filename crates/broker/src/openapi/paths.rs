@@ -145,7 +145,7 @@ const HASH: &[Field] = &[
 
 const MADE: Field = field("key_version", FieldKind::Count);
 const SEALED: &[Field] = &[field("ciphertext", FieldKind::Sealed), MADE];
-/// The plaintext by the variant of that name.
+/// The name of the variant decides about the plaintext.
 const DATA_KEY: &[Field] = &[
     field("ciphertext", FieldKind::Sealed),
     MADE,

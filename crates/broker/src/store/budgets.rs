@@ -1,4 +1,4 @@
-//! Uses of GCM keys, reserved ahead in blocks: what a crash loses was never handed out.
+//! Uses of GCM keys, reserved in blocks: a crash loses only unused ones.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::{Store, object_blob};
 
-/// Most uses of a key with random nonces of 96 bits (NIST SP 800-38D, section 8.3).
+/// The limit of uses of a key with random nonces of 96 bits (NIST SP 800-38D, section 8.3).
 pub const LIMIT: u64 = 1 << 32;
 
-/// Uses that are reserved at once: one write for so many, and so many lost at a crash.
+/// The size of a block: one write for so many uses, and so many lost in a crash.
 pub const BLOCK: u64 = 1 << 16;
 
 impl Store {
-    /// Uses that were reserved so far; the next are counted from there.
+    /// The uses reserved so far.
     pub fn reserved(&self, object: &ObjectId) -> Result<u64> {
         self.read(|connection| reserved(connection, object))
     }

@@ -6,7 +6,7 @@ use rusqlite::{Row, Transaction, params};
 use super::{Store, object_blob, object_of_blob, pending};
 use crate::key::{KeyName, KeySettings, KeyType};
 
-/// A key as the store has it.
+/// A key in the store.
 pub struct KeyRow {
     /// Its name.
     pub name: KeyName,
@@ -18,7 +18,7 @@ pub struct KeyRow {
     pub versions: Vec<VersionRow>,
 }
 
-/// A version as the store has it.
+/// A version in the store.
 #[derive(Clone)]
 pub struct VersionRow {
     /// From 1.
@@ -34,7 +34,7 @@ pub struct VersionRow {
 }
 
 impl Store {
-    /// All keys. One whose name or type this broker does not know is left out, and said.
+    /// All keys. A key of an unknown name or type is left out, with a warning.
     pub fn keys(&self) -> Result<Vec<KeyRow>> {
         self.read(|connection| {
             let mut keys = connection.prepare("SELECT * FROM keys ORDER BY name")?;
@@ -58,12 +58,12 @@ impl Store {
         })
     }
 
-    /// A key or its settings, as they are now; its versions stay as they are.
+    /// Stores a key or its settings; its versions stay.
     pub fn put_key(&self, name: &KeyName, kind: KeyType, settings: &KeySettings) -> Result<()> {
         self.write(|write| put_key(write, name, kind, settings))
     }
 
-    /// A version of a key that may be new itself; with it, `made` is no longer intended.
+    /// Stores a version, and its key if that is new; `made` is no longer intended.
     pub fn put_version(
         &self,
         name: &KeyName,
@@ -89,7 +89,7 @@ impl Store {
         })
     }
 
-    /// Versions below the first that these settings have are gone, and these objects of theirs are to go.
+    /// Removes versions below the first of these settings, and marks these objects of theirs for deletion.
     pub fn trim(
         &self,
         name: &KeyName,
@@ -105,7 +105,7 @@ impl Store {
         })
     }
 
-    /// A key is deleted with all its versions, and these objects of theirs are to go.
+    /// Deletes a key with all its versions, and marks these objects of theirs for deletion.
     pub fn remove_key(&self, name: &KeyName, objects: &[ObjectId]) -> Result<()> {
         self.write(|write| {
             write.execute("DELETE FROM keys WHERE name = ?1", [name.as_str()])?;

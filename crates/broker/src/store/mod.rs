@@ -35,7 +35,7 @@ pub use tokens::{ClientToken, TokenHash};
 
 use crate::traces;
 
-/// The SQLite file. Calls block: never on a thread of the runtime but by [`Store::run`].
+/// The SQLite file. Calls block: on a thread of the runtime only through [`Store::run`].
 pub struct Store {
     file: PathBuf,
     /// In WAL mode a reader waits for no writer.
@@ -46,19 +46,18 @@ pub struct Store {
     _owner: Option<FileLock>,
 }
 
-/// How long a write waits for another one, of this process or of another.
+/// The time that a write waits for another one, of any process.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Store {
-    /// Opens the file for the broker, which is the only one that serves from it. It is made where it is
-    /// missing; one that is damaged is refused.
+    /// Opens the file for the one broker that serves from it. A missing file is made; a damaged one is refused.
     pub fn open(file: &Path) -> Result<Self> {
         let owner = open::own(file)?;
         let (writing, origin) = open::open(file)?;
         Self::over(file, writing, origin, Some(owner))
     }
 
-    /// The same for a command beside the running broker: nothing but clients' tokens is its to write.
+    /// Opens it for a command beside the running broker: a command writes only clients' tokens.
     pub fn open_shared(file: &Path) -> Result<Self> {
         let writing = open::open_shared(file).map_err(|e| failed(file, &e))?;
         Self::over(file, writing, StoreOrigin::Own, None)
@@ -85,7 +84,7 @@ impl Store {
         self.origin
     }
 
-    /// Does something with the store on a thread that may block.
+    /// Runs work with the store on a thread that may block.
     pub async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         what: impl FnOnce(&Self) -> Result<T> + Send + 'static,
@@ -107,7 +106,7 @@ impl Store {
         self.with(&self.reading, |connection| what(connection))
     }
 
-    /// All of it, or nothing; on disk when it returns.
+    /// A transaction: all of it or nothing, on disk when it returns.
     fn write<T>(&self, what: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         self.with(&self.writing, |connection| {
             let write = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -117,7 +116,7 @@ impl Store {
         })
     }
 
-    /// Changes with every write to its files, by whomever.
+    /// Changes with every write to its files, by any process.
     pub fn stamp(&self) -> FileVersions {
         let mut log = self.file.clone().into_os_string();
         log.push("-wal");
@@ -167,7 +166,7 @@ pub fn now() -> u64 {
         .map_or(0, |since| since.as_secs())
 }
 
-/// An object's name as the tables have it: the class, one byte, and 32 bytes.
+/// The stored form of an object's name: the class, one byte, and 32 bytes.
 fn object_blob(id: &ObjectId) -> Vec<u8> {
     let mut blob = vec![id.class.0 as u8];
     blob.extend(id.name);

@@ -18,33 +18,33 @@ use super::{BUSY_TIMEOUT, failed, schema};
 /// The origin of the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreOrigin {
-    /// It is the file that was written here last.
+    /// The file that this host has written last.
     Own,
-    /// It is new, and there was none.
+    /// A new file; there was none before.
     New,
-    /// It is a copy of an earlier state: budgets are used up, and no key may be deleted.
+    /// A copy of an earlier state: budgets are used up, and no key may be deleted.
     Restored,
-    /// There was one, and it is lost: names are read from the tokens.
+    /// A new file in place of a lost one: names are read from the tokens.
     Lost,
 }
 
 /// Bytes of a stamp.
 const STAMP: usize = 16;
 
-/// How long a command that brings the store up to date is waited for, on a slow disk.
+/// The wait for a command that migrates the store, on a slow disk.
 const LOCKED_FOR: Duration = Duration::from_secs(60);
 
-/// How long another owner is waited for.
+/// The wait for another owner.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Opens the file, or makes it. A damaged one is for a person to decide about.
+/// Opens the file, or makes it. A damaged file needs a person's decision.
 pub fn open(file: &Path) -> Result<(Connection, StoreOrigin)> {
     let failed = |e: rusqlite::Error| failed(file, &e);
     let turn = alone(file).map_err(failed)?;
     let stamps = fs::read(stamp_file(file)).ok();
     let there = file.exists();
     let mut connection = connected(file).map_err(failed)?;
-    // It is there now, and no command makes it.
+    // It exists now, so no command makes it.
     drop(turn);
     look_through(&mut connection).map_err(failed)?;
     let within = own_stamp(&connection).map_err(failed)?;
@@ -76,10 +76,10 @@ pub fn open_shared(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// Takes the file for this broker, for as long as that is held: two would not know of each other's keys.
+/// Locks the file for this broker: two brokers would not see each other's keys.
 pub fn own(file: &Path) -> Result<FileLock> {
     let path = file.with_extension("owner");
-    // A process that was just killed may not be gone yet.
+    // A killed process may still be ending.
     FileLock::take(&path, LOCK_TIMEOUT).map_err(|error| {
         let why = match error {
             LockFailed::File(error) => error.to_string(),
@@ -100,7 +100,7 @@ pub fn connect(file: &Path) -> rusqlite::Result<Connection> {
 
 /// The same for who is alone.
 fn connected(file: &Path) -> rusqlite::Result<Connection> {
-    // SQLite would make it its caller's, who may be root; where it cannot be made SQLite says why.
+    // SQLite would make it with the owner of its caller, who may be root. If it cannot be made, SQLite says why.
     let mut new = File::options();
     new.append(true).create_new(true).mode(0o600);
     if let Ok(made) = new.open(file) {
@@ -122,7 +122,7 @@ fn alone(file: &Path) -> rusqlite::Result<FileLock> {
     locked.map_err(|e| schema::other(format!("{}: {e}", path.display())))
 }
 
-/// Says whether it is damaged, and brings it up to date.
+/// Checks the file for damage, and migrates it.
 fn look_through(connection: &mut Connection) -> rusqlite::Result<()> {
     let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
     if verdict != "ok" {

@@ -29,7 +29,7 @@ impl Store {
         self.write(|write| forget(write, ids))
     }
 
-    /// These objects are to go from the tokens, whenever they are seen there.
+    /// Marks these objects for deletion, whenever a token shows them.
     pub fn doom(&self, objects: &[ObjectId]) -> Result<()> {
         self.write(|write| doom(write, objects))
     }
@@ -43,7 +43,7 @@ impl Store {
         })
     }
 
-    /// One of these that was seen, and could not go.
+    /// Notes that one of these was seen and could not be destroyed.
     pub fn still_there(&self, object: &ObjectId) -> Result<()> {
         self.write(|write| {
             let sql = "UPDATE doomed SET since = ?2 WHERE object = ?1";

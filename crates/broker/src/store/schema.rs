@@ -1,9 +1,8 @@
-//! The tables, and how an older file becomes a newer one.
+//! The tables, and the migration of older files.
 
 use rusqlite::{Connection, TransactionBehavior};
 
-/// One for each version of the schema (PRAGMA user_version), in their order; what is released is not
-/// changed any more.
+/// One for each version of the schema (PRAGMA user_version), in order; released ones never change.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     CREATE TABLE keys (

@@ -76,7 +76,7 @@ fn remove(file: &Path) {
     }
 }
 
-/// As a copy, whoever has made it: nothing is used that may have been used since, or deleted.
+/// The file counts as a copy: no use is repeated that may have happened since, and no key is deleted.
 fn is_distrusted(store: &Store) {
     assert_eq!(store.origin(), StoreOrigin::Restored);
     let keys = store.keys().unwrap();
@@ -142,7 +142,7 @@ fn a_copy_of_before_the_last_start_is_known_as_one() {
     is_distrusted(&Store::open(&file).unwrap());
 }
 
-/// Whenever a start is cut off, the next one finds its own file.
+/// An interrupted start leaves the file in a state that the next start accepts.
 #[test]
 fn both_stamps_are_good_while_they_differ() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +229,7 @@ fn nobody_else_serves_from_the_file() {
     Store::open(&file).unwrap();
 }
 
-/// As version 1 of the schema had it, with a key that is in use.
+/// A file of version 1 of the schema, with a key in use.
 #[test]
 fn an_older_file_becomes_a_newer_one() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Spans of requests ([`hsmux_traces`]).
 //!
-//! A request that is not traced pays a look at a variable of its thread for each thing that would be a span.
+//! A request without a trace costs one read of a task-local value for each possible span.
 //!
 //! | file | one idea |
 //! |---|---|

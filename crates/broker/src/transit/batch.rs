@@ -1,4 +1,4 @@
-//! One item or many: each item of a batch has its own answer or error, in its place.
+//! One item or many: each item of a batch has an answer or an error at its position.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -94,20 +94,21 @@ impl<'de> ExtraMembers<'de> for ItemReference {
     }
 }
 
-/// Items of one batch that wait at the pool at once: as many as keep every lane busy, and few enough
-/// that one client's batch does not fill the queue.
+/// Items of one batch that wait at the pool at once: enough to keep every lane busy, and few enough to leave the
+/// queue to other clients.
 const AT_ONCE: usize = 32;
 
 /// A refusal after this time means that the item has waited for a token; an earlier one means a full queue.
 const LONG: Duration = Duration::from_secs(1);
 
-/// Items of one batch: of the shortest a body has room for millions, each of which takes much more than its text.
+/// The limit of items in a batch: a body has room for millions of short ones, each of which takes more memory than
+/// its text.
 pub const MOST: usize = 10_000;
 
 /// The effect of failed items on the status of their batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failures {
-    /// 400 or 500, or what the client has asked for: of `encrypt` and `decrypt`.
+    /// 400 or 500, or the status in the request: for `encrypt` and `decrypt`.
     Decide,
     /// The status is 200: for all other operations.
     AreSaid,
@@ -124,21 +125,21 @@ impl<Item> Batch<Item> {
         &mut self.single
     }
 
-    /// How many there are, one where it is no batch.
+    /// The number of items, one for a single item.
     pub fn items(&self) -> usize {
         let entries = self.whole.entries.as_ref();
         entries.map_or(1, |BoundedList(entries)| entries.len())
     }
 
-    /// The items of a batch, in their order; none of a single one.
+    /// The items of a batch in order; none for a single item.
     pub fn entries_mut(&mut self) -> impl ExactSizeIterator<Item = &mut Item> {
         let entries = self.whole.entries.as_mut();
         let entries = entries.map_or(&mut [][..], |BoundedList(entries)| entries);
         entries.iter_mut().map(|entry| &mut entry.item)
     }
 
-    /// Does `work` for the item or for each of the batch. Items and their answers are held as memory of the request; if
-    /// that has no more room, the rest of them is given up.
+    /// Does `work` for each item. Items and their answers count as memory of the request; if that is exhausted, the
+    /// remaining items are dropped.
     pub async fn answer<Working>(
         self,
         failures: Failures,
@@ -160,7 +161,7 @@ impl<Item> Batch<Item> {
         let in_vain = &SharedFailure::default();
         let no_room = &OnceLock::new();
         let each = entries.into_iter().map(|BatchItem { item, named }| {
-            // Passed on from here as a pointer.
+            // From here on only a pointer moves.
             let working = Box::pin(work(item));
             async move {
                 turn.own().await;
@@ -215,7 +216,7 @@ impl SharedFailure {
 
 type ItemAnswer = (Option<String>, Result<Data, Refusal>);
 
-/// Bytes that it takes in memory, about.
+/// The approximate size in memory, in bytes.
 fn size((reference, result): &ItemAnswer) -> usize {
     let reference = reference.as_ref().map_or(0, String::len);
     let result = result.as_ref();
@@ -231,8 +232,7 @@ fn one((reference, result): ItemAnswer) -> Data {
     members
 }
 
-/// 200 where all went well; else the client's error before ours, unless the client has said which status
-/// it wants for a batch of which a part went well.
+/// 200 if all went well; else the client's error before ours, unless the request names a status for partial failures.
 fn status(
     answers: &[ItemAnswer],
     failures: Failures,
@@ -246,7 +246,7 @@ fn status(
     if failed().next().is_none() {
         return Ok(StatusCode::OK);
     }
-    // Nothing of it was done, and all of it may be later: as for a single item.
+    // Nothing was done, and a retry may succeed: the same as for a single item.
     if failed().count() == answers.len()
         && let Some(later) = failed().find(|refusal| refusal.retry_after.is_some())
     {
@@ -261,7 +261,7 @@ fn status(
         StatusCode::INTERNAL_SERVER_ERROR
     };
     let some_succeeded = failed().count() < answers.len();
-    // A status below 200 would not be the last word.
+    // A status below 200 is not final.
     let wanted = partial.filter(|code| some_succeeded && (200..=599).contains(code));
     let wanted = wanted.and_then(|code| StatusCode::from_u16(code).ok());
     Ok(wanted.unwrap_or(status))

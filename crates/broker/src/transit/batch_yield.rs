@@ -6,14 +6,13 @@ use std::time::{Duration, Instant};
 
 use tokio::task::yield_now;
 
-/// Others of the thread wait so long at most. A batch of a hundred short items is done within one turn: to give way
-/// costs more than some of them.
+/// The longest turn. A hundred short items fit into one turn: a yield costs more than some of them.
 const LONG_ENOUGH: Duration = Duration::from_millis(2);
 
 /// A batch's turn on a thread.
 pub struct BatchYield {
     first: Instant,
-    /// When this one has begun, in microseconds after the first.
+    /// The beginning of this turn, in microseconds after the first.
     begun: AtomicU64,
 }
 
@@ -26,12 +25,12 @@ impl BatchYield {
         }
     }
 
-    /// Another one begins: the batch is polled.
+    /// Begins a turn: the batch is polled.
     pub fn begin(&self) {
         self.begun.store(self.elapsed(), Ordering::Relaxed);
     }
 
-    /// Waits for the next one, if this one has been long enough.
+    /// Yields if this turn has been long enough.
     pub async fn own(&self) {
         while self.elapsed() - self.begun.load(Ordering::Relaxed) > LONG_ENOUGH.as_micros() as u64 {
             yield_now().await;

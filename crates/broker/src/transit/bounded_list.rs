@@ -1,4 +1,4 @@
-//! A list that is read no further than it may be long: each item takes more memory than its text.
+//! A list that is read up to a limit: each item takes more memory than its text.
 
 use std::fmt;
 

@@ -142,7 +142,7 @@ pub async fn datakey(mut call: ApiCall) -> Result<Reply, Refusal> {
     Ok(Reply::ok(of.run("datakey", made).await?))
 }
 
-/// Draws the nonces of a batch at once. Each stays with its item and so with one text, whichever item is done first.
+/// Draws the nonces of a batch at once. Each stays with its item and so with one text, in any order of work.
 fn with_nonces(mut batch: Batch<CryptItem>) -> Result<Batch<CryptItem>, Refusal> {
     let items = batch.entries_mut();
     let drawn = nonces(items.len())?;

@@ -1,5 +1,5 @@
-//! Members of a JSON object that are not the item's own, taken out while the item is read: `serde(flatten)` would
-//! keep a copy of all others first.
+//! Members of a JSON object beside those of the item, removed while the item is read. `serde(flatten)` would copy all
+//! others first.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,7 +14,7 @@ pub trait ExtraMembers<'de>: Default {
     fn take<A: MapAccess<'de>>(&mut self, member: &str, map: &mut A) -> Result<bool, A::Error>;
 }
 
-/// Reads an object that is an item and something beside it.
+/// Reads an object with an item and further members.
 pub fn read<'de, D, Item, Other>(deserializer: D) -> Result<(Item, Other), D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! A key as the dialect shows it.
+//! The dialect's view of a key.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,8 +10,8 @@ use super::Data;
 use crate::engine::{Engine, ExternalKey};
 use crate::key::{KeySettings, KeyVersion, ManagedKey, Shape};
 
-/// A managed key. Versions that another program has taken from the tokens are left out, and so is a public half that
-/// is on no token now.
+/// A managed key. Versions that another program has removed from the tokens are left out, and so are public halves
+/// that no token has now.
 pub fn managed(engine: &Engine, key: &ManagedKey) -> Data {
     let shape = key.kind.shape();
     let versions = key.versions.values().filter(|version| engine.has(version));
@@ -92,7 +92,7 @@ fn asymmetric(shape: Shape, public: Option<&PublicKey>) -> Data {
     if let Some(public) = public {
         let spki = public.spki();
         let text = match shape {
-            // The 32 bytes alone, as the dialect has them.
+            // Only the 32 bytes, as in the dialect.
             Shape::Ed25519 => STANDARD.encode(&spki[spki.len().saturating_sub(32)..]),
             _ => encode_string("PUBLIC KEY", LineEnding::LF, spki).unwrap_or_default(),
         };
@@ -101,7 +101,7 @@ fn asymmetric(shape: Shape, public: Option<&PublicKey>) -> Data {
     shown
 }
 
-/// RFC 3339, section 5.6, which ends with the year 9999.
+/// The time by RFC 3339, section 5.6, which ends with the year 9999.
 pub fn time(seconds: u64) -> String {
     let last = 253_402_300_799;
     let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds.min(last));

@@ -106,7 +106,7 @@ pub async fn create(mut call: ApiCall) -> Result<Reply, Refusal> {
 /// `GET keys/:name`
 pub fn read(call: &ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::Read)?;
-    // The dialect answers 404 without a word.
+    // The dialect answers 404 without a message.
     let missing = || Refusal {
         message: None,
         ..Refusal::no_key()
@@ -127,7 +127,7 @@ pub fn read(call: &ApiCall) -> Result<Reply, Refusal> {
     Ok(Reply::ok(key_view::managed(call.engine(), &key)))
 }
 
-/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`: of those keys with which the client may do anything.
+/// `LIST keys`, `GET keys?list=true`, with `after` and `limit`: the keys with which the client may do anything.
 pub fn list(call: &ApiCall) -> Result<Reply, Refusal> {
     call.may(Action::List)?;
     let limit = call
@@ -181,7 +181,7 @@ pub async fn config(mut call: ApiCall) -> Result<Reply, Refusal> {
     let change = move |key: &ManagedKey| {
         let old = key.settings;
         let settings = KeySettings {
-            // 0 is the dialect's word for the first.
+            // The dialect's 0 means the first.
             min_decryption: body
                 .min_decryption_version
                 .map_or(old.min_decryption, |v| v.max(1)),

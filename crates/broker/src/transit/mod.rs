@@ -1,4 +1,4 @@
-//! The Transit dialect of OpenBao and Vault: its requests, its answers, its words.
+//! The Transit dialect of OpenBao and Vault.
 //!
 //! | file | one idea |
 //! |---|---|
@@ -46,10 +46,10 @@ use crate::refusal::Refusal;
 pub use answer::{Data, Reply};
 pub(crate) use key_view::time;
 
-/// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all that belongs to it.
+/// The longest input of one operation, in bytes: a frame to a worker has 16 MiB with all its fields.
 const LONGEST_INPUT: usize = (16 << 20) - (64 << 10);
 
-/// Refuses what no operation of a token takes, by its length in bytes.
+/// Refuses input that is too long for any operation of a token.
 fn check_length(field: &str, length: usize) -> Result<(), Refusal> {
     if length <= LONGEST_INPUT {
         return Ok(());
@@ -65,7 +65,7 @@ fn base64(bytes: &[u8]) -> Value {
     STANDARD.encode(bytes).into()
 }
 
-/// The bytes of a field; an absent one is empty.
+/// The bytes of a field; an absent field is empty.
 fn bytes(field: &str, text: Option<&str>) -> Result<Vec<u8>, Refusal> {
     let decoded = STANDARD.decode(text.unwrap_or_default());
     decoded.map_err(|e| Refusal::bad(format!("failed to base64-decode {field}: {e}")))

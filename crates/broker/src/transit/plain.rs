@@ -24,7 +24,7 @@ struct PlainBody {
     bytes: Option<u32>,
 }
 
-/// As much as one request gets (the dialect's own limit).
+/// The most random bytes of one request (the dialect's own limit).
 const MOST_RANDOM: u32 = 128 * 1024;
 
 /// The dialect's sources of random bytes; here all of them mean a token.

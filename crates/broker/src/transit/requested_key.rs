@@ -1,4 +1,4 @@
-//! The key that a request means: a managed one with its versions, or one that others have made.
+//! The key of a request: a managed key with its versions, or an external one.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use crate::refusal::Refusal;
 pub enum RequestedKey {
     /// One that the broker has made.
     Managed(Arc<ManagedKey>),
-    /// One that others have made; it has one version.
+    /// A key of another program; it has one version.
     External(ExternalKey),
 }
 
-/// One use of a request's key: all of the request, or an item of its batch.
+/// One use of a request's key: by the whole request, or by an item of its batch.
 pub struct KeyUse<'a> {
     /// The request.
     pub call: &'a ApiCall,
@@ -39,7 +39,7 @@ pub struct ChosenVersion {
     version: Option<Arc<KeyVersion>>,
 }
 
-/// How a request wants a text to be enciphered, where the key leaves a choice.
+/// The options of a request for encryption.
 #[derive(Default)]
 pub struct CipherOptions<'a> {
     /// `oaep` or `pkcs1v15`.
@@ -92,7 +92,7 @@ impl<'a> KeyUse<'a> {
         }
     }
 
-    /// Does it under this name: counted, and on the trail.
+    /// Runs it under this name, with metrics and trail.
     pub async fn run<T>(
         &self,
         name: &'static str,
@@ -137,7 +137,7 @@ impl ChosenVersion {
         }
     }
 
-    /// How it enciphers; what a policy has to allow by name is asked here.
+    /// The cipher; options that a policy has to allow by name are checked here.
     pub async fn target(
         &self,
         KeyUse { call, used, .. }: &KeyUse<'_>,

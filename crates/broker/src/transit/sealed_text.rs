@@ -1,4 +1,4 @@
-//! `vault:v1:...`: what a key has made, with the version that made it.
+//! `vault:v1:...`: the output of a key, with the version that made it.
 
 use base64::Engine as _;
 use base64::engine::GeneralPurpose;

@@ -33,7 +33,7 @@ pub struct SignItem {
     key_version: Option<u32>,
 }
 
-/// An item in its request: what the request says for all holds where the item says nothing.
+/// An item in its request: fields of the request are defaults for the item.
 #[derive(Clone, Copy)]
 pub(super) struct SignRequest<'a> {
     item: &'a SignItem,
@@ -156,7 +156,7 @@ pub async fn verify(mut call: ApiCall) -> Result<Reply, Refusal> {
     batch.answer(Failures::AreSaid, call.admitted(), one).await
 }
 
-/// The dialect signs and verifies nothing where a request has neither input nor a batch; an item has to have one.
+/// A request with neither input nor a batch means an empty input, as in the dialect; an item needs one.
 fn with_input(mut batch: Batch<SignItem>) -> Batch<SignItem> {
     batch.whole_mut().input.get_or_insert_default();
     batch
@@ -177,7 +177,7 @@ async fn sign_one(of: &KeyUse<'_>, asked: SignRequest<'_>) -> Result<Data, Refus
     let marshaling = asked.marshaling()?;
     let (public, recipe, input) = (chosen.public(call)?, asked.recipe(call)?, asked.data()?);
     if chosen.shape == Shape::Ed25519 {
-        // Its token reads the whole input, others a hash.
+        // Its token reads the whole input, others read a hash.
         check_length("input", input.len())?;
     }
     let engine = call.engine();

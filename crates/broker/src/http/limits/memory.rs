@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An answer of so many bytes is charged, and never refused: what it tells of may have been done.
+/// An answer of at most so many bytes is charged and never refused: the act that it reports may be done.
 const SHORT: usize = 4 << 10;
 
 /// The memory of all requests together.
@@ -62,8 +62,8 @@ impl MemoryCharge {
         }
     }
 
-    /// Takes so much more, unless others have taken all, or its client half of all. A request alone always has what it
-    /// needs. If it is refused, it gives back at once what it holds: of two that do not fit in together one does.
+    /// Takes more memory, unless others hold all of it, or its client half of it. A request alone always gets what it
+    /// needs. A refused request gives back all that it holds: of two that do not fit together, one fits.
     pub fn grow(&self, bytes: usize) -> Result<(), MemoryFull> {
         let own = self.held.load(Ordering::Acquire);
         let take = |of: &AtomicUsize, most: usize| {
@@ -87,7 +87,7 @@ impl MemoryCharge {
         Err(full)
     }
 
-    /// Holds an answer of so many bytes in place of all before it.
+    /// Holds an answer of so many bytes, and nothing else.
     pub fn answer(&self, bytes: usize) -> Result<(), MemoryFull> {
         self.shrink_to(bytes);
         let more = bytes - self.held.load(Ordering::Acquire);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(all.taken(), 0);
     }
 
-    /// Else it would be refused however often its client tries.
+    /// Otherwise it would be refused for ever.
     #[test]
     fn a_request_alone_has_what_it_needs() {
         let (all, client) = (RequestMemory::new(1024), Arc::default());

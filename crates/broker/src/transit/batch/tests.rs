@@ -61,7 +61,7 @@ async fn only_a_last_word_is_a_status_that_a_client_may_ask_for() {
     }
 }
 
-/// Each of them is ready at once and takes its time.
+/// Each of them is ready at once, and takes some time.
 #[tokio::test]
 async fn others_have_their_turn_between_the_items_of_a_batch() {
     let items = vec!["{}"; 100].join(",");
