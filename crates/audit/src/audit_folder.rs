@@ -14,8 +14,8 @@ use crate::chain::{Chain, Epoch, Secret};
 use crate::keys::{CheckpointSigner, PublicKey, SealKey};
 use crate::line::{Mac, hex_field};
 
-/// How long another one who writes the trail is waited for: a child that a killed daemon was about to start, or a
-/// command that runs without a daemon.
+/// The wait for another writer of the trail: a child that a killed daemon was about to start, or a command without a
+/// daemon.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The folder `audit` (0700) of the state folder.
@@ -35,7 +35,7 @@ pub struct Head {
     pub mac: Mac,
 }
 
-/// The chain as the last checkpoint left it.
+/// The state of the chain at the last checkpoint.
 #[derive(Serialize, Deserialize)]
 pub struct SavedChain {
     v: u32,
@@ -55,7 +55,7 @@ pub struct SavedChain {
 }
 
 impl SavedChain {
-    /// A chain that goes on at the end of a file.
+    /// The state of a chain that continues at the end of a file.
     pub fn new(chain: &Chain, file: &Path, offset: u64, stopped: bool) -> Self {
         Self {
             v: 1,
@@ -101,7 +101,7 @@ impl AuditFolder {
         Ok(SealKey(kept.epoch()))
     }
 
-    /// The last checkpoint, where there is a trail.
+    /// The last checkpoint, if the trail exists.
     pub fn head(&self) -> Result<Option<Head>> {
         Ok(self.load()?.map(|kept| kept.head))
     }

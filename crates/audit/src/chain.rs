@@ -76,7 +76,7 @@ impl Epoch {
         }
     }
 
-    /// A later one; `None` for one before it, or so far after it that only a lie can name it.
+    /// A later epoch; `None` for an earlier one, or for one so late that the number must be false.
     pub fn at(&self, number: u64) -> Option<Self> {
         let steps = number.checked_sub(self.number)?;
         (steps <= MOST_STEPS).then(|| (0..steps).fold(self.clone(), |epoch, _| epoch.next()))

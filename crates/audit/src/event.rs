@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-/// Fields of the line itself, which no act may use for its own.
+/// Fields of the line itself, which acts cannot use.
 const OWN: &[&str] = &[
     "v",
     "seq",
@@ -61,7 +61,7 @@ impl Actor {
         }
     }
 
-    /// The same, which has shown a certificate.
+    /// The same, for a peer that has shown a certificate.
     #[must_use]
     pub fn certificate(mut self, fingerprint: Option<&str>) -> Self {
         self.certificate = fingerprint.map(str::to_owned);
@@ -69,7 +69,7 @@ impl Actor {
     }
 }
 
-/// One thing that happened; it becomes one line.
+/// One event, which becomes one line.
 #[derive(Clone, Debug, Serialize)]
 pub struct Event {
     #[serde(skip)]
@@ -128,8 +128,8 @@ impl Event {
         )
     }
 
-    /// An administrative act: `act` is its name, `fields` what it was about. A field of the name of
-    /// one of the line's own (`seq`, `time`, ...) is left out.
+    /// An administrative act: `act` is its name, `fields` are its details. A field with the name of one of the line's
+    /// (`seq`, `time`, ...) is left out.
     pub fn act(actor: &Arc<Actor>, act: &str, fields: Map<String, Value>) -> Self {
         let mut map = fields;
         map.retain(|name, _| !OWN.contains(&name.as_str()));
@@ -156,7 +156,7 @@ impl Event {
         self
     }
 
-    /// With the class of the object that is changed, `private key`: both halves of a pair have one name.
+    /// Adds the class of the changed object, `private key`: both halves of a pair have one name.
     #[must_use]
     pub fn class(mut self, name: Option<&'static str>) -> Self {
         if let EventKind::Use { class, .. } = &mut self.what {
@@ -165,7 +165,7 @@ impl Event {
         self
     }
 
-    /// With the name of the token's object that was made.
+    /// Adds the name of the new token object.
     #[must_use]
     pub fn made(mut self, name: Option<String>) -> Self {
         if let EventKind::Use { made, .. } = &mut self.what {
@@ -174,7 +174,7 @@ impl Event {
         self
     }
 
-    /// With the version of the key, where it has some.
+    /// Adds the version of the key, if it has versions.
     #[must_use]
     pub fn version(mut self, number: Option<u32>) -> Self {
         if let EventKind::Use { version, .. } = &mut self.what {
@@ -192,7 +192,7 @@ impl Event {
         self
     }
 
-    /// With the microseconds from the request to its answer.
+    /// Adds the microseconds from the request to its answer.
     #[must_use]
     pub fn took(mut self, us: u64) -> Self {
         if let EventKind::Use { micros, .. } = &mut self.what {
@@ -201,14 +201,14 @@ impl Event {
         self
     }
 
-    /// With the id of the request that it was part of.
+    /// Adds the id of the request.
     #[must_use]
     pub fn request(mut self, id: impl Into<String>) -> Self {
         self.request = Some(id.into());
         self
     }
 
-    /// With another outcome than `done`: why it failed, or `begun`.
+    /// Sets an outcome other than `done`: the error, or `begun`.
     #[must_use]
     pub fn outcome(mut self, outcome: impl Into<String>) -> Self {
         self.outcome = outcome.into();

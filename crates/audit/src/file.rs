@@ -1,4 +1,4 @@
-//! The file that lines are appended to: a block is in it whole, or not at all.
+//! The file of the trail: a block is written to it as a whole, or not at all.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -44,8 +44,7 @@ impl TrailFile {
         })
     }
 
-    /// Appends lines, which are on disk when this returns if `sync` says so. After an error none of
-    /// them is there.
+    /// Appends lines; with `sync` they are on disk when this returns. After an error none of them is in the file.
     pub fn append(&mut self, lines: &[u8], sync: bool) -> io::Result<()> {
         self.take_back()?;
         let written = self.write(lines, sync);
@@ -114,7 +113,7 @@ mod tests {
         file.append(b"one\n", true).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"torn\none\n");
         assert_eq!(file.len(), 9);
-        // As after a write that was broken off.
+        // As after an interrupted write.
         std::fs::write(&path, "torn\none\ntw").unwrap();
         file.remains = true;
         file.append(b"two\n", false).unwrap();

@@ -14,7 +14,7 @@ pub fn verify(lines: &[u8], key: &PublicKey) -> VerificationReport {
     verify::verify_lines(lines, Path::new("audit.log"), known).expect("memory can be read")
 }
 
-/// The lines that a signature vouches for.
+/// The lines before the last valid signature.
 pub fn signed<'a>(lines: &'a [u8], report: &VerificationReport) -> Vec<&'a [u8]> {
     let (Some(first), Some(last)) = (report.first, report.signed_to) else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The keys of a trail: one to sign, its public half for all, and the secret for a safe.
+//! The keys of a trail: the signing key, its public half, and the secret for a safe.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 use crate::chain::Epoch;
 
-/// Signatures of other things are none of a trail's.
+/// The context of a trail's signatures: a signature over other things never counts.
 const CONTEXT: &[u8] = b"hsmux audit checkpoint 1\n";
 
 /// An Ed25519 key in SubjectPublicKeyInfo is these bytes and the key (RFC 8410, section 4).
@@ -88,8 +88,8 @@ impl FromStr for PublicKey {
     }
 }
 
-/// The secret of one epoch, for a safe: checks the seals from that epoch on, and could make them.
-/// In text: `hsmux-audit-seal:1:EPOCH:64 hexadecimal digits`.
+/// The secret of one epoch, for a safe: it verifies the seals from that epoch on, and could make them. In text:
+/// `hsmux-audit-seal:1:EPOCH:64 hexadecimal digits`.
 #[derive(Clone)]
 pub struct SealKey(pub(crate) Epoch);
 

@@ -33,12 +33,12 @@ struct AuditLine<'a, T: Serialize> {
 pub struct Checkpoint {
     /// Why there is one now.
     pub why: CheckpointReason,
-    /// How many checkpoints there were before it.
+    /// The number of checkpoints before it.
     pub epoch: u64,
     /// The MAC of the line before it, which may be in another file.
     #[serde(with = "hex_field")]
     pub prev: Mac,
-    /// The key of the MACs since the checkpoint before it, this line's among them.
+    /// The key of the MACs since the last checkpoint, including this line's.
     #[serde(with = "hex_field")]
     pub key: Mac,
     /// The findings of a start.
@@ -56,7 +56,7 @@ pub enum CheckpointReason {
     Lines,
     /// Lines have waited long enough.
     Time,
-    /// The last line of a file, before another one takes its place.
+    /// The last line of a file, before a new file.
     Close,
     /// The first line of a new file.
     Open,
@@ -88,7 +88,7 @@ pub struct TornLine {
     pub sha256: Mac,
 }
 
-/// Lines that are not there, and uses of keys that were refused, for the trail could not be written.
+/// Lost lines, and uses of keys that were refused, since the trail could not be written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Gap {
     /// When it began.
@@ -145,7 +145,7 @@ pub fn begin(block: &mut Vec<u8>, seq: u64, time: SystemTime, what: &impl Serial
         time: &time,
         what,
     };
-    // Writing to memory does not fail, and maps have strings as keys; if it did, the line would say so.
+    // Writing to memory cannot fail, and maps have strings as keys; an error would appear in the line.
     if let Err(error) = serde_json::to_writer(&mut *block, &body) {
         block.truncate(start);
         let error = serde_json::Value::from(error.to_string());
@@ -166,7 +166,7 @@ pub fn end(block: &mut Vec<u8>) {
     block.extend_from_slice(b"}\n");
 }
 
-/// Takes a line apart, without its newline; `None` where it has not the form.
+/// Splits a line without its newline; `None` if it has another form.
 pub fn parts(line: &[u8]) -> Option<LineParts<'_>> {
     let rest = line.strip_suffix(b"}")?;
     let mut signed = None;

@@ -1,4 +1,4 @@
-//! Between those who have something to record and the one who writes it.
+//! The queue between the callers and the writer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::event::Event;
 use crate::line::Gap;
 
-/// Lines that may wait for the disk.
+/// The number of lines that may wait for the disk.
 pub const WAITING: usize = 64 << 10;
 
 /// Lines that are written at once.
@@ -34,7 +34,7 @@ pub struct QueueEntry {
 pub enum OnWriteError {
     /// It is tried again.
     Stays,
-    /// It is tried again, or counted as lost, as the configuration says.
+    /// It is tried again or counted as lost, by the configuration.
     ByPolicy,
     /// The caller gets the error, and does not act.
     Withdrawn,
@@ -45,7 +45,7 @@ pub enum OnWriteError {
 pub struct WriteBatch {
     pub entries: Vec<QueueEntry>,
     pub reopen: Option<Ticket>,
-    /// The end: nothing comes after these entries.
+    /// True at the end: no entries follow.
     pub last: bool,
 }
 
@@ -57,7 +57,7 @@ pub struct Queue {
     trouble: AtomicBool,
     /// True if keys are then not used.
     pub stops: AtomicBool,
-    /// How long lines stay without a checkpoint, in milliseconds.
+    /// The longest time of lines without a checkpoint, in milliseconds.
     pub checkpoint_ms: AtomicU64,
     gap: Mutex<Option<LostLines>>,
     lost: AtomicU64,
@@ -132,7 +132,7 @@ impl Queue {
         self.rouse(inner);
     }
 
-    /// Has the writer look whether the file is still in its place.
+    /// Makes the writer check that the file is still in its place.
     pub fn reopen(&self, ticket: Ticket) {
         let mut inner = self.inner.lock();
         if inner.writer == WriterState::Ended {
@@ -143,7 +143,7 @@ impl Queue {
         self.rouse(inner);
     }
 
-    /// Has the writer end when all is written.
+    /// Makes the writer end when all is written.
     pub fn stop(&self) {
         let mut inner = self.inner.lock();
         inner.writer = WriterState::Stops;
@@ -187,7 +187,7 @@ impl Queue {
         }
     }
 
-    /// Puts back what could not be written.
+    /// Puts back lines that could not be written.
     pub fn put_back(&self, entries: Vec<QueueEntry>) {
         let mut inner = self.inner.lock();
         for entry in entries.into_iter().rev() {
@@ -195,7 +195,7 @@ impl Queue {
         }
     }
 
-    /// The writer ends; answers how many lines are lost with it.
+    /// Ends the writer; returns the number of lines that are lost with it.
     pub fn end(&self) -> usize {
         let mut inner = self.inner.lock();
         inner.writer = WriterState::Ended;
@@ -212,7 +212,7 @@ impl Queue {
         !self.trouble.load(Ordering::Relaxed) || !self.stops.load(Ordering::Relaxed)
     }
 
-    /// Says that writing is in trouble, or no longer.
+    /// Sets or clears the trouble of writing.
     pub fn set_trouble(&self, why: Option<&str>) {
         if let Some(why) = why {
             self.miss(why, 0, 0);
@@ -220,7 +220,7 @@ impl Queue {
         self.trouble.store(why.is_some(), Ordering::Relaxed);
     }
 
-    /// Counts what is not there, or was not done.
+    /// Counts lost lines and refused uses.
     pub fn miss(&self, why: &str, lost: u64, refused: u64) {
         let mut gap = self.gap.lock();
         let gap = gap.get_or_insert_with(|| LostLines {
@@ -266,7 +266,7 @@ impl Queue {
         (count(&self.lost), count(&self.refused))
     }
 
-    /// How long lines stay without a checkpoint.
+    /// The longest time of lines without a checkpoint.
     pub fn checkpoint(&self) -> Duration {
         Duration::from_millis(self.checkpoint_ms.load(Ordering::Relaxed))
     }

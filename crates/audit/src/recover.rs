@@ -1,4 +1,4 @@
-//! From how the last run ended to where the next one goes on.
+//! Recovery: from the end of the last run to the start of the next.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -11,10 +11,10 @@ use crate::audit_folder::SavedChain;
 use crate::chain::{Chain, Epoch};
 use crate::line::{self, CheckpointReason, ParsedLine, StartFindings, TornLine};
 
-/// A checkpoint has its MAC within so many bytes of its end.
+/// The MAC of a checkpoint is within so many bytes of its end.
 const CHECKPOINT_END: u64 = 512;
 
-/// A file without a record is looked at so far from its end.
+/// The search range in a file without a record, from its end.
 const LAST_LINES: u64 = 1 << 20;
 
 /// The state to continue from, and what the first checkpoint says of it.
@@ -25,7 +25,7 @@ pub struct RecoveredTrail {
     pub found: StartFindings,
 }
 
-/// Finds the end of the chain: the last checkpoint that is kept, and what follows it in its file.
+/// Finds the end of the chain: the saved checkpoint, and the lines after it in its file.
 pub fn recover(kept: Option<&SavedChain>, path: &Path) -> Result<RecoveredTrail> {
     let Some(kept) = kept else {
         return anew(path);
@@ -52,7 +52,7 @@ pub fn recover(kept: Option<&SavedChain>, path: &Path) -> Result<RecoveredTrail>
     Ok(recovered)
 }
 
-/// No chain is kept: a new one, after what there is.
+/// Without a saved chain a new one starts after the existing lines.
 fn anew(path: &Path) -> Result<RecoveredTrail> {
     let text = end_of(path, u64::MAX, LAST_LINES).unwrap_or_default();
     let last = text.split(|byte| *byte == b'\n').rev().find_map(|line| {
@@ -73,7 +73,7 @@ fn anew(path: &Path) -> Result<RecoveredTrail> {
     })
 }
 
-/// The file that the chain was left in: it may have another name by now.
+/// The file of the saved chain, which may have another name by now.
 fn left_at(kept: &SavedChain, path: &Path) -> Option<PathBuf> {
     let named = [path, &kept.file];
     let rotated = named.iter().flat_map(|path| siblings(path));
@@ -124,7 +124,7 @@ fn end_of(file: &Path, offset: u64, count: u64) -> io::Result<Vec<u8>> {
 }
 
 impl RecoveredTrail {
-    /// Takes in the lines from there on, as far as they are the chain's own.
+    /// Reads the lines from there on, as far as they belong to the chain.
     fn follow(&mut self, file: &Path, offset: u64) -> io::Result<()> {
         if !file.metadata()?.is_file() {
             return Ok(());
@@ -163,7 +163,7 @@ enum LineRole {
 }
 
 impl Chain {
-    /// Takes in the next line, if it is the chain's own.
+    /// Reads the next line, if it belongs to the chain.
     fn accept(&mut self, line: &[u8]) -> Option<LineRole> {
         let parts = line::parts(line)?;
         let parsed: ParsedLine = serde_json::from_slice(line).ok()?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-/// Those of now, each with how often they have come since their first time.
+/// Current counts, each since its first time.
 pub struct Repeats<K>(Mutex<HashMap<Option<K>, RepeatTally>>);
 
 struct RepeatTally {
@@ -17,17 +17,17 @@ struct RepeatTally {
     more: u64,
 }
 
-/// How often something has come since its first time, and in how many seconds.
+/// A count since the first time, and the seconds since then.
 #[derive(Clone, Copy, Debug)]
 pub struct RepeatCount {
     more: u64,
     seconds: u64,
 }
 
-/// How long they are counted before they are a line.
+/// The time of counting, before the count becomes a line.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// So many at once; what others do is counted under `None`.
+/// The number of separate counts; the rest is counted under `None`.
 const MANY: usize = 1000;
 
 impl<K> Default for Repeats<K> {
@@ -42,7 +42,7 @@ impl<K: Eq + Hash> Repeats<K> {
         self.is_among(who, 1)
     }
 
-    /// The same where so many have one.
+    /// The same, when all separate counts are in use.
     pub fn is_among(&self, who: Option<K>, lines: u64) -> bool {
         let mut tallies = self.0.lock();
         let crowded = tallies.len() >= MANY && !tallies.contains_key(&who);
@@ -78,7 +78,7 @@ impl RepeatTally {
 }
 
 impl RepeatCount {
-    /// The fields of a line that says so.
+    /// The fields of the count's line.
     pub fn fields(self) -> Map<String, Value> {
         let fields = [("count", self.more), ("seconds", self.seconds)];
         let fields = fields.map(|(name, number)| (name.to_owned(), Value::from(number)));

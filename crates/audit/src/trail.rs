@@ -1,4 +1,4 @@
-//! The trail, as those see it who have something to record.
+//! The trail for its callers.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::writer::TrailWriter;
 pub enum OnFailure {
     /// Keys are not used until it can be written again.
     Stop,
-    /// They are used, and lines that are lost are counted.
+    /// Keys are used, and lost lines are counted.
     Continue,
 }
 
@@ -44,7 +44,7 @@ pub struct Settings {
     pub uses: bool,
     /// The effect of a failure on those uses.
     pub on_failure: OnFailure,
-    /// How long lines may stay without a signed checkpoint.
+    /// The longest time of lines without a signed checkpoint.
     pub checkpoint: Duration,
 }
 
@@ -63,7 +63,7 @@ pub struct TrailStatus {
     pub waiting: usize,
     /// Lines lost since the start.
     pub lost: u64,
-    /// Uses of keys, changes and acts refused since the start, for the trail could not be written.
+    /// Uses of keys, changes and acts refused since the start, since the trail could not be written.
     pub refused: u64,
     /// Why it cannot be written now.
     pub problem: Option<String>,
@@ -85,8 +85,8 @@ pub struct TrailState {
 }
 
 impl Trail {
-    /// Opens the trail where its last run has left it. Fails where the file cannot be opened, or
-    /// another process writes it; that the disk is full is no reason, but a [problem](Status).
+    /// Opens the trail at the end of its last run. Fails if the file cannot be opened, or another process writes it.
+    /// A full disk is no failure, but a [problem](TrailStatus).
     pub fn open(settings: &Settings) -> Result<Self> {
         let folder = AuditFolder::of(&settings.state);
         let shared = Arc::new(TrailState {
@@ -113,7 +113,7 @@ impl Trail {
         Ok(trail)
     }
 
-    /// Takes over all settings but file and state folder.
+    /// Applies all settings except file and state folder.
     pub fn change(&self, settings: &Settings) {
         self.uses.store(settings.uses, Ordering::Relaxed);
         let queue = &self.shared.queue;
@@ -150,8 +150,7 @@ impl Trail {
         Err(Error::new(Scope::Pool, kind, message))
     }
 
-    /// Records what has happened. Never waits; a few milliseconds later it is in the file, a second
-    /// later on disk.
+    /// Records an event. Never waits; a few milliseconds later it is in the file, a second later on disk.
     pub fn record(&self, event: Event) {
         self.shared.queue.put(QueueEntry {
             event,
@@ -160,7 +159,7 @@ impl Trail {
         });
     }
 
-    /// Records what has been done; on disk when this returns. After an error the line is tried again.
+    /// Records a completed act; on disk when this returns. After an error the line is tried again.
     pub fn commit(&self, event: Event) -> Result<()> {
         self.wait_for(event, OnWriteError::Stays)
     }
@@ -199,8 +198,8 @@ impl Trail {
         self.answer(&answer)
     }
 
-    /// Looks whether a rotation of logs has put another file in the place of this one. Fails where
-    /// that cannot be opened; the trail then goes on in the old one.
+    /// Checks whether a rotation of logs has replaced the file. Fails if the new one cannot be opened; the trail then
+    /// continues in the old one.
     pub fn reopen(&self) -> Result<()> {
         let (ticket, answer): (Ticket, _) = sync_channel(1);
         self.shared.queue.reopen(ticket);
@@ -214,7 +213,7 @@ impl Trail {
         })
     }
 
-    /// Writes what waits, and a last checkpoint; nothing is recorded afterwards.
+    /// Writes the waiting lines and a last checkpoint; later events are dropped.
     pub fn close(&self) {
         let writer = self.writer.lock().take();
         if let Some(writer) = writer {
@@ -253,7 +252,7 @@ fn not_begun(error: &Error, or: &str) -> Error {
     Error::new(error.scope(), error.kind(), message)
 }
 
-/// The trail's file, and what is wrong with it.
+/// The error of the trail's file.
 pub fn failed(file: &Path, why: &std::io::Error) -> Error {
     let message = format!("audit trail {}: {why}", file.display());
     Error::pool(Kind::Environment, message)

@@ -1,4 +1,4 @@
-//! The thread that writes: many lines at once, and checkpoints.
+//! The thread that writes lines, many at once, and checkpoints.
 
 use std::io;
 use std::path::Path;
@@ -24,10 +24,10 @@ const GATHER_TIME: Duration = Duration::from_millis(5);
 /// The time after which written lines are on disk.
 const SYNC: Duration = Duration::from_secs(1);
 
-/// A checkpoint comes after so many lines at the latest.
+/// The most lines before a checkpoint.
 const LINES: u64 = 10_000;
 
-/// Between two attempts to write where it does not work.
+/// The time between two attempts to write.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// All that is needed to write.
@@ -38,11 +38,11 @@ pub struct TrailWriter {
     signer: CheckpointSigner,
     chain: Chain,
     file: TrailFile,
-    /// The checkpoint that has to come before anything else.
+    /// The checkpoint that has to come first.
     first: Option<(CheckpointReason, StartFindings)>,
-    /// Lines since the last checkpoint, and the time of the first of them.
+    /// The number of lines since the last checkpoint, and the time of the first of them.
     open: (u64, Option<Instant>),
-    /// Since when there are lines in the file that may not be on disk.
+    /// The time of the first written line that may not be on disk.
     unsynced: Option<Instant>,
     /// A checkpoint that is not in the state folder yet, and whether it is the last.
     unsaved: Option<bool>,
@@ -50,14 +50,14 @@ pub struct TrailWriter {
     fails: bool,
 }
 
-/// The line that says what is missing.
+/// The line of a gap.
 #[derive(Serialize)]
 struct GapLine<'a> {
     gap: &'a Gap,
 }
 
 impl TrailWriter {
-    /// Goes on where the last run has ended. Nothing is written yet.
+    /// Continues at the end of the last run. Nothing is written yet.
     pub fn open(path: &Path, folder: AuditFolder, shared: Arc<TrailState>) -> Result<Self> {
         let turn = folder.take()?;
         let kept = folder.load()?;
@@ -117,7 +117,7 @@ impl TrailWriter {
         }
     }
 
-    /// When there is something to do without anything new.
+    /// The time of the next work without new lines.
     fn deadline(&self) -> Option<Instant> {
         let sync = self.unsynced.map(|since| since + SYNC);
         let checkpoint = self.shared.queue.checkpoint();
@@ -126,7 +126,7 @@ impl TrailWriter {
         [sync, checkpoint, retry].into_iter().flatten().min()
     }
 
-    /// Writes lines, and whatever is due; tells those who wait.
+    /// Writes lines and a due checkpoint; informs the callers.
     fn write(&mut self, entries: Vec<QueueEntry>, end: Option<CheckpointReason>) {
         let due = end.or_else(|| self.due(entries.len() as u64));
         let written = self.in_place(due).and_then(|()| self.append(&entries, due));
@@ -147,7 +147,7 @@ impl TrailWriter {
         }
     }
 
-    /// The checkpoint that is due without anybody's asking. One that is written shows that it works again.
+    /// The checkpoint that is due by number or time. After a failure it shows whether writing works again.
     fn due(&self, more: u64) -> Option<CheckpointReason> {
         let (lines, since) = self.open;
         let old = since.is_some_and(|since| since.elapsed() >= self.shared.queue.checkpoint());
@@ -178,14 +178,14 @@ impl TrailWriter {
         for QueueEntry { event, .. } in entries {
             chain.add(event.time, event, &mut block);
         }
-        // The epoch that a checkpoint has just begun is empty unless there are lines.
+        // The epoch of a checkpoint just made is empty, unless lines followed.
         let lines = entries.len() as u64 + u64::from(gap.is_some());
         let open = if self.first.is_some() {
             lines
         } else {
             lines + self.open.0
         };
-        // Nothing else would show whether writing works again.
+        // Only this shows whether writing works again.
         let untried = block.is_empty() && self.unsaved.is_none();
         let due =
             due.filter(|why| *why == CheckpointReason::Stop || open > 0 || self.fails && untried);
@@ -232,7 +232,7 @@ impl TrailWriter {
         }
     }
 
-    /// Leaves the end of the chain in the state folder; what comes after it is found by the next start.
+    /// Saves the end of the chain in the state folder; the next start finds the lines after it.
     fn save(&mut self) -> io::Result<()> {
         if let Some(stopped) = self.unsaved {
             let kept = SavedChain::new(&self.chain, self.file.path(), self.file.len(), stopped);
@@ -242,7 +242,7 @@ impl TrailWriter {
         Ok(())
     }
 
-    /// Goes on in a new file where the path leads to another one, or to none.
+    /// Continues in a new file if the path leads to another one, or to none.
     fn turn_over(&mut self) -> io::Result<()> {
         if self.file.is_in_place() {
             return Ok(());
@@ -275,7 +275,7 @@ impl TrailWriter {
         queue.put_back(kept);
     }
 
-    /// Says how it is: to those who want to use keys, in the status, and once in the log.
+    /// Publishes the state: to users of keys, in the status, and once in the log.
     fn judge(&mut self, error: Option<&io::Error>) {
         let why = error.map(|e| format!("{}: {e}", self.file.path().display()));
         match (&why, self.fails) {

@@ -1,4 +1,4 @@
-//! Line by line: what is changed, missing, moved, or not the trail's.
+//! Checks of single lines: changed, missing, moved, or foreign.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,7 +13,7 @@ pub struct LineCheck<'a> {
     pub held: &'a [UncheckedLine],
     /// The end of the verified lines before them, if it is known.
     pub edge: Option<&'a VerifiedEnd>,
-    /// The key of their MACs; without it only their numbers are looked at.
+    /// The key of their MACs; without it only the numbers are checked.
     pub key: Option<&'a Mac>,
     /// The number of the checkpoint after them, and the MAC that it follows.
     pub end: Option<(u64, Mac)>,
@@ -22,7 +22,7 @@ pub struct LineCheck<'a> {
 }
 
 impl TrailVerifier {
-    /// Looks at the lines of a segment.
+    /// Checks the lines of a segment.
     pub(super) fn walk(&mut self, segment: &LineCheck<'_>) {
         let LineCheck {
             held,
@@ -39,7 +39,7 @@ impl TrailVerifier {
         self.report.first.get_or_insert(before + 1);
         let placed = self.place(held, before, end.map(|(seq, _)| seq));
         let mut expected = before + 1;
-        // The MACs that the line before may have had, if it was changed.
+        // The possible MACs of the line before, if that was changed.
         let mut prevs: Vec<Mac> = edge.map(|edge| edge.mac).into_iter().collect();
         for (seq, line) in &placed {
             if *seq > expected {
@@ -68,7 +68,7 @@ impl TrailVerifier {
         }
     }
 
-    /// Lines by their numbers; what is there twice, in another order, or not a line, is found.
+    /// Checks the order of numbers: finds duplicates, wrong order, and text that is no line.
     fn place<'h>(
         &mut self,
         held: &'h [UncheckedLine],
@@ -82,7 +82,7 @@ impl TrailVerifier {
             let next = held.get(index + 1);
             let next = next.map_or(end, |next| next.parsed.as_ref().map(|parsed| parsed.seq));
             let own = line.parsed.as_ref().map(|parsed| parsed.seq);
-            // A line that was changed, number and all, still fills its place.
+            // A changed line still fills its place, even with another number.
             let fills = next == Some(expected + 1) && !numbers.contains(&expected);
             let seq = if fills { Some(expected) } else { own };
             let inside = |seq: &u64| *seq > before && end.is_none_or(|end| *seq < end);

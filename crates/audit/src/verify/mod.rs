@@ -29,17 +29,17 @@ use segment::UncheckedLine;
 pub struct TrustAnchors {
     /// The keys that sign it: one, or several where its state folder was lost once.
     pub keys: Vec<PublicKey>,
-    /// A secret of this trail: with it the seals from its epoch on are looked at, too, and the lines
-    /// that no checkpoint has signed yet.
+    /// A secret of this trail: it also verifies the seals from its epoch on, and lines that no checkpoint has signed
+    /// yet.
     pub seal: Option<SealKey>,
-    /// The line that must be there, as the state folder or the running daemon has it.
+    /// The line that must exist, by the state folder or the running daemon.
     pub head: Option<Head>,
     /// True if a daemon writes it now: its last line may then be incomplete.
     pub running: bool,
 }
 
-/// Reads files in the order of their lines, whatever order they are named in. `progress` is told how
-/// many bytes were read.
+/// Verifies files in the order of their lines, whatever the order of their names. `progress` gets the number of bytes
+/// read.
 pub fn verify(
     files: &[PathBuf],
     known: TrustAnchors,
@@ -49,7 +49,7 @@ pub fn verify(
         .iter()
         .map(|file| Ok((first_line(file)?, file)))
         .collect::<Result<Vec<_>>>()?;
-    // Files without a chain are older than it.
+    // Files without a chain are older.
     sorted.sort_by_key(|(seq, _)| *seq);
     let mut verifier = TrailVerifier::new(known);
     for (_, file) in sorted {
@@ -102,7 +102,7 @@ pub(crate) fn parse(line: &[u8]) -> serde_json::Result<ParsedLine> {
     serde_json::from_slice(line)
 }
 
-/// A line that has the form of a chain's: checkpoints are signed, and nothing else is.
+/// Parses a line of a chain: checkpoints have a signature, and no other lines have one.
 pub(crate) fn parse_chained(text: &[u8]) -> Option<ParsedLine> {
     let (parsed, parts) = (parse(text).ok()?, line::parts(text)?);
     (parts.signed.is_some() == parsed.checkpoint.is_some()).then_some(parsed)
@@ -216,7 +216,7 @@ impl TrailVerifier {
         self.report
     }
 
-    /// Lines before the first of a chain are an older hsmux's: only before its very beginning.
+    /// Lines before the first of a chain are of an older hsmux, if the chain begins there.
     fn say_unchained(&mut self) {
         let lines = self.unchained;
         if lines == 0 {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// As many are listed; all are counted.
+/// The limit of listed findings; all are counted.
 const MAX_LISTED: usize = 1000;
 
-/// All that is known of a trail.
+/// The result of verification.
 #[derive(Debug, Default, Serialize)]
 pub struct VerificationReport {
     /// The verdict.
@@ -23,15 +23,15 @@ pub struct VerificationReport {
     pub first: Option<u64>,
     /// The last line, and its time.
     pub last: Option<u64>,
-    /// When that was, by the line itself.
+    /// Its time, by the line itself.
     pub last_time: Option<String>,
-    /// The last line that a signature vouches for.
+    /// The last signed line.
     pub signed_to: Option<u64>,
     /// The first epoch whose seal was checked.
     pub sealed_from: Option<u64>,
     /// The findings.
     pub findings: Vec<AuditFinding>,
-    /// How much is wrong: not all need be listed.
+    /// The number of findings, which may be more than are listed.
     pub findings_total: usize,
     /// Remarks: neither wrong nor proved.
     pub remarks: Vec<AuditFinding>,
@@ -41,12 +41,12 @@ pub struct VerificationReport {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TrailVerdict {
-    /// Every line is there as it was written.
+    /// Every line is there, unchanged.
     #[default]
     Whole,
-    /// The same as far as that can be proved: see the remarks.
+    /// The same, as far as it can be proved: see the remarks.
     Remarks,
-    /// It is not as it was written: see the findings.
+    /// The trail was changed: see the findings.
     Altered,
 }
 
@@ -63,11 +63,11 @@ pub struct AuditFinding {
     pub message: String,
 }
 
-/// Kinds of findings, and below them of remarks.
+/// Kinds of findings, then of remarks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FindingKind {
-    /// The line is not as it was written.
+    /// The line was changed.
     Changed,
     /// Lines are not there.
     Missing,
@@ -77,11 +77,11 @@ pub enum FindingKind {
     Foreign,
     /// The checkpoint's signature is not by the given key.
     Signature,
-    /// The checkpoint was not made in its time, but by somebody who had the state folder later.
+    /// The checkpoint was made later, by somebody who had the state folder.
     Seal,
     /// The trail ends too early.
     CutOff,
-    /// A start did not find the trail as it was left.
+    /// A start found the trail changed.
     Broken,
     /// Lines of an older hsmux, without a chain.
     Unchained,
@@ -89,7 +89,7 @@ pub enum FindingKind {
     Torn,
     /// A run did not end in order.
     Unclean,
-    /// Lines were lost, as the trail says itself.
+    /// Lines were lost, by the trail's own account.
     Lost,
     /// The last lines are not signed yet.
     Unsigned,

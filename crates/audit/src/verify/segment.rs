@@ -11,19 +11,19 @@ use crate::line::{self, Checkpoint, CheckpointReason, Mac, ParsedLine, TornLine}
 
 /// A line that waits for its checkpoint.
 pub struct UncheckedLine {
-    /// Its file, as the report lists them.
+    /// Its file, as an index in the report.
     pub file: usize,
     /// Its line there, from 1.
     pub line: u64,
     pub text: Vec<u8>,
     /// True if its newline is missing.
     pub broken_off: bool,
-    /// `None` for what has not the form of a line.
+    /// `None` if it does not have the form of a line.
     pub parsed: Option<ParsedLine>,
 }
 
 impl TrailVerifier {
-    /// The last of the lines held is a checkpoint: all are looked at, and the next ones begin there.
+    /// Checks the lines up to a checkpoint, the last one held; the next segment begins there.
     pub(super) fn close(&mut self) {
         let mut held = std::mem::take(&mut self.held);
         let Some(last) = held.pop() else {
@@ -176,7 +176,7 @@ impl TrailVerifier {
         }
     }
 
-    /// The secret of an epoch, where one of it or before it is known.
+    /// The secret of an epoch, if that of an earlier or the same one is known.
     fn epoch(&mut self, number: u64) -> Option<Epoch> {
         let known = self.secret.as_ref().and_then(|epoch| epoch.at(number));
         if known.is_some() {

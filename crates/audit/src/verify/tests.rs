@@ -1,4 +1,4 @@
-//! Trails in memory, and what can be done to them.
+//! Trails in memory, and changes to them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -254,7 +254,7 @@ fn a_checkpoint_that_is_made_a_line_like_others_is_found() {
     }
 }
 
-/// The key of a segment is disclosed: whoever makes its MACs anew still meets the signature.
+/// The key of a segment is disclosed: new MACs made with it still meet the signature.
 #[test]
 fn a_segment_that_is_made_anew_does_not_lead_to_its_checkpoint() {
     let mut written = write(0);
@@ -323,7 +323,7 @@ fn lines_of_an_older_hsmux_are_not_proved() {
     let report = written.verify();
     assert_eq!(report.verdict, TrailVerdict::Remarks, "{report}");
     assert_eq!(report.remarks[0].kind, FindingKind::Unchained);
-    // Before a later file they are somebody else's.
+    // Before a later file they are foreign.
     let report = look_at(
         &[written.lines[written.second - 1..].concat()],
         written.known(),
@@ -351,7 +351,7 @@ proptest! {
         let mut written = write(2);
         let from = from.index(written.lines.len());
         let to = (from + count).min(written.lines.len());
-        // The first file may be gone as a whole: there may always be older ones.
+        // The first file may be missing as a whole: older files are optional.
         prop_assume!(!(from == 0 && to >= written.second));
         written.lines.drain(from..to);
         written.second -= written.second.min(to).saturating_sub(from);
@@ -380,7 +380,7 @@ proptest! {
         prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
-    /// Also between two lines, and at a checkpoint: the state folder knows better.
+    /// Also between two lines, and at a checkpoint: the state folder has the head.
     #[test]
     fn any_cut_is_found(keep: prop::sample::Index) {
         let written = write(2);
@@ -390,7 +390,7 @@ proptest! {
         prop_assert_eq!(report.verdict, TrailVerdict::Altered, "{}", report);
     }
 
-    /// Nothing that a file may hold makes it panic.
+    /// No content of a file makes it panic.
     #[test]
     fn any_bytes_are_read(text: Vec<u8>, at: prop::sample::Index) {
         let mut all = write(1).lines.concat();
