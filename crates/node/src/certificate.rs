@@ -21,16 +21,16 @@ pub struct PeerCertificate {
     pub name: String,
     /// Its serial number.
     pub serial: Serial,
-    /// Until when it is good, in seconds of Unix time.
+    /// The end of its validity, in seconds of Unix time.
     pub until: u64,
     /// The certificate.
     pub der: CertificateDer<'static>,
-    /// Those that were shown with it, to lead to an authority.
+    /// The intermediate certificates that came with it.
     pub others: Arc<[CertificateDer<'static>]>,
 }
 
 impl PeerCertificate {
-    /// Reads the first certificate of a chain that has been verified.
+    /// Reads the first certificate of a verified chain.
     pub fn of(chain: &[CertificateDer<'static>]) -> Result<Self, String> {
         let (der, others) = chain.split_first().ok_or("no certificate")?;
         let read = Certificate::from_der(der).map_err(|e| format!("a certificate: {e}"))?;
@@ -76,7 +76,7 @@ pub fn serial(bytes: &[u8]) -> Serial {
     digits.trim_start_matches('0').to_owned()
 }
 
-/// A list of revoked certificates (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
+/// Reads a revocation list (RFC 5280, section 5) that TLS can use: it reads no lists of version 1.
 pub fn list(der: &[u8]) -> Result<ParsedCrl, String> {
     let list = ParsedCrl::read(der)?;
     match list.version {
@@ -87,7 +87,7 @@ pub fn list(der: &[u8]) -> Result<ParsedCrl, String> {
     }
 }
 
-/// The serial numbers on a list of revoked certificates.
+/// The serial numbers on a revocation list.
 pub fn revoked(der: &[u8]) -> Result<HashSet<Serial>, String> {
     let serials = list(der)?.serials;
     Ok(serials.iter().map(|bytes| serial(bytes)).collect())

@@ -18,10 +18,10 @@ use tokio_rustls::client::TlsStream;
 use crate::connect_failure::ConnectFailure;
 use crate::stream::{prepare, read_frame, write_message};
 
-/// How long a connection may take, its handshake included.
+/// The time limit of a connection, including the handshake.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long one address of a host may take where it has another: a firewall may drop all that is sent to it.
+/// The time limit of one address of a host that has others: a firewall may drop all packets to it.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 
 /// The parameters that all connections to one host share.
@@ -34,7 +34,7 @@ pub struct ConnectRequest<'a> {
 }
 
 impl ConnectRequest<'_> {
-    /// A connection that has been greeted, and its frame version.
+    /// A connection after the greeting, and its frame version.
     pub async fn connect(&self) -> Result<(TlsStream<TcpStream>, u16)> {
         in_time(async {
             let mut stream = handshake(self.address, self.connector, self.server).await?;
@@ -58,7 +58,7 @@ impl ConnectRequest<'_> {
     }
 }
 
-/// A connection of which nothing has been said yet.
+/// A connection before the greeting.
 pub async fn secure(
     address: &str,
     connector: &TlsConnector,
@@ -79,7 +79,7 @@ async fn handshake(
     connecting.await.map_err(|e| refused(&e))
 }
 
-/// Connects to the first of a host's addresses that answers.
+/// Connects to the first address of a host that answers.
 async fn reach(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<TcpStream> {
     let mut addresses = addresses.peekable();
     let mut failed = io::Error::new(io::ErrorKind::NotFound, "this name has no address");

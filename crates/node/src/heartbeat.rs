@@ -15,13 +15,13 @@ use crate::stream::request;
 /// Between two questions.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// An other end that has not answered for so long is taken for dead.
+/// A host that has not answered for so long counts as dead.
 const DEAD_AFTER: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether the other host is to be believed.
+/// The time between two checks of trust.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
-/// Goes on for as long as the other host answers and is to be believed; says why no longer.
+/// Runs while the other host answers and is trusted; returns the reason of its end.
 pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &NodeLink) -> Error {
     // Trust is checked beside the answers: a host that answers slowly cannot delay its own revocation.
     tokio::select! {
@@ -31,7 +31,7 @@ pub async fn watch(over: &mut (impl AsyncRead + AsyncWrite + Unpin), link: &Node
     }
 }
 
-/// Goes on for as long as the other host answers.
+/// Runs while the other host answers.
 async fn ping(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) -> Error {
     let nothing = Call::Execute(Vec::new());
     loop {
@@ -48,8 +48,8 @@ async fn ping(over: &mut (impl AsyncRead + AsyncWrite + Unpin), version: u16) ->
     }
 }
 
-/// Goes on for as long as the other host is to be believed, by files that are read again when they have changed.
-/// With other ones this host shows itself anew.
+/// Runs while the other host is trusted. Files are read again when they change; with a new certificate this host
+/// connects anew.
 async fn believe(link: &NodeLink) -> Error {
     let mut seen = link.stamp.clone();
     let mut failed = None;
@@ -64,7 +64,7 @@ async fn believe(link: &NodeLink) -> Error {
         }
         match link.look_again() {
             Ok(()) => seen = now,
-            // A file that is being written is read again; what is wrong with one is told once.
+            // A half-written file is read again; its error is reported once.
             Err(error) if error.kind() == Kind::Environment => {
                 if failed.as_ref() != Some(&now) {
                     tracing::warn!(%error, "files of this host are as they were");
@@ -133,7 +133,7 @@ mod tests {
         let authority = Authority::init(&ca, "a cluster", life, None).unwrap();
         let mut link = link(&authority, folder.path());
         let (mut here, _silent) = duplex(1024);
-        // Whatever is wrong with its other files.
+        // Wrong other files do not matter.
         let identity = &link.options.identity;
         fs::set_permissions(&identity.key, Permissions::from_mode(0o644)).unwrap();
         let list = authority.revoke("web2").unwrap().list;

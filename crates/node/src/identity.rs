@@ -28,7 +28,7 @@ pub struct TlsIdentity {
     key: PrivateKeyDer<'static>,
     roots: Arc<RootCertStore>,
     lists: Vec<CertificateRevocationListDer<'static>>,
-    /// Certificates that are not believed any more.
+    /// The serial numbers of revoked certificates.
     pub revoked: HashSet<Serial>,
     /// True if it stores lists, and so exchanges them with other hosts.
     exchanges: bool,
@@ -51,7 +51,8 @@ impl TlsIdentity {
         for root in certificates(&identity.ca)? {
             roots.add(root).map_err(|e| failed(&identity.ca, &e))?;
         }
-        // TLS finds the list for a certificate by the name of the authority alone, and refuses what has the wrong one.
+        // TLS finds the list for a certificate by the authority's name alone, and refuses certificates with the wrong
+        // one.
         if identity.revoked.is_some() && share_a_name(&roots) {
             let message = "there are two authorities of one name in it: make one of another name, with \
                            hsmux node ca init --name";
@@ -93,7 +94,7 @@ impl TlsIdentity {
             .map_err(|e| rustls::Error::General(e.to_string()))
     }
 
-    /// For the side that is connected to.
+    /// The configuration of the serving side.
     pub fn server(&self) -> Result<Arc<ServerConfig>, rustls::Error> {
         let builder = ServerConfig::builder_with_provider(self.provider.clone())
             .with_protocol_versions(&[&TLS13])?
@@ -136,7 +137,7 @@ pub fn unfit(identity: &Identity, error: &rustls::Error) -> Error {
     Error::pool(Kind::Environment, format!("{files}: {error}"))
 }
 
-/// The certificates of a file: one at least.
+/// The certificates of a file: at least one.
 pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     let chain: Vec<_> = read
@@ -148,8 +149,8 @@ pub fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>> {
     Ok(chain)
 }
 
-/// The certificates that are not believed any more. A file without a list says nothing of them, not that there
-/// are none: it is an error.
+/// The serial numbers of revoked certificates. A file without a list is an error: it does not mean that none is
+/// revoked.
 pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
     let lists = lists(file)?;
     if lists.is_empty() {
@@ -163,7 +164,7 @@ pub fn revoked(file: &Path) -> Result<HashSet<Serial>> {
     Ok(all)
 }
 
-/// Lists of revoked certificates in a file, as they are.
+/// The revocation lists in a file, unverified.
 pub fn lists(file: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>> {
     let read = CertificateRevocationListDer::pem_file_iter(file).map_err(|e| failed(file, &e))?;
     read.collect::<Result<_, _>>().map_err(|e| failed(file, &e))

@@ -28,7 +28,7 @@ use crate::stream::{pass, request, without_user_timeout};
 pub struct NodeLink {
     /// The parent's order.
     pub options: LinkOptions,
-    /// The name that the other host has to show.
+    /// The name that the other host's certificate must have.
     pub server: ServerName<'static>,
     /// The frame version agreed.
     pub version: u16,
@@ -40,7 +40,7 @@ pub struct NodeLink {
     pub own: PeerCertificate,
 }
 
-/// The program of a link: serves the token of another host until that or the parent ends.
+/// The program of a link: serves the token of another host until that host or the parent ends.
 pub fn link_main() -> ExitCode {
     serve_orders(|orders: Orders<LinkOptions>| {
         let mut control = Connection::new(match orders.control.try_clone() {
@@ -66,7 +66,7 @@ async fn run(orders: Orders<LinkOptions>, control: &mut Connection) {
         Ok(line) => line.serve(orders.lanes, &mut lanes, control).await,
         Err(error) => error,
     };
-    // Before the lanes are closed, by which the parent takes it for dead, whatever the reason.
+    // The report comes before the lanes are closed: a closed lane tells the parent only that the worker is dead.
     tell(control, ended.at(format_args!("{name} at {address}")));
     drop(lanes);
 }
@@ -144,7 +144,7 @@ impl LinkSession {
         })
     }
 
-    /// Connects the lanes, says so, and passes on what comes until one of them ends.
+    /// Connects the lanes, reports that, and passes frames until one lane ends.
     async fn serve(
         mut self,
         mut lanes: Vec<StdUnixStream>,
@@ -203,10 +203,10 @@ impl LinkSession {
 }
 
 impl NodeLink {
-    /// Reads the files again; an error when what is connected is not to go on.
+    /// Reads the files again; an error ends the link.
     pub fn look_again(&self) -> Result<()> {
         let identity = &self.options.identity;
-        // By itself: whatever is wrong with the other files, who is on the list goes.
+        // The list is read alone: other broken files must not keep a revoked host connected.
         let revoked = identity.revoked.as_deref().map(identity::revoked);
         let revoked = revoked.transpose()?.unwrap_or_default();
         if revoked.contains(&self.shown.serial) {

@@ -25,7 +25,7 @@ pub enum ConnectionPurpose {
     Lists,
 }
 
-/// Connections of one host for lists: one for each of its links, of which one may take over from another.
+/// Connections for lists of one host: one for each of its links, and one may replace another.
 const FOR_LISTS: usize = 4;
 
 struct PeerConnection {
@@ -52,8 +52,8 @@ impl PeerConnections {
         }
     }
 
-    /// Takes one in. Each of so many `peers` has its share, which the others leave to it, and some places beside
-    /// that for lists; `Err` says how many connections there may be.
+    /// Adds a connection. Each of the `peers` has an equal share, and some more connections for lists; `Err` is the
+    /// size of the share.
     pub fn enter(
         self: &Arc<Self>,
         shown: PeerCertificate,
@@ -86,7 +86,7 @@ impl PeerConnections {
         })
     }
 
-    /// Sends those away who may not stay; answers their names.
+    /// Closes connections of peers that may not stay; returns their names.
     pub fn dismiss(&self, may_stay: impl Fn(&PeerCertificate) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         for connection in self.open.lock().values() {

@@ -7,7 +7,7 @@ use hsmux_token::Slots;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-/// Places of a lobby. One that has said something costs a few dozen kilobytes.
+/// The most connections before authentication. One that has sent something costs a few dozen kilobytes.
 const MAX_PENDING: usize = 512;
 
 /// All connections before authentication. Their users are unknown, so they count as one.
@@ -42,7 +42,7 @@ impl PendingConnections {
 }
 
 impl PendingSlot {
-    /// Comes when another one needs the place.
+    /// Waits until another connection needs the slot.
     pub async fn needed(&self) {
         self.leave.notified().await;
     }

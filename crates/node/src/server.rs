@@ -118,7 +118,7 @@ impl NodeServer {
             Some(_) => ConnectionPurpose::Lists,
         };
         match self.enter(&shown, purpose, from) {
-            // Files may have changed since its handshake began, and before it was among the guests.
+            // Files may have changed during the handshake.
             Ok(_) if !self.current.load().believes(&shown) => None,
             Ok((permit, near)) => {
                 let name = shown.name;
@@ -143,7 +143,7 @@ impl NodeServer {
         }
     }
 
-    /// The handshake; who fails it is told why, and `None` is answered.
+    /// The TLS handshake; the daemon logs the reason of a failure, and the result is `None`.
     async fn shake_hands(
         &self,
         stream: TcpStream,
@@ -166,7 +166,7 @@ impl NodeServer {
                     }
                 }
             }
-            // A connection that brings nothing: somebody looks whether the port is open.
+            // A connection without data: a port scan.
             Err((error, _)) if error.kind() == io::ErrorKind::UnexpectedEof => None,
             Err((error, mut stream)) => {
                 let ConnectFailure { problem, advice } = ConnectFailure::of(&error);
@@ -181,14 +181,14 @@ impl NodeServer {
         self.daemon.refuse(&from.to_string(), problem, advice);
     }
 
-    /// A place among those that are served, and the daemon's end where it is to serve.
+    /// Takes a permit, and the daemon's end if it is to serve.
     fn enter(
         &self,
         shown: &PeerCertificate,
         purpose: ConnectionPurpose,
         from: SocketAddr,
     ) -> Result<(ConnectionPermit, Option<UnixStream>)> {
-        // The daemon looks at that, too, and knows best; but a host that it refuses may not hear why.
+        // The daemon also checks this; but a host that it refuses may not get the reason.
         let config = self.daemon.config();
         let section = config.node.as_ref();
         let peer = section.and_then(|node| node.peer(&shown.name));
@@ -223,16 +223,16 @@ impl NodeServer {
     }
 }
 
-/// A connection of a host that may have it.
+/// A connection of an authorised host.
 struct AdmittedPeer {
     far: TlsStream<TcpStream>,
-    /// The daemon's end is served by the daemon. Without one it is for lists.
+    /// The daemon serves its end. Without one the connection is for lists.
     near: Option<UnixStream>,
     name: String,
     permit: ConnectionPermit,
 }
 
-/// Closed at once, with something unread, a connection would take away the last word.
+/// A connection closed with unread data would lose the last message.
 async fn linger(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) {
     let read_all = async {
         let _ = stream.shutdown().await;

@@ -19,8 +19,8 @@ use crate::revocation::look_at;
 use crate::server::NodeServer;
 use crate::watcher::{self, TlsState};
 
-/// The process of this service: offers the tokens of this host to others, until the daemon at the other end of `link` has
-/// gone. `file` is the configuration file, which the daemon reads.
+/// The process of this service: offers the tokens of this host to others, until the daemon at the other end of `link`
+/// has gone. `file` is the configuration file.
 pub fn serve(link: OwnedFd, file: PathBuf) -> Result<()> {
     let daemon = Arc::new(Daemon::meet(link, file)?);
     let service = NodeService::start(&daemon).inspect_err(|error| daemon.failed(error))?;
@@ -55,14 +55,14 @@ impl NodeService {
                 tcp_listener::listen(*address).map_err(|e| failed(&format!("listen {address}"), &e))
             })
             .collect::<Result<_>>()?;
-        // Passing bytes on is a small part of what their signatures cost.
+        // The number of threads: passing bytes on costs little compared with signatures.
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .thread_name("hsmux-node")
             .enable_all()
             .build()
             .map_err(|e| failed("threads", &e))?;
-        // Each connection has another to the daemon behind it.
+        // Each connection has a second one, to the daemon.
         let most = node.connections.min(tcp_listener::files() / 3);
         let server = Arc::new(NodeServer {
             daemon: Arc::clone(daemon),
@@ -87,7 +87,7 @@ impl NodeService {
         })
     }
 
-    /// No more connections; those that are open go on.
+    /// Closes the listeners; open connections go on.
     fn stop_listening(&self) {
         self.listening.iter().for_each(JoinHandle::abort);
     }

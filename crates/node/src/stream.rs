@@ -1,4 +1,4 @@
-//! Sockets that notice a cut cable, and frames on them.
+//! Sockets that detect a cut cable, and frames on them.
 
 use std::io;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy};
 use tokio::net::{TcpStream, UnixStream};
 
-/// A silent other end is asked after this, and then each second.
+/// TCP keep-alive: the idle time before the first probe; further probes follow each second.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(3);
 
-/// So many questions without an answer end the connection.
+/// The number of unanswered probes that ends the connection.
 const KEEPALIVE_PROBES: u32 = 4;
 
 /// TCP_USER_TIMEOUT in milliseconds: unacknowledged data of this age ends the connection (tcp(7)).
 const USER_TIMEOUT_MS: u32 = 7000;
 
-/// No delay, and an end within seconds when the other host is gone without a word.
+/// Sets no delay, and an end within seconds of a silent failure of the other host.
 pub fn prepare(stream: &TcpStream) -> io::Result<()> {
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(stream, true)?;
@@ -37,7 +37,7 @@ pub fn without_user_timeout(stream: &TcpStream) -> Result<()> {
     set.map_err(|e| Error::lost(format!("a socket: {e}")))
 }
 
-/// Passes on what comes from either side, until one of them has ended. Neither is closed by that.
+/// Passes bytes in both directions until one side has ended. It closes neither.
 pub async fn pass(
     far: &mut (impl AsyncRead + AsyncWrite + Unpin),
     near: &mut UnixStream,
@@ -65,17 +65,17 @@ pub async fn write_message<T: Message>(
     written.await.map_err(|error| lost(&error))
 }
 
-/// Room for a frame before any of it has come, in bytes.
+/// The initial buffer of a frame, in bytes.
 const READ_AHEAD: usize = 8 << 10;
 
-/// Reads a frame, which may be so long.
+/// Reads a frame of at most this length.
 pub async fn read_frame(from: &mut (impl AsyncRead + Unpin), most: usize) -> io::Result<Vec<u8>> {
     let length = from.read_u32_le().await? as usize;
     if length > most {
         let message = format!("a frame of {length} bytes; {most} are the most");
         return Err(io::Error::new(io::ErrorKind::InvalidData, message));
     }
-    // Room grows with what has come, whatever length was claimed.
+    // The buffer grows with the received bytes, whatever length was claimed.
     let mut frame = Vec::with_capacity(length.min(READ_AHEAD));
     from.take(length as u64).read_to_end(&mut frame).await?;
     if frame.len() < length {

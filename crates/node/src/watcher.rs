@@ -32,7 +32,7 @@ pub struct TlsState {
 impl TlsState {
     /// Reads the files.
     pub fn read(identity: &Identity) -> Result<Self> {
-        // Before they are read: what changes meanwhile is read again.
+        // The versions come first: a change during the read is read again.
         let seen = (identity.clone(), FileVersions::of(identity.files()));
         let loaded = TlsIdentity::read(identity)?;
         Ok(Self {
@@ -86,7 +86,7 @@ pub async fn run(server: Arc<NodeServer>) {
     }
 }
 
-/// Whatever is wrong with the other files, who is on the list goes.
+/// Applies the revocation list alone, if other files are wrong.
 fn revoke_all_the_same(server: &NodeServer, identity: &Identity) {
     let revoked = identity.revoked.as_deref().map(identity::revoked);
     let Some(Ok(revoked)) = revoked else { return };
@@ -99,8 +99,8 @@ fn revoke_all_the_same(server: &NodeServer, identity: &Identity) {
     }));
 }
 
-/// Ends connections of hosts that were revoked or are no peers any more, or whose certificate has expired; after
-/// `news` also of those whose authority is not believed any more.
+/// Ends connections of revoked hosts, of hosts that are no longer peers, and of expired certificates; after `news`
+/// also of hosts whose authority is no longer trusted.
 fn dismiss(server: &NodeServer, node: &NodeSection, news: bool) {
     let current = server.current.load();
     let may_stay = |shown: &PeerCertificate| {

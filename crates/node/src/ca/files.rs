@@ -1,5 +1,5 @@
-//! Files of an authority: written whole or not at all; what is secret is its owner's alone, and never written
-//! over.
+//! Files of an authority: written as a whole or not at all. Secret files are readable by their owner alone, and never
+//! overwritten.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
@@ -10,7 +10,7 @@ use hsmux_state::FileLock;
 use hsmux_token::{Error, Kind, Result};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// How long another command that changes the authority's files is waited for.
+/// The wait for another command that changes the authority's files.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Permissions of a private key.
@@ -23,7 +23,7 @@ pub const PUBLIC: u32 = 0o644;
 pub struct NewFolder(PathBuf);
 
 impl NewFolder {
-    /// Prepares one that is to have this name.
+    /// Prepares a folder for this name.
     pub fn beside(folder: &Path) -> Result<Self> {
         if folder.exists() {
             let message = format!("{}: is there already, and stays", folder.display());
@@ -43,7 +43,7 @@ impl NewFolder {
         hsmux_state::create_new(&file, text, mode).map_err(|e| failed(&file, &e))
     }
 
-    /// Gives it its name, which nothing else may have by now; [`sync_parent`] is to follow.
+    /// Gives it its name, which must be free; [`sync_parent`] has to follow.
     pub fn settle(self, folder: &Path) -> Result<()> {
         let settled = renameat_with(CWD, &self.0, CWD, folder, RenameFlags::NOREPLACE);
         settled.map_err(|e| failed(folder, &e))
@@ -67,7 +67,7 @@ pub fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).map_err(|e| failed(file, &e))
 }
 
-/// Other contents for a file that everybody may read.
+/// Replaces a file that everybody may read.
 pub fn replace(file: &Path, text: &[u8]) -> Result<()> {
     hsmux_state::replace_among_others(file, text, PUBLIC).map_err(|e| failed(file, &e))
 }

@@ -12,13 +12,13 @@ use crate::certificate::serial;
 /// The file `issued.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Ledger {
-    /// The authority's name, which its certificate and all that it issues say.
+    /// The authority's name, as in its certificate and in all that it issues.
     pub authority: String,
     /// When it was made, in seconds after 1970.
     pub since: u64,
     /// When its certificate ends.
     pub until: u64,
-    /// The number of the newest list of revoked certificates: hosts take none that has a lower one.
+    /// The number of the newest revocation list: hosts reject lower ones.
     pub lists: u64,
     /// The place of its key, if that is in a token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ impl Ledger {
         self.issued.retain(|other| other.serial != issued.serial);
     }
 
-    /// Takes back what has this name or serial number; answers what was good until now.
+    /// Revokes by name or serial number; returns the certificates that were valid before.
     pub fn revoke(&mut self, which: &str) -> Result<Vec<IssuedCertificate>> {
         let digits = which.to_ascii_lowercase().replace(':', "");
         let digits = digits.trim_start_matches('0');
@@ -112,8 +112,8 @@ impl Ledger {
             );
             return Err(Error::request(Kind::UnknownObject, message));
         }
-        // Also when nothing is new: the list may not have been written the last time. By the clock, as a folder that
-        // comes from a backup does not know of the numbers that hosts have seen since.
+        // The number grows even without a change: the last list may not have been written. It follows the clock,
+        // since a folder from a backup lacks the numbers that hosts have seen.
         self.lists = (self.lists + 1).max(now());
         Ok(taken)
     }

@@ -1,5 +1,4 @@
-//! The authority of a cluster: a folder with its key, its certificate, what it has issued, and what it has
-//! taken back.
+//! The authority of a cluster: a folder with its key, its certificate, and its ledger.
 //!
 //! | file | what |
 //! |---|---|
@@ -50,14 +49,13 @@ pub struct EnrollmentRequest<'a> {
     pub addresses: &'a [String],
     /// How long its certificate is good.
     pub life: Duration,
-    /// Its own request ([`request`]), PEM; without one a key is made for it.
+    /// Its certificate request ([`request`]), PEM; without one a key is made for it.
     pub request: Option<&'a str>,
 }
 
 /// The files of a new host.
 pub struct Enrollment {
-    /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` where the host has not made that
-    /// itself.
+    /// The folder with `node.pem`, `ca.pem`, `revoked.pem`, and `node.key` unless the host has made that itself.
     pub folder: PathBuf,
     /// The certificate.
     pub issued: IssuedCertificate,
@@ -124,7 +122,7 @@ impl Authority {
         Self { token, ..self }
     }
 
-    /// Makes a certificate for a host, in a folder that is not there yet.
+    /// Makes a certificate for a host, in a new folder.
     pub fn enroll(&self, wanted: &EnrollmentRequest<'_>, into: &Path) -> Result<Enrollment> {
         let name = known_as(wanted.name)?;
         let _lock = lock(&self.folder)?;
@@ -153,14 +151,14 @@ impl Authority {
             new.write(file, &read(&self.folder.join(file))?, PUBLIC)?;
         }
         let added = ledger.add(&subject);
-        // First what makes it revocable, then the certificate itself.
+        // The ledger comes first: it makes the certificate revocable.
         replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
         if let Err(error) = new.settle(into) {
             ledger.forget(&added);
             replace(&self.folder.join(ISSUED), ledger.written()?.as_bytes())?;
             return Err(error);
         }
-        // From here on somebody may have it: it stays on record, whatever comes.
+        // From here on the certificate may be in use: it stays in the ledger in any case.
         sync_parent(into)?;
         let folder = into.to_owned();
         Ok(Enrollment {
@@ -169,7 +167,7 @@ impl Authority {
         })
     }
 
-    /// Takes back all certificates of a host, or the one of a serial number.
+    /// Revokes all certificates of a host, or the one with a serial number.
     pub fn revoke(&self, which: &str) -> Result<RevocationResult> {
         let _lock = lock(&self.folder)?;
         let mut ledger = self.ledger()?;
@@ -185,7 +183,7 @@ impl Authority {
         Ok(self.ledger()?.issued)
     }
 
-    /// The end of a certificate's life that begins now: that of the authority's at the latest, which goes on.
+    /// The end of a certificate's life that begins now, but never after the authority's.
     fn end(&self, life: Duration, ledger: &Ledger) -> Result<u64> {
         let end = until(life)?;
         if ledger.until > now() {
@@ -212,7 +210,7 @@ impl Authority {
         Ok(Issuer::new(ledger, key))
     }
 
-    /// The key of the token, if it is the one that the authority's certificate is of.
+    /// The token's key, if the authority's certificate has it.
     fn key_in(&self, token: &Arc<dyn Token>, ledger: &Ledger) -> Result<TokenKey> {
         let key = ledger.key_in(token)?;
         let file = self.folder.join(CERTIFICATE);
@@ -246,7 +244,7 @@ impl Ledger {
     }
 }
 
-/// On a host: makes its key and a request for a certificate of this name, in a folder that is not there yet.
+/// On a host: makes its key and a certificate request for this name, in a new folder.
 pub fn request(name: &str, into: &Path) -> Result<()> {
     let name = known_as(name)?;
     let new = NewFolder::beside(into)?;
@@ -257,13 +255,13 @@ pub fn request(name: &str, into: &Path) -> Result<()> {
     sync_parent(into)
 }
 
-/// A name for an authority that no other has: hosts tell authorities, and their lists, from each other by it.
+/// A name for a new authority that no other has: hosts tell authorities and their lists apart by it.
 pub fn new_name() -> Result<String> {
     let random = issue::serial()?;
     Ok(format!("hsmux nodes {}", hex::encode(&random[12..])))
 }
 
-/// A name that a host can have, as others know it.
+/// Checks a host's name.
 fn known_as(name: &str) -> Result<String> {
     node_name(name).map_err(|why| Error::request(Kind::Invalid, why))
 }

@@ -1,4 +1,4 @@
-//! Public keys that certificates are of: read from a key in a token, or from a host's request.
+//! Public keys of certificates: from a key in a token, or from a host's request.
 
 use rcgen::{
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PublicKeyData,

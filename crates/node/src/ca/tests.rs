@@ -168,7 +168,7 @@ fn authorities_of_one_name_are_not_believed_together() {
     let twin = certificate("twin", "a cluster");
     let error = believing(&host, &twin).unwrap_err().to_string();
     assert!(error.contains("two authorities of one name"), "{error}");
-    // Without lists they are told from each other by their keys.
+    // Without lists their keys tell them apart.
     host.revoked = None;
     believing(&host, &twin).unwrap();
     assert_ne!(new_name().unwrap(), new_name().unwrap());
@@ -215,7 +215,7 @@ fn what_is_revoked_is_on_the_list_and_stays_there() {
         enroll("web1", "b"),
         enroll("web2", "c"),
     );
-    // It ends with its authority at the latest.
+    // It ends at the latest with its authority.
     assert!(first.until <= now() + DAY.as_secs());
     let one = ca.revoke(&first.serial.to_uppercase()).unwrap();
     assert_eq!(one.certificates.len(), 1);
@@ -280,7 +280,7 @@ fn a_host_makes_its_own_key() {
     for file in ["node.pem", CERTIFICATE, REVOKED] {
         std::fs::copy(enrolled.folder.join(file), host.join(file)).unwrap();
     }
-    // The certificate is of the key that has never left.
+    // The certificate has the key that never left the host.
     TlsIdentity::read(&identity(&host))
         .unwrap()
         .client()
@@ -294,7 +294,7 @@ fn a_host_makes_its_own_key() {
         error.to_string().contains("is of \"web1\", and not"),
         "{error}"
     );
-    // Somebody else's key, under a signature that is not by it.
+    // The key of another host, with a wrong signature.
     let mut lines: Vec<_> = text.lines().collect();
     lines.swap(2, 3);
     for bad in [&*lines.join("\n"), "", &text[..200]] {

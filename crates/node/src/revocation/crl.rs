@@ -1,4 +1,4 @@
-//! A list of revoked certificates (RFC 5280, section 5), checked from its first byte to its last.
+//! A revocation list (RFC 5280, section 5), checked from its first byte to its last.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub struct TrustedAuthorities {
     roots: Arc<RootCertStore>,
 }
 
-/// A list that one of them has signed, and that TLS can use.
+/// A list that a trusted authority has signed, and that TLS can use.
 #[derive(Clone)]
 pub struct Crl {
     /// As it was signed.
@@ -66,7 +66,7 @@ impl TrustedAuthorities {
         })
     }
 
-    /// Name and key of the one that has signed a list.
+    /// Name and key of the authority that has signed a list.
     fn signer(&self, list: &ParsedCrl) -> Option<Vec<u8>> {
         let algorithm = AlgorithmIdentifierOwned::from_der(&list.algorithm).ok()?;
         let has_signed = |certificate: &&Certificate| {
@@ -94,10 +94,10 @@ impl TrustedAuthorities {
 }
 
 impl Crl {
-    /// Checks one; `Err` says what is wrong with it.
+    /// Checks a list; `Err` is the problem.
     pub fn checked(der: &[u8], believed: &TrustedAuthorities) -> Result<Self, String> {
         let list = list(der)?;
-        // So that what is signed is what is read, to the last byte.
+        // Only DER is accepted: then the signed bytes are the bytes that are read.
         if !list.is_der {
             return Err("it is not in the form that is signed (DER)".into());
         }
@@ -122,7 +122,7 @@ impl Crl {
         same.all(|other| other.edition < self.edition)
     }
 
-    /// Puts it among others, in place of older ones; whether it is news to them.
+    /// Adds it to other lists, in place of an older one; returns whether it was newer.
     pub fn join(&self, others: &mut Vec<Self>) -> bool {
         let news = self.is_news_to(others);
         if news {

@@ -1,4 +1,4 @@
-//! One end of an exchange: what this host has, what the other has, and what is still to be put in place.
+//! The state of one end of an exchange: its own lists, those of the other end, and lists to be stored.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::crl::{Crl, TrustedAuthorities};
 use super::crl_store::{ADVICE, CrlStore};
 use super::{CrlMessage, MOST};
 
-/// The other end tells a list once: so many that could not be verified are kept for when files have changed.
+/// The other end sends a list once: so many unverified lists are kept until files change.
 const MAX_UNVERIFIED: usize = 4;
 
 /// The state of one end.
@@ -23,13 +23,13 @@ pub struct CrlExchange {
     believed: TrustedAuthorities,
     /// The newest that this host has had, whatever has become of its file since.
     own: Vec<Crl>,
-    /// The lists that the other end has, as far as is known.
+    /// The newest lists that this host has had, even if its file has changed since.
     theirs: Vec<Crl>,
-    /// Newer than what is here, and not in place yet.
+    /// Newer lists that are not stored yet.
     untaken: Vec<Crl>,
     /// Why not.
     trouble: Option<String>,
-    /// Not verified by the files as they are (DER).
+    /// Lists that the current files do not verify (DER).
     refused: Vec<Vec<u8>>,
     complained: bool,
 }
@@ -37,7 +37,7 @@ pub struct CrlExchange {
 /// The next actions.
 #[derive(Default)]
 pub struct ExchangeStep {
-    /// Lists that the other end is to be told.
+    /// Lists to send.
     pub news: Vec<Crl>,
     /// The problem with the list of the other end; only the first time.
     pub problem: Option<String>,
@@ -64,7 +64,7 @@ impl CrlExchange {
         self.untaken.is_empty() && self.seen == Some(state(identity))
     }
 
-    /// Looks at the files and at what the other end has told.
+    /// Reads the files, and the list from the other end.
     pub fn settle(&mut self, identity: &Identity, told: Option<Vec<u8>>) -> ExchangeStep {
         let Some(file) = &identity.revoked else {
             return ExchangeStep::default();
@@ -78,9 +78,9 @@ impl CrlExchange {
         }
     }
 
-    /// Reads the files, if they have changed, and verifies by them what could not be before.
+    /// Reads changed files, and verifies kept lists by them.
     fn look(&mut self, identity: &Identity, file: &Path) {
-        // Before they are read: what changes meanwhile is read again.
+        // The versions come first: a change during the read is read again.
         let now = Some(state(identity));
         if self.seen == now {
             return;
@@ -122,7 +122,7 @@ impl CrlExchange {
         Ok(())
     }
 
-    /// Puts in place what is newer; what cannot be is tried again.
+    /// Stores newer lists; failures are tried again.
     fn take(&mut self, identity: &Identity, file: &Path) {
         for list in std::mem::take(&mut self.untaken) {
             match CrlStore::put(identity, file, &list) {
@@ -141,7 +141,7 @@ impl CrlExchange {
         }
     }
 
-    /// Says why a list is not in place, once.
+    /// Reports once why a list is not stored.
     fn fail(&mut self, error: &Error) {
         let error = error.to_string();
         if self.trouble.as_ref() != Some(&error) {

@@ -1,4 +1,4 @@
-//! The lists of a host in their file, which several processes of the host read and replace.
+//! The lists of a host in their file, which several processes read and replace.
 
 use std::path::Path;
 
@@ -38,7 +38,7 @@ impl CrlStore {
         Ok(store)
     }
 
-    /// Puts a list in its place, unless one as new is there by now; whether it is there now by this.
+    /// Stores a list, unless one as new is there; returns whether it was stored.
     pub fn put(identity: &Identity, file: &Path, list: &Crl) -> Result<bool> {
         // A symlink is followed: its owner changes the file behind it.
         let file = &file.canonicalize().map_err(|e| failed(file, &e))?;
@@ -63,7 +63,7 @@ impl CrlStore {
     }
 }
 
-/// Says so where no list can be put in place, before there is one.
+/// Warns if the file cannot be written, before a list comes.
 pub fn look_at(file: &Path) {
     let folder = folder(file);
     if let Err(error) = access(folder, Access::WRITE_OK | Access::EXEC_OK) {

@@ -43,7 +43,7 @@ pub use crl_store::look_at;
 /// The ALPN protocol of a connection for lists.
 pub const PROTOCOL: &[u8] = b"hsmux-revoked/1";
 
-/// How often each end looks whether its own lists have changed.
+/// The time between two looks of each end at its own lists.
 const POLL_INTERVAL: Duration = Duration::from_millis(400);
 
 /// The longest list, in bytes: tens of thousands of certificates.
@@ -52,16 +52,16 @@ const MOST: usize = 1 << 20;
 /// The bytes of a frame beside the list.
 const FRAMED: usize = 16;
 
-/// Between two lists of one host: to check many costs a host more than to send them.
+/// The pause between two lists of one host: checking many costs more than sending them.
 const LIST_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long the other end may take to read a list.
+/// The time limit of the other end for reading a list.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 
-/// Until a connection for lists is tried again.
+/// The time before a connection for lists is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// The same where the other end does not agree on the protocol: it has to be restarted or configured for that.
+/// The same if the other end does not agree on the protocol: it needs a restart or another configuration.
 const UNSUPPORTED_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The message of such a connection, in both directions.
@@ -86,7 +86,7 @@ pub async fn exchange(
     exchange_within(far, name, identity, complain, READ_WITHIN).await
 }
 
-/// [`exchange`] with an end that has so long to read a list.
+/// [`exchange`] with this time limit for reading a list.
 async fn exchange_within(
     far: impl AsyncRead + AsyncWrite,
     name: &str,
@@ -100,7 +100,7 @@ async fn exchange_within(
         loop {
             let frame = read_frame(&mut from, MOST + FRAMED).await;
             let frame = frame.map_err(|error| lost(&error))?;
-            // The other end of the channel is there for as long as this is.
+            // The receiver exists as long as this sender.
             let _ = heard.send(frame).await;
             sleep(LIST_PAUSE).await;
         }
@@ -142,7 +142,7 @@ async fn exchange_within(
     }
 }
 
-/// The using side of a link: exchanges lists with the other host, for as long as the link lasts.
+/// The using side of a link: exchanges lists with the other host while the link lasts.
 pub async fn keep(options: &LinkOptions, server: &ServerName<'static>) -> Infallible {
     let identity = &options.identity;
     let Some(file) = &identity.revoked else {
@@ -179,7 +179,7 @@ pub const NOT_TAKEN: &str = "a list of revoked certificates that it has is not t
 /// The advice for it.
 pub const SAME_CA: &str = "both hosts need the ca.pem of one authority";
 
-/// A connection for lists; `None`: the other end does not agree on that.
+/// A connection for lists; `None` if the other end does not agree on the protocol.
 async fn agree(
     options: &LinkOptions,
     server: &ServerName<'static>,
