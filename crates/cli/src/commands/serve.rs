@@ -92,7 +92,7 @@ impl Serve {
     }
 }
 
-type Broker = Option<hsmux_broker::Service>;
+type Broker = Option<hsmux_broker::BrokerService>;
 type Gateway = Option<hsmux_gateway::Service>;
 
 /// The error of a start, with the command that says more.
