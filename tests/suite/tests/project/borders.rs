@@ -24,6 +24,7 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-bench",
         "hsmux-node",
     ],
+    &["hsmux-console"],
     &["hsmux-cli"],
 ];
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, bail};
 use clap::Parser as _;
 use hsmux_bench::churn::{Keyring, PIN, Part};
+use hsmux_console::exit;
 use hsmux_module::{KeyWriter, ModuleToken, Options};
 use hsmux_token::{Secret, Uri};
 use rustix::process::{Signal, getpid, kill_process};
@@ -71,7 +72,7 @@ fn broker() -> ExitCode {
         let _ = kill_process(getpid(), Signal::TERM);
     });
     println!(r#"{{"Ok":null}}"#);
-    Cli::parse_from(["hsmux", "broker", "--log", "error"]).main()
+    exit::tell(Cli::parse_from(["hsmux", "broker", "--log", "error"]).run())
 }
 
 struct Writer(KeyWriter);

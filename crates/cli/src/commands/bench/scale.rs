@@ -1,6 +1,6 @@
 //! `hsmux bench scale`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -113,7 +113,9 @@ impl Scale {
             "parking members of the running pool",
             "Park members of the running pool in turn, which its users notice",
         )?;
-        parks.then(|| Rest::of(context, &crew.names)).transpose()
+        parks
+            .then(|| Rest::of(Path::new("/proc/self/exe"), context, &crew.names))
+            .transpose()
     }
 
     fn counts(&self, members: usize) -> anyhow::Result<Vec<usize>> {
