@@ -72,7 +72,7 @@ impl Store {
 
     fn initialise(&self) -> Result<()> {
         let pin = format!("env:{PIN}");
-        let mut command = self.command();
+        let mut command = self.command(&self.program);
         command
             .args(["token", "init", "--label", LABEL])
             .args(["--pin", &pin, "--so-pin", &pin]);
@@ -100,8 +100,13 @@ impl Store {
     /// A broker over the token, and what asks it.
     pub fn broker(&self, isolation: Isolation, options: &Options) -> Result<Broker> {
         self.configure(isolation)?;
-        let broker = self.part("broker", &self.module)?;
-        Broker::start(broker, &self.folder.join("broker.sock"), options)
+        let mut command = self.command("setpriv".as_ref());
+        // It ends with this process, also when that is killed.
+        command
+            .args(["--pdeathsig", "TERM", "--"])
+            .arg(&self.program)
+            .args(["broker", "--log", "error"]);
+        Broker::start(&mut command, &self.folder.join("broker.sock"), options)
     }
 
     /// Writes a configuration of a pool of this token; its path.
@@ -152,13 +157,13 @@ pin = {{ file = "{folder}/pin" }}
 
     /// A part of the measurement in a process of its own.
     fn part(&self, part: &str, module: &Path) -> Result<Child> {
-        let mut command = self.command();
+        let mut command = self.command(&self.program);
         command.args([super::part::COMMAND, part]).arg(module);
         Child::start(command.arg(self.state()))
     }
 
-    fn command(&self) -> Command {
-        let mut command = Command::new(&self.program);
+    fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
         command
             .env(PIN, &self.pin)
             .env("HSMUX_CONFIG", self.folder.join("hsmux.toml"))
