@@ -8,7 +8,7 @@ use clap::Parser;
 use hsmux_console::{consent, context, exit, memory, output, pin, progress, rest};
 use hsmux_daemon::admin;
 
-use crate::commands::Cli;
+use crate::commands::{Cli, lab};
 
 fn main() -> ExitCode {
     // Workers inherit this.
@@ -18,7 +18,9 @@ fn main() -> ExitCode {
         Some(first) if first == "worker" => return hsmux_worker::worker_main(),
         Some(first) if first == "link" => return hsmux_node::link_main(),
         Some(first) if first == admin::DESK => return admin::desk_main(),
-        Some(first) if first == commands::PART => return commands::part_main(),
+        Some(first) if first == "help" && lab::explains(std::env::args_os().nth(2).as_deref()) => {
+            return exit::tell(lab::start("help"));
+        }
         _ => {}
     }
     exit::tell(Cli::parse().run())

@@ -9,6 +9,7 @@ pub mod memory;
 pub mod output;
 pub mod pin;
 pub mod pool;
+pub mod program;
 pub mod progress;
 pub mod rest;
 pub mod shell;

@@ -1,7 +1,6 @@
 //! The commands, one file for each.
 
 mod audit;
-mod bench;
 mod broker;
 mod card;
 mod config;
@@ -9,6 +8,7 @@ mod doctor;
 mod gateway;
 mod haproxy;
 mod key;
+pub mod lab;
 mod node;
 mod pin;
 mod serve;
@@ -16,7 +16,6 @@ mod service;
 mod status;
 mod token;
 mod token_auth;
-mod vcard;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hsmux_console::shell;
@@ -24,8 +23,6 @@ use hsmux_daemon::admin::{Request, Response};
 
 use crate::context::Context;
 use crate::exit::Exit;
-
-pub use bench::part::{COMMAND as PART, main as part_main};
 
 /// hsmux makes one fast, always-on HSM out of many PKCS#11 tokens.
 #[derive(Parser, Debug)]
@@ -92,11 +89,15 @@ enum Command {
     #[command(subcommand)]
     Card(card::Card),
     /// Measure signatures, scaling, services and web servers
-    #[command(subcommand)]
-    Bench(bench::Bench),
+    #[command(after_help = "Example:\n  \
+        hsmux bench sign\n\n\
+        The program hsmux-lab has these commands: see hsmux-lab-bench(1).")]
+    Bench(lab::Lab),
     /// Virtual SmartCard-HSMs, for tests and for trying things out: they protect nothing
-    #[command(subcommand)]
-    Vcard(vcard::Vcard),
+    #[command(after_help = "Example:\n  \
+        hsmux vcard run\n\n\
+        The program hsmux-lab has these commands: see hsmux-lab-vcard(1).")]
+    Vcard(lab::Lab),
     /// Show or verify the audit trail
     Audit(audit::Audit),
     /// Have the daemon read its configuration again
@@ -142,8 +143,8 @@ impl Cli {
             Command::Key(command) => command.run(context),
             Command::Pin(command) => command.run(context),
             Command::Card(command) => command.run(context),
-            Command::Bench(command) => command.run(context),
-            Command::Vcard(command) => command.run(context),
+            Command::Bench(_) => lab::start("bench"),
+            Command::Vcard(_) => lab::start("vcard"),
             Command::Audit(command) => command.run(context),
             Command::Reload => show(context, context.ask(&Request::Reload)?),
             Command::Stop => show(context, context.ask(&Request::Stop)?),

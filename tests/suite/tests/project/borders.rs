@@ -25,7 +25,7 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-node",
     ],
     &["hsmux-console"],
-    &["hsmux-cli"],
+    &["hsmux-cli", "hsmux-lab"],
 ];
 
 /// Where `unsafe` may stand: the two sides of the C interface, the vendor's one in tests, the two functions of

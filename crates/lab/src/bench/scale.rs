@@ -1,6 +1,6 @@
 //! `hsmux bench scale`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
@@ -114,7 +114,7 @@ impl Scale {
             "Park members of the running pool in turn, which its users notice",
         )?;
         parks
-            .then(|| Rest::of(Path::new("/proc/self/exe"), context, &crew.names))
+            .then(|| Rest::of(&crate::hsmux()?, context, &crew.names))
             .transpose()
     }
 

@@ -94,7 +94,7 @@ fn behind_daemon(socket: &Path) -> Option<Behind> {
 
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
-    let worker = std::env::current_exe()?;
+    let worker = crate::hsmux()?;
     let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
     Ok(Opened {
         token: Arc::clone(&pool) as Arc<dyn Token>,

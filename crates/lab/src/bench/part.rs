@@ -11,7 +11,7 @@ use hsmux_token::{Secret, Uri};
 
 pub use hsmux_bench::churn::COMMAND;
 
-/// `hsmux bench-part PART MODULE STATE`.
+/// `hsmux-lab bench-part PART MODULE STATE`.
 pub fn main() -> ExitCode {
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
