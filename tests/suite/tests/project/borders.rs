@@ -24,7 +24,8 @@ const LAYERS: &[&[&str]] = &[
         "hsmux-bench",
         "hsmux-node",
     ],
-    &["hsmux-cli"],
+    &["hsmux-console"],
+    &["hsmux-cli", "hsmux-lab"],
 ];
 
 /// Where `unsafe` may stand: the two sides of the C interface, the vendor's one in tests, the two functions of

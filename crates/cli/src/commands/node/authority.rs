@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use hsmux_console::pool;
 use hsmux_module::{ModuleToken, Options};
 use hsmux_node::ca::{Authority, TokenKeyRef, new_name};
 use hsmux_token::{Token, Uri};
 use humantime::parse_duration;
 use serde_json::json;
 
-use crate::commands::bench;
 use crate::commands::key::KeyParts;
 use crate::context::Context;
 use crate::exit::Exit;
@@ -125,8 +125,7 @@ impl Signing {
     fn token(&self, context: &Context, place: &TokenKeyRef) -> anyhow::Result<Arc<dyn Token>> {
         let pin = |whose: &str| self.pin.as_ref().map(|pin| pin.read(whose)).transpose();
         let Some(module) = &place.module else {
-            let opened = bench::target::daemon(&context.draft()?.config, pin("the pool's PIN")?)?;
-            return Ok(opened.token);
+            return pool::connect(&context.draft()?.config, pin("the pool's PIN")?);
         };
         let asked = PinArg::Prompt;
         let pin = self.pin.as_ref().unwrap_or(&asked);

@@ -12,9 +12,9 @@ use hsmux_token::Uri;
 
 use super::run::{interrupt, verdict, watched};
 use super::target::Target;
-use crate::commands::key::KeyParts;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::key_choice::KeyParts;
 use crate::output;
 
 /// Callers that are started unless the number is given, at most.

@@ -113,7 +113,9 @@ impl Scale {
             "parking members of the running pool",
             "Park members of the running pool in turn, which its users notice",
         )?;
-        parks.then(|| Rest::of(context, &crew.names)).transpose()
+        parks
+            .then(|| Rest::of(&crate::hsmux()?, context, &crew.names))
+            .transpose()
     }
 
     fn counts(&self, members: usize) -> anyhow::Result<Vec<usize>> {

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use clap::Args;
 use hsmux_bench::burn_in::{Behind, Look, Member};
-use hsmux_config::{Config, Login, PinSource};
-use hsmux_daemon::PoolClient;
+use hsmux_config::{Config, PinSource};
+use hsmux_console::pool::connect;
 use hsmux_daemon::admin::{AdminClient, Request, Response};
 use hsmux_module::{ModuleToken, Options};
 use hsmux_pool::Pool;
-use hsmux_token::{Kind, Secret, Token, Uri};
+use hsmux_token::{Secret, Token, Uri};
 
 use crate::context::Context;
-use crate::exit::Exit;
 use crate::pin::PinArg;
 
 /// Options of `hsmux bench sign` and `burn-in` that choose it.
@@ -63,20 +62,8 @@ impl Target {
 
 /// The pool through the daemon that runs.
 pub fn daemon(config: &Config, pin: Option<Secret>) -> anyhow::Result<Opened> {
-    let socket = &config.module.socket;
-    let listener = config.listeners.iter().find(|l| l.socket.path == *socket);
-    let own = listener.filter(|l| l.login == Login::Pin).and_then(|l| {
-        let first = || config.tokens.iter().find_map(|member| member.pin.as_ref());
-        l.pin.as_ref().or_else(first)
-    });
-    let pin = pin.map_or_else(|| own.map(PinSource::read).transpose(), |pin| Ok(Some(pin)))?;
+    let token = connect(config, pin)?;
     let admin = &config.admin.socket.path;
-    let token = PoolClient::connect(socket, pin).map_err(|error| match error.kind() {
-        Kind::NoReplica | Kind::Forbidden | Kind::AccessDenied | Kind::Lost => {
-            Exit::NoDaemon.because(error.to_string())
-        }
-        _ => error.into(),
-    })?;
     Ok(Opened {
         token,
         name: format!("pool {} through the daemon", config.pool.label),
@@ -107,7 +94,7 @@ fn behind_daemon(socket: &Path) -> Option<Behind> {
 
 /// The pool in this process.
 pub fn embedded(config: &Config) -> anyhow::Result<Opened> {
-    let worker = std::env::current_exe()?;
+    let worker = crate::hsmux()?;
     let pool = Pool::start(config.into(), hsmux_worker::seats(config, &worker, None))?;
     Ok(Opened {
         token: Arc::clone(&pool) as Arc<dyn Token>,

@@ -1,6 +1,7 @@
 //! Members that rest while a command works on them, and no longer, however the command ends.
 
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context as _;
@@ -12,9 +13,9 @@ use crate::context::Context;
 pub struct Rest(Child);
 
 impl Rest {
-    /// To be there before the first member is parked.
-    pub fn of(context: &Context, members: &[String]) -> anyhow::Result<Self> {
-        let process = Command::new("/proc/self/exe")
+    /// To be there before the first member is parked. `hsmux` is that program.
+    pub fn of(hsmux: &Path, context: &Context, members: &[String]) -> anyhow::Result<Self> {
+        let process = Command::new(hsmux)
             .arg("--config")
             .arg(context.file())
             .args(["token", "resume", "--at-end-of-input"])

@@ -14,8 +14,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::process::{ProcessArg, ids};
 use super::target::Opened;
-use crate::commands::key::KeyParts;
 use crate::exit::Exit;
+use crate::key_choice::KeyParts;
 use crate::progress;
 
 /// Options of every measurement of signatures.

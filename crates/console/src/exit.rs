@@ -20,7 +20,9 @@ pub enum Exit {
 /// An error that knows its exit code.
 #[derive(Debug)]
 pub struct Coded {
+    /// The code.
     pub exit: Exit,
+    /// What went wrong.
     pub message: String,
 }
 
@@ -49,6 +51,15 @@ impl Exit {
         }
         .into()
     }
+}
+
+/// The exit code of what a program has done. An error is told first.
+pub fn tell(done: anyhow::Result<Exit>) -> ExitCode {
+    let exit = done.unwrap_or_else(|error| {
+        eprintln!("hsmux: {error:#}");
+        Exit::of(&error)
+    });
+    exit.into()
 }
 
 impl From<Exit> for ExitCode {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use hsmux_bench::churn::{self, Options, runs};
+use hsmux_bench::churn::{self, Options, Programs, runs};
 
 use super::run::{interrupt, verdict};
 use crate::context::Context;
@@ -95,10 +95,14 @@ impl Churn {
             time: self.time,
         };
         let folder = tempfile::Builder::new().prefix("hsmux-churn-").tempdir()?;
+        let programs = Programs {
+            hsmux: crate::hsmux()?,
+            lab: std::env::current_exe()?,
+        };
         let spinner = progress::spinner("making tokens");
         let mut ways = churn::ways(
             folder.path(),
-            &std::env::current_exe()?,
+            &programs,
             &self.module,
             old.as_deref(),
             self.isolation(),

@@ -5,20 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
-use clap::Parser as _;
 use hsmux_bench::churn::{Keyring, PIN, Part};
 use hsmux_module::{KeyWriter, ModuleToken, Options};
 use hsmux_token::{Secret, Uri};
-use rustix::process::{Signal, getpid, kill_process};
-
-use crate::commands::Cli;
 
 pub use hsmux_bench::churn::COMMAND;
 
-/// `hsmux bench-part PART MODULE STATE`.
+/// `hsmux-lab bench-part PART MODULE STATE`.
 pub fn main() -> ExitCode {
     match serve() {
-        Ok(code) => code,
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The parent reads lines of JSON.
             let line: Result<(), _> = Err(format!("{error:#}"));
@@ -28,20 +24,18 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn serve() -> anyhow::Result<ExitCode> {
+fn serve() -> anyhow::Result<()> {
     let mut arguments = std::env::args_os().skip(2);
     let part = arguments.next().context("which part?")?;
     let module = arguments.next().context("which module?")?;
     let state = arguments.next().context("which folder?")?;
     let options = || options(module.into(), state.into());
     let part = match part.to_str() {
-        Some("broker") => return Ok(broker()),
         Some("bare") => Part::Bare(ModuleToken::open(options()?)?),
         Some("keys") => Part::Keys(Box::new(Writer(KeyWriter::open(options()?)?))),
         _ => bail!("{}: no such part", part.display()),
     };
-    part.serve(stdin().lock(), stdout().lock())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(part.serve(stdin().lock(), stdout().lock())?)
 }
 
 fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
@@ -61,17 +55,6 @@ fn options(module: PathBuf, state: PathBuf) -> anyhow::Result<Options> {
         member: None,
         uri: None,
     })
-}
-
-/// The broker as always, which ends with its input.
-fn broker() -> ExitCode {
-    std::thread::spawn(|| {
-        // Nothing is said there but that it ends.
-        let _ = std::io::copy(&mut stdin().lock(), &mut std::io::sink());
-        let _ = kill_process(getpid(), Signal::TERM);
-    });
-    println!(r#"{{"Ok":null}}"#);
-    Cli::parse_from(["hsmux", "broker", "--log", "error"]).main()
 }
 
 struct Writer(KeyWriter);
