@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use hsmux_suite::{Rig, Setup, source};
+use hsmux_suite::{Program, Rig, Setup, built, source};
 
 fn read(page: impl AsRef<Path>) -> String {
     let path = source().join(page);
@@ -132,15 +132,16 @@ fn the_readme_is_short() {
     assert!(long.is_empty(), "{long:#?}");
 }
 
-/// `hsmux man` writes a page for each command; what is no group alone is in the list of commands.
+/// `hsmux man` and `hsmux-lab man` write a page for each command; what is no group alone is in the list of commands.
 #[test]
 fn the_list_of_commands_is_complete() {
     let rig = Rig::prepare(Setup::Daemon, 0);
     rig.hsmux("man pages").ok();
+    rig.run(built(Program::Lab)).args("man pages").ok();
     let names = fs::read_dir(rig.path("pages")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names: BTreeSet<_> = names
-        .map(|name| name.trim_end_matches(".1").to_owned())
+        .map(|name| name.trim_end_matches(".1").replace("hsmux-lab", "hsmux"))
         .collect();
     assert!(names.contains("hsmux-token-park"), "{names:?}");
     let page = read("docs/commands.md");
