@@ -96,6 +96,16 @@ fn the_module_carries_no_runtime() {
     }
 }
 
+/// Production hosts need neither measurements nor virtual cards.
+#[test]
+fn hsmux_carries_no_lab() {
+    let carried = dependencies("hsmux-cli", "");
+    assert!(carried.contains("hsmux-console"), "{carried:?}");
+    for banned in ["hsmux-bench", "hsmux-vcard"] {
+        assert!(!carried.contains(banned), "hsmux depends on {banned}");
+    }
+}
+
 #[test]
 fn unsafe_stands_at_the_borders_only() {
     let mut outside = Vec::new();
