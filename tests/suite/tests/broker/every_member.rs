@@ -108,9 +108,9 @@ fn a_member_that_knows_not_all_uses_of_a_template_gets_its_keys() {
     });
     rig.config.members = tokens.iter().flat_map(StandIn::members).collect();
     let broker = Broker::over(rig, "");
-    for at in 0..MEMBERS.len() {
+    for (at, token) in tokens.iter_mut().enumerate() {
         let kinds = [ck::CKA_DERIVE, ck::CKA_WRAP, ck::CKA_UNWRAP];
-        tokens[at].set_all(&format!("forbids_no = {kinds:?}"));
+        token.set_all(&format!("forbids_no = {kinds:?}"));
         for kind in KINDS {
             is_free(&broker, &format!("app-{at}-{kind}"), kind);
         }
@@ -123,7 +123,7 @@ fn a_member_that_knows_not_all_uses_of_a_template_gets_its_keys() {
         broker.rig.hsmux("status --check").ok();
         let owed = &broker.rig.status()["pool"]["debts"];
         assert_eq!(owed, &json!([]));
-        tokens[at].set_all("");
+        token.set_all("");
     }
 }
 
